@@ -1,0 +1,27 @@
+#include "core/counters.hpp"
+
+#include "core/error.hpp"
+
+namespace trainstone {
+
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+  case Phase::gemm: return "gemm";
+  case Phase::attention: return "attention";
+  case Phase::optimizer: return "adam";
+  case Phase::communication: return "comm";
+  case Phase::other: return "other";
+  }
+  TRAINSTONE_REQUIRE(false, "no phase {}", static_cast<int>(phase));
+}
+
+Counters& counters() {
+  static Counters instance;
+  return instance;
+}
+
+std::uint64_t model_flops(Counters const& counted) {
+  return counted.flops[Phase::gemm] + counted.flops[Phase::attention];
+}
+
+} // namespace trainstone

@@ -1,0 +1,46 @@
+#pragma once
+
+// Counters of what really ran: kernel launches, floating-point operations and seconds per phase. Process-wide, as
+// Kokkos' own profiling is: every kernel is counted whoever starts it, none can be forgotten. Reset by the step loop.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace trainstone {
+
+/// What a moment of the step is spent on.
+enum class Phase { gemm, attention, optimizer, communication, other };
+
+inline constexpr std::array<Phase, 5> phases{Phase::gemm, Phase::attention, Phase::optimizer, Phase::communication,
+                                             Phase::other};
+
+std::string_view to_string(Phase phase);
+
+/// One slot per phase.
+template <class T>
+class PerPhase {
+public:
+  T& operator[](Phase phase) { return m_values[static_cast<std::size_t>(phase)]; }
+  T const& operator[](Phase phase) const { return m_values[static_cast<std::size_t>(phase)]; }
+  bool operator==(PerPhase const&) const = default;
+
+private:
+  std::array<T, phases.size()> m_values{};
+};
+
+struct Counters {
+  std::uint64_t launches = 0;
+  PerPhase<std::uint64_t> flops;
+  PerPhase<std::uint64_t> bytes; ///< as the kernels declare them
+  PerPhase<double> seconds;
+};
+
+/// The counters of this process; callers subtract or reset.
+Counters& counters();
+
+/// GEMM and attention only: what predictions are compared with.
+std::uint64_t model_flops(Counters const& counted);
+
+} // namespace trainstone

@@ -1,0 +1,82 @@
+#pragma once
+
+// The one way to start a kernel. Owns the label, the counting (launches, FLOPs, bytes, seconds) and the delay point.
+// Promises: the kernel runs on the given instance under the given label; nothing is fenced but where the docstring
+// says so. Seconds are taken where the host executes the kernel itself; on a device they are the launch's alone.
+
+#include "core/counters.hpp"
+#include "core/region.hpp"
+#include "core/views.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace trainstone {
+
+/// What a kernel declares when it starts. The label is "trainstone::area::step", vendor calls end in "[vendor]".
+struct Kernel {
+  char const* label;
+  Phase phase = Phase::other;
+  std::uint64_t flops = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Called before every launch with the kernel's label; tests delay or record here. Empty by default.
+using DelayPoint = std::function<void(char const* label)>;
+DelayPoint& delay_point();
+
+/// Sees label and instance of every launch before it starts, because Kokkos Tools give all instances of a host back end
+/// one number. For tests; empty by default.
+using LaunchObserver = std::function<void(char const* label, ExecutionSpace const& exec)>;
+LaunchObserver& launch_observer();
+
+/// Adds the time of its own life to a phase. Used by launch and by the executor of collectives; not nested.
+class PhaseTimer {
+public:
+  explicit PhaseTimer(Phase phase) : m_phase(phase), m_start(std::chrono::steady_clock::now()) {}
+  PhaseTimer(PhaseTimer const&) = delete;
+  PhaseTimer& operator=(PhaseTimer const&) = delete;
+  ~PhaseTimer() {
+    counters().seconds[m_phase] += std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
+  }
+
+private:
+  Phase m_phase;
+  std::chrono::steady_clock::time_point m_start;
+};
+
+namespace Impl {
+void count_launch(Kernel const& kernel);
+void count_launch(Kernel const& kernel, ExecutionSpace const& exec);
+} // namespace Impl
+
+/// parallel_for over `policy`, which carries the instance. Returns without fencing.
+template <class Policy, class Body>
+void launch_for(Kernel const& kernel, Policy const& policy, Body const& body) {
+  Impl::count_launch(kernel, policy.space());
+  PhaseTimer const timer(kernel.phase);
+  Kokkos::parallel_for(kernel.label, policy, body);
+}
+
+/// parallel_reduce over `policy` into `result` (a View, or a Kokkos reducer over one: no fence; a host scalar makes
+/// Kokkos wait for this kernel).
+template <class Policy, class Body, class Result>
+void launch_reduce(Kernel const& kernel, Policy const& policy, Body const& body, Result&& result) {
+  Impl::count_launch(kernel, policy.space());
+  PhaseTimer const timer(kernel.phase);
+  Kokkos::parallel_reduce(kernel.label, policy, body, std::forward<Result>(result));
+}
+
+/// A vendor library's call, wrapped so that it is labelled, counted and timed as a kernel is.
+template <class Call>
+void launch_external(Kernel const& kernel, Call const& call) {
+  Impl::count_launch(kernel);
+  ScopedRegion const region(kernel.label);
+  PhaseTimer const timer(kernel.phase);
+  call();
+}
+
+} // namespace trainstone

@@ -1,0 +1,125 @@
+#pragma once
+
+// Memory. Owns the ledger (what is allocated now and at most, per category), the only way to allocate (Allocation)
+// and the arena that cuts one allocation into tensors. Promises: the ledger counts where memory is allocated, from the
+// actual sizes. Does not plan: sizes come from the plans of the layers below.
+
+#include "core/error.hpp"
+#include "core/views.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+enum class MemoryCategory { parameters, gradients, optimizer, activations, buffers, data };
+
+inline constexpr std::array<MemoryCategory, 6> memory_categories{
+    MemoryCategory::parameters,  MemoryCategory::gradients, MemoryCategory::optimizer,
+    MemoryCategory::activations, MemoryCategory::buffers,   MemoryCategory::data};
+
+std::string_view to_string(MemoryCategory category);
+
+/// Bytes per category: what a plan predicts and what the ledger counted; the two are compared with ==.
+class CategoryBytes {
+public:
+  std::uint64_t& operator[](MemoryCategory category) { return m_bytes[static_cast<std::size_t>(category)]; }
+  std::uint64_t operator[](MemoryCategory category) const { return m_bytes[static_cast<std::size_t>(category)]; }
+  std::uint64_t total() const;
+  bool operator==(CategoryBytes const&) const = default;
+
+private:
+  std::array<std::uint64_t, memory_categories.size()> m_bytes{};
+};
+
+/// Counts allocations per category. Not thread-safe: allocations happen on the host's main thread.
+class MemoryLedger {
+public:
+  void add(MemoryCategory category, std::uint64_t bytes);
+  void remove(MemoryCategory category, std::uint64_t bytes);
+  CategoryBytes const& current() const { return m_current; }
+  CategoryBytes const& high_water() const { return m_high_water; }
+  std::uint64_t high_water_total() const { return m_high_water_total; }
+
+private:
+  CategoryBytes m_current;
+  CategoryBytes m_high_water;
+  std::uint64_t m_high_water_total = 0;
+};
+
+/// A range of device memory, entered in a ledger for as long as it lives. The ledger must outlive it.
+class Allocation {
+public:
+  Allocation() = default;
+  /// Allocates `bytes` uninitialised bytes, aligned to 64; `label` without the prefix, e.g. "parameters".
+  Allocation(MemoryLedger& ledger, MemoryCategory category, std::string const& label, std::uint64_t bytes);
+  Allocation(Allocation&& other) noexcept { swap(other); }
+  Allocation& operator=(Allocation&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Allocation();
+
+  Vector<std::byte> bytes() const { return Vector<std::byte>(m_memory.data(), m_memory.extent(0)); }
+
+private:
+  void swap(Allocation& other) noexcept;
+
+  MemoryLedger* m_ledger = nullptr;
+  MemoryCategory m_category{};
+  Kokkos::View<std::byte*, MemorySpace> m_memory;
+};
+
+/// Cuts caller-provided memory into aligned tensors, in order; never frees. The memory may be an Allocation or a
+/// segment that other processes map as well.
+class Arena {
+public:
+  static constexpr std::uint64_t alignment = 64;
+  /// What `count` bytes occupy in an arena: plans add these up.
+  static constexpr std::uint64_t footprint(std::uint64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
+
+  Arena() = default;
+  explicit Arena(Vector<std::byte> memory) : m_memory(memory) {}
+
+  /// The next `count` elements, uninitialised. Throws Error when the arena is exhausted.
+  template <class T>
+  Vector<T> vector(std::string_view label, Index count) {
+    auto* const first = reinterpret_cast<T*>(take(label, static_cast<std::uint64_t>(count) * sizeof(T)));
+    return Vector<T>(first, static_cast<std::size_t>(count));
+  }
+  template <class T>
+  Matrix<T> matrix(std::string_view label, Index rows, Index columns) {
+    return Matrix<T>(vector<T>(label, rows * columns).data(), static_cast<std::size_t>(rows),
+                     static_cast<std::size_t>(columns));
+  }
+
+  std::uint64_t used() const { return m_used; }
+  std::uint64_t capacity() const { return m_memory.extent(0); }
+
+private:
+  std::byte* take(std::string_view label, std::uint64_t bytes);
+
+  Vector<std::byte> m_memory;
+  std::uint64_t m_used = 0;
+};
+
+/// One tensor of a plan that an arena will be cut by.
+struct PlannedTensor {
+  std::string name;
+  std::uint64_t bytes; ///< as the arena rounds them up
+};
+
+template <class T>
+PlannedTensor planned(std::string const& name, Index count) {
+  return {name, Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(T))};
+}
+
+std::uint64_t total_bytes(std::vector<PlannedTensor> const& plan);
+
+} // namespace trainstone
