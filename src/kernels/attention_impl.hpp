@@ -1,0 +1,235 @@
+#pragma once
+
+// Bodies of attention.hpp; included by attention.cpp alone. A team computes a tile of query rows (forward) or a whole
+// head (backward: d_k and d_v collect the tiles in order, so that no two teams add to one row).
+
+#include "kernels/attention.hpp"
+
+#include "core/launch.hpp"
+#include "kernels/math.hpp"
+#include "kernels/row.hpp"
+#include "kernels/shapes.hpp"
+
+namespace trainstone {
+
+namespace Impl {
+
+/// Query rows per tile: backward loads and stores a row of d_k and d_v once per tile.
+inline constexpr Index query_tile = 16;
+
+/// Sizes, and where one head's rows begin: q, k and v lie `channels` apart in rows of 3 `channels`.
+struct AttentionShape {
+  Index batch, sequence, heads, head_size;
+
+  KOKKOS_INLINE_FUNCTION Index channels() const { return heads * head_size; }
+  KOKKOS_INLINE_FUNCTION Index qkv_offset(Index b, Index h) const {
+    return b * sequence * 3 * channels() + h * head_size;
+  }
+  KOKKOS_INLINE_FUNCTION Index out_offset(Index b, Index h) const { return b * sequence * channels() + h * head_size; }
+  KOKKOS_INLINE_FUNCTION Index probabilities_offset(Index b, Index h) const {
+    return (b * heads + h) * sequence * sequence;
+  }
+  KOKKOS_INLINE_FUNCTION float scale() const { return 1.0F / Kokkos::sqrt(static_cast<float>(head_size)); }
+};
+
+/// store(u, scalar product of `vector` and row u of `rows`) for u in [0, count): four rows at a time, to load the
+/// vector once for four.
+template <class T, class Store>
+KOKKOS_INLINE_FUNCTION void products_with_rows(Team const& team, Index size, T const* vector, T const* rows,
+                                               Index stride, Index count, Store const& store) {
+  team_for(team, divide_up(count, 4), [&](Index quad) {
+    Index const first = 4 * quad;
+    Index const last = count - 1; // repeated where the last four are not full
+    T const* const row_0 = rows + first * stride;
+    T const* const row_1 = rows + minimum(first + 1, last) * stride;
+    T const* const row_2 = rows + minimum(first + 2, last) * stride;
+    T const* const row_3 = rows + minimum(first + 3, last) * stride;
+    float sum_0 = 0.0F, sum_1 = 0.0F, sum_2 = 0.0F, sum_3 = 0.0F;
+#pragma omp simd reduction(+ : sum_0, sum_1, sum_2, sum_3)
+    for (Index d = 0; d < size; ++d) {
+      float const factor = to_float(vector[d]);
+      sum_0 += factor * to_float(row_0[d]);
+      sum_1 += factor * to_float(row_1[d]);
+      sum_2 += factor * to_float(row_2[d]);
+      sum_3 += factor * to_float(row_3[d]);
+    }
+    store(first, sum_0);
+    if (first + 1 < count) store(first + 1, sum_1);
+    if (first + 2 < count) store(first + 2, sum_2);
+    if (first + 3 < count) store(first + 3, sum_3);
+  });
+}
+
+template <class T>
+struct AttentionForward {
+  AttentionShape shape;
+  Matrix<T const> qkv;
+  Tensor4<T> probabilities;
+  Matrix<T> out;
+
+  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
+    Index const tiles = divide_up(shape.sequence, query_tile);
+    Index const head = team.league_rank() / tiles;
+    Index const b = head / shape.heads, h = head % shape.heads;
+    Index const first = team.league_rank() % tiles * query_tile;
+    Index const end = minimum(first + query_tile, shape.sequence);
+    Index const stride = 3 * shape.channels();
+    T const* const q = qkv.data() + shape.qkv_offset(b, h);
+    T const* const k = q + shape.channels();
+    T const* const v = k + shape.channels();
+    T* const p = probabilities.data() + shape.probabilities_offset(b, h);
+    T* const out_rows = out.data() + shape.out_offset(b, h);
+
+    for (Index t = first; t < end; ++t) {
+      T* const p_row = p + t * shape.sequence;
+      products_with_rows(team, shape.head_size, q + t * stride, k, stride, t + 1,
+                         [&](Index u, float product) { p_row[u] = from_float<T>(product * shape.scale()); });
+      team.team_barrier();
+      softmax(team, t + 1, p_row);
+    }
+    team.team_barrier();
+    column_sums(
+        team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
+        [&](Index i, Index u, Index d) {
+          return to_float(p[(first + i) * shape.sequence + u]) * to_float(v[u * stride + d]);
+        },
+        [&](Index i, Index d, float sum) { out_rows[(first + i) * shape.channels() + d] = from_float<T>(sum); });
+  }
+
+  /// Softmax of the first `count` elements of a row, 0 after them.
+  KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index count, T* row) const {
+    float const maximum = row_max(team, count, [&](Index u) { return to_float(row[u]); });
+    double const sum = row_sum(team, count, [&](Index u) {
+      float const e = exponential(to_float(row[u]) - maximum);
+      row[u] = from_float<T>(e);
+      return e;
+    });
+    float const inverse = static_cast<float>(1.0 / sum);
+    row_for(team, count, [&](Index u) { row[u] = from_float<T>(to_float(row[u]) * inverse); });
+    row_for(team, shape.sequence - count, [&](Index u) { row[count + u] = from_float<T>(0.0F); });
+  }
+};
+
+template <class T>
+struct AttentionBackward {
+  AttentionShape shape;
+  Matrix<T const> qkv;
+  Tensor4<T const> probabilities;
+  Matrix<T const> d_out;
+  Matrix<T> d_qkv;
+
+  /// The gradient of the scores of one tile of query rows.
+  KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(query_tile * shape.sequence) * sizeof(float);
+  }
+
+  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
+    Index const b = team.league_rank() / shape.heads, h = team.league_rank() % shape.heads;
+    float* const d_scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
+    for (Index first = 0; first < shape.sequence; first += query_tile) {
+      Index const end = minimum(first + query_tile, shape.sequence);
+      for (Index t = first; t < end; ++t) differentiate_softmax(team, b, h, t, d_scores + (t - first) * shape.sequence);
+      team.team_barrier();
+      differentiate_products(team, b, h, first, end, d_scores);
+      team.team_barrier();
+    }
+  }
+
+  /// d_row = p (d_p - sum of p d_p) / sqrt(HS) with d_p = d_out . v, for query row t and the keys up to it.
+  KOKKOS_INLINE_FUNCTION void differentiate_softmax(Team const& team, Index b, Index h, Index t, float* d_row) const {
+    Index const stride = 3 * shape.channels();
+    T const* const v = qkv.data() + shape.qkv_offset(b, h) + 2 * shape.channels();
+    T const* const d_out_row = d_out.data() + shape.out_offset(b, h) + t * shape.channels();
+    T const* const p_row = probabilities.data() + shape.probabilities_offset(b, h) + t * shape.sequence;
+    products_with_rows(team, shape.head_size, d_out_row, v, stride, t + 1,
+                       [&](Index u, float product) { d_row[u] = product; });
+    team.team_barrier();
+    float const mean = static_cast<float>(row_sum(team, t + 1, [&](Index u) { return to_float(p_row[u]) * d_row[u]; }));
+    float const scale = shape.scale();
+    row_for(team, t + 1, [&](Index u) { d_row[u] = to_float(p_row[u]) * (d_row[u] - mean) * scale; });
+  }
+
+  /// d_q of the query rows [first, end), and what they add to d_k and d_v of the keys before `end`.
+  KOKKOS_INLINE_FUNCTION void differentiate_products(Team const& team, Index b, Index h, Index first, Index end,
+                                                     float const* d_scores) const {
+    Index const stride = 3 * shape.channels(), sequence = shape.sequence, channels = shape.channels();
+    T const* const q = qkv.data() + shape.qkv_offset(b, h);
+    T const* const k = q + channels;
+    T const* const p = probabilities.data() + shape.probabilities_offset(b, h);
+    T const* const d_out_rows = d_out.data() + shape.out_offset(b, h);
+    T* const d_q = d_qkv.data() + shape.qkv_offset(b, h);
+    T* const d_k = d_q + channels;
+    T* const d_v = d_k + channels;
+
+    column_sums(
+        team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
+        [&](Index i, Index u, Index d) { return d_scores[i * sequence + u] * to_float(k[u * stride + d]); },
+        [&](Index i, Index d, float sum) { d_q[(first + i) * stride + d] = from_float<T>(sum); });
+    // Key u is seen by the queries from u on: the tile that contains u is the first to write its row.
+    auto const first_query = [&](Index u) { return u > first ? u : first; };
+    auto const mode = [&](Index u) { return u >= first ? Write::overwrite : Write::add; };
+    auto const queries = [&](Index u) { return end - first_query(u); };
+    column_sums(
+        team, end, shape.head_size, queries,
+        [&](Index u, Index i, Index d) {
+          Index const t = first_query(u) + i;
+          return d_scores[(t - first) * sequence + u] * to_float(q[t * stride + d]);
+        },
+        [&](Index u, Index d, float sum) { write(d_k[u * stride + d], sum, mode(u)); });
+    column_sums(
+        team, end, shape.head_size, queries,
+        [&](Index u, Index i, Index d) {
+          Index const t = first_query(u) + i;
+          return to_float(p[t * sequence + u]) * to_float(d_out_rows[t * channels + d]);
+        },
+        [&](Index u, Index d, float sum) { write(d_v[u * stride + d], sum, mode(u)); });
+  }
+};
+
+/// The sizes that probabilities (B, NH, T, T) and a matrix of 3 C columns give.
+inline AttentionShape attention_shape(char const* where, Index batch, Index heads, Index sequence, Index channels) {
+  TRAINSTONE_REQUIRE(heads > 0 && channels % heads == 0, "{}: {} channels do not divide into {} heads", where, channels,
+                     heads);
+  return {.batch = batch, .sequence = sequence, .heads = heads, .head_size = channels / heads};
+}
+
+} // namespace Impl
+
+template <class T>
+void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index heads, Tensor4<T> probabilities,
+                       Matrix<T> out) {
+  Index const batch = Impl::extent(probabilities, 0), sequence = Impl::extent(probabilities, 2);
+  Index const channels = Impl::extent(out, 1);
+  Impl::AttentionShape const shape = Impl::attention_shape("attention_forward", batch, heads, sequence, channels);
+  Impl::require_shape("attention_forward: probabilities", probabilities, {batch, heads, sequence, sequence});
+  Impl::require_shape("attention_forward: qkv", qkv, {batch * sequence, 3 * channels});
+  Impl::require_shape("attention_forward: out", out, {batch * sequence, channels});
+  Kernel const kernel{.label = "trainstone::attention::forward",
+                      .phase = Phase::attention,
+                      .flops = attention_forward_flops(batch, sequence, heads, shape.head_size),
+                      .bytes = (4 * out.size() + probabilities.size()) * sizeof(T)};
+  Index const tiles = batch * heads * Impl::divide_up(sequence, Impl::query_tile);
+  launch_for(kernel, Impl::row_policy(exec, tiles), Impl::AttentionForward<T>{shape, qkv, probabilities, out});
+}
+
+template <class T>
+void attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Tensor4<T const> probabilities,
+                        Matrix<T const> d_out, Matrix<T> d_qkv) {
+  Index const batch = Impl::extent(probabilities, 0), heads = Impl::extent(probabilities, 1);
+  Index const sequence = Impl::extent(probabilities, 2), channels = Impl::extent(d_out, 1);
+  Impl::AttentionShape const shape = Impl::attention_shape("attention_backward", batch, heads, sequence, channels);
+  Impl::require_shape("attention_backward: probabilities", probabilities, {batch, heads, sequence, sequence});
+  Impl::require_shape("attention_backward: qkv", qkv, {batch * sequence, 3 * channels});
+  Impl::require_shape("attention_backward: d_out", d_out, {batch * sequence, channels});
+  Impl::require_shape("attention_backward: d_qkv", d_qkv, {batch * sequence, 3 * channels});
+  Kernel const kernel{.label = "trainstone::attention::backward",
+                      .phase = Phase::attention,
+                      .flops = attention_backward_flops(batch, sequence, heads, shape.head_size),
+                      .bytes = (7 * d_out.size() + probabilities.size()) * sizeof(T)};
+  Impl::AttentionBackward<T> const body{shape, qkv, probabilities, d_out, d_qkv};
+  Impl::RowPolicy policy = Impl::row_policy(exec, batch * heads);
+  policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
+  launch_for(kernel, policy, body);
+}
+
+} // namespace trainstone

@@ -1,0 +1,91 @@
+#pragma once
+
+// Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. Three passes over a row, which stays in the cache.
+
+#include "kernels/cross_entropy.hpp"
+
+#include "core/launch.hpp"
+#include "kernels/math.hpp"
+#include "kernels/row.hpp"
+#include "kernels/shapes.hpp"
+
+namespace trainstone {
+
+namespace Impl {
+
+/// The maximum of a row and the sum of e^(x - maximum).
+struct SoftmaxStatistics {
+  float maximum;
+  double sum;
+
+  KOKKOS_INLINE_FUNCTION float loss(float target_logit) const {
+    return static_cast<float>(Kokkos::log(sum) + (static_cast<double>(maximum) - static_cast<double>(target_logit)));
+  }
+};
+
+template <class T>
+KOKKOS_INLINE_FUNCTION SoftmaxStatistics softmax_statistics(Team const& team, Index vocab, T const* row) {
+  float const maximum = row_max(team, vocab, [&](Index v) { return to_float(row[v]); });
+  double const sum = row_sum(team, vocab, [&](Index v) { return exponential(to_float(row[v]) - maximum); });
+  return {maximum, sum};
+}
+
+} // namespace Impl
+
+template <class T>
+void cross_entropy_forward(ExecutionSpace const& exec, Matrix<T const> logits, Vector<std::int32_t const> targets,
+                           Index vocab, Vector<float> losses) {
+  Index const rows = Impl::extent(logits, 0);
+  TRAINSTONE_REQUIRE(0 < vocab && vocab <= Impl::extent(logits, 1), "cross_entropy_forward: vocab {} with {} columns",
+                     vocab, logits.extent(1));
+  Impl::require_shape("cross_entropy_forward: targets", targets, {rows});
+  Impl::require_shape("cross_entropy_forward: losses", losses, {rows});
+  std::uint64_t const elements = static_cast<std::uint64_t>(rows * vocab);
+  Kernel const kernel{.label = "trainstone::cross_entropy::forward",
+                      .flops = 4 * elements,
+                      .bytes = elements * sizeof(T) + losses.size() * (sizeof(float) + sizeof(std::int32_t))};
+  launch_for(
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        T const* const row = Impl::row_of(logits, n);
+        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics(team, vocab, row);
+        Kokkos::single(Kokkos::PerTeam(team), [&] { losses(n) = statistics.loss(to_float(row[targets(n)])); });
+      });
+}
+
+template <class T>
+void cross_entropy_backward_fused(ExecutionSpace const& exec, Matrix<T> logits, Vector<std::int32_t const> targets,
+                                  Index vocab, float scale, Vector<float> losses) {
+  Index const rows = Impl::extent(logits, 0), columns = Impl::extent(logits, 1);
+  TRAINSTONE_REQUIRE(0 < vocab && vocab <= columns, "cross_entropy_backward_fused: vocab {} with {} columns", vocab,
+                     columns);
+  Impl::require_shape("cross_entropy_backward_fused: targets", targets, {rows});
+  Impl::require_shape("cross_entropy_backward_fused: losses", losses, {rows});
+  std::uint64_t const elements = static_cast<std::uint64_t>(rows * vocab);
+  Kernel const kernel{.label = "trainstone::cross_entropy::backward",
+                      .flops = 7 * elements,
+                      .bytes = (elements + logits.size()) * sizeof(T) +
+                               losses.size() * (sizeof(float) + sizeof(std::int32_t))};
+  launch_for(
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        Index const target = targets(n);
+        T* const row = Impl::row_of(logits, n);
+        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics<T>(team, vocab, row);
+        float const factor = static_cast<float>(scale / statistics.sum);
+        float const target_logit = to_float(row[target]);
+        float const target_gradient = Impl::exponential(target_logit - statistics.maximum) * factor - scale;
+        team.team_barrier();
+        Impl::row_for(team, vocab, [&](Index v) {
+          row[v] = from_float<T>(Impl::exponential(to_float(row[v]) - statistics.maximum) * factor);
+        });
+        Impl::row_for(team, columns - vocab, [&](Index v) { row[vocab + v] = from_float<T>(0.0F); });
+        team.team_barrier();
+        Kokkos::single(Kokkos::PerTeam(team), [&] {
+          row[target] = from_float<T>(target_gradient);
+          losses(n) = statistics.loss(target_logit);
+        });
+      });
+}
+
+} // namespace trainstone

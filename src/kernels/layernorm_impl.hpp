@@ -1,0 +1,158 @@
+#pragma once
+
+// Bodies of layernorm.hpp; included by layernorm.cpp alone.
+
+#include "kernels/layernorm.hpp"
+
+#include "core/launch.hpp"
+#include "kernels/row.hpp"
+#include "kernels/shapes.hpp"
+
+namespace trainstone {
+
+namespace Impl {
+
+/// y = layer norm of one row; statistics in two passes, the row being in the cache.
+template <class T>
+KOKKOS_INLINE_FUNCTION void normalize_row(Team const& team, Index columns, T const* x, T const* gamma, T const* beta,
+                                          T* y, float& kept_mean, float& kept_rstd) {
+  double const count = static_cast<double>(columns);
+  float const mean = static_cast<float>(row_sum(team, columns, [&](Index c) { return to_float(x[c]); }) / count);
+  double const squares = row_sum(team, columns, [&](Index c) {
+    float const deviation = to_float(x[c]) - mean;
+    return deviation * deviation;
+  });
+  float const rstd = static_cast<float>(1.0 / Kokkos::sqrt(squares / count + layernorm_epsilon));
+  row_for(team, columns, [&](Index c) {
+    y[c] = from_float<T>((to_float(x[c]) - mean) * rstd * to_float(gamma[c]) + to_float(beta[c]));
+  });
+  Kokkos::single(Kokkos::PerTeam(team), [&] {
+    kept_mean = mean;
+    kept_rstd = rstd;
+  });
+}
+
+/// d_x (+)= rstd (d_norm - mean of d_norm - norm * mean of (d_norm norm)), with norm = (x - mean) rstd and
+/// d_norm = d_y gamma.
+template <class T>
+KOKKOS_INLINE_FUNCTION void normalize_row_backward(Team const& team, Index columns, T const* d_y, T const* x,
+                                                   T const* gamma, float mean, float rstd, T* d_x, Write mode) {
+  double const count = static_cast<double>(columns);
+  float const mean_d = static_cast<float>(
+      row_sum(team, columns, [&](Index c) { return to_float(d_y[c]) * to_float(gamma[c]); }) / count);
+  float const mean_d_norm = static_cast<float>(
+      row_sum(team, columns,
+              [&](Index c) { return to_float(d_y[c]) * to_float(gamma[c]) * ((to_float(x[c]) - mean) * rstd); }) /
+      count);
+  row_for(team, columns, [&](Index c) {
+    float const norm = (to_float(x[c]) - mean) * rstd;
+    write(d_x[c], rstd * (to_float(d_y[c]) * to_float(gamma[c]) - mean_d - norm * mean_d_norm), mode);
+  });
+}
+
+} // namespace Impl
+
+template <class T>
+void layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, Vector<T const> gamma, Vector<T const> beta,
+                       Matrix<T> y, Vector<float> mean, Vector<float> rstd) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
+  Impl::require_shape("layernorm_forward: gamma", gamma, {columns});
+  Impl::require_shape("layernorm_forward: beta", beta, {columns});
+  Impl::require_shape("layernorm_forward: y", y, {rows, columns});
+  Impl::require_shape("layernorm_forward: mean", mean, {rows});
+  Impl::require_shape("layernorm_forward: rstd", rstd, {rows});
+  Kernel const kernel{.label = "trainstone::layernorm::forward",
+                      .flops = 8 * x.size(),
+                      .bytes = 2 * (x.size() + gamma.size()) * sizeof(T) + 2 * mean.size() * sizeof(float)};
+  launch_for(
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        Impl::normalize_row(team, columns, Impl::row_of(x, n), gamma.data(), beta.data(), Impl::row_of(y, n), mean(n),
+                            rstd(n));
+      });
+}
+
+template <class T>
+void residual_layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T const> branch,
+                                Vector<T const> branch_bias, Vector<T const> gamma, Vector<T const> beta, Matrix<T> sum,
+                                Matrix<T> y, Vector<float> mean, Vector<float> rstd) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
+  Impl::require_shape("residual_layernorm_forward: branch", branch, {rows, columns});
+  Impl::require_shape("residual_layernorm_forward: branch_bias", branch_bias, {columns});
+  Impl::require_shape("residual_layernorm_forward: gamma", gamma, {columns});
+  Impl::require_shape("residual_layernorm_forward: beta", beta, {columns});
+  Impl::require_shape("residual_layernorm_forward: sum", sum, {rows, columns});
+  Impl::require_shape("residual_layernorm_forward: y", y, {rows, columns});
+  Impl::require_shape("residual_layernorm_forward: mean", mean, {rows});
+  Impl::require_shape("residual_layernorm_forward: rstd", rstd, {rows});
+  Kernel const kernel{.label = "trainstone::layernorm::residual_forward",
+                      .flops = 10 * x.size(),
+                      .bytes = (4 * x.size() + 3 * gamma.size()) * sizeof(T) + 2 * mean.size() * sizeof(float)};
+  launch_for(
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        T const* const x_row = Impl::row_of(x, n);
+        T const* const branch_row = Impl::row_of(branch, n);
+        T const* const bias = branch_bias.data();
+        T* const sum_row = Impl::row_of(sum, n);
+        Impl::row_for(team, columns, [&](Index c) {
+          sum_row[c] = from_float<T>(to_float(x_row[c]) + (to_float(branch_row[c]) + to_float(bias[c])));
+        });
+        team.team_barrier();
+        Impl::normalize_row<T>(team, columns, sum_row, gamma.data(), beta.data(), Impl::row_of(y, n), mean(n), rstd(n));
+      });
+}
+
+template <class T>
+void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
+                        Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
+                        Vector<T> d_gamma, Vector<T> d_beta, Write parameter_mode) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
+  Impl::require_shape("layernorm_backward: d_y", d_y, {rows, columns});
+  Impl::require_shape("layernorm_backward: gamma", gamma, {columns});
+  Impl::require_shape("layernorm_backward: mean", mean, {rows});
+  Impl::require_shape("layernorm_backward: rstd", rstd, {rows});
+  Impl::require_shape("layernorm_backward: d_x", d_x, {rows, columns});
+  Impl::require_shape("layernorm_backward: d_gamma", d_gamma, {columns});
+  Impl::require_shape("layernorm_backward: d_beta", d_beta, {columns});
+
+  std::uint64_t const statistics_bytes = 2 * mean.size() * sizeof(float);
+  Kernel const row_kernel{.label = "trainstone::layernorm::backward",
+                          .flops = 12 * x.size(),
+                          .bytes =
+                              ((d_x_mode == Write::add ? 4 : 3) * x.size() + columns) * sizeof(T) + statistics_bytes};
+  launch_for(
+      row_kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        Impl::normalize_row_backward(team, columns, Impl::row_of(d_y, n), Impl::row_of(x, n), gamma.data(), mean(n),
+                                     rstd(n), Impl::row_of(d_x, n), d_x_mode);
+      });
+
+  Kernel const parameter_kernel{.label = "trainstone::layernorm::backward_parameters",
+                                .flops = 4 * x.size(),
+                                .bytes = 2 * (x.size() + (parameter_mode == Write::add ? 2 : 1) * columns) * sizeof(T) +
+                                         statistics_bytes};
+  Impl::RowPolicy const tiles = Impl::row_policy(exec, Impl::divide_up(columns, Impl::column_tile));
+  launch_for(
+      parameter_kernel, tiles, KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const first = team.league_rank() * Impl::column_tile;
+        Index const width = Impl::minimum(Impl::column_tile, columns - first);
+        T const* const d_terms = d_y.data() + first;
+        T const* const x_terms = x.data() + first;
+        T* const gamma_sums = d_gamma.data() + first;
+        T* const beta_sums = d_beta.data() + first;
+        auto const all_rows = [&](Index) { return rows; };
+        Impl::column_sums(
+            team, 1, width, all_rows,
+            [&](Index, Index n, Index c) {
+              float const norm = (to_float(x_terms[n * columns + c]) - mean(n)) * rstd(n);
+              return to_float(d_terms[n * columns + c]) * norm;
+            },
+            [&](Index, Index c, float total) { Impl::write(gamma_sums[c], total, parameter_mode); });
+        Impl::column_sums(
+            team, 1, width, all_rows, [&](Index, Index n, Index c) { return to_float(d_terms[n * columns + c]); },
+            [&](Index, Index c, float total) { Impl::write(beta_sums[c], total, parameter_mode); });
+      });
+}
+
+} // namespace trainstone

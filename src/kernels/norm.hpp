@@ -1,0 +1,44 @@
+#pragma once
+
+// Reductions of whole vectors to one number: the squared norm for clipping, the sum of losses, and the count of
+// non-finite values. Results stay on the device. Fixed orders, no atomics: the same bits in every run and for every
+// number of threads.
+
+#include "core/views.hpp"
+
+#include <cstdint>
+
+namespace trainstone {
+
+/// Elements per block of the squared norm; groups of parameters are padded to a multiple of it.
+inline constexpr Index norm_block = 256;
+
+/// result = the sum of x^2: each block of 256 elements in fp32 lanes, then a balanced binary tree over the blocks in
+/// fp64: neighbours are added level by level, a last block without a partner moves up unchanged.
+///                                                           reference: reference::squared_norm
+/// \param[in]  exec            work is enqueued here; returns without fencing
+/// \param[in]  x (n)           n is a multiple of norm_block; padding must be 0
+/// \param[out] block_sums (n / norm_block)   scratch
+/// \param[out] result (1)      overwritten; 0 if n is 0
+/// \throws Error               if extents differ (message names both shapes)
+/// Work: 2 n FLOP; n sizeof(T) + n / 16 + 8 bytes.
+template <class T>
+void squared_norm(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums, Vector<double> result);
+
+/// result = the sum of x in fp64, in a fixed order.          reference: reference::sum
+/// \param[in]  exec            work is enqueued here; returns without fencing
+/// \param[in]  x (n)           \param[out] result (1)   overwritten
+/// \throws Error               if extents differ (message names both shapes)
+/// Work: n FLOP; 4 n + 8 bytes.
+void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> result);
+
+/// result = how many elements are infinite or NaN: names the unit after a non-finite loss.
+///                                                           reference: std::isfinite, element by element
+/// \param[in]  exec            work is enqueued here; returns without fencing
+/// \param[in]  x (n)           \param[out] result (1)   overwritten
+/// \throws Error               if extents differ (message names both shapes)
+/// Work: 0 FLOP; n sizeof(T) + 8 bytes.
+template <class T>
+void count_non_finite(ExecutionSpace const& exec, Vector<T const> x, Vector<std::int64_t> result);
+
+} // namespace trainstone

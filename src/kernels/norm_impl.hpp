@@ -1,0 +1,71 @@
+#pragma once
+
+// Bodies of norm.hpp; included by norm.cpp alone.
+
+#include "kernels/norm.hpp"
+
+#include "core/launch.hpp"
+#include "kernels/row.hpp"
+#include "kernels/shapes.hpp"
+
+namespace trainstone {
+
+namespace Impl {
+
+/// result = the balanced binary tree over `values`, evaluated in place by one team, level by level.
+inline void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result) {
+  Index const count = extent(values, 0);
+  Kernel const kernel{
+      .label = "trainstone::norm::tree", .flops = values.size(), .bytes = (values.size() + 1) * sizeof(double)};
+  launch_for(
+      kernel, row_policy(exec, 1), KOKKOS_LAMBDA(Team const& team) {
+        double* const nodes = values.data();
+        for (Index stride = 1; stride < count; stride *= 2) {
+          row_for(team, divide_up(count - stride, 2 * stride),
+                  [&](Index i) { nodes[2 * stride * i] += nodes[2 * stride * i + stride]; });
+          team.team_barrier();
+        }
+        Kokkos::single(Kokkos::PerTeam(team), [&] { result(0) = count > 0 ? nodes[0] : 0.0; });
+      });
+}
+
+} // namespace Impl
+
+template <class T>
+void squared_norm(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums, Vector<double> result) {
+  Index const count = Impl::extent(x, 0), blocks = count / norm_block;
+  TRAINSTONE_REQUIRE(count % norm_block == 0, "squared_norm: {} elements are not whole blocks of {}", count,
+                     norm_block);
+  Impl::require_shape("squared_norm: block_sums", block_sums, {blocks});
+  Impl::require_shape("squared_norm: result", result, {1});
+  Index const chunk = Impl::chunk_size / norm_block;
+  Kernel const kernel{.label = "trainstone::norm::blocks",
+                      .flops = 2 * x.size(),
+                      .bytes = x.size() * sizeof(T) + block_sums.size() * sizeof(double)};
+  launch_for(
+      kernel, Impl::row_policy(exec, Impl::divide_up(blocks, chunk)), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const first = team.league_rank() * chunk;
+        Impl::team_for(team, Impl::minimum(chunk, blocks - first), [&](Index i) {
+          T const* const block = x.data() + (first + i) * norm_block;
+          block_sums(first + i) = Impl::vector_sum(0, norm_block, [&](Index j) {
+            float const value = to_float(block[j]);
+            return value * value;
+          });
+        });
+      });
+  Impl::tree_sum(exec, block_sums, result);
+}
+
+template <class T>
+void count_non_finite(ExecutionSpace const& exec, Vector<T const> x, Vector<std::int64_t> result) {
+  Impl::require_shape("count_non_finite: result", result, {1});
+  Kernel const kernel{.label = "trainstone::norm::count_non_finite", .bytes = x.size() * sizeof(T) + 8};
+  using Elements = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+  using Count = Kokkos::View<std::int64_t, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  launch_reduce(
+      kernel, Elements(exec, 0, Impl::extent(x, 0)),
+      KOKKOS_LAMBDA(Index i, std::int64_t& count) { count += Kokkos::isfinite(to_float(x(i))) ? 0 : 1; },
+      Count(result.data()));
+}
+
+} // namespace trainstone

@@ -1,0 +1,37 @@
+#pragma once
+
+// Body of residual.hpp; included by residual.cpp alone.
+
+#include "kernels/residual.hpp"
+
+#include "core/launch.hpp"
+#include "kernels/row.hpp"
+#include "kernels/shapes.hpp"
+
+namespace trainstone {
+
+template <class T>
+void residual_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T const> branch,
+                      Vector<T const> branch_bias, Matrix<T> sum) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
+  Impl::require_shape("residual_forward: branch", branch, {rows, columns});
+  Impl::require_shape("residual_forward: branch_bias", branch_bias, {columns});
+  Impl::require_shape("residual_forward: sum", sum, {rows, columns});
+  std::uint64_t const elements = x.size();
+  Kernel const kernel{.label = "trainstone::residual::forward",
+                      .flops = 2 * elements,
+                      .bytes = (3 * elements + branch_bias.size()) * sizeof(T)};
+  launch_for(
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const n = team.league_rank();
+        T const* const x_row = Impl::row_of(x, n);
+        T const* const branch_row = Impl::row_of(branch, n);
+        T const* const bias = branch_bias.data();
+        T* const sum_row = Impl::row_of(sum, n);
+        Impl::row_for(team, columns, [&](Index c) {
+          sum_row[c] = from_float<T>(to_float(x_row[c]) + (to_float(branch_row[c]) + to_float(bias[c])));
+        });
+      });
+}
+
+} // namespace trainstone

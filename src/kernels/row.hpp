@@ -1,0 +1,176 @@
+#pragma once
+
+// How kernels go over memory. Owns the policies (a team per row, per tile of columns, per chunk of a vector) and the
+// loops inside a team: vector code of one thread on the host, TeamVectorRange on a device. Promises: every sum runs in
+// an order that depends on its length only, so that its bits depend neither on the run nor on the number of threads.
+// Host loops become vector code without -ffast-math because `omp simd` states that iterations are independent and
+// which sums may be split into lanes (needs -fopenmp-simd). Included by k_impl.hpp files only.
+
+#include "core/error.hpp"
+#include "core/types.hpp"
+#include "core/views.hpp"
+
+#include <limits>
+
+namespace trainstone::Impl {
+
+using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
+using Team = RowPolicy::member_type;
+
+/// Elements per team in kernels over flat vectors: the start of a team (about 50 ns) vanishes.
+inline constexpr Index chunk_size = 8192;
+/// Columns whose partial sums are kept at once: they stay in the first-level cache.
+inline constexpr Index column_tile = 256;
+/// Terms that are added in fp32 before their sum is added to the total.
+inline constexpr Index sum_block = 512, column_sum_block = 64;
+
+KOKKOS_INLINE_FUNCTION constexpr Index divide_up(Index count, Index size) { return (count + size - 1) / size; }
+KOKKOS_INLINE_FUNCTION constexpr Index minimum(Index a, Index b) { return a < b ? a : b; }
+
+/// A team per row (tile, chunk). On the host a team is one thread.
+inline RowPolicy row_policy(ExecutionSpace const& exec, Index rows) {
+  TRAINSTONE_REQUIRE(rows <= std::numeric_limits<int>::max(), "{} teams are more than Kokkos can start", rows);
+  return {exec, static_cast<int>(rows), Kokkos::AUTO};
+}
+
+/// Row n of a matrix. Kernels take pointers out of their loops: through a View g++ does not see consecutive addresses.
+template <class MatrixView>
+KOKKOS_INLINE_FUNCTION auto* row_of(MatrixView const& matrix, Index n) {
+  return matrix.data() + n * static_cast<Index>(matrix.extent(1));
+}
+
+/// target = or += value.
+template <class T>
+KOKKOS_INLINE_FUNCTION void write(T& target, float value, Write mode) {
+  target = from_float<T>(mode == Write::add ? to_float(target) + value : value);
+}
+
+// ---- one thread -----------------------------------------------------------------------------------------------------
+
+/// body(i) for i in [0, count). Iterations must be independent.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void vector_for(Index count, Body const& body) {
+#pragma omp simd
+  for (Index i = 0; i < count; ++i) body(i);
+}
+
+/// The sum of value(i) over [begin, end), in the lanes of a vector.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float vector_sum(Index begin, Index end, Value const& value) {
+  float result = 0.0F;
+#pragma omp simd reduction(+ : result)
+  for (Index i = begin; i < end; ++i) result += value(i);
+  return result;
+}
+
+/// The maximum of value(i) over [0, count); NaN is passed over.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float vector_max(Index count, Value const& value) {
+  float result = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : result)
+  for (Index i = 0; i < count; ++i) {
+    float const candidate = value(i);
+    result = candidate > result ? candidate : result;
+  }
+  return result;
+}
+
+// ---- one team -------------------------------------------------------------------------------------------------------
+
+/// body(i) for i in [0, count), one element each. Iterations must be independent.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void row_for(Team const& team, Index count, Body const& body) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); vector_for(count, body);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
+}
+
+/// body(i) for i in [0, count), where body itself is vector code on the host.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void team_for(Team const& team, Index count, Body const& body) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); for (Index i = 0; i < count; ++i) body(i);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
+}
+
+/// The sum of value(i) over [0, count), known to the whole team: blocks in fp32, their sums in fp64.
+template <class Value>
+KOKKOS_INLINE_FUNCTION double row_sum(Team const& team, Index count, Value const& value) {
+  double total = 0.0;
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); for (Index begin = 0; begin < count; begin += sum_block) total +=
+                                              vector_sum(begin, minimum(begin + sum_block, count), value);))
+  KOKKOS_IF_ON_DEVICE(
+      (Kokkos::parallel_reduce(
+           Kokkos::TeamVectorRange(team, count), [&](Index i, double& partial) { partial += value(i); }, total);))
+  return total;
+}
+
+/// The maximum of value(i) over [0, count), known to the whole team; NaN is passed over.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float row_max(Team const& team, Index count, Value const& value) {
+  float result = -std::numeric_limits<float>::infinity();
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); result = vector_max(count, value);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_reduce(
+                           Kokkos::TeamVectorRange(team, count),
+                           [&](Index i, float& partial) {
+                             float const candidate = value(i);
+                             partial = candidate > partial ? candidate : partial;
+                           },
+                           Kokkos::Max<float>(result));))
+  return result;
+}
+
+/// partial[c] += value(r, c) for rows [begin, end) and columns [0, width): four rows at a time, so that a partial sum
+/// is loaded and stored once for four terms. The order of the additions is that of the rows.
+template <class Value>
+KOKKOS_INLINE_FUNCTION void add_rows(float* partial, Index begin, Index end, Index width, Value const& value) {
+  Index r = begin;
+  for (; r + 4 <= end; r += 4) {
+    vector_for(width, [&](Index c) {
+      partial[c] = (((partial[c] + value(r, c)) + value(r + 1, c)) + value(r + 2, c)) + value(r + 3, c);
+    });
+  }
+  for (; r < end; ++r) vector_for(width, [&](Index c) { partial[c] += value(r, c); });
+}
+
+/// On the host, for one group: the sums of columns over rows, a tile of columns at a time.
+template <class Value, class Store>
+void host_column_sums(Index columns, Index rows, Value const& value, Store const& store) {
+  for (Index first = 0; first < columns; first += column_tile) {
+    Index const width = minimum(column_tile, columns - first);
+    float total[column_tile];
+    vector_for(width, [&](Index c) { total[c] = 0.0F; });
+    for (Index begin = 0; begin < rows; begin += column_sum_block) {
+      float partial[column_tile];
+      vector_for(width, [&](Index c) { partial[c] = 0.0F; });
+      add_rows(partial, begin, minimum(begin + column_sum_block, rows), width,
+               [&](Index r, Index c) { return value(r, first + c); });
+      vector_for(width, [&](Index c) { total[c] += partial[c]; });
+    }
+    vector_for(width, [&](Index c) { store(first + c, total[c]); });
+  }
+}
+
+/// store(g, c, sum of value(g, r, c) over r in [0, rows(g))) for every group g and column c: rows are added one after
+/// the other in blocks of 64, and the blocks' sums likewise.
+template <class Rows, class Value, class Store>
+KOKKOS_INLINE_FUNCTION void column_sums(Team const& team, Index groups, Index columns, Rows const& rows,
+                                        Value const& value, Store const& store) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); for (Index g = 0; g < groups; ++g) {
+    host_column_sums(
+        columns, rows(g), [&](Index r, Index c) { return value(g, r, c); },
+        [&](Index c, float sum) { store(g, c, sum); });
+  }))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, groups * columns), [&](Index i) {
+                         Index const g = i / columns;
+                         Index const c = i % columns;
+                         float total = 0.0F;
+                         for (Index begin = 0; begin < rows(g); begin += column_sum_block) {
+                           float partial = 0.0F;
+                           Index const end = minimum(begin + column_sum_block, rows(g));
+                           for (Index r = begin; r < end; ++r) partial += value(g, r, c);
+                           total += partial;
+                         }
+                         store(g, c, total);
+                       });))
+}
+
+} // namespace trainstone::Impl

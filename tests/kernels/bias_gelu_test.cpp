@@ -1,0 +1,135 @@
+#include "kernels/bias_gelu.hpp"
+
+#include "core/error.hpp"
+#include "kernels/math.hpp"
+#include "kernels/reference.hpp"
+#include "support/compare.hpp"
+#include "support/instances.hpp"
+#include "support/views.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+struct Sizes {
+  Index rows, columns;
+  Index elements() const { return rows * columns; }
+};
+
+Sizes const all_sizes[] = {{1, 1}, {0, 5}, {3, 0}, {7, 13}, {257, 31}, {2, 1031}};
+
+} // namespace
+
+TEST_CASE("the exponential stays within 1.5 ulp from -87 to 87") {
+  double worst = 0;
+  float worst_at = 0;
+  for (std::uint32_t bits = 0; bits < std::bit_cast<std::uint32_t>(87.0F); bits += 997) {
+    for (float const x : {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)}) {
+      double const exact = std::exp(static_cast<double>(x));
+      double const ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
+      double const error = std::abs(static_cast<double>(Impl::exponential(x)) - exact) / ulp;
+      if (error > worst) {
+        worst = error;
+        worst_at = x;
+      }
+    }
+  }
+  INFO("worst error " << worst << " ulp at " << worst_at);
+  CHECK(worst < 1.5);
+}
+
+TEST_CASE("the exponential saturates, flushes and keeps NaN") {
+  float const infinity = std::numeric_limits<float>::infinity();
+  CHECK(Impl::exponential(0.0F) == 1.0F);
+  CHECK(Impl::exponential(-87.5F) == 0.0F);
+  CHECK(Impl::exponential(-infinity) == 0.0F);
+  CHECK(Impl::exponential(infinity) == Impl::exponential(87.0F));
+  CHECK(std::isnormal(1.0F / (1.0F + Impl::exponential(infinity))));
+  CHECK(std::isnan(Impl::exponential(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST_CASE("bias and GELU forward equal the reference") {
+  ExecutionSpace const exec;
+  for (Sizes const& s : all_sizes) {
+    std::vector<float> const x = random_values(s.elements(), 1, -8.0, 8.0), bias = random_values(s.columns, 2);
+    DeviceTensor<float> const x_d(x), only_biased(x), bias_d(bias), y(s.elements(), 9.0F);
+    bias_gelu_forward<float>(exec, bias_d.vector(), x_d.matrix(s.rows, s.columns), y.matrix(s.rows, s.columns));
+    add_bias<float>(exec, bias_d.vector(), only_biased.matrix(s.rows, s.columns));
+
+    std::vector<double> expected_x = widened(x), expected_y(x.size());
+    reference::bias_gelu_forward(widened(bias), expected_x, expected_y);
+    CHECK(mismatches<float, double>(x_d.values(), expected_x, roundoff * 10) == ""); // one rounding, |x| <= 10
+    CHECK(only_biased.values() == x_d.values());
+
+    // gelu of the rounded x: relative error of e^(-2u) is its own (1.5 ulp = 3 u) plus that of the argument, |2u| <= 88
+    // with four roundings; it matters only where e^(-2u) does, and |x| e^(-2u) |2u| stays below 2 there
+    std::vector<double> const biased = widened(x_d.values());
+    for (std::size_t i = 0; i < biased.size(); ++i) expected_y[i] = reference::gelu(biased[i]);
+    CHECK(mismatches<float, double>(y.values(), expected_y,
+                                    [](double value) { return roundoff * (6 * std::abs(value) + 8); }) == "");
+  }
+}
+
+TEST_CASE("GELU keeps its relative accuracy for small and for negative arguments") {
+  ExecutionSpace const exec;
+  std::vector<float> const x{1e-30F, -1e-30F, 1e-5F, -1e-5F, 0.0F, -3.0F, -4.5F, -6.0F, 40.0F, -40.0F};
+  Index const count = static_cast<Index>(x.size());
+  DeviceTensor<float> const x_d(x), zero(count, 0.0F), y(count, 9.0F);
+  bias_gelu_forward<float>(exec, zero.vector(), x_d.matrix(1, count), y.matrix(1, count));
+  // The derivative of log(gelu) reaches 2 |u'| |x| < 60 at x = -6: so often is a rounding of the argument amplified.
+  std::vector<double> expected;
+  for (float const value : x) expected.push_back(reference::gelu(static_cast<double>(value)));
+  CHECK(mismatches<float, double>(y.values(), expected,
+                                  [](double value) { return 4 * 60 * roundoff * std::abs(value) + 1e-36; }) == "");
+}
+
+TEST_CASE("GELU backward equals the reference") {
+  ExecutionSpace const exec;
+  for (Sizes const& s : all_sizes) {
+    std::vector<float> const x = random_values(s.elements(), 1, -10.0, 10.0), d_y = random_values(s.elements(), 3);
+    DeviceTensor<float> const x_d(x), d(d_y);
+    gelu_backward<float>(exec, x_d.matrix(s.rows, s.columns), d.matrix(s.rows, s.columns));
+    std::vector<double> expected = widened(d_y);
+    reference::gelu_backward(widened(x), expected);
+    // |d_y| <= 2; s and x s (1 - s) 2u' are at most 1.2 and 0.5, each after about ten roundings as above
+    CHECK(mismatches<float, double>(d.values(), expected, 2 * roundoff * 16) == "");
+  }
+}
+
+TEST_CASE("bias backward sums columns as the reference does, in both modes, with the same bits in every run") {
+  for (Sizes const& s : all_sizes) {
+    std::vector<float> const d_y = random_values(s.elements(), 3), before = random_values(s.columns, 4);
+    for (Write const mode : {Write::overwrite, Write::add}) {
+      auto const run = [&](ExecutionSpace const& exec) {
+        DeviceTensor<float> const d_y_d(d_y), d_bias(before);
+        bias_backward<float>(exec, d_y_d.matrix(s.rows, s.columns), d_bias.vector(), mode);
+        return d_bias.values();
+      };
+      std::vector<float> const actual = run(ExecutionSpace());
+      std::vector<double> expected(before.size());
+      if (mode == Write::add) expected = widened(before);
+      reference::bias_backward(widened(d_y), expected);
+      // N + 1 terms of at most 2: sqrt(N + 1) roundings of at most 2 (N + 1)
+      double const terms = static_cast<double>(s.rows + 1);
+      CHECK(mismatches<float, double>(actual, expected, 2 * roundoff * terms * std::sqrt(terms)) == "");
+      CHECK(run(ExecutionSpace()) == actual);
+      CHECK(run(smaller_instance()) == actual);
+    }
+  }
+}
+
+TEST_CASE("a bias of another length is refused") {
+  ExecutionSpace const exec;
+  DeviceTensor<float> const x(15, 0.0F), bias(3, 0.0F);
+  REQUIRE_THROWS_AS(add_bias<float>(exec, bias.vector(), x.matrix(3, 5)), Error);
+  REQUIRE_THROWS_AS(bias_gelu_forward<float>(exec, bias.vector(), x.matrix(3, 5), x.matrix(3, 5)), Error);
+  REQUIRE_THROWS_AS(bias_backward<float>(exec, x.matrix(3, 5), bias.vector(), Write::add), Error);
+}

@@ -1,0 +1,141 @@
+// Every kernel under the eyes of Kokkos Tools: labels, the given instance, and the launch wrapper.
+
+#include "core/launch.hpp"
+#include "kernels/adamw.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/bias_gelu.hpp"
+#include "kernels/cast.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/initialize.hpp"
+#include "kernels/layernorm.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/residual.hpp"
+#include "support/instances.hpp"
+#include "support/tools_guard.hpp"
+#include "support/views.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+constexpr Index batch = 2, sequence = 3, rows = batch * sequence, heads = 2, channels = 4, vocab = 5;
+
+/// One of each tensor that a kernel may ask for.
+struct Tensors {
+  DeviceTensor<float> x{rows * channels, 1.0F}, y{rows * channels, 1.0F}, qkv{rows * 3 * channels, 1.0F},
+      d_qkv{rows * 3 * channels, 1.0F}, p{batch * heads * sequence * sequence, 1.0F}, c{channels, 1.0F},
+      d_c{channels, 1.0F}, e_c{channels, 1.0F}, mean{rows, 0.0F}, rstd{rows, 1.0F}, table{vocab * channels, 1.0F},
+      positions{sequence * channels, 1.0F}, logits{rows * vocab, 1.0F}, block{norm_block, 1.0F};
+  DeviceTensor<std::int32_t> tokens{rows, 0}, token{std::vector<std::int32_t>{0, -1, -1, -1, -1, -1}},
+      order{std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}}, begin{std::vector<std::int32_t>{0, 6, 6, 6, 6, 6, 6}};
+  DeviceTensor<double> sums{1, 0.0}, result{1, 0.0};
+  DeviceTensor<std::int64_t> count{1, 0};
+  DeviceTensor<bf16> narrow{norm_block, bf16{}};
+};
+
+void run_row_kernels(ExecutionSpace const& exec, Tensors const& t) {
+  Matrix<float> const x = t.x.matrix(rows, channels), y = t.y.matrix(rows, channels);
+  embedding_forward<float>(exec, t.tokens.vector(), t.table.matrix(vocab, channels),
+                           t.positions.matrix(sequence, channels), sequence, x);
+  embedding_backward<float>(exec, {t.order.vector(), t.begin.vector(), t.token.vector()}, x, sequence,
+                            t.table.matrix(vocab, channels), t.positions.matrix(sequence, channels), Write::add);
+  layernorm_forward<float>(exec, x, t.c.vector(), t.c.vector(), y, t.mean.vector(), t.rstd.vector());
+  residual_layernorm_forward<float>(exec, x, x, t.c.vector(), t.c.vector(), t.c.vector(), x, y, t.mean.vector(),
+                                    t.rstd.vector());
+  layernorm_backward<float>(exec, x, x, t.c.vector(), t.mean.vector(), t.rstd.vector(), y, Write::add, t.d_c.vector(),
+                            t.e_c.vector(), Write::overwrite);
+  residual_forward<float>(exec, x, x, t.c.vector(), y);
+  add_bias<float>(exec, t.c.vector(), x);
+  bias_gelu_forward<float>(exec, t.c.vector(), x, y);
+  gelu_backward<float>(exec, x, y);
+  bias_backward<float>(exec, x, t.d_c.vector(), Write::add);
+}
+
+void run_other_kernels(ExecutionSpace const& exec, Tensors const& t) {
+  Tensor4<float> const p = t.p.tensor(batch, heads, sequence, sequence);
+  attention_forward<float>(exec, t.qkv.matrix(rows, 3 * channels), heads, p, t.x.matrix(rows, channels));
+  attention_backward<float>(exec, t.qkv.matrix(rows, 3 * channels), p, t.x.matrix(rows, channels),
+                            t.d_qkv.matrix(rows, 3 * channels));
+  cross_entropy_forward<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, t.mean.vector());
+  cross_entropy_backward_fused<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, 1.0F,
+                                      t.mean.vector());
+  adamw_update<float>(exec, t.x.vector(), t.y.vector(), t.x.vector(), t.x.vector(),
+                      {0.1F, 0.9F, 0.9F, 1e-8F, 0.1F, 1.0F, 1});
+  squared_norm<float>(exec, t.block.vector(), t.sums.vector(), t.result.vector());
+  sum(exec, t.mean.vector(), t.result.vector());
+  count_non_finite<float>(exec, t.x.vector(), t.count.vector());
+  cast<float, bf16>(exec, t.block.vector(), t.narrow.vector());
+  cast<bf16, float>(exec, t.narrow.vector(), t.block.vector());
+  normal_fill<float>(exec, 1, 0, 0.02, t.x.vector());
+}
+
+struct DoNothing {
+  KOKKOS_FUNCTION void operator()(Index /*i*/) const {}
+};
+using Elements = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+
+/// The violations while `body` runs, of a guard on `exec`.
+template <class Body>
+std::vector<std::string> violations(ExecutionSpace const& exec, Body const& body) {
+  ToolsGuard const guard(exec);
+  body();
+  return guard.violations();
+}
+
+} // namespace
+
+TEST_CASE("every kernel has the prefix in its label, runs on the given instance and starts through the wrapper") {
+  ExecutionSpace const exec = distinct_instance();
+  Tensors const tensors;
+  ToolsGuard const guard(exec);
+  run_row_kernels(exec, tensors);
+  run_other_kernels(exec, tensors);
+  INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
+  CHECK(guard.violations().empty());
+  std::set<std::string> const labels(guard.kernels().begin(), guard.kernels().end());
+  CHECK(labels.size() == 23); // of 24 launches: the two casts share one
+  CHECK(guard.kernels().size() == 24);
+}
+
+TEST_CASE("no kernel allocates or fences") {
+  Tensors const tensors;
+  ExecutionSpace const exec;
+  run_other_kernels(exec, tensors); // Kokkos makes its team scratch once
+  int events = 0;
+  static int* counter;
+  counter = &events;
+  namespace Tools = Kokkos::Tools::Experimental;
+  Tools::EventSet const previous = Tools::get_callbacks();
+  Tools::set_begin_fence_callback([](char const*, std::uint32_t, std::uint64_t*) { ++*counter; });
+  Tools::set_allocate_data_callback(
+      [](Kokkos_Profiling_SpaceHandle, char const*, void const*, std::uint64_t) { ++*counter; });
+  run_row_kernels(exec, tensors);
+  run_other_kernels(exec, tensors);
+  Tools::set_callbacks(previous);
+  CHECK(events == 0);
+}
+
+TEST_CASE("the guard reports what it is there for") {
+  ExecutionSpace const exec = distinct_instance();
+  auto const one = [](ExecutionSpace const& space) { return Elements(space, 0, 1); };
+  CHECK(violations(exec, [&] { launch_for({"trainstone::test::good"}, one(exec), DoNothing()); }).empty());
+  CHECK(violations(exec, [&] { launch_for({"test::no_prefix"}, one(exec), DoNothing()); }).size() == 1);
+  CHECK(violations(exec, [&] { launch_for({"trainstone::test::other"}, one(ExecutionSpace()), DoNothing()); }).size() ==
+        1);
+  CHECK(violations(exec, [&] { Kokkos::parallel_for("trainstone::test::direct", one(exec), DoNothing()); }).size() ==
+        1);
+  CHECK(violations(exec, [&] { exec.fence("because the host reads"); }).empty());
+  CHECK(violations(exec, [&] { exec.fence(); }).size() == 1);
+  CHECK(!violations(exec, [&] { Kokkos::fence("all"); }).empty());
+  CHECK(violations(exec, [&] { Kokkos::View<float*> const view("mine", 3); }).size() >= 1);
+  CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("mine"); }).size() == 1);
+  CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("trainstone::test"); }).empty());
+}

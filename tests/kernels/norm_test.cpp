@@ -1,0 +1,117 @@
+#include "kernels/norm.hpp"
+
+#include "core/error.hpp"
+#include "kernels/reference.hpp"
+#include "support/compare.hpp"
+#include "support/instances.hpp"
+#include "support/views.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <limits>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+double norm_of(ExecutionSpace const& exec, std::vector<float> const& values) {
+  DeviceTensor<float> const x(values);
+  DeviceTensor<double> const blocks(static_cast<Index>(values.size()) / norm_block, -1.0), result(1, -1.0);
+  squared_norm<float>(exec, x.vector(), blocks.vector(), result.vector());
+  return result.values().front();
+}
+
+double sum_of(ExecutionSpace const& exec, std::vector<float> const& values) {
+  DeviceTensor<float> const x(values);
+  DeviceTensor<double> const result(1, -1.0);
+  sum(exec, x.vector(), result.vector());
+  return result.values().front();
+}
+
+/// The tree of the contract, written down as a recursion: the left half is the largest power of two below n.
+double tree(std::vector<double> const& values, std::size_t begin, std::size_t count) {
+  if (count == 1) return values[begin];
+  std::size_t left = 1;
+  while (2 * left < count) left *= 2;
+  return tree(values, begin, left) + tree(values, begin + left, count - left);
+}
+
+} // namespace
+
+TEST_CASE("the squared norm equals the reference") {
+  for (Index const blocks : {0, 1, 2, 3, 5, 8, 31, 67}) {
+    std::vector<float> const x = random_values(blocks * norm_block, 1);
+    double const expected = reference::squared_norm(widened(x));
+    // positive terms: sqrt(256) roundings of fp32, relative to each block
+    CHECK(std::abs(norm_of(ExecutionSpace(), x) - expected) <= 16 * roundoff * expected);
+  }
+}
+
+TEST_CASE("the squared norm adds blocks in the balanced binary tree") {
+  // Blocks of one non-zero element each with exact squares 2^(-4 i mod 60): fp64 rounds differently in other trees.
+  for (std::size_t const blocks : {1u, 2u, 3u, 6u, 7u, 33u, 100u}) {
+    std::vector<float> x(blocks * norm_block);
+    std::vector<double> squares(blocks);
+    for (std::size_t i = 0; i < blocks; ++i) {
+      float const value = std::ldexp(1.0F + 0x1p-10F * static_cast<float>(i + 1), -static_cast<int>(i * 7 % 31));
+      x[i * norm_block + i % norm_block] = value;
+      squares[i] = static_cast<double>(value * value);
+    }
+    CHECK(norm_of(ExecutionSpace(), x) == tree(squares, 0, blocks));
+  }
+}
+
+TEST_CASE("the squared norm gives the same bits in every run and for any number of threads") {
+  std::vector<float> const x = random_values(67 * norm_block, 1);
+  double const first = norm_of(ExecutionSpace(), x);
+  CHECK(norm_of(ExecutionSpace(), x) == first);
+  CHECK(norm_of(smaller_instance(), x) == first);
+}
+
+TEST_CASE("the squared norm is NaN or infinite if an element is") {
+  std::vector<float> x = random_values(3 * norm_block, 1);
+  x[300] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(std::isnan(norm_of(ExecutionSpace(), x)));
+  x[300] = std::numeric_limits<float>::infinity();
+  CHECK(std::isinf(norm_of(ExecutionSpace(), x)));
+}
+
+TEST_CASE("the sum equals the reference") {
+  for (Index const count : {0, 1, 13, 511, 513, 4099}) {
+    std::vector<float> const x = random_values(count, 2, 0.0, 11.0);
+    double const expected = reference::sum(widened(x));
+    // positive terms, at most sqrt(512) roundings of fp32 in a block
+    CHECK(std::abs(sum_of(ExecutionSpace(), x) - expected) <= 23 * roundoff * expected);
+    CHECK(sum_of(smaller_instance(), x) == sum_of(ExecutionSpace(), x));
+  }
+}
+
+TEST_CASE("every infinite and NaN element is counted") {
+  ExecutionSpace const exec;
+  std::vector<float> values = random_values(1009, 1);
+  DeviceTensor<std::int64_t> const result(1, -1);
+  auto const count = [&] {
+    DeviceTensor<float> const x(values);
+    count_non_finite<float>(exec, x.vector(), result.vector());
+    return result.values().front();
+  };
+  CHECK(count() == 0);
+  values[0] = std::numeric_limits<float>::infinity();
+  values[500] = -std::numeric_limits<float>::infinity();
+  values[1008] = std::numeric_limits<float>::quiet_NaN();
+  values[7] = std::numeric_limits<float>::max();
+  CHECK(count() == 3);
+  values.clear();
+  CHECK(count() == 0);
+}
+
+TEST_CASE("the squared norm refuses a part of a block and other lengths of its scratch") {
+  ExecutionSpace const exec;
+  DeviceTensor<float> const x(512, 0.0F);
+  DeviceTensor<double> const two(2, 0.0), one(1, 0.0);
+  CHECK_NOTHROW(squared_norm<float>(exec, x.vector(), two.vector(), one.vector()));
+  CHECK_THROWS_AS(squared_norm<float>(exec, x.vector(), one.vector(), one.vector()), Error);
+  CHECK_THROWS_AS(squared_norm<float>(exec, Vector<float const>(x.vector().data(), 511), two.vector(), one.vector()),
+                  Error);
+}

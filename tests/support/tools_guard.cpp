@@ -1,0 +1,100 @@
+#include "support/tools_guard.hpp"
+
+#include "core/launch.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace trainstone::test {
+
+namespace {
+
+namespace Tools = Kokkos::Tools::Experimental;
+
+struct Record {
+  ExecutionSpace exec;
+  Tools::EventSet previous_callbacks;
+  std::string announced; ///< the label that the launch wrapper is about to start
+  std::vector<std::string> violations;
+  std::vector<std::string> kernels;
+};
+
+/// Kokkos Tools take plain functions, so what they write to is global.
+std::unique_ptr<Record>& record() {
+  static std::unique_ptr<Record> instance;
+  return instance;
+}
+
+bool has_prefix(std::string_view label) { return label.starts_with("trainstone::"); }
+
+/// What Kokkos emits itself: its labels, and the type names (mangled) of its unlabelled functors.
+bool is_of_kokkos(std::string_view label) {
+  return label.starts_with("Kokkos") || label.starts_with("HostSpace") || label.starts_with("ViewValue") ||
+         (label.starts_with("N") && label.find("Kokkos") <= 4);
+}
+
+void complain(std::string text) { record()->violations.push_back(std::move(text)); }
+
+void check_label(char const* what, std::string_view label) {
+  if (!has_prefix(label) && !is_of_kokkos(label)) complain(fmt::format("{} without prefix: '{}'", what, label));
+}
+
+void on_kernel(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
+  std::string const announced = std::exchange(record()->announced, {});
+  check_label("kernel", name);
+  if (is_of_kokkos(name)) return;
+  record()->kernels.emplace_back(name);
+  if (announced != name) complain(fmt::format("kernel not started by the launch wrapper: '{}'", name));
+  if (device != Tools::device_id(record()->exec)) complain(fmt::format("kernel on another device: '{}'", name));
+}
+
+void on_launch(char const* label, ExecutionSpace const& exec) {
+  record()->announced = label;
+  if (exec != record()->exec) complain(fmt::format("kernel on another instance: '{}'", label));
+}
+
+void on_region(char const* name) { check_label("region", name); }
+
+void on_allocation(Kokkos_Profiling_SpaceHandle /*space*/, char const* name, void const* /*address*/,
+                   std::uint64_t /*bytes*/) {
+  check_label("allocation", name);
+}
+
+void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
+  std::string_view const reason = name;
+  auto const target = Tools::identifier_from_devid(device);
+  if (reason.empty() || reason.find("Unnamed") != reason.npos)
+    complain(fmt::format("fence without a reason: '{}'", reason));
+  else if (!is_of_kokkos(reason) &&
+           target.instance_id != Tools::identifier_from_devid(Tools::device_id(record()->exec)).instance_id)
+    complain(fmt::format("fence of another instance or of all: '{}'", reason));
+}
+
+} // namespace
+
+ToolsGuard::ToolsGuard(ExecutionSpace const& exec) {
+  record() = std::make_unique<Record>(Record{exec, Tools::get_callbacks(), {}, {}, {}});
+  Tools::set_begin_parallel_for_callback(on_kernel);
+  Tools::set_begin_parallel_reduce_callback(on_kernel);
+  Tools::set_begin_parallel_scan_callback(on_kernel);
+  Tools::set_push_region_callback(on_region);
+  Tools::set_allocate_data_callback(on_allocation);
+  Tools::set_begin_fence_callback(on_fence);
+  launch_observer() = on_launch;
+}
+
+ToolsGuard::~ToolsGuard() {
+  launch_observer() = nullptr;
+  Tools::set_callbacks(record()->previous_callbacks);
+  record().reset();
+}
+
+std::vector<std::string> const& ToolsGuard::violations() const { return record()->violations; }
+std::vector<std::string> const& ToolsGuard::kernels() const { return record()->kernels; }
+
+} // namespace trainstone::test

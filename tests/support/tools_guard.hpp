@@ -1,0 +1,31 @@
+#pragma once
+
+// Watches what the library starts, through Kokkos Tools' callbacks and the launch wrapper's observer. While a
+// ToolsGuard lives, it records as violations
+//   - labels of kernels, regions and allocations without the prefix "trainstone::" (what Kokkos, its kernels library
+//     and HostSpace emit themselves is exempt),
+//   - kernels that run on another instance than the given one, or that were not started by the launch wrapper,
+//   - fences without a reason, and fences of all instances.
+// One guard at a time. Tests make their own Views before the guard, or outside its scope.
+
+#include "core/views.hpp"
+
+#include <string>
+#include <vector>
+
+namespace trainstone::test {
+
+class ToolsGuard {
+public:
+  explicit ToolsGuard(ExecutionSpace const& exec);
+  ToolsGuard(ToolsGuard const&) = delete;
+  ToolsGuard& operator=(ToolsGuard const&) = delete;
+  ~ToolsGuard();
+
+  /// What was wrong so far, one line each; empty if nothing.
+  std::vector<std::string> const& violations() const;
+  /// Labels with the prefix of the kernels seen so far, in order of their start.
+  std::vector<std::string> const& kernels() const;
+};
+
+} // namespace trainstone::test
