@@ -1,0 +1,19 @@
+#pragma once
+
+// What a deck may say about kernels. A plain value without Kokkos, so that decks and tools read it cheaply; the
+// provider itself is made from the name in kernels/gemm.hpp, which refuses a provider that was not built.
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace trainstone {
+
+/// Every name that a build may know. "auto" takes the first that was built, in a fixed order, never by timing.
+inline constexpr std::array<std::string_view, 4> gemm_provider_names{"auto", "kokkos-kernels", "onednn", "kokkos"};
+
+struct KernelConfig {
+  std::string gemm = "auto";
+};
+
+} // namespace trainstone

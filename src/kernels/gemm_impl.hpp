@@ -1,0 +1,20 @@
+#pragma once
+
+// What the files of the matrix product share: one entry per provider. gemm.cpp lists those that are built.
+
+#include "kernels/gemm.hpp"
+
+namespace trainstone::Impl {
+
+std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape);
+GemmFunction make_onednn_gemm();
+
+GemmFunction make_kokkos_kernels_gemm();
+
+/// Needs no scratch; the only one that also takes k = 0.
+void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, float const* a, float const* b, float* c);
+
+/// "(m, n) += (m, k)^T (k, n)" with the numbers, for messages.
+std::string to_string(GemmShape const& shape);
+
+} // namespace trainstone::Impl

@@ -1,0 +1,56 @@
+#pragma once
+
+// The two rates of this machine that a speed floor needs: matrix products and memory bandwidth, measured in about a
+// second with the kernels and libraries that the run itself uses. Promises: results are checked before anything is
+// timed; each rate is the best of the repetitions. Works in memory of its own, entered in a ledger of its own and freed
+// on return, so that the predictions of the run are untouched: call it before the run allocates. Leaves counters() as
+// it found them. Knows no other ranks: let all ranks of a node measure at once (barrier before), for they share its
+// memory.
+
+#include "kernels/gemm.hpp"
+
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace trainstone {
+
+struct GemmPeak {
+  double flops_per_second = 0;
+  GemmShape shape; ///< where it was reached
+};
+
+/// A large product, and the three forms that a training step has: forward, gradient of the input, of the weight.
+inline constexpr std::array<GemmShape, 4> gemm_peak_shapes{{
+    {1024, 1024, 1024, Transpose::no, Transpose::yes, Write::overwrite},
+    {256, 2304, 768, Transpose::no, Transpose::yes, Write::overwrite},
+    {256, 768, 2304, Transpose::no, Transpose::no, Write::overwrite},
+    {768, 768, 256, Transpose::yes, Transpose::no, Write::add},
+}};
+
+/// The best rate of `provider` over `shapes`, in fp32.
+/// \param[in] exec     fenced before and after each repetition; complete on return
+/// \param[in] seconds  about how long to measure in all; each shape runs at least three times
+/// \throws Error       if a product is wrong
+GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider,
+                           std::span<GemmShape const> shapes = gemm_peak_shapes, double seconds = 0.4);
+
+struct BandwidthPeak {
+  double bytes_per_second = 0;
+  std::string_view kernel; ///< where it was reached: copy, triad or update
+};
+
+/// Exceeds the last-level caches of today's processors: with 128 MiB a cache of 300 MiB gave twice the bandwidth.
+inline constexpr std::uint64_t bandwidth_working_set = std::uint64_t{512} << 20;
+
+/// The best rate of copy (y = 2 x), triad (z = x + 2 y) and an update in place as Adam's (reads 4 arrays, writes 3 of
+/// them). The bytes counted are those read and written, and on hosts also those that a write of an array not yet in
+/// the cache reads first: 12, 16 and 28 bytes per element (on devices 8, 12 and 28).
+/// \param[in] exec     fenced before and after each repetition; complete on return
+/// \param[in] bytes    memory to work on: divided into 2, 3 or 4 arrays. Ranks that share a cache may share the default
+/// \param[in] seconds  about how long to measure in all; each kernel runs at least three times
+/// \throws Error       if a result is wrong
+BandwidthPeak measure_bandwidth_peak(ExecutionSpace const& exec, std::uint64_t bytes = bandwidth_working_set,
+                                     double seconds = 0.3);
+
+} // namespace trainstone

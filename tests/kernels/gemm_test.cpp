@@ -1,0 +1,270 @@
+// Every built provider against fp64 loops.
+
+#include "kernels/gemm.hpp"
+
+#include "core/error.hpp"
+#include "core/host_copy.hpp"
+#include "core/launch.hpp"
+#include "core/memory.hpp"
+#include "kernels/config.hpp"
+#include "kernels/reference.hpp"
+#include "support/compare.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+Transpose const transposes[] = {Transpose::no, Transpose::yes};
+Write const modes[] = {Write::overwrite, Write::add};
+
+/// Whole numbers in -127 ... 127, scattered over the positions: for k <= 1039 every sum of their products stays below
+/// 2^24 and is exact in fp32, whatever the order.
+std::vector<float> whole_numbers(Index count, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint64_t const mixed = (i + seed) * 0x9e3779b97f4a7c15u;
+    values[i] = static_cast<float>(static_cast<int>((mixed >> 40) % 255) - 127);
+  }
+  return values;
+}
+
+struct Extents {
+  Index m, n, k;
+};
+
+struct Problem {
+  GemmShape shape;
+  std::vector<float> a, b, c; // c before the call
+
+  explicit Problem(GemmShape const& s)
+      : shape(s), a(whole_numbers(s.m * s.k, 1)), b(whole_numbers(s.k * s.n, 2)), c(whole_numbers(s.m * s.n, 3)) {}
+  void scale(float factor) {
+    for (auto* values : {&a, &b, &c})
+      for (float& value : *values) value *= factor;
+  }
+};
+
+constexpr std::byte guard{0xa5};
+constexpr std::size_t guard_bytes = 4096;
+
+struct Outcome {
+  std::vector<float> c;
+  bool guard_intact;
+};
+
+/// Computes `times` times from the same start in a scratch of exactly the predicted size, followed by guard bytes.
+std::vector<Outcome> compute(GemmProvider provider, Problem const& problem, int times = 1) {
+  ExecutionSpace const exec;
+  GemmShape const& s = problem.shape;
+  std::uint64_t const scratch_bytes = gemm_scratch_bytes(provider, s);
+  MemoryLedger ledger;
+  auto const footprint = [](Index count) {
+    return Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
+  };
+  Allocation const memory(ledger, MemoryCategory::buffers, "test",
+                          footprint(s.m * s.k) + footprint(s.k * s.n) + footprint(s.m * s.n));
+  Allocation const scratch(ledger, MemoryCategory::buffers, "scratch", scratch_bytes + guard_bytes);
+  Arena arena(memory.bytes());
+  auto const a = s.a == Transpose::no ? arena.matrix<float>("A", s.m, s.k) : arena.matrix<float>("A", s.k, s.m);
+  auto const b = s.b == Transpose::no ? arena.matrix<float>("B", s.k, s.n) : arena.matrix<float>("B", s.n, s.k);
+  auto const c = arena.matrix<float>("C", s.m, s.n);
+  auto const flat = [](Matrix<float> const& matrix) { return Vector<float>(matrix.data(), matrix.size()); };
+  copy_from_host<float>(exec, problem.a, flat(a), "test");
+  copy_from_host<float>(exec, problem.b, flat(b), "test");
+  std::vector<std::byte> const guards(scratch_bytes + guard_bytes, guard);
+  copy_from_host<std::byte>(exec, guards, scratch.bytes(), "test");
+
+  Gemm gemm(provider, Vector<std::byte>(scratch.bytes().data(), scratch_bytes));
+  std::vector<Outcome> outcomes;
+  for (int i = 0; i < times; ++i) {
+    copy_from_host<float>(exec, problem.c, flat(c), "test");
+    gemm(exec, s.a, a, s.b, b, c, s.mode);
+    auto const bytes = copy_to_host(exec, scratch.bytes(), "test");
+    bool const intact =
+        std::all_of(bytes.end() - guard_bytes, bytes.end(), [](std::byte byte) { return byte == guard; });
+    outcomes.push_back({copy_to_host(exec, flat(c), "test"), intact});
+  }
+  return outcomes;
+}
+
+/// op(A) op(B), added to C if the shape says so.
+std::vector<double> expected(Problem const& problem) {
+  GemmShape const& s = problem.shape;
+  std::vector<double> const a(problem.a.begin(), problem.a.end()), b(problem.b.begin(), problem.b.end());
+  std::vector<double> c(problem.c.size());
+  if (s.mode == Write::add) c.assign(problem.c.begin(), problem.c.end());
+  reference::gemm({s.m, s.n, s.k, s.a == Transpose::yes, s.b == Transpose::yes}, a, b, c);
+  return c;
+}
+
+template <class Body>
+void for_each_form(Index m, Index n, Index k, Body const& body) {
+  for (GemmProvider const provider : built_gemm_providers())
+    for (Transpose const a : transposes)
+      for (Transpose const b : transposes)
+        for (Write const mode : modes) {
+          INFO(to_string(provider) << " m " << m << " n " << n << " k " << k << (a == Transpose::yes ? " A^T" : "")
+                                   << (b == Transpose::yes ? " B^T" : "") << (mode == Write::add ? " add" : ""));
+          body(provider, GemmShape{m, n, k, a, b, mode});
+        }
+}
+
+std::string exact_mismatches(std::vector<float> const& actual, std::vector<double> const& wanted) {
+  return test::mismatches(std::span<float const>(actual), std::span<double const>(wanted), 0.0);
+}
+
+Matrix<float> no_data(Index rows, Index columns) {
+  return Matrix<float>(nullptr, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+} // namespace
+
+TEST_CASE("matrix products of whole numbers are exact for all providers, transposes and modes", "[gemm]") {
+  // one, odd, prime, around tile borders of the Kokkos kernel (132 x 128 x 128, patches 6 x 32), 1024 columns and more
+  auto const extents = {Extents{1, 1, 1}, {1, 17, 3},    {19, 1, 5},   {5, 7, 1},     {6, 32, 128},  {131, 127, 129},
+                        {133, 129, 257},  {264, 33, 64}, {3, 1024, 9}, {7, 3072, 31}, {17, 2050, 13}};
+  for (auto const [m, n, k] : extents) {
+    for_each_form(m, n, k, [](GemmProvider provider, GemmShape const& shape) {
+      Problem const problem(shape);
+      auto const outcomes = compute(provider, problem);
+      CHECK(exact_mismatches(outcomes[0].c, expected(problem)) == "");
+      CHECK(outcomes[0].guard_intact);
+    });
+  }
+}
+
+TEST_CASE("products without elements or without terms leave C, or zero it", "[gemm]") {
+  for (auto const [m, n, k] : {Extents{0, 5, 3}, {5, 0, 3}, {5, 3, 0}, {0, 0, 0}, {135, 130, 0}}) {
+    for_each_form(m, n, k, [](GemmProvider provider, GemmShape const& shape) {
+      CHECK(gemm_scratch_bytes(provider, shape) == 0);
+      Problem const problem(shape);
+      CHECK(exact_mismatches(compute(provider, problem)[0].c, expected(problem)) == "");
+    });
+  }
+}
+
+TEST_CASE("overwriting ignores what C held, even NaN", "[gemm]") {
+  for (Index const n : {1, 37, 1024}) {
+    for_each_form(29, n, 11, [](GemmProvider provider, GemmShape const& shape) {
+      if (shape.mode == Write::add) return;
+      Problem problem(shape);
+      std::ranges::fill(problem.c, std::numeric_limits<float>::quiet_NaN());
+      CHECK(exact_mismatches(compute(provider, problem)[0].c, expected(problem)) == "");
+    });
+  }
+}
+
+TEST_CASE("products are fp32 throughout", "[gemm]") {
+  // A sum of k + 1 terms of at most 1 in any order: at most k + 1 roundings, each of at most 2^-24 of a partial sum of
+  // at most k + 1. A conversion to bf16 on the way (8 bits) would err by about sqrt(k) 2^-9 / 3 = 5e-3.
+  Index const k = 61;
+  double const bound = static_cast<double>((k + 1) * (k + 1)) * 0x1p-24; // 2.3e-4
+  for (Index const n : {67, 1024}) {
+    for_each_form(71, n, k, [&](GemmProvider provider, GemmShape const& shape) {
+      Problem problem(shape);
+      problem.scale(1.0f / 127);
+      auto const outcome = compute(provider, problem)[0].c;
+      auto const wanted = expected(problem);
+      CHECK(test::mismatches(std::span<float const>(outcome), std::span<double const>(wanted), bound) == "");
+    });
+  }
+}
+
+TEST_CASE("repeating a product gives the same bits", "[gemm]") {
+  for_each_form(259, 263, 269, [](GemmProvider provider, GemmShape const& shape) {
+    Problem problem(shape);
+    problem.scale(1.0f / 127);
+    auto const outcomes = compute(provider, problem, 3);
+    for (Outcome const& outcome : outcomes)
+      CHECK(std::memcmp(outcome.c.data(), outcomes[0].c.data(), outcome.c.size() * sizeof(float)) == 0);
+  });
+}
+
+TEST_CASE("a product counts 2 m n k operations and one launch", "[gemm]") {
+  for_each_form(13, 37, 101, [](GemmProvider provider, GemmShape const& shape) {
+    counters() = {};
+    compute(provider, Problem(shape));
+    CHECK(counters().launches == 1);
+    CHECK(counters().flops[Phase::gemm] == 2u * 13u * 37u * 101u);
+    CHECK(model_flops(counters()) == shape.flops());
+    std::uint64_t const c_passes = shape.mode == Write::add ? 2 : 1;
+    CHECK(counters().bytes[Phase::gemm] == 4u * (13u * 101u + 101u * 37u + c_passes * 13u * 37u));
+  });
+}
+
+TEST_CASE("one scratch of the largest size serves products of all shapes", "[gemm]") {
+  ExecutionSpace const exec;
+  GemmShape const small{31, 29, 37, Transpose::no, Transpose::yes, Write::overwrite};
+  GemmShape const large{61, 300, 300, Transpose::yes, Transpose::no, Write::add};
+  for (GemmProvider const provider : built_gemm_providers()) {
+    MemoryLedger ledger;
+    std::uint64_t const bytes = std::max(gemm_scratch_bytes(provider, small), gemm_scratch_bytes(provider, large));
+    Allocation const scratch(ledger, MemoryCategory::buffers, "scratch", bytes);
+    Allocation const data(ledger, MemoryCategory::buffers, "data", 3 * 300 * 300 * sizeof(float));
+    Gemm gemm(provider, scratch.bytes());
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      for (GemmShape const& s : {small, large}) {
+        Arena arena(data.bytes());
+        auto const a = s.a == Transpose::no ? arena.matrix<float>("A", s.m, s.k) : arena.matrix<float>("A", s.k, s.m);
+        auto const b = s.b == Transpose::no ? arena.matrix<float>("B", s.k, s.n) : arena.matrix<float>("B", s.n, s.k);
+        auto const c = arena.matrix<float>("C", s.m, s.n);
+        for (auto const& matrix : {a, b, c}) Kokkos::deep_copy(exec, matrix, 1.0f);
+        gemm(exec, s.a, a, s.b, b, c, s.mode);
+        auto const result = copy_to_host(exec, Vector<float>(c.data(), c.size()), "test");
+        auto const wanted = static_cast<float>(s.k + (s.mode == Write::add ? 1 : 0));
+        CHECK(std::ranges::count(result, wanted) == static_cast<std::ptrdiff_t>(result.size()));
+      }
+    }
+  }
+}
+
+TEST_CASE("too small a scratch is refused", "[gemm]") {
+  GemmShape const shape{64, 64, 64, Transpose::yes, Transpose::yes, Write::add};
+  ExecutionSpace const exec;
+  for (GemmProvider const provider : built_gemm_providers()) {
+    if (gemm_scratch_bytes(provider, shape) == 0) continue;
+    Gemm gemm(provider);
+    CHECK_THROWS_MATCHES(gemm(exec, shape.a, no_data(64, 64), shape.b, no_data(64, 64), no_data(64, 64), shape.mode),
+                         Error, MessageMatches(ContainsSubstring("was given 0")));
+  }
+}
+
+TEST_CASE("extents that do not fit together are refused with all of them", "[gemm]") {
+  ExecutionSpace const exec;
+  Gemm gemm(GemmProvider::kokkos);
+  auto const refuses = [&](Transpose a, Transpose b, Matrix<float> left, Matrix<float> right, Matrix<float> out) {
+    CHECK_THROWS_MATCHES(gemm(exec, a, left, b, right, out, Write::overwrite), Error,
+                         MessageMatches(ContainsSubstring("(2, 3)") && ContainsSubstring("into C (")));
+  };
+  refuses(Transpose::no, Transpose::no, no_data(2, 3), no_data(4, 5), no_data(2, 5));
+  refuses(Transpose::no, Transpose::no, no_data(2, 3), no_data(3, 5), no_data(3, 5));
+  refuses(Transpose::no, Transpose::no, no_data(2, 3), no_data(3, 5), no_data(2, 6));
+  refuses(Transpose::yes, Transpose::no, no_data(2, 3), no_data(3, 5), no_data(3, 5));
+  refuses(Transpose::no, Transpose::yes, no_data(2, 3), no_data(3, 5), no_data(2, 5));
+}
+
+TEST_CASE("provider names are read back, and what was not built is refused with what was", "[gemm]") {
+  auto const built = built_gemm_providers();
+  for (std::string_view const name : gemm_provider_names) {
+    GemmProvider const provider = parse_gemm_provider(name);
+    CHECK(to_string(provider) == name);
+    if (provider == GemmProvider::automatic || std::ranges::count(built, provider) == 1) continue;
+    CHECK_THROWS_MATCHES(resolve_gemm_provider(provider), InputError, MessageMatches(ContainsSubstring("it has ")));
+  }
+  CHECK_THROWS_MATCHES(parse_gemm_provider("mkl"), InputError, MessageMatches(ContainsSubstring("onednn")));
+  CHECK(resolve_gemm_provider(GemmProvider::automatic) == built.front());
+  CHECK(Gemm(GemmProvider::automatic).provider() == built.front());
+  CHECK(built.back() == GemmProvider::kokkos);
+}

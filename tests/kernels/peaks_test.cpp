@@ -1,0 +1,51 @@
+// What the measurements promise besides their speed, which no test can know.
+
+#include "kernels/peaks.hpp"
+
+#include "core/counters.hpp"
+#include "core/error.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace trainstone;
+
+TEST_CASE("the GEMM peak is a rate of one of the given shapes, for every provider", "[peaks]") {
+  ExecutionSpace const exec;
+  GemmShape const shapes[] = {{1, 1, 1, Transpose::no, Transpose::no, Write::overwrite},
+                              {37, 41, 131, Transpose::no, Transpose::yes, Write::overwrite},
+                              {67, 1024, 29, Transpose::yes, Transpose::no, Write::add}};
+  for (GemmProvider const provider : built_gemm_providers()) {
+    GemmPeak const peak = measure_gemm_peak(exec, provider, shapes, 0.01);
+    CHECK(std::isfinite(peak.flops_per_second));
+    CHECK(peak.flops_per_second > 0);
+    CHECK(std::ranges::count(shapes, peak.shape) == 1);
+  }
+}
+
+TEST_CASE("the bandwidth peak is the rate of one of the three kernels", "[peaks]") {
+  ExecutionSpace const exec;
+  for (std::uint64_t const bytes : {std::uint64_t{256}, std::uint64_t{1000003}, std::uint64_t{16} << 20}) {
+    BandwidthPeak const peak = measure_bandwidth_peak(exec, bytes, 0.01);
+    CHECK(std::isfinite(peak.bytes_per_second));
+    CHECK(peak.bytes_per_second > 0);
+    CHECK((peak.kernel == "copy" || peak.kernel == "triad" || peak.kernel == "update"));
+  }
+  CHECK_THROWS_AS(measure_bandwidth_peak(exec, 255, 0.01), Error);
+}
+
+TEST_CASE("measuring leaves the counters as they were", "[peaks]") {
+  ExecutionSpace const exec;
+  counters() = {};
+  counters().launches = 7;
+  counters().flops[Phase::gemm] = 11;
+  Counters const before = counters();
+  measure_gemm_peak(exec, GemmProvider::automatic, std::span(gemm_peak_shapes).last(1), 0.001);
+  measure_bandwidth_peak(exec, 1 << 16, 0.001);
+  CHECK(counters().launches == before.launches);
+  CHECK(counters().flops == before.flops);
+  CHECK(counters().bytes == before.bytes);
+  CHECK(counters().seconds == before.seconds);
+}
