@@ -1,0 +1,115 @@
+#include "comm/communicator.hpp"
+
+#include "comm/control.hpp"
+#include "comm/mpi.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// Changes with every boot; empty where the system does not tell.
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+int largest_tag(MPI_Comm comm) {
+  void* value = nullptr;
+  int found = 0;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_get_attr(comm, MPI_TAG_UB, &value, &found));
+  return found ? *static_cast<int*>(value) : 32767; // the standard's minimum
+}
+
+std::unique_ptr<Impl::CommunicatorHandle> owned(MPI_Comm comm) {
+  TRAINSTONE_MPI_CHECK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  return std::make_unique<Impl::CommunicatorHandle>(Impl::CommunicatorHandle{comm});
+}
+
+} // namespace
+
+NodeMap make_node_map(std::vector<std::string> const& host_names, std::vector<std::string> const& boot_ids) {
+  NodeMap nodes;
+  std::map<std::pair<std::string, std::string>, int> numbers;
+  for (std::size_t rank = 0; rank < host_names.size(); ++rank) {
+    auto const [entry, is_new] = numbers.try_emplace({host_names[rank], boot_ids[rank]}, nodes.count);
+    if (is_new) {
+      ++nodes.count;
+      nodes.host_names.push_back(host_names[rank]);
+    }
+    nodes.node_of_rank.push_back(entry->second);
+  }
+  return nodes;
+}
+
+Communicator::Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle) : m_handle(std::move(handle)) {
+  TRAINSTONE_MPI_CHECK(MPI_Comm_rank(m_handle->comm, &m_rank));
+  TRAINSTONE_MPI_CHECK(MPI_Comm_size(m_handle->comm, &m_size));
+  m_largest_tag = largest_tag(m_handle->comm);
+  m_nodes = make_node_map(all_gather_texts(*this, host_name()), all_gather_texts(*this, boot_id()));
+}
+
+Communicator Communicator::world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  return Communicator(owned(comm));
+}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  std::swap(m_handle, other.m_handle); // the other one frees what this one held
+  std::swap(m_nodes, other.m_nodes);
+  m_rank = other.m_rank;
+  m_size = other.m_size;
+  m_largest_tag = other.m_largest_tag;
+  m_tag = other.m_tag;
+  return *this;
+}
+
+Communicator::~Communicator() {
+  if (m_handle) MPI_Comm_free(&m_handle->comm);
+}
+
+Communicator Communicator::split(int colour) const {
+  TRAINSTONE_REQUIRE(colour >= 0, "colour {} is negative", colour);
+  MPI_Comm comm = MPI_COMM_NULL;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
+  return Communicator(owned(comm));
+}
+
+std::optional<Communicator> Communicator::first(Rank ranks) const {
+  TRAINSTONE_REQUIRE(ranks >= 1 && ranks <= m_size, "no first {} ranks of {}", ranks, m_size);
+  MPI_Comm comm = MPI_COMM_NULL;
+  int const colour = m_rank < ranks ? 0 : MPI_UNDEFINED;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
+  if (comm == MPI_COMM_NULL) return {};
+  return Communicator(owned(comm));
+}
+
+Rank Communicator::node_size() const {
+  int const mine = m_nodes.node_of_rank[static_cast<std::size_t>(m_rank)];
+  return static_cast<Rank>(std::ranges::count(m_nodes.node_of_rank, mine));
+}
+
+int Communicator::next_tag() {
+  int const tag = m_tag;
+  m_tag = tag == m_largest_tag ? 0 : tag + 1;
+  return tag;
+}
+
+} // namespace trainstone

@@ -1,0 +1,15 @@
+#pragma once
+
+// What a deck may say about communication. A plain value.
+
+#include <cstdint>
+#include <string>
+
+namespace trainstone {
+
+struct CommConfig {
+  std::string allreduce = "ring";
+  std::int64_t expected_ranks = 0; ///< refuse to run with another number of ranks; 0 = any
+};
+
+} // namespace trainstone

@@ -1,0 +1,81 @@
+#include "comm/control.hpp"
+
+#include "comm/execution.hpp"
+#include "comm/mpi.hpp"
+#include "comm/registry.hpp"
+
+#include <limits>
+#include <numeric>
+
+namespace trainstone {
+
+namespace {
+
+template <class T>
+void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation, std::span<T> values) {
+  Partition const partition = Partition::even(static_cast<Index>(values.size()), communicator.size());
+  Schedule const schedule = make_schedule(Collective::all_reduce, Algorithm::ring, partition, communicator.rank());
+  std::vector<T> scratch(static_cast<std::size_t>(schedule.scratch_elements));
+  Execution execution(exec, communicator, schedule, operation, Vector<T>(values.data(), values.size()),
+                      Vector<T>(scratch.data(), scratch.size()), {.purpose = Purpose::control});
+  execution.run();
+  exec.fence("trainstone::comm::control_all_reduce: the host reads the result");
+}
+
+int checked_length(std::size_t bytes) {
+  TRAINSTONE_REQUIRE(bytes <= std::size_t{std::numeric_limits<int>::max()}, "{} bytes are too many for a report",
+                     bytes);
+  return static_cast<int>(bytes);
+}
+
+} // namespace
+
+void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
+                        std::span<double> values) {
+  all_reduce(exec, communicator, operation, values);
+}
+
+void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
+                        std::span<std::int64_t> values) {
+  all_reduce(exec, communicator, operation, values);
+}
+
+double control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation, double value) {
+  all_reduce(exec, communicator, operation, std::span(&value, 1));
+  return value;
+}
+
+std::int64_t control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
+                                std::int64_t value) {
+  all_reduce(exec, communicator, operation, std::span(&value, 1));
+  return value;
+}
+
+void barrier(Communicator const& communicator) { TRAINSTONE_MPI_CHECK(MPI_Barrier(communicator.handle().comm)); }
+
+void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byte const> mine,
+                            std::span<std::byte> all) {
+  int const length = checked_length(mine.size());
+  TRAINSTONE_REQUIRE(all.size() == mine.size() * static_cast<std::size_t>(communicator.size()),
+                     "{} bytes from each of {} ranks do not fill {}", mine.size(), communicator.size(), all.size());
+  TRAINSTONE_MPI_CHECK(
+      MPI_Allgather(mine.data(), length, MPI_BYTE, all.data(), length, MPI_BYTE, communicator.handle().comm));
+}
+
+std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text) {
+  std::vector<int> const lengths = all_gather_values(communicator, checked_length(text.size()));
+  std::vector<int> offsets(lengths.size());
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+  std::string joined(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');
+  checked_length(joined.size());
+  TRAINSTONE_MPI_CHECK(MPI_Allgatherv(text.data(), lengths[static_cast<std::size_t>(communicator.rank())], MPI_CHAR,
+                                      joined.data(), lengths.data(), offsets.data(), MPI_CHAR,
+                                      communicator.handle().comm));
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+    texts.push_back(joined.substr(static_cast<std::size_t>(offsets[rank]), static_cast<std::size_t>(lengths[rank])));
+  }
+  return texts;
+}
+
+} // namespace trainstone

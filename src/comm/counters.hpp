@@ -1,0 +1,65 @@
+#pragma once
+
+// Counters of communication: messages and bytes sent, elements reduced, per collective and algorithm. Incremented
+// only where the executor posts a send or starts a reduction, from the actual arguments. Process-wide, as the
+// kernels' counters are; callers subtract or reset. Also owns the prediction that is compared with them by ==.
+
+#include "comm/schedule.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace trainstone {
+
+/// What one rank sent and reduced.
+struct Traffic {
+  std::uint64_t messages = 0; ///< sent
+  std::uint64_t bytes = 0;    ///< sent
+  std::uint64_t reduced = 0;  ///< elements added (or compared)
+
+  Traffic& operator+=(Traffic const& other);
+  bool operator==(Traffic const&) const = default;
+};
+
+Traffic operator+(Traffic a, Traffic const& b);
+Traffic operator*(std::uint64_t times, Traffic traffic);
+/// "6 messages, 48 bytes, 3 elements reduced"
+std::string to_string(Traffic const& traffic);
+
+/// What a collective is run for: the training proper, or small agreements (loss, norm, flags).
+enum class Purpose { training, control };
+
+inline constexpr std::array<Purpose, 2> purposes{Purpose::training, Purpose::control};
+
+/// The most elements in one MPI message; a longer move travels as several messages.
+inline constexpr Index longest_mpi_message = std::numeric_limits<int>::max();
+
+class CommCounters {
+public:
+  Traffic& at(Purpose purpose, Collective collective, Algorithm algorithm) {
+    return m_traffic[static_cast<std::size_t>(purpose)][static_cast<std::size_t>(collective)]
+                    [static_cast<std::size_t>(algorithm)];
+  }
+  Traffic const& at(Purpose purpose, Collective collective, Algorithm algorithm) const {
+    return m_traffic[static_cast<std::size_t>(purpose)][static_cast<std::size_t>(collective)]
+                    [static_cast<std::size_t>(algorithm)];
+  }
+  /// Sum over collectives and algorithms.
+  Traffic total(Purpose purpose) const;
+  bool operator==(CommCounters const&) const = default;
+
+private:
+  std::array<std::array<std::array<Traffic, algorithms.size()>, collectives.size()>, purposes.size()> m_traffic{};
+};
+
+/// The counters of this process; reset with comm_counters() = {}.
+CommCounters& comm_counters();
+
+/// What an execution of this schedule will count. Moves longer than `longest_message` elements are cut.
+Traffic predict_traffic(Schedule const& schedule, std::size_t element_bytes,
+                        Index longest_message = longest_mpi_message);
+
+} // namespace trainstone

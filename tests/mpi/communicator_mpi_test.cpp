@@ -1,0 +1,112 @@
+#include "comm/communicator.hpp"
+#include "comm/control.hpp"
+#include "comm/counters.hpp"
+#include "comm/mpi.hpp"
+#include "comm/registry.hpp"
+#include "core/error.hpp"
+#include "support/traffic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <array>
+#include <utility>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+TEST_CASE("the ranks of one machine are one node", "[mpi][communicator]") {
+  Communicator const world = Communicator::world();
+  CHECK(world.nodes().count == 1);
+  CHECK(world.nodes().host_names.size() == 1);
+  CHECK(world.node_size() == world.size());
+  CHECK(world.nodes().node_of_rank == std::vector<int>(static_cast<std::size_t>(world.size()), 0));
+}
+
+TEST_CASE("a split keeps the order of ranks and its groups reduce for themselves", "[mpi][communicator]") {
+  ExecutionSpace const exec;
+  Communicator const world = Communicator::world();
+  int const colour = world.rank() % 2;
+  Communicator group = world.split(colour);
+  CHECK(group.rank() == world.rank() / 2);
+  CHECK(group.size() == (world.size() + 1 - colour) / 2);
+  std::int64_t sum = 0;
+  for (Rank rank = colour; rank < world.size(); rank += 2) sum += 100 + rank;
+  CHECK(control_all_reduce(exec, group, Operation::sum, std::int64_t{100} + world.rank()) == sum);
+}
+
+TEST_CASE("the first n ranks form a communicator and the others get none", "[mpi][communicator]") {
+  ExecutionSpace const exec;
+  Communicator const world = Communicator::world();
+  for (Rank ranks = 1; ranks <= world.size(); ++ranks) {
+    auto first = world.first(ranks);
+    CHECK(first.has_value() == (world.rank() < ranks));
+    if (!first) continue;
+    CHECK(first->rank() == world.rank());
+    CHECK(first->size() == ranks);
+    CHECK(control_all_reduce(exec, *first, Operation::sum, 1.0) == ranks);
+  }
+  CHECK_THROWS_AS(world.first(world.size() + 1), Error);
+  CHECK_THROWS_AS(world.first(0), Error);
+}
+
+TEST_CASE("a moved communicator goes on working", "[mpi][communicator]") {
+  ExecutionSpace const exec;
+  Communicator first = Communicator::world();
+  Communicator second = std::move(first);
+  Communicator third = Communicator::world();
+  third = std::move(second);
+  CHECK(control_all_reduce(exec, third, Operation::sum, 1.0) == third.size());
+}
+
+TEST_CASE("an MPI error is thrown with the call and MPI's words", "[mpi][communicator]") {
+  Communicator const world = Communicator::world();
+  int const nobody = world.size();
+  CHECK_THROWS_MATCHES(TRAINSTONE_MPI_CHECK(MPI_Send(nullptr, 0, MPI_BYTE, nobody, 0, world.handle().comm)), Error,
+                       MessageMatches(ContainsSubstring("MPI_Send(") && ContainsSubstring("rank")));
+}
+
+TEST_CASE("a gather whose sizes do not fit is refused before MPI sees it", "[mpi][communicator]") {
+  Communicator const world = Communicator::world();
+  std::array<std::byte, 1> const mine{};
+  std::vector<std::byte> all(static_cast<std::size_t>(world.size()) + 1);
+  CHECK_THROWS_AS(Impl::all_gather_bytes(world, mine, all), Error);
+}
+
+TEST_CASE("control all-reduces agree on sums, maxima and minima", "[mpi][control]") {
+  ExecutionSpace const exec;
+  Communicator world = Communicator::world();
+  Rank const n = world.size();
+  std::array<double, 3> values{1.5 * world.rank(), -1.0 * world.rank(), 1};
+  control_all_reduce(exec, world, Operation::sum, values);
+  CHECK(values == std::array<double, 3>{1.5 * n * (n - 1) / 2, -1.0 * n * (n - 1) / 2, static_cast<double>(n)});
+  CHECK(control_all_reduce(exec, world, Operation::max, std::int64_t{world.rank()}) == n - 1);
+  CHECK(control_all_reduce(exec, world, Operation::min, -2.5 * world.rank()) == -2.5 * (n - 1));
+}
+
+TEST_CASE("control traffic is counted by itself and as predicted", "[mpi][control]") {
+  ExecutionSpace const exec;
+  Communicator world = Communicator::world();
+  comm_counters() = {};
+  std::array<double, 3> values{};
+  control_all_reduce(exec, world, Operation::sum, values);
+  Schedule const schedule =
+      make_schedule(Collective::all_reduce, Algorithm::ring, Partition::even(3, world.size()), world.rank());
+  CHECK(comm_counters().total(Purpose::control) == predict_traffic(schedule, sizeof(double)));
+  CHECK(comm_counters().total(Purpose::training) == Traffic{});
+}
+
+TEST_CASE("reports gather values and texts by rank", "[mpi][control]") {
+  Communicator const world = Communicator::world();
+  barrier(world);
+  auto const squares = all_gather_values(world, world.rank() * world.rank());
+  auto const texts = all_gather_texts(world, std::string(static_cast<std::size_t>(world.rank()), 'x'));
+  REQUIRE(squares.size() == static_cast<std::size_t>(world.size()));
+  REQUIRE(texts.size() == static_cast<std::size_t>(world.size()));
+  for (int rank = 0; rank < world.size(); ++rank) {
+    CHECK(squares[static_cast<std::size_t>(rank)] == rank * rank);
+    CHECK(texts[static_cast<std::size_t>(rank)] == std::string(static_cast<std::size_t>(rank), 'x'));
+  }
+}
