@@ -1,0 +1,94 @@
+#include "model/activations.hpp"
+
+namespace trainstone {
+
+namespace {
+
+/// Collects names and sizes.
+class Planner {
+public:
+  void vector(std::string const& name, Vector<float>&, Index count) { add(name, count); }
+  void matrix(std::string const& name, Matrix<float>&, Index rows, Index columns) { add(name, rows * columns); }
+  void tensor4(std::string const& name, Tensor4<float>&, Index i, Index j, Index k, Index l) {
+    add(name, i * j * k * l);
+  }
+  std::vector<PlannedTensor> take() { return std::move(m_plan); }
+
+private:
+  void add(std::string const& name, Index count) { m_plan.push_back(planned<float>(name, count)); }
+  std::vector<PlannedTensor> m_plan;
+};
+
+/// Binds Views to the arena's memory.
+class Binder {
+public:
+  explicit Binder(Arena& arena) : m_arena(arena) {}
+  void vector(std::string const& name, Vector<float>& view, Index count) { view = m_arena.vector<float>(name, count); }
+  void matrix(std::string const& name, Matrix<float>& view, Index rows, Index columns) {
+    view = m_arena.matrix<float>(name, rows, columns);
+  }
+  void tensor4(std::string const& name, Tensor4<float>& view, Index i, Index j, Index k, Index l) {
+    auto const extent = [](Index value) { return static_cast<std::size_t>(value); };
+    view =
+        Tensor4<float>(m_arena.vector<float>(name, i * j * k * l).data(), extent(i), extent(j), extent(k), extent(l));
+  }
+
+private:
+  Arena& m_arena;
+};
+
+template <class Visitor>
+void describe_block(BlockActivations& block, std::string const& prefix, GptConfig const& config, MicroBatchShape shape,
+                    Visitor& visitor) {
+  Index const n = shape.rows(), c = config.channels;
+  visitor.matrix(prefix + "ln1", block.ln1, n, c);
+  visitor.vector(prefix + "ln1 mean", block.ln1_mean, n);
+  visitor.vector(prefix + "ln1 rstd", block.ln1_rstd, n);
+  visitor.matrix(prefix + "qkv", block.qkv, n, 3 * c);
+  visitor.tensor4(prefix + "probabilities", block.probabilities, shape.batch, config.heads, shape.sequence,
+                  shape.sequence);
+  visitor.matrix(prefix + "attention", block.attention, n, c);
+  visitor.matrix(prefix + "middle", block.middle, n, c);
+  visitor.matrix(prefix + "ln2", block.ln2, n, c);
+  visitor.vector(prefix + "ln2 mean", block.ln2_mean, n);
+  visitor.vector(prefix + "ln2 rstd", block.ln2_rstd, n);
+  visitor.matrix(prefix + "fc", block.fc, n, 4 * c);
+  visitor.matrix(prefix + "gelu", block.gelu, n, 4 * c);
+  visitor.matrix(prefix + "output", block.output, n, c);
+}
+
+template <class Visitor>
+void describe(Activations& all, GptConfig const& config, MicroBatchShape shape, Visitor& visitor) {
+  Index const n = shape.rows(), c = config.channels;
+  visitor.matrix("embedded", all.embedded, n, c);
+  all.blocks.resize(static_cast<std::size_t>(config.layers));
+  for (std::size_t i = 0; i < all.blocks.size(); ++i)
+    describe_block(all.blocks[i], "block " + std::to_string(i) + " ", config, shape, visitor);
+  visitor.matrix("lnf", all.lnf, n, c);
+  visitor.vector("lnf mean", all.lnf_mean, n);
+  visitor.vector("lnf rstd", all.lnf_rstd, n);
+  visitor.matrix("logits", all.logits, n, config.padded_vocab());
+  visitor.vector("losses", all.losses, n);
+  visitor.matrix("branch", all.branch, n, c);
+  visitor.matrix("d_stream", all.d_stream, n, c);
+  visitor.matrix("d_qkv", all.d_qkv, n, 3 * c);
+  visitor.matrix("d_fc", all.d_fc, n, 4 * c);
+}
+
+} // namespace
+
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape) {
+  Activations unbound;
+  Planner planner;
+  describe(unbound, config, shape, planner);
+  return planner.take();
+}
+
+Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena) {
+  Activations all;
+  Binder binder(arena);
+  describe(all, config, shape, binder);
+  return all;
+}
+
+} // namespace trainstone

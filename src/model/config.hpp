@@ -1,0 +1,102 @@
+#pragma once
+
+// The shape of a GPT-2 model, the named shapes, and which shapes are legal. Plain values without Kokkos, so that
+// decks, file readers and tools share them. Knows nothing of batches, data or ranks.
+
+#include "core/error.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainstone {
+
+/// A configuration that cannot run: the deck's key at fault, and what is wrong and what would be right.
+/// Whoever knows where the key was set adds the place.
+struct ConfigProblem {
+  std::string key;
+  std::string message;
+};
+
+struct GptConfig {
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t channels = 0;
+  std::int64_t context = 0; ///< positions that the model knows: the longest sequence
+  std::int64_t vocab = 0;
+
+  /// Rows of the token table: vocab, padded for the matrix products.
+  std::int64_t padded_vocab() const { return (vocab + 127) / 128 * 128; }
+  std::int64_t head_size() const { return channels / heads; }
+  bool operator==(GptConfig const&) const = default;
+};
+
+/// Where the shape and the initial parameters come from and where the final ones go; empty = none.
+struct ModelSetup {
+  std::string preset; ///< the shape's name; values given one by one replace the preset's
+  std::string load;   ///< file in llm.c's format, of the configured shape
+  std::string save;   ///< file in llm.c's format, written after the last step
+};
+
+struct GptPreset {
+  std::string_view name;
+  GptConfig config;
+};
+
+inline constexpr std::array<GptPreset, 4> gpt_presets{{
+    {"gpt2", {12, 12, 768, 1024, 50257}},
+    {"gpt2-medium", {24, 16, 1024, 1024, 50257}},
+    {"gpt2-large", {36, 20, 1280, 1024, 50257}},
+    {"gpt2-xl", {48, 25, 1600, 1024, 50257}},
+}};
+
+inline std::optional<GptConfig> find_preset(std::string_view name) {
+  for (GptPreset const& preset : gpt_presets) {
+    if (preset.name == name) return preset.config;
+  }
+  return std::nullopt;
+}
+
+/// "4 or 8": the divisors of `number` below and above `wanted`, which is none itself.
+inline std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {
+  std::int64_t below = wanted < number ? wanted : number;
+  while (number % below != 0) --below;
+  std::int64_t above = wanted + 1;
+  while (above < number && number % above != 0) ++above;
+  return above <= number ? fmt::format("{} or {}", below, above) : fmt::format("{}", below);
+}
+
+/// What is wrong with a shape, if anything.
+inline std::optional<ConfigProblem> find_problem(GptConfig const& config) {
+  struct Extent {
+    char const* key;
+    std::int64_t value;
+  };
+  for (Extent const& extent : {Extent{"model.layers", config.layers}, Extent{"model.heads", config.heads},
+                               Extent{"model.channels", config.channels}, Extent{"model.context", config.context},
+                               Extent{"model.vocab", config.vocab}}) {
+    if (extent.value >= 1) continue;
+    return ConfigProblem{extent.key,
+                         fmt::format("{} = {}: must be at least 1 (or give model.preset)", extent.key, extent.value)};
+  }
+  if (config.channels % config.heads != 0) {
+    std::int64_t const below = config.channels / config.heads * config.heads;
+    std::string const channels =
+        below > 0 ? fmt::format("{} or {}", below, below + config.heads) : fmt::format("{}", config.heads);
+    return ConfigProblem{"model.heads",
+                         fmt::format("model.heads = {} does not divide model.channels = {}; nearest legal values: "
+                                     "heads {} or channels {}",
+                                     config.heads, config.channels, nearest_divisors(config.channels, config.heads),
+                                     channels)};
+  }
+  return std::nullopt;
+}
+
+/// Throws InputError when the shape is not legal.
+inline void require_valid(GptConfig const& config) {
+  if (std::optional<ConfigProblem> const problem = find_problem(config)) throw InputError(problem->message);
+}
+
+} // namespace trainstone

@@ -1,0 +1,75 @@
+#include "model/llmc_parameters.hpp"
+
+#include "core/error.hpp"
+#include "core/host_copy.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+std::string describe(GptConfig const& config) {
+  return fmt::format("{} layers, {} heads, {} channels, context {}, vocabulary {}", config.layers, config.heads,
+                     config.channels, config.context, config.vocab);
+}
+
+Vector<float> first_elements(ParameterTensor const& entry, Vector<float> flat, Index count) {
+  return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(count));
+}
+
+} // namespace
+
+GptConfig config_of(LlmcShape const& shape) {
+  return {shape.layers, shape.heads, shape.channels, shape.context, shape.vocab};
+}
+
+LlmcShape llmc_shape_of(GptConfig const& config) {
+  return {config.context, config.vocab, config.layers, config.heads, config.channels, config.padded_vocab()};
+}
+
+ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
+  for (int kind = 0; kind < tensor_kinds; ++kind)
+    if (to_string(static_cast<Tensor>(kind)) == tensor.name)
+      return table.find(static_cast<Tensor>(kind), is_per_block(static_cast<Tensor>(kind)) ? layer : -1);
+  throw Error(fmt::format("no tensor {}", tensor.name));
+}
+
+Index common_elements(GptConfig const& config, LlmcTensor const& tensor) {
+  return tensor.name == to_string(Tensor::wte) ? config.vocab * config.channels : tensor.extent();
+}
+
+void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
+                     ParameterTable const& table, Vector<float> parameters) {
+  LlmcModelReader reader(path);
+  TRAINSTONE_REQUIRE_INPUT(config_of(reader.shape()) == config, "{}: the model has {}; the deck asks for {}",
+                           path.string(), describe(config_of(reader.shape())), describe(config));
+  for (LlmcTensor const& tensor : llmc_tensors(reader.shape())) {
+    std::vector<float> values(static_cast<std::size_t>(tensor.extent()));
+    Index const count = common_elements(config, tensor);
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      reader.read(tensor, layer, values);
+      copy_from_host<float>(exec, std::span<float const>(values).first(static_cast<std::size_t>(count)),
+                            first_elements(table_entry(table, tensor, layer), parameters, count),
+                            "trainstone::model::load_parameters: the host buffer is reused");
+    }
+  }
+}
+
+void save_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
+                     ParameterTable const& table, Vector<float const> parameters) {
+  LlmcShape const shape = llmc_shape_of(config);
+  LlmcModelWriter writer(path, shape);
+  for (LlmcTensor const& tensor : llmc_tensors(shape)) {
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      ParameterTensor const& entry = table_entry(table, tensor, layer);
+      Vector<float const> const part(parameters.data() + entry.offset, static_cast<std::size_t>(entry.size()));
+      std::vector<float> values = copy_to_host(exec, part, "trainstone::model::save_parameters: written to a file");
+      std::fill(values.begin() + common_elements(config, tensor), values.end(), 0.0f);
+      writer.write(tensor, layer, values);
+    }
+  }
+  writer.finish();
+}
+
+} // namespace trainstone

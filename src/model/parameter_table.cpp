@@ -1,0 +1,100 @@
+#include "model/parameter_table.hpp"
+
+#include "core/error.hpp"
+#include "kernels/norm.hpp"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double initial_deviation = 0.02; // Language Models are Unsupervised Multitask Learners
+
+constexpr std::array<std::string_view, tensor_kinds> names{"wte",      "wpe",      "ln1w", "ln1b", "qkvw", "qkvb",
+                                                           "attprojw", "attprojb", "ln2w", "ln2b", "fcw",  "fcb",
+                                                           "fcprojw",  "fcprojb",  "lnfw", "lnfb"};
+
+std::pair<std::int64_t, std::int64_t> shape(Tensor tensor, GptConfig const& config) {
+  std::int64_t const c = config.channels;
+  switch (tensor) {
+  case Tensor::wte: return {config.padded_vocab(), c};
+  case Tensor::wpe: return {config.context, c};
+  case Tensor::qkvw: return {3 * c, c};
+  case Tensor::qkvb: return {1, 3 * c};
+  case Tensor::attprojw: return {c, c};
+  case Tensor::fcw: return {4 * c, c};
+  case Tensor::fcb: return {1, 4 * c};
+  case Tensor::fcprojw: return {c, 4 * c};
+  default: return {1, c};
+  }
+}
+
+bool is_matrix(Tensor tensor) {
+  switch (tensor) {
+  case Tensor::wte:
+  case Tensor::wpe:
+  case Tensor::qkvw:
+  case Tensor::attprojw:
+  case Tensor::fcw:
+  case Tensor::fcprojw: return true;
+  default: return false;
+  }
+}
+
+InitialValue initial_value(ParameterTensor const& entry, GptConfig const& config, std::int64_t first_counter) {
+  Tensor const tensor = entry.tensor;
+  if (tensor == Tensor::ln1w || tensor == Tensor::ln2w || tensor == Tensor::lnfw) return {.constant = 1.0};
+  if (!entry.is_matrix) return {};
+  bool const residual_projection = tensor == Tensor::attprojw || tensor == Tensor::fcprojw;
+  double const scale = residual_projection ? 1.0 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
+  std::int64_t const elements = tensor == Tensor::wte ? config.vocab * config.channels : entry.size();
+  return {.deviation = initial_deviation * scale, .random_elements = elements, .first_counter = first_counter};
+}
+
+} // namespace
+
+std::string_view to_string(Tensor tensor) { return names.at(static_cast<std::size_t>(tensor)); }
+
+bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Tensor::fcprojb; }
+
+ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks) : m_config(config) {
+  require_valid(config);
+  TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
+  add_group("root", -1, {Tensor::wte, Tensor::wpe, Tensor::lnfw, Tensor::lnfb}, ranks);
+  std::vector<Tensor> block_members;
+  for (int kind = 0; kind < tensor_kinds; ++kind)
+    if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
+  for (std::int64_t block = 0; block < config.layers; ++block)
+    add_group("block " + std::to_string(block), block, block_members, ranks);
+}
+
+void ParameterTable::add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members,
+                               std::int64_t ranks) {
+  std::int64_t const group = static_cast<std::int64_t>(m_groups.size());
+  std::int64_t const first = m_groups.empty() ? 0 : size();
+  std::int64_t offset = first;
+  for (Tensor tensor : members) {
+    auto const [rows, columns] = shape(tensor, m_config);
+    std::string const prefix = block < 0 ? "" : name + " ";
+    ParameterTensor entry{
+        prefix + std::string(to_string(tensor)), tensor, block, group, rows, columns, offset, is_matrix(tensor), {}};
+    entry.initial = initial_value(entry, m_config, m_model_parameters);
+    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * columns : entry.size();
+    offset += entry.size();
+    m_tensors.push_back(std::move(entry));
+  }
+  std::int64_t const granule = ranks * norm_block;
+  std::int64_t const elements = offset - first;
+  m_groups.push_back({name, first, elements, (elements + granule - 1) / granule * granule});
+}
+
+ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {
+  for (ParameterTensor const& entry : m_tensors)
+    if (entry.tensor == tensor && entry.block == block) return entry;
+  throw Error(fmt::format("no tensor {} in block {}", to_string(tensor), block));
+}
+
+} // namespace trainstone

@@ -1,0 +1,99 @@
+#pragma once
+
+// The parameters of a GPT as a value: name, shape, place in the flat parameter vector, group, initial value. Everything
+// that owns, shards, sends, saves or updates parameters reads this table; nothing else knows where a tensor lies.
+// Holds no memory.
+
+#include "model/config.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+/// The sixteen tensors of GPT-2, in the order of llm.c's files. The first two and the last two exist once, the others
+/// once per block.
+enum class Tensor {
+  wte,      ///< (Vp, C) token table, also the head
+  wpe,      ///< (context, C) position table
+  ln1w,     ///< (C)
+  ln1b,     ///< (C)
+  qkvw,     ///< (3C, C)
+  qkvb,     ///< (3C)
+  attprojw, ///< (C, C)
+  attprojb, ///< (C)
+  ln2w,     ///< (C)
+  ln2b,     ///< (C)
+  fcw,      ///< (4C, C)
+  fcb,      ///< (4C)
+  fcprojw,  ///< (C, 4C)
+  fcprojb,  ///< (C)
+  lnfw,     ///< (C)
+  lnfb      ///< (C)
+};
+
+inline constexpr int tensor_kinds = 16;
+
+std::string_view to_string(Tensor tensor);
+
+/// True for the twelve tensors that every block has.
+bool is_per_block(Tensor tensor);
+
+/// How a tensor starts: constant, or normal with mean 0 in its first `random_elements` elements and 0 behind them.
+struct InitialValue {
+  double constant = 0;
+  double deviation = 0;
+  std::int64_t random_elements = 0;
+  std::int64_t first_counter =
+      0; ///< of the first element; counts unpadded elements, so it is the same for every rank count
+};
+
+struct ParameterTensor {
+  std::string name; ///< "wte", "block 3 qkvw"
+  Tensor tensor;
+  std::int64_t block; ///< -1 for the tensors of the root group
+  std::int64_t group; ///< index into ParameterTable::groups
+  std::int64_t rows;  ///< 1 for vectors
+  std::int64_t columns;
+  std::int64_t offset; ///< first element in the flat parameter vector
+  bool is_matrix;      ///< weight decay "matrices" decays these
+  InitialValue initial;
+
+  std::int64_t size() const { return rows * columns; }
+};
+
+/// A run of whole tensors that is sharded, sent and reduced together. Group 0 is root = {token table, position table,
+/// final norm}, group i + 1 is block i.
+struct ParameterGroup {
+  std::string name; ///< "root", "block 3"
+  std::int64_t offset;
+  std::int64_t size;   ///< elements of its tensors
+  std::int64_t padded; ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
+};
+
+class ParameterTable {
+public:
+  /// \throws InputError if the configuration is not a model (find_problem of model/config.hpp)
+  ParameterTable(GptConfig const& config, std::int64_t ranks);
+
+  std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
+  std::vector<ParameterGroup> const& groups() const { return m_groups; }
+  ParameterTensor const& find(Tensor tensor, std::int64_t block = -1) const;
+
+  /// Elements of the flat vector, padding included: the Ψ of every formula.
+  std::int64_t size() const { return m_groups.back().offset + m_groups.back().padded; }
+  /// Parameters of the model as published: no padding of vocabulary or groups.
+  std::int64_t model_parameters() const { return m_model_parameters; }
+
+private:
+  void add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members, std::int64_t ranks);
+
+  GptConfig m_config;
+  std::vector<ParameterTensor> m_tensors;
+  std::vector<ParameterGroup> m_groups;
+  std::int64_t m_model_parameters = 0;
+};
+
+} // namespace trainstone

@@ -1,0 +1,32 @@
+#include "model/unit.hpp"
+
+namespace trainstone {
+
+std::string to_string(Unit unit) {
+  switch (unit.kind) {
+  case UnitKind::embed: return "embed";
+  case UnitKind::block: return fmt::format("block {}", unit.block);
+  case UnitKind::head: return "head";
+  }
+  TRAINSTONE_REQUIRE(false, "no unit kind {}", static_cast<int>(unit.kind));
+}
+
+std::vector<Unit> units(std::int64_t layers) {
+  std::vector<Unit> all{{UnitKind::embed}};
+  for (std::int64_t block = 0; block < layers; ++block) all.push_back({UnitKind::block, block});
+  all.push_back({UnitKind::head});
+  return all;
+}
+
+Unit parse_unit(std::string const& name, std::int64_t layers) {
+  for (Unit unit : units(layers))
+    if (to_string(unit) == name) return unit;
+  throw InputError(fmt::format("no unit \"{}\": the units are \"embed\", \"block 0\" to \"block {}\" and \"head\"",
+                               name, layers - 1));
+}
+
+std::int64_t group_read_by(Unit unit) { return unit.kind == UnitKind::block ? unit.block + 1 : 0; }
+
+std::int64_t group_completed_by(Unit unit) { return unit.kind == UnitKind::head ? -1 : group_read_by(unit); }
+
+} // namespace trainstone

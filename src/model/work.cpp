@@ -1,0 +1,89 @@
+#include "model/work.hpp"
+
+#include "kernels/attention.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace trainstone {
+
+namespace {
+
+/// A linear layer y (N, out) = x (N, in) W^T with W (out, in).
+struct LinearLayer {
+  char const* name;
+  Index out;
+  Index in;
+  std::int64_t count;
+};
+
+std::array<LinearLayer, 5> linear_layers(GptConfig const& config) {
+  Index const c = config.channels;
+  return {{{"qkv", 3 * c, c, config.layers},
+           {"attproj", c, c, config.layers},
+           {"fc", 4 * c, c, config.layers},
+           {"fcproj", c, 4 * c, config.layers},
+           {"head", config.padded_vocab(), c, 1}}};
+}
+
+std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
+  std::uint64_t sum = 0;
+  for (GemmUse const& use : uses) sum += use.shape.flops() * static_cast<std::uint64_t>(use.count);
+  return sum;
+}
+
+std::uint64_t attention_flops_forward(GptConfig const& config, MicroBatchShape shape) {
+  return static_cast<std::uint64_t>(config.layers) *
+         attention_forward_flops(shape.batch, shape.sequence, config.heads, config.channels / config.heads);
+}
+
+std::uint64_t attention_flops_backward(GptConfig const& config, MicroBatchShape shape) {
+  return static_cast<std::uint64_t>(config.layers) *
+         attention_backward_flops(shape.batch, shape.sequence, config.heads, config.channels / config.heads);
+}
+
+} // namespace
+
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape) {
+  std::vector<GemmUse> uses;
+  for (LinearLayer const& layer : linear_layers(config))
+    uses.push_back({std::string(layer.name) + " forward",
+                    {shape.rows(), layer.out, layer.in, Transpose::no, Transpose::yes, Write::overwrite},
+                    layer.count});
+  return uses;
+}
+
+std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode) {
+  std::vector<GemmUse> uses;
+  for (LinearLayer const& layer : linear_layers(config)) {
+    std::string const name = layer.name;
+    uses.push_back({name + " input gradient",
+                    {shape.rows(), layer.in, layer.out, Transpose::no, Transpose::no, Write::overwrite},
+                    layer.count});
+    uses.push_back({name + " weight gradient",
+                    {layer.out, layer.in, shape.rows(), Transpose::yes, Transpose::no, mode},
+                    layer.count});
+  }
+  return uses;
+}
+
+ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape) {
+  return {gemm_flops(forward_gemms(config, shape)), attention_flops_forward(config, shape)};
+}
+
+ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape) {
+  ModelFlops flops = evaluation_flops(config, shape);
+  flops.gemm += gemm_flops(backward_gemms(config, shape, Write::overwrite));
+  flops.attention += attention_flops_backward(config, shape);
+  return flops;
+}
+
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider) {
+  std::uint64_t most = 0;
+  for (auto const& uses : {forward_gemms(config, shape), backward_gemms(config, shape, Write::overwrite),
+                           backward_gemms(config, shape, Write::add)})
+    for (GemmUse const& use : uses) most = std::max(most, gemm_scratch_bytes(provider, use.shape));
+  return most;
+}
+
+} // namespace trainstone

@@ -1,0 +1,40 @@
+#pragma once
+
+// The arithmetic of a micro-batch as a value: which matrix products with which extents, and how many floating-point
+// operations. Predictions and the GEMM scratch come from here. Computes nothing.
+
+#include "kernels/gemm.hpp"
+#include "model/activations.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct GemmUse {
+  std::string name; ///< "qkv forward"
+  GemmShape shape;
+  std::int64_t count; ///< per micro-batch
+};
+
+/// The products of forward, and those of backward. `mode` is how backward treats weight gradients: overwrite in the
+/// first micro-batch of a step, add in the others.
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape);
+std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode);
+
+/// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention.
+struct ModelFlops {
+  std::uint64_t gemm = 0;
+  std::uint64_t attention = 0;
+  std::uint64_t total() const { return gemm + attention; }
+};
+
+/// One micro-batch: forward alone, and forward and backward.
+ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape);
+ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape);
+
+/// The scratch that `provider` needs for every product above: the maximum.
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider);
+
+} // namespace trainstone

@@ -1,0 +1,68 @@
+#include "model/llmc_parameters.hpp"
+
+#include "core/error.hpp"
+#include "core/host_copy.hpp"
+#include "core/memory.hpp"
+#include "support/fixtures.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace trainstone;
+
+namespace {
+
+std::string bytes_of(std::filesystem::path const& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct FlatParameters {
+  explicit FlatParameters(ParameterTable const& table)
+      : memory(ledger, MemoryCategory::parameters, "test",
+               Arena::footprint(static_cast<std::uint64_t>(table.size()) * 4)),
+        arena(memory.bytes()),
+        view(arena.vector<float>("parameters", table.size())) {}
+  MemoryLedger ledger;
+  Allocation memory;
+  Arena arena;
+  Vector<float> view;
+};
+
+} // namespace
+
+TEST_CASE("a model that is loaded and saved has the same bytes, whatever the padding of our groups", "[model][llmc]") {
+  std::string const name = GENERATE("gpt_even", "gpt_odd"); // both pad the vocabulary to 128, as we do
+  std::int64_t const ranks = GENERATE(1, 3);
+  ExecutionSpace const exec;
+  test::Fixture const fixture = test::find_fixture(name);
+  GptConfig const config = config_of(LlmcModelReader(fixture.model).shape());
+  ParameterTable const table(config, ranks);
+  FlatParameters const parameters(table);
+  load_parameters(exec, fixture.model, config, table, parameters.view);
+  std::filesystem::path const copy =
+      std::filesystem::temp_directory_path() / fmt::format("llmc_{}_{}.bin", name, getpid());
+  save_parameters(exec, copy, config, table, parameters.view);
+  CHECK(bytes_of(copy) == bytes_of(fixture.model));
+  std::filesystem::remove(copy);
+}
+
+TEST_CASE("a file of another shape than the deck's is refused with both shapes", "[model][llmc]") {
+  ExecutionSpace const exec;
+  test::Fixture const fixture = test::find_fixture("gpt_odd");
+  GptConfig config = config_of(LlmcModelReader(fixture.model).shape());
+  config.layers += 1;
+  ParameterTable const table(config, 1);
+  FlatParameters const parameters(table);
+  try {
+    load_parameters(exec, fixture.model, config, table, parameters.view);
+    FAIL("accepted");
+  } catch (InputError const& error) {
+    CHECK(std::string(error.what()).find("3 layers") != std::string::npos);
+    CHECK(std::string(error.what()).find("4 layers") != std::string::npos);
+  }
+}
