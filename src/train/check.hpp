@@ -1,0 +1,17 @@
+#pragma once
+
+// The outcome of one verification of a run. A plain value.
+
+#include <string>
+
+namespace trainstone {
+
+struct Check {
+  std::string name; ///< e.g. "loss-curve"
+  bool passed = false;
+  double value = 0;   ///< what was found, in the check's own unit
+  double limit = 0;   ///< the largest value that passes
+  std::string detail; ///< what was compared, for people
+};
+
+} // namespace trainstone

@@ -1,0 +1,113 @@
+#pragma once
+
+// What a deck may say about training: data, length, batch, precision, optimizer, schedule, measurement, faults.
+// Plain values without Kokkos, and the batch arithmetic. Does not read files.
+
+#include "core/error.hpp"
+#include "model/config.hpp"
+#include "parallel/config.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+enum class DataSource { synthetic, text, tokens };
+
+struct DataConfig {
+  DataSource source = DataSource::text;
+  std::vector<std::string> files;
+  std::int64_t sequence = 0; ///< tokens per sample; 0 = the model's context (a resolved configuration holds that)
+  std::int64_t seed = 1;     ///< of initial values, data order and synthetic data
+  std::string xxhash;        ///< XXH3 of the files' concatenated bytes, 64 bits in hexadecimal; empty = not checked
+  std::vector<std::string> validation_files;
+  double validation_fraction = 0;      ///< of `files`, from their end, kept out of training
+  std::int64_t validate_every = 0;     ///< steps; 0 = only after the last step
+  std::int64_t validation_batches = 0; ///< global batches per validation; 0 = all that the held-out data has
+
+  bool has_validation() const { return !validation_files.empty() || validation_fraction > 0; }
+};
+
+/// Exactly one of steps and epochs is set.
+struct RunLength {
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  double stop_loss = 0; ///< ends the training when the held-out loss is at most this; 0 = never
+};
+
+/// Samples per step: global = micro x accumulation x ranks. 0 = not given; resolve_batch fills it in.
+struct BatchConfig {
+  std::int64_t micro = 0;
+  std::int64_t accumulation = 0;
+  std::int64_t global = 0;
+  bool operator==(BatchConfig const&) const = default;
+};
+
+struct PrecisionConfig {
+  std::string recipe = "fp32";
+};
+
+enum class ScheduleType { constant, cosine };
+
+struct ScheduleConfig {
+  ScheduleType type = ScheduleType::cosine;
+  std::int64_t warmup = 0;        ///< steps of linear growth from 0
+  double final_lr_fraction = 0.1; ///< of the learning rate, where cosine ends
+};
+
+/// Which steps the figure of merit is taken from.
+struct BenchConfig {
+  std::int64_t warmup_steps = 1;
+  std::int64_t window = 0; ///< steps; 0 = all after the warm-up
+};
+
+/// Faults that tests inject.
+struct FaultConfig {
+  std::int64_t nan_step = 0; ///< from 1; 0 = none
+  std::string nan_unit;      ///< "embed", "block 3" (from 0) or "head": its forward output becomes NaN
+};
+
+/// "6 or 9": the multiples of `step` around `wanted`, which is none itself.
+inline std::string nearest_multiples(std::int64_t step, std::int64_t wanted) {
+  std::int64_t const below = wanted / step * step;
+  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
+}
+
+/// What is wrong with a batch on this number of ranks, if anything.
+inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::int64_t ranks) {
+  bool const has_micro = batch.micro > 0;
+  bool const has_accumulation = batch.accumulation > 0;
+  bool const has_global = batch.global > 0;
+  if (has_micro + has_accumulation + has_global < 2) {
+    return ConfigProblem{"batch.micro", "give two of batch.micro, batch.accumulation and batch.global: "
+                                        "global = micro x accumulation x ranks"};
+  }
+  if (!has_global) return std::nullopt;
+  std::int64_t const unit = (has_micro ? batch.micro : 1) * (has_accumulation ? batch.accumulation : 1) * ranks;
+  if (has_micro && has_accumulation && unit != batch.global) {
+    return ConfigProblem{"batch.global",
+                         fmt::format("batch.global = {} contradicts batch.micro = {} x batch.accumulation = {} x {} "
+                                     "ranks; the legal value is {}, or leave one of the three out",
+                                     batch.global, batch.micro, batch.accumulation, ranks, unit)};
+  }
+  if (batch.global % unit != 0) {
+    return ConfigProblem{"batch.global",
+                         fmt::format("batch.global = {} is no multiple of {} ({} x {} ranks); nearest legal values: {}",
+                                     batch.global, unit, has_micro ? "batch.micro" : "batch.accumulation", ranks,
+                                     nearest_multiples(unit, batch.global))};
+  }
+  return std::nullopt;
+}
+
+/// The batch with all three numbers. Throws InputError where they contradict each other.
+inline BatchConfig resolve_batch(BatchConfig batch, std::int64_t ranks) {
+  if (std::optional<ConfigProblem> const problem = find_problem(batch, ranks)) throw InputError(problem->message);
+  if (batch.global == 0) batch.global = batch.micro * batch.accumulation * ranks;
+  if (batch.micro == 0) batch.micro = batch.global / (batch.accumulation * ranks);
+  if (batch.accumulation == 0) batch.accumulation = batch.global / (batch.micro * ranks);
+  return batch;
+}
+
+} // namespace trainstone

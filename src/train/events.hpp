@@ -1,0 +1,29 @@
+#pragma once
+
+// What the step loop tells whoever listens (report's text and result file, tests), by callback. Plain values.
+
+#include "core/counters.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace trainstone {
+
+/// One finished optimizer step. Times are the maximum over ranks, phases those of the reporting rank.
+struct StepReport {
+  std::int64_t step = 0;  ///< from 1
+  std::int64_t steps = 0; ///< planned for the whole run
+  double loss = 0;        ///< mean over the tokens of the global batch
+  double norm = 0;        ///< of the gradient, before clipping
+  double learning_rate = 0;
+  double seconds = 0;
+  std::int64_t tokens = 0; ///< of the global batch
+  PerPhase<double> phase_seconds;
+  double exposed_communication_seconds = 0; ///< communication that no computation covered
+  std::optional<double> validation_loss;    ///< held-out loss after this step, where one was measured
+};
+
+using StepListener = std::function<void(StepReport const&)>;
+
+} // namespace trainstone

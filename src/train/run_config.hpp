@@ -1,0 +1,29 @@
+#pragma once
+
+// Everything that a deck decides, as the plain structs that the layers declare. A value; report/deck.hpp fills it.
+
+#include "comm/config.hpp"
+#include "kernels/config.hpp"
+#include "model/config.hpp"
+#include "parallel/config.hpp"
+#include "train/config.hpp"
+
+namespace trainstone {
+
+struct RunConfig {
+  GptConfig model;
+  ModelSetup model_setup;
+  DataConfig data;
+  RunLength length;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  ParallelConfig parallel;
+  CommConfig comm;
+  KernelConfig kernels;
+  BenchConfig bench;
+  FaultConfig faults;
+};
+
+} // namespace trainstone

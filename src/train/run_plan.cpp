@@ -1,0 +1,91 @@
+#include "train/run_plan.hpp"
+
+#include "comm/registry.hpp"
+#include "core/error.hpp"
+#include "parallel/data_parallel.hpp"
+
+namespace trainstone {
+
+namespace {
+
+Algorithm parse_all_reduce(std::string const& name) {
+  std::string names;
+  for (RegisteredAlgorithm const& entry : registered_algorithms()) {
+    if (entry.collective != Collective::all_reduce) continue;
+    if (entry.name == name) return entry.algorithm;
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  throw InputError(fmt::format("comm.allreduce = \"{}\": no such all-reduce; there are: {}", name, names));
+}
+
+void add_items(RunPlan& plan, MemoryCategory category, std::vector<PlannedTensor> const& tensors) {
+  for (PlannedTensor const& tensor : tensors) plan.memory.push_back({category, tensor.name, tensor.bytes});
+}
+
+ModelFlops times(Index count, ModelFlops flops) {
+  return {static_cast<std::uint64_t>(count) * flops.gemm, static_cast<std::uint64_t>(count) * flops.attention};
+}
+
+/// One fp64 value, agreed on by all ranks (comm/control.hpp).
+Traffic one_value_traffic(Rank rank, Rank ranks) {
+  return predict_traffic(make_schedule(Collective::all_reduce, Algorithm::ring, Partition::even(1, ranks), rank),
+                         sizeof(double));
+}
+
+} // namespace
+
+CategoryBytes RunPlan::memory_bytes() const {
+  CategoryBytes bytes;
+  for (MemoryItem const& item : memory) bytes[item.category] += item.bytes;
+  return bytes;
+}
+
+RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
+  MicroBatchShape const shape{config.batch.micro,
+                              config.data.sequence > 0 ? config.data.sequence : config.model.context};
+  Algorithm const all_reduce = parse_all_reduce(config.comm.allreduce);
+  GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
+  RunPlan plan{ParameterTable(config.model, ranks),
+               shape,
+               ranks,
+               all_reduce,
+               gemm,
+               config.batch.accumulation,
+               {},
+               {},
+               {},
+               {},
+               {},
+               {}};
+
+  CategoryBytes const state = model_state_bytes(plan.table);
+  for (MemoryCategory category : {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer})
+    plan.memory.push_back({category, std::string(to_string(category)), state[category]});
+  add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape));
+  plan.memory.push_back(
+      {MemoryCategory::buffers, "GEMM scratch", Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm))});
+  add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
+  add_items(plan, MemoryCategory::data, data_plan(shape));
+
+  plan.gradients = DataParallel::traffic(plan.table, rank, ranks, all_reduce);
+  plan.step_control = one_value_traffic(rank, ranks);
+  plan.validation_control = one_value_traffic(rank, ranks);
+  plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape));
+  plan.evaluation_flops = evaluation_flops(config.model, shape);
+  return plan;
+}
+
+std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
+  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.ranks, plan.all_reduce);
+  tensors.push_back(planned<double>("loss sum", 1));
+  return tensors;
+}
+
+std::vector<PlannedTensor> data_plan(MicroBatchShape shape) {
+  Index const rows = shape.rows();
+  return {planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
+          planned<std::int32_t>("rows by token", rows), planned<std::int32_t>("buckets", rows + 1),
+          planned<std::int32_t>("tokens of buckets", rows)};
+}
+
+} // namespace trainstone

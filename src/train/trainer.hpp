@@ -1,0 +1,74 @@
+#pragma once
+
+// The step loop. Owns all memory of a rank (allocated from the RunPlan, entered in the caller's ledger), the model, the
+// engine and the order of a step: forward, loss, backward, reduce, update. Promises: what it allocates, sends and
+// computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
+
+#include "comm/communicator.hpp"
+#include "parallel/data_parallel.hpp"
+#include "train/batch_loader.hpp"
+#include "train/events.hpp"
+#include "train/run_plan.hpp"
+
+namespace trainstone {
+
+/// Where the tokens of a run come from.
+struct TrainingBatches {
+  BatchSource training;
+  BatchSource validation;              ///< may be empty
+  std::int64_t validation_batches = 0; ///< global batches of one validation
+};
+
+class Trainer {
+public:
+  /// Everything referred to must outlive the object. Parameters start from the seed. `steps` is the planned length.
+  Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger, RunConfig const& config,
+          RunPlan const& plan, TrainingBatches batches, std::int64_t steps);
+  Trainer(Trainer const&) = delete;
+  Trainer& operator=(Trainer const&) = delete;
+
+  /// One optimizer step; counts from 1. The same losses and norms on all ranks.
+  /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit
+  StepReport step(std::int64_t step);
+
+  /// Mean held-out loss, the same on all ranks.
+  double validate();
+
+  /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
+  /// update. Returns the mean loss.
+  double gradient(std::int64_t step);
+
+  /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
+  void logits(std::int64_t batch, Index micro_batch);
+
+  Gpt const& model() const { return m_model; }
+  ModelState& state() { return m_state; }
+
+private:
+  double forward_backward(std::int64_t step, Index turn);
+  double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
+  void inject_fault(Unit unit, std::int64_t step);
+  void note_non_finite_unit();
+  [[noreturn]] void fail_non_finite(std::int64_t step, double loss, double norm);
+  Index my_micro_batch(Index turn) const;
+  double mean_over_ranks(double sum, double tokens);
+
+  ExecutionSpace m_exec;
+  Communicator* m_communicator;
+  RunConfig const* m_config;
+  RunPlan const* m_plan;
+  TrainingBatches m_batches;
+  std::int64_t m_steps;
+  ModelState m_state;
+  Allocation m_activation_memory, m_gemm_memory, m_buffer_memory, m_data_memory;
+  Arena m_buffers, m_data;
+  Gemm m_gemm;
+  DataParallel m_engine;
+  BatchLoader m_loader;
+  Gpt m_model;
+  Vector<double> m_loss_sum;
+  std::vector<Unit> m_units;
+  std::int64_t m_first_bad_unit = -1; ///< index into m_units of the first non-finite output in this step
+};
+
+} // namespace trainstone

@@ -1,0 +1,39 @@
+// The Trainer against the float64 references, on every number of ranks that divides the batch and with every provider
+// of matrix products.
+
+#include "core/error.hpp"
+#include "kernels/gemm.hpp"
+#include "support/fixtures.hpp"
+#include "train/reference_check.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <optional>
+
+using namespace trainstone;
+
+TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of fp32", "[mpi][reference]") {
+  std::string const name = GENERATE("gpt_even", "gpt_odd", "gpt_batch16");
+  Communicator world = Communicator::world();
+  test::Fixture const fixture = test::find_fixture(name);
+  std::string losses = fixture.model.string();
+  losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
+  ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
+  for (GemmProvider provider : built_gemm_providers()) {
+    KernelConfig const kernels{std::string(to_string(provider))};
+    std::optional<std::vector<ReferenceRow>> rows;
+    try {
+      rows = compare_with_reference(ExecutionSpace(), world, files, kernels);
+    } catch (InputError const& error) {
+      CHECK(std::string(error.what()).find("does not divide") != std::string::npos);
+      continue;
+    }
+    CHECK(rows->size() == 22); // logits, loss, 16 gradients, losses and norms of two recipes
+    for (ReferenceRow const& row : *rows) {
+      INFO(name << ", " << to_string(provider) << ", " << row.name << ": absolute " << row.max_absolute << ", relative "
+                << row.max_relative << ", bound " << row.bound);
+      CHECK(row.passed);
+    }
+  }
+}
