@@ -1,0 +1,150 @@
+#include "report/deck.hpp"
+
+#include "report/deck_checks.hpp"
+#include "report/schema.hpp"
+#include "report/toml_reader.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace trainstone {
+
+namespace {
+
+/// The pieces between semicolons that are outside of quotes; empty ones are left out.
+std::vector<std::string> split_environment(std::string const& text) {
+  std::vector<std::string> pieces(1);
+  char quote = 0;
+  for (char const c : text) {
+    if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    }
+    if (c == ';' && quote == 0) {
+      pieces.emplace_back();
+    } else {
+      pieces.back() += c;
+    }
+  }
+  std::erase_if(pieces, [](std::string const& piece) { return piece.find_first_not_of(" \t\n") == std::string::npos; });
+  return pieces;
+}
+
+void apply(Deck& deck, Impl::Setting const& setting) {
+  setting.key->set(deck.config, setting.value);
+  deck.origins[setting.key->name] = setting.origin;
+}
+
+/// Values that other values imply: the preset's shape, and the sequence that the model can take.
+void fill_in(Deck& deck) {
+  if (std::optional<GptConfig> const preset = find_preset(deck.config.model_setup.preset)) {
+    RunConfig shape;
+    shape.model = *preset;
+    for (char const* name : {"model.layers", "model.heads", "model.channels", "model.context", "model.vocab"}) {
+      if (deck.origins.at(name).kind != Origin::Kind::standard) continue;
+      Key const* const key = find_key(name);
+      apply(deck, {key, key->get(shape), {Origin::Kind::preset, 0, deck.config.model_setup.preset}});
+    }
+  }
+  if (deck.config.data.sequence == 0) {
+    apply(deck, {find_key("data.sequence"), deck.config.model.context, {Origin::Kind::derived, 0, {}}});
+  }
+}
+
+std::string relative_to(std::string const& deck_path, std::string const& file) {
+  if (file.empty()) return file;
+  return (std::filesystem::path(deck_path).parent_path() / file).lexically_normal().string();
+}
+
+} // namespace
+
+std::string to_string(Origin const& origin) {
+  switch (origin.kind) {
+  case Origin::Kind::standard: return "default";
+  case Origin::Kind::preset: return "preset " + origin.text;
+  case Origin::Kind::deck: return fmt::format("deck:{}", origin.line);
+  case Origin::Kind::environment: return "environment";
+  case Origin::Kind::command_line: return "command line";
+  case Origin::Kind::derived: return "derived";
+  }
+  return {};
+}
+
+Deck read_deck(DeckInput const& input) {
+  if (input.path.empty()) return parse_deck("", input);
+  std::error_code ignored; // what cannot be asked cannot be opened either
+  TRAINSTONE_REQUIRE_INPUT(!std::filesystem::is_directory(input.path, ignored),
+                           "{}: is a folder, must be a deck (TOML file)", input.path);
+  std::ifstream file(input.path, std::ios::binary);
+  TRAINSTONE_REQUIRE_INPUT(file.good(), "{}: cannot read the deck: {}", input.path, std::strerror(errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_deck(text.str(), input);
+}
+
+Deck parse_deck(std::string_view text, DeckInput const& input) {
+  Deck deck;
+  deck.path = input.path;
+  for (Key const& key : deck_keys()) deck.origins[key.name] = {};
+  for (Impl::Setting const& setting : Impl::read_toml(text, input.path)) apply(deck, setting);
+  for (std::string const& assignment : split_environment(input.environment)) {
+    apply(deck, Impl::read_override(assignment, Origin::Kind::environment));
+  }
+  for (std::string const& assignment : input.overrides) {
+    apply(deck, Impl::read_override(assignment, Origin::Kind::command_line));
+  }
+  fill_in(deck);
+  if (std::optional<ConfigProblem> const problem = find_problem(deck.config)) {
+    fail_at(deck, problem->key, problem->message);
+  }
+  return deck;
+}
+
+RunConfig resolve(Deck const& deck, std::int64_t ranks) {
+  RunConfig config = deck.config;
+  if (std::int64_t const expected = config.comm.expected_ranks; expected != 0 && expected != ranks) {
+    fail_at(deck, "comm.expected_ranks",
+            fmt::format("comm.expected_ranks = {}, but the run has {} rank{}", expected, ranks, ranks == 1 ? "" : "s"));
+  }
+  if (std::optional<ConfigProblem> const problem = find_problem(config.batch, ranks)) {
+    fail_at(deck, problem->key, problem->message);
+  }
+  config.batch = resolve_batch(config.batch, ranks);
+  if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {
+    fail_at(deck, problem->key, problem->message);
+  }
+  config.model_setup.load = relative_to(deck.path, config.model_setup.load);
+  for (std::string& file : config.data.files) file = relative_to(deck.path, file);
+  for (std::string& file : config.data.validation_files) file = relative_to(deck.path, file);
+  return config;
+}
+
+MeasuredWindow measured_window(Deck const& deck, std::int64_t steps) {
+  if (std::optional<ConfigProblem> const problem = find_length_problem(deck.config, steps)) {
+    fail_at(deck, problem->key, problem->message);
+  }
+  BenchConfig const& bench = deck.config.bench;
+  std::int64_t const left = steps - bench.warmup_steps;
+  if (left < 1) {
+    fail_at(deck, "bench.warmup_steps",
+            fmt::format("bench.warmup_steps = {} leaves none of {} steps to measure; nearest legal value: {}",
+                        bench.warmup_steps, steps, steps - 1));
+  }
+  if (bench.window > left) {
+    fail_at(deck, "bench.window",
+            fmt::format("bench.window = {} steps after {} warm-up steps exceed the training's {} steps; nearest legal "
+                        "value: {}",
+                        bench.window, bench.warmup_steps, steps, left));
+  }
+  return {bench.warmup_steps + 1, bench.warmup_steps + (bench.window > 0 ? bench.window : left)};
+}
+
+void fail_at(Deck const& deck, std::string const& key, std::string const& message) {
+  throw InputError(fmt::format("{}: {}", Impl::place(deck.origins.at(key), deck.path), message));
+}
+
+} // namespace trainstone

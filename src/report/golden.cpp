@@ -1,0 +1,111 @@
+#include "report/golden.hpp"
+
+#include "core/error.hpp"
+#include "report/atomic_file.hpp"
+#include "report/statistics.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+namespace trainstone {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int schema_version = 1;
+
+/// The file's content; an empty one if there is no file.
+Json read_curves(std::string const& path) {
+  std::ifstream file(path);
+  if (!file.good()) return {{"schema_version", schema_version}, {"curves", Json::object()}};
+  try {
+    Json json = Json::parse(file);
+    int const version = json.at("schema_version").get<int>();
+    TRAINSTONE_REQUIRE_INPUT(version == schema_version, "{}: golden curves of schema_version {}, must be {}", path,
+                             version, schema_version);
+    TRAINSTONE_REQUIRE_INPUT(json.at("curves").is_object(), "{}: \"curves\" must be an object", path);
+    return json;
+  } catch (Json::exception const& error) {
+    throw InputError(fmt::format("{}: no golden curves: {}", path, error.what()));
+  }
+}
+
+double relative_error(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }
+
+/// The larger one; not a number if either is none, so that it fails every bound.
+double larger(double a, double b) { return std::isnan(a) || b < a ? a : b; }
+
+} // namespace
+
+std::string golden_path(std::string const& deck_path) {
+  std::filesystem::path const deck(deck_path);
+  return (deck.parent_path() / "golden" / deck.stem()).string() + ".json";
+}
+
+std::optional<GoldenCurve> find_golden_curve(std::string const& path, std::string const& key) {
+  Json const json = read_curves(path);
+  if (!json["curves"].contains(key)) return std::nullopt;
+  try {
+    Json const& curve = json["curves"][key];
+    return GoldenCurve{curve.at("losses").get<std::vector<double>>(), curve.at("recorded_with").get<std::string>()};
+  } catch (Json::exception const& error) {
+    throw InputError(fmt::format("{}: damaged golden curve {}: {}", path, key, error.what()));
+  }
+}
+
+void record_golden_curve(std::string const& path, std::string const& key, GoldenCurve const& curve) {
+  bool const finite =
+      std::all_of(curve.losses.begin(), curve.losses.end(), [](double loss) { return std::isfinite(loss); });
+  TRAINSTONE_REQUIRE(finite && !curve.losses.empty(), "a golden curve of {} losses, all finite: {}",
+                     curve.losses.size(), finite);
+  Json json = read_curves(path);
+  json["curves"][key] = {{"recorded_with", curve.recorded_with}, {"losses", curve.losses}};
+  std::filesystem::path const folder = std::filesystem::path(path).parent_path();
+  std::error_code failure; // reported by the write below
+  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
+  write_file_atomically(path, json.dump(1) + "\n");
+}
+
+Check compare_with_golden(GoldenCurve const& golden, std::span<double const> losses, bool may_stop_early) {
+  Check check;
+  check.name = "loss-curve";
+  check.limit = golden_first_bound;
+  std::size_t const count = std::min(golden.losses.size(), losses.size());
+  bool const comparable = count > 0 && (golden.losses.size() == losses.size() || may_stop_early);
+  if (!comparable) {
+    check.value = static_cast<double>(losses.size());
+    check.limit = static_cast<double>(golden.losses.size());
+    check.detail = fmt::format("the run has {} steps, the golden curve {}", losses.size(), golden.losses.size());
+    return check;
+  }
+
+  std::size_t const first = std::min<std::size_t>(count, golden_first_steps);
+  for (std::size_t i = 0; i < first; ++i) {
+    check.value = larger(check.value, relative_error(losses[i], golden.losses[i]));
+  }
+  check.passed = check.value <= golden_first_bound;
+  check.detail = fmt::format("first {} steps within {:.2e} of the golden curve", first, check.value);
+
+  std::size_t const last = std::min<std::size_t>(count - first, golden_last_steps);
+  if (last > 0) {
+    std::span<double const> const expected(golden.losses);
+    double const error =
+        relative_error(mean(losses.subspan(count - last, last)), mean(expected.subspan(count - last, last)));
+    check.detail += fmt::format(", mean of the last {} within {:.2e}", last, error);
+    bool const last_passed = error <= golden_last_bound;
+    // The check shows the bound that fails, or else the first one.
+    if (check.passed && !last_passed) {
+      check.value = error;
+      check.limit = golden_last_bound;
+      check.passed = false;
+    }
+  }
+  return check;
+}
+
+} // namespace trainstone

@@ -1,0 +1,78 @@
+#include "report/key.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+std::string joined(std::vector<std::string> const& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+bool is_number(KeyType type) {
+  return type == KeyType::integer || type == KeyType::number || type == KeyType::number_list;
+}
+
+std::string range_text(Range const& range) {
+  if (range.maximum == std::numeric_limits<double>::infinity()) {
+    return fmt::format("{} {}", range.open_minimum ? "above" : "at least", range.minimum);
+  }
+  if (range.open_maximum) return fmt::format("{} to below {}", range.minimum, range.maximum);
+  return fmt::format("{}{} to {}", range.open_minimum ? "above " : "", range.minimum, range.maximum);
+}
+
+std::optional<std::string> range_problem(Key const& key, double value) {
+  if (key.range.contains(value)) return std::nullopt;
+  return fmt::format("{} = {} is out of range, must be {}", key.name, value, legal_values(key));
+}
+
+} // namespace
+
+bool Range::contains(double value) const {
+  bool const above = open_minimum ? value > minimum : value >= minimum;
+  bool const below = open_maximum ? value < maximum : value <= maximum;
+  return above && below && value < std::numeric_limits<double>::infinity();
+}
+
+std::string type_name(Key const& key) {
+  switch (key.type) {
+  case KeyType::integer: return "an integer";
+  case KeyType::number: return "a number";
+  case KeyType::text: return "a string";
+  case KeyType::number_list: return fmt::format("a list of {} numbers", key.length);
+  case KeyType::text_list: return "a list of strings";
+  }
+  return {};
+}
+
+std::string legal_values(Key const& key) {
+  if (!key.choices.empty()) return (key.choices.size() > 1 ? "one of " : "") + joined(key.choices);
+  return is_number(key.type) ? range_text(key.range) : "";
+}
+
+std::optional<std::string> find_problem(Key const& key, DeckValue const& value) {
+  if (auto const* integer = std::get_if<std::int64_t>(&value)) {
+    if (key.range.contains(static_cast<double>(*integer))) return std::nullopt;
+    return fmt::format("{} = {} is out of range, must be {}", key.name, *integer, legal_values(key));
+  }
+  if (auto const* number = std::get_if<double>(&value)) return range_problem(key, *number);
+  if (auto const* numbers = std::get_if<std::vector<double>>(&value)) {
+    if (numbers->size() != key.length) {
+      return fmt::format("{} has {} numbers, must be {}", key.name, numbers->size(), type_name(key));
+    }
+    for (double const element : *numbers) {
+      if (std::optional<std::string> problem = range_problem(key, element)) return problem;
+    }
+  }
+  if (auto const* choice = std::get_if<std::string>(&value); choice && !key.choices.empty()) {
+    bool const known = std::find(key.choices.begin(), key.choices.end(), *choice) != key.choices.end();
+    // A choice that is empty by default may also be given as empty: "none".
+    if (!known && value != key.default_value()) {
+      return fmt::format("{} = {} is unknown, must be {}", key.name, to_toml(*choice), legal_values(key));
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace trainstone

@@ -1,0 +1,54 @@
+#pragma once
+
+// One key of a deck: what it is called, what it means, which values are legal and which field of the configuration it
+// fills; and how legal values read in messages. Knows neither the table of keys nor how decks are read.
+
+#include "report/deck_value.hpp"
+#include "train/run_config.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+enum class KeyType { integer, number, text, number_list, text_list };
+
+/// Legal numbers; the bounds belong to it unless they are marked open.
+struct Range {
+  double minimum = 0;
+  double maximum = std::numeric_limits<double>::infinity();
+  bool open_minimum = false;
+  bool open_maximum = false;
+  bool contains(double value) const;
+};
+
+struct Key {
+  std::string name; ///< "batch.micro"
+  KeyType type = KeyType::integer;
+  std::string unit;                 ///< empty = none
+  Range range;                      ///< of numbers, and of each number of a list
+  std::vector<std::string> choices; ///< of texts; empty = any text
+  std::size_t length = 0;           ///< of lists; 0 = any
+  std::string meaning;
+  std::function<DeckValue(RunConfig const&)> get;
+  std::function<void(RunConfig&, DeckValue const&)> set;
+
+  /// "batch" of "batch.micro", "faults.nan" of "faults.nan.step".
+  std::string section() const { return name.substr(0, name.rfind('.')); }
+  DeckValue default_value() const { return get(RunConfig{}); }
+};
+
+/// "an integer", "a list of 2 numbers": for messages and help.
+std::string type_name(Key const& key);
+
+/// "0 to 1048576", "above 0", "one of constant, cosine"; empty where everything is legal.
+std::string legal_values(Key const& key);
+
+/// What is wrong with a value of the key's type, if anything.
+std::optional<std::string> find_problem(Key const& key, DeckValue const& value);
+
+} // namespace trainstone

@@ -1,0 +1,159 @@
+#include "report/output.hpp"
+
+#include "core/error.hpp"
+
+#include <algorithm>
+#include <ostream>
+#include <unistd.h>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double mebi = 1024.0 * 1024.0;
+
+std::string plural(std::int64_t count, char const* word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+std::string duration(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string joined_names(std::vector<Check> const& checks, bool passed) {
+  std::string names;
+  for (Check const& check : checks) {
+    if (check.passed == passed) names += ' ' + check.name;
+  }
+  return names;
+}
+
+} // namespace
+
+std::string to_string(Outcome outcome) {
+  switch (outcome) {
+  case Outcome::valid: return "VALID";
+  case Outcome::unreferenced: return "UNREFERENCED";
+  case Outcome::invalid: return "INVALID";
+  }
+  return {};
+}
+
+int exit_code(Outcome outcome) {
+  return static_cast<int>(outcome == Outcome::invalid ? ExitCode::verification_failed : ExitCode::valid);
+}
+
+Outcome judge(std::vector<Check> const& checks, bool has_golden_curve) {
+  TRAINSTONE_REQUIRE(!checks.empty(), "{} checks prove nothing", checks.size());
+  if (!std::all_of(checks.begin(), checks.end(), [](Check const& check) { return check.passed; })) {
+    return Outcome::invalid;
+  }
+  return has_golden_curve ? Outcome::valid : Outcome::unreferenced;
+}
+
+std::uint64_t total(NamedAmounts const& amounts) {
+  std::uint64_t sum = 0;
+  for (auto const& entry : amounts) sum += entry.second;
+  return sum;
+}
+
+std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / mebi); }
+
+std::string header_line(RunHeader const& header) {
+  std::string const git =
+      header.git.empty() ? "git unknown" : fmt::format("git {} {}", header.git, header.dirty ? "dirty" : "clean");
+  return fmt::format("trainstone {} {} | Kokkos {} | {} | buffers {} | {} on {} | deck {}", header.version, git,
+                     header.kokkos, header.mpi, header.buffers, plural(header.ranks, "rank"),
+                     plural(header.nodes, "node"), header.deck);
+}
+
+std::string memory_line(NamedAmounts const& predicted_bytes) {
+  std::string items;
+  for (auto const& [name, bytes] : predicted_bytes) {
+    items += fmt::format("{}{} {:.1f}", items.empty() ? "" : ", ", name, static_cast<double>(bytes) / mebi);
+  }
+  return fmt::format("memory per rank   predicted {} ({})", mebibytes(total(predicted_bytes)), items);
+}
+
+std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops) {
+  return fmt::format("per step and rank predicted {} sent in {}, {:.1e} FLOP", mebibytes(sent_bytes),
+                     plural(static_cast<std::int64_t>(messages), "message"), static_cast<double>(flops));
+}
+
+std::string step_line(StepReport const& step, double eta_seconds) {
+  auto const percent = [&](double seconds) { return step.seconds > 0 ? 100 * seconds / step.seconds : 0.0; };
+  double const tokens_per_second = step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0.0;
+  std::string const held_out =
+      step.validation_loss ? fmt::format(" | held-out {:.4f}", *step.validation_loss) : std::string();
+  std::string line = fmt::format("step {:>5}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.1e} | {:.1f} ms | {:.2e} tok/s",
+                                 step.step, step.steps, step.loss, held_out, step.norm, step.learning_rate,
+                                 1e3 * step.seconds, tokens_per_second);
+  line += fmt::format(" | gemm {:.0f} % attention {:.0f} % adam {:.0f} % comm {:.0f} % (exposed {:.0f} %)",
+                      percent(step.phase_seconds[Phase::gemm]), percent(step.phase_seconds[Phase::attention]),
+                      percent(step.phase_seconds[Phase::optimizer]), percent(step.phase_seconds[Phase::communication]),
+                      percent(step.exposed_communication_seconds));
+  if (eta_seconds >= 0) line += " | ETA " + duration(eta_seconds);
+  return line;
+}
+
+std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,
+                       double bandwidth_bytes_per_second) {
+  return fmt::format(
+      "step median {:.1f} ms = {:.2f} x floor {:.1f} ms (gemm {:.1f} GFLOP/s, bandwidth {:.1f} GB/s, all ranks)",
+      1e3 * step_seconds, step_seconds / floor_seconds, 1e3 * floor_seconds, gemm_flops_per_second * 1e-9,
+      bandwidth_bytes_per_second * 1e-9);
+}
+
+std::string verification_lines(std::vector<Check> const& checks) {
+  auto const passed = std::count_if(checks.begin(), checks.end(), [](Check const& check) { return check.passed; });
+  bool const all = passed == static_cast<std::ptrdiff_t>(checks.size());
+  std::string text = fmt::format("VERIFICATION {} ({}/{}):{}\n", all ? "PASSED" : "FAILED", passed, checks.size(),
+                                 joined_names(checks, all));
+  for (Check const& check : checks) {
+    if (check.passed) continue;
+    text += fmt::format("  {}: {} (value {:.6e}, limit {:.6e})\n", check.name, check.detail, check.value, check.limit);
+  }
+  return text;
+}
+
+std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks) {
+  char const* const name = outcome == Outcome::valid          ? "FOM"
+                           : outcome == Outcome::unreferenced ? "FOM_UNREFERENCED"
+                                                              : "UNVERIFIED_RATE";
+  std::string text = fmt::format("{}: {:.6e} tokens/s  ci95 {:.2e} {:.2e}\n", name, tokens_per_second.value,
+                                 tokens_per_second.low, tokens_per_second.high);
+  if (outcome == Outcome::valid) {
+    text += fmt::format("FOM_PER_RANK: {:.6e} tokens/s\n", tokens_per_second.value / static_cast<double>(ranks));
+  }
+  return text;
+}
+
+std::string result_line(Outcome outcome, std::string const& json_path) {
+  // The class names come with the decks that define them; until then every run is one of its own.
+  return fmt::format("RESULT: {} class=custom exit={} json={}", to_string(outcome), exit_code(outcome), json_path);
+}
+
+void ProgressPrinter::operator()(StepReport const& step) {
+  if (step.step > 1) m_seconds += step.seconds;
+  double const per_step = step.step > 1 ? m_seconds / static_cast<double>(step.step - 1) : step.seconds;
+  std::string const line = step_line(step, per_step * static_cast<double>(step.steps - step.step));
+  std::int64_t const every = (step.steps + 19) / 20;
+  bool const keep = step.step == 1 || step.step == step.steps || step.step % every == 0 || step.validation_loss;
+  if (m_terminal) {
+    m_out << '\r' << line << std::string(m_drawn > line.size() ? m_drawn - line.size() : 0, ' ');
+    m_drawn = line.size();
+    if (keep) {
+      m_out << '\n';
+      m_drawn = 0;
+    }
+    m_out.flush();
+  } else if (keep) {
+    m_out << line << std::endl; // a pipe is read while the run lasts
+  }
+}
+
+bool standard_output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
+} // namespace trainstone

@@ -1,0 +1,81 @@
+#pragma once
+
+// The text that a run prints: short, stable lines that scripts search for. Owns their exact form: functions named
+// `..._line` return one line without its end, those named `..._lines` some lines, each with its end. ProgressPrinter
+// decides which steps get a line and draws the progress line on a terminal.
+// Promises: "FOM:" is printed only together with a passed verification.
+
+#include "report/statistics.hpp"
+#include "train/check.hpp"
+#include "train/events.hpp"
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+/// How a run ended; the exit code of `invalid` is 65, of the others 0.
+enum class Outcome { valid, unreferenced, invalid };
+
+/// "VALID", "UNREFERENCED", "INVALID".
+std::string to_string(Outcome outcome);
+int exit_code(Outcome outcome);
+
+/// invalid if a check failed, unreferenced if there is no golden curve, else valid.
+Outcome judge(std::vector<Check> const& checks, bool has_golden_curve);
+
+struct RunHeader {
+  std::string version; ///< "0.1.0"
+  std::string git;     ///< short commit; empty = unknown
+  bool dirty = false;  ///< the sources differ from that commit
+  std::string kokkos;  ///< "4.5.1 Serial"
+  std::string mpi;     ///< "MPICH 5.0.2"
+  std::string buffers = "host";
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  std::string deck; ///< deck_label
+};
+
+/// Amounts by name, in the order to print: memory categories and the like.
+using NamedAmounts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+std::uint64_t total(NamedAmounts const& amounts);
+
+/// "74.6 MiB"
+std::string mebibytes(std::uint64_t bytes);
+
+std::string header_line(RunHeader const& header);
+std::string memory_line(NamedAmounts const& predicted_bytes);
+std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops);
+/// Without ETA where eta_seconds is negative.
+std::string step_line(StepReport const& step, double eta_seconds);
+/// Median step beside the least time that the measured peaks allow.
+std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,
+                       double bandwidth_bytes_per_second);
+/// One line, and one more for every failed check.
+std::string verification_lines(std::vector<Check> const& checks);
+/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, or UNVERIFIED_RATE, as the outcome allows.
+std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
+std::string result_line(Outcome outcome, std::string const& json_path);
+
+/// Prints the steps of a run as they finish: about twenty lines per run, those with a held-out loss and the last one
+/// among them; on a terminal also one line that is redrawn after every step.
+class ProgressPrinter {
+public:
+  ProgressPrinter(std::ostream& out, bool terminal) : m_out(out), m_terminal(terminal) {}
+  void operator()(StepReport const& step);
+
+private:
+  std::ostream& m_out;
+  bool m_terminal;
+  double m_seconds = 0; ///< of all steps but the first, which also warms up
+  std::size_t m_drawn = 0;
+};
+
+/// Whether standard output is a terminal.
+bool standard_output_is_terminal();
+
+} // namespace trainstone

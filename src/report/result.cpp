@@ -1,0 +1,206 @@
+#include "report/result.hpp"
+
+#include "core/error.hpp"
+#include "report/atomic_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+namespace trainstone {
+
+namespace {
+
+using Json = nlohmann::ordered_json; // writes numbers that are not finite as null
+
+constexpr int schema_version = 1;
+constexpr char const* result_name = "result.json";
+
+std::string now() {
+  std::time_t const seconds = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[sizeof "2000-01-01T00:00:00Z"];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+Json parameters_json(std::vector<Parameter> const& parameters) {
+  Json json = Json::object();
+  for (Parameter const& parameter : parameters) {
+    Json& entry = json[parameter.key];
+    std::visit([&](auto const& value) { entry["value"] = value; }, parameter.value);
+    if (!parameter.unit.empty()) entry["unit"] = parameter.unit;
+    entry["origin"] = parameter.origin;
+  }
+  return json;
+}
+
+Json amounts_json(WorkAmounts const& amounts) {
+  Json memory = Json::object();
+  for (auto const& [name, bytes] : amounts.memory_bytes) memory[name] = bytes;
+  memory["total"] = total(amounts.memory_bytes);
+  return {{"memory_bytes", memory},
+          {"sent_bytes", amounts.sent_bytes},
+          {"messages", amounts.messages},
+          {"flops", amounts.flops}};
+}
+
+/// One array per quantity, one element per step.
+Json samples_json(std::vector<StepReport> const& samples) {
+  Json json = {{"step", Json::array()},     {"loss", Json::array()},    {"norm", Json::array()},
+               {"lr", Json::array()},       {"seconds", Json::array()}, {"tokens", Json::array()},
+               {"held_out", Json::array()}, {"phases", Json::object()}};
+  Json& by_phase = json["phases"];
+  for (Phase const phase : phases) by_phase[std::string(to_string(phase))] = Json::array();
+  by_phase["exposed communication"] = Json::array();
+  for (StepReport const& step : samples) {
+    json["step"].push_back(step.step);
+    json["loss"].push_back(step.loss);
+    json["norm"].push_back(step.norm);
+    json["lr"].push_back(step.learning_rate);
+    json["seconds"].push_back(step.seconds);
+    json["tokens"].push_back(step.tokens);
+    json["held_out"].push_back(step.validation_loss ? Json(*step.validation_loss) : Json(nullptr));
+    for (Phase const phase : phases) by_phase[std::string(to_string(phase))].push_back(step.phase_seconds[phase]);
+    by_phase["exposed communication"].push_back(step.exposed_communication_seconds);
+  }
+  return json;
+}
+
+Json ranks_json(std::vector<RankInfo> const& ranks) {
+  Json json = Json::array();
+  for (RankInfo const& rank : ranks) {
+    json.push_back({{"rank", rank.rank},
+                    {"host", rank.host},
+                    {"median_step_seconds", rank.median_step_seconds},
+                    {"communication_seconds", rank.communication_seconds}});
+  }
+  return json;
+}
+
+Json straggler_json(std::vector<RankInfo> const& ranks) {
+  auto const slowest = std::max_element(ranks.begin(), ranks.end(), [](RankInfo const& a, RankInfo const& b) {
+    return a.median_step_seconds < b.median_step_seconds;
+  });
+  if (slowest == ranks.end()) return nullptr;
+  return {{"rank", slowest->rank}, {"host", slowest->host}};
+}
+
+std::vector<double> seconds_in_window(Result const& result) {
+  std::vector<double> seconds;
+  for (StepReport const& step : result.samples) {
+    if (step.step >= result.window.first && step.step <= result.window.last) seconds.push_back(step.seconds);
+  }
+  return seconds;
+}
+
+Json statistics_json(std::vector<double> const& seconds) {
+  if (seconds.empty()) return nullptr;
+  Summary const summary = summarize(seconds);
+  return {{"mean", summary.mean}, {"median", summary.median},   {"p05", summary.p05},
+          {"p95", summary.p95},   {"minimum", summary.minimum}, {"maximum", summary.maximum}};
+}
+
+Json rate_json(Rate const& rate) {
+  return {{"value", rate.value}, {"unit", "tokens/s"}, {"ci95", {rate.low, rate.high}}};
+}
+
+Json checks_json(std::vector<Check> const& checks) {
+  Json json = Json::array();
+  for (Check const& check : checks) {
+    json.push_back({{"name", check.name},
+                    {"passed", check.passed},
+                    {"value", check.value},
+                    {"limit", check.limit},
+                    {"detail", check.detail}});
+  }
+  return json;
+}
+
+/// What the run was made of: code, machine, ranks.
+void add_provenance(Json& json, Result const& result) {
+  json["code"] = {{"version", result.code.version},
+                  {"git", result.code.git},
+                  {"dirty", result.code.dirty},
+                  {"compiler", result.code.compiler},
+                  {"kokkos", result.code.kokkos}};
+  json["machine"] = {{"cpu", result.machine.cpu},
+                     {"cores", result.machine.cores},
+                     {"memory_bytes", result.machine.memory_bytes},
+                     {"mpi", result.machine.mpi},
+                     {"environment", result.machine.environment}};
+  json["topology"] = {{"ranks", result.topology.ranks},
+                      {"nodes", result.topology.nodes},
+                      {"threads_per_rank", result.topology.threads_per_rank},
+                      {"buffers", result.topology.buffers}};
+}
+
+/// The largest folder that exists, and whether `folder` had to be made below it.
+std::filesystem::path first_missing(std::filesystem::path folder) {
+  std::filesystem::path missing;
+  std::error_code ignored;
+  while (!folder.empty() && !std::filesystem::exists(folder, ignored)) {
+    missing = folder;
+    folder = folder.parent_path();
+  }
+  return missing;
+}
+
+} // namespace
+
+void prepare_output_folder(std::string const& folder) {
+  TRAINSTONE_REQUIRE_INPUT(!folder.empty(), "--out is empty, must be a folder");
+  std::filesystem::path const path = std::filesystem::path(folder).lexically_normal();
+  std::filesystem::path const made = first_missing(path);
+  try {
+    std::filesystem::create_directories(path);
+    require_writable(path / result_name);
+  } catch (std::exception const& failure) {
+    std::error_code ignored;
+    if (!made.empty()) std::filesystem::remove_all(made, ignored);
+    auto const* const system = dynamic_cast<std::filesystem::filesystem_error const*>(&failure);
+    throw InputError(fmt::format("--out {}: cannot write into this folder ({}); name one that is writable", folder,
+                                 system ? system->code().message() : failure.what()));
+  }
+}
+
+std::string result_json(Result const& result) {
+  bool const verified = result.outcome != Outcome::invalid;
+  std::vector<double> const seconds = seconds_in_window(result);
+  Json json;
+  json["schema_version"] = schema_version;
+  json["kind"] = result.kind;
+  json["status"] = to_string(result.outcome);
+  json["exit_code"] = exit_code(result.outcome);
+  json["time"] = now();
+  json["deck"] = {{"name", result.deck}, {"hash", result.deck_hash}, {"golden_key", result.golden_key}};
+  json["params"] = parameters_json(result.parameters);
+  add_provenance(json, result);
+  json["peaks"] = {{"gemm_flops_per_second", result.peaks.gemm_flops_per_second},
+                   {"bandwidth_bytes_per_second", result.peaks.bandwidth_bytes_per_second}};
+  json["predicted"] = amounts_json(result.predicted);
+  json["counted"] = amounts_json(result.counted);
+  json["resident_bytes"] = result.resident_bytes;
+  json["energy_joules"] = nullptr;
+  json["samples"] = samples_json(result.samples);
+  json["ranks"] = ranks_json(result.ranks);
+  json["straggler"] = straggler_json(result.ranks);
+  json["window"] = {{"first_step", result.window.first}, {"last_step", result.window.last}};
+  json["stats"] = {{"step_seconds", statistics_json(seconds)}};
+  json["fom"] = verified ? rate_json(result.tokens_per_second) : Json(nullptr);
+  json["unverified_rate"] = verified ? Json(nullptr) : rate_json(result.tokens_per_second);
+  json["metrics"] = result.metrics;
+  json["verification"] = checks_json(result.checks);
+  return json.dump(1) + "\n";
+}
+
+std::string write_result(std::string const& folder, Result const& result) {
+  std::string const path = std::filesystem::path(folder) / result_name;
+  write_file_atomically(path, result_json(result));
+  return path;
+}
+
+} // namespace trainstone

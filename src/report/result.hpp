@@ -1,0 +1,101 @@
+#pragma once
+
+// The result file of a run. Owns its form (schema_version), the description of the machine, and writing it so that a
+// reader sees the whole file or none. Promises that NaN is never written: a value that is no number becomes null.
+
+#include "report/deck.hpp"
+#include "report/output.hpp"
+#include "report/statistics.hpp"
+#include "train/events.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct CodeInfo {
+  std::string version;
+  std::string git;
+  bool dirty = false;
+  std::string compiler; ///< describe_compiler()
+  std::string kokkos;   ///< version and execution space
+};
+
+struct MachineInfo {
+  std::string cpu;
+  std::int64_t cores = 0; ///< that this process may run on
+  std::uint64_t memory_bytes = 0;
+  std::string mpi;
+  std::map<std::string, std::string> environment; ///< variables of a fixed list only
+};
+
+struct TopologyInfo {
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  std::int64_t threads_per_rank = 1;
+  std::string buffers = "host";
+};
+
+/// Rates measured in the same run.
+struct PeakInfo {
+  double gemm_flops_per_second = 0;
+  double bandwidth_bytes_per_second = 0;
+};
+
+/// What one rank needs or used: predicted from the plans, or counted. Messages, bytes and FLOPs are per step.
+struct WorkAmounts {
+  NamedAmounts memory_bytes;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t flops = 0;
+};
+
+struct RankInfo {
+  std::int64_t rank = 0;
+  std::string host;
+  double median_step_seconds = 0;
+  double communication_seconds = 0; ///< sum over the window
+};
+
+struct Result {
+  std::string kind = "run";
+  Outcome outcome = Outcome::invalid;
+  std::vector<Parameter> parameters; ///< resolved_parameters
+  std::string deck;                  ///< deck_label
+  std::string deck_hash;
+  std::string golden_key;
+  CodeInfo code;
+  MachineInfo machine;
+  TopologyInfo topology;
+  PeakInfo peaks;
+  WorkAmounts predicted;
+  WorkAmounts counted;
+  std::uint64_t resident_bytes = 0; ///< largest resident set; informative
+  std::vector<StepReport> samples;  ///< every step
+  std::vector<RankInfo> ranks;      ///< the one with the largest median is the straggler
+  MeasuredWindow window;
+  Rate tokens_per_second; ///< over the window
+  std::map<std::string, double> metrics;
+  std::vector<Check> checks;
+};
+
+/// Compiler name and version of this build.
+std::string describe_compiler();
+
+/// CPU, cores, memory and the listed environment variables of this process; `mpi` is left to the caller.
+MachineInfo describe_machine();
+
+/// Makes the folder and proves that a file can be written there; leaves nothing behind on failure.
+/// Called before the training. \throws InputError
+void prepare_output_folder(std::string const& folder);
+
+/// The result as JSON text.
+std::string result_json(Result const& result);
+
+/// Writes `folder`/result.json under a temporary name, then renames it. Returns the path.
+std::string write_result(std::string const& folder, Result const& result);
+
+} // namespace trainstone

@@ -1,0 +1,289 @@
+#include "report/schema.hpp"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+template <class Member>
+constexpr KeyType type_of() {
+  if constexpr (std::is_same_v<Member, std::int64_t>) {
+    return KeyType::integer;
+  } else if constexpr (std::is_same_v<Member, double>) {
+    return KeyType::number;
+  } else if constexpr (std::is_same_v<Member, std::string>) {
+    return KeyType::text;
+  } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+    return KeyType::text_list;
+  } else {
+    static_assert(std::is_same_v<Member, std::array<double, 2>>);
+    return KeyType::number_list;
+  }
+}
+
+/// A key that fills (config.*section).*member; the member's type is the key's.
+template <class Section, class Member>
+Key key(char const* name, Section RunConfig::* section, Member Section::* member, std::string meaning) {
+  Key result;
+  result.name = name;
+  result.type = type_of<Member>();
+  result.meaning = std::move(meaning);
+  if constexpr (std::is_same_v<Member, std::array<double, 2>>) {
+    result.length = 2;
+    result.get = [=](RunConfig const& config) {
+      std::array<double, 2> const& values = config.*section.*member;
+      return std::vector<double>(values.begin(), values.end());
+    };
+    result.set = [=](RunConfig& config, DeckValue const& value) {
+      auto const& values = std::get<std::vector<double>>(value);
+      config.*section.*member = {values.at(0), values.at(1)};
+    };
+  } else {
+    result.get = [=](RunConfig const& config) { return config.*section.*member; };
+    result.set = [=](RunConfig& config, DeckValue const& value) { config.*section.*member = std::get<Member>(value); };
+  }
+  return result;
+}
+
+template <class Section, class Member>
+Key number(char const* name, Section RunConfig::* section, Member Section::* member, char const* unit, Range range,
+           std::string meaning) {
+  Key result = key(name, section, member, std::move(meaning));
+  result.unit = unit;
+  result.range = range;
+  return result;
+}
+
+template <class Section>
+Key choice(char const* name, Section RunConfig::* section, std::string Section::* member,
+           std::vector<std::string> choices, std::string meaning) {
+  Key result = key(name, section, member, std::move(meaning));
+  result.choices = std::move(choices);
+  return result;
+}
+
+/// A choice among the values of an enum, by name.
+template <class Section, class Enum>
+Key choice(char const* name, Section RunConfig::* section, Enum Section::* member,
+           std::initializer_list<std::pair<char const*, Enum>> named, std::string meaning) {
+  Key result;
+  result.name = name;
+  result.type = KeyType::text;
+  result.meaning = std::move(meaning);
+  for (auto const& entry : named) result.choices.emplace_back(entry.first);
+  std::vector<std::pair<std::string, Enum>> const table(named.begin(), named.end());
+  result.get = [=](RunConfig const& config) {
+    Enum const current = config.*section.*member;
+    return std::find_if(table.begin(), table.end(), [=](auto const& entry) { return entry.second == current; })->first;
+  };
+  result.set = [=](RunConfig& config, DeckValue const& value) {
+    auto const& text = std::get<std::string>(value);
+    config.*section.*member =
+        std::find_if(table.begin(), table.end(), [&](auto const& entry) { return entry.first == text; })->second;
+  };
+  return result;
+}
+
+constexpr Range up_to(double maximum) { return {0, maximum}; }
+constexpr Range positive() { return {.minimum = 0, .open_minimum = true}; }
+constexpr Range below(double maximum) { return {.minimum = 0, .maximum = maximum, .open_maximum = true}; }
+
+// Bounds keep sizes in bytes and numbers of samples inside 64 bits.
+constexpr double ten_thousand = 1e4;
+constexpr double million = 1e6;
+constexpr double billion = 1e9;
+constexpr double trillion = 1e12;
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (GptPreset const& preset : gpt_presets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
+
+std::vector<Key> model_keys() {
+  auto const model = &RunConfig::model;
+  auto const setup = &RunConfig::model_setup;
+  return {
+      choice("model.preset", setup, &ModelSetup::preset, preset_names(),
+             "shape by name; each of the five numbers below that is given replaces the preset's"),
+      number("model.layers", model, &GptConfig::layers, "", up_to(ten_thousand),
+             "transformer blocks; 0 = the preset's"),
+      number("model.heads", model, &GptConfig::heads, "", up_to(million), "attention heads; 0 = the preset's"),
+      number("model.channels", model, &GptConfig::channels, "", up_to(million),
+             "width, a multiple of model.heads; 0 = the preset's"),
+      number("model.context", model, &GptConfig::context, "tokens", up_to(billion),
+             "positions that the model knows; 0 = the preset's"),
+      number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(billion),
+             "at least 256 for data.source = \"text\"; 0 = the preset's"),
+      key("model.load", setup, &ModelSetup::load,
+          "model file of llm.c to start from, of the shape above; relative to the deck's folder"),
+      key("model.save", setup, &ModelSetup::save,
+          "model file of llm.c, written after the last step; relative to the working directory"),
+  };
+}
+
+std::vector<Key> data_keys() {
+  auto const data = &RunConfig::data;
+  auto const length = &RunConfig::length;
+  return {
+      choice("data.source", data, &DataConfig::source,
+             {{"synthetic", DataSource::synthetic}, {"text", DataSource::text}, {"tokens", DataSource::tokens}},
+             "synthetic (learnable, without files), text (the bytes of any files) or tokens (llm.c shards)"),
+      key("data.files", data, &DataConfig::files, "training files, read in this order; relative to the deck's folder"),
+      number("data.sequence", data, &DataConfig::sequence, "tokens", up_to(billion),
+             "length of a sample; 0 = model.context"),
+      number("data.seed", data, &DataConfig::seed, "", {}, "of initial values, data order and synthetic data"),
+      key("data.xxhash", data, &DataConfig::xxhash,
+          "XXH3 of the bytes of data.files, 16 hexadecimal digits; other files are refused"),
+      key("data.validation_files", data, &DataConfig::validation_files,
+          "held-out files of the same source; relative to the deck's folder"),
+      number("data.validation_fraction", data, &DataConfig::validation_fraction, "", up_to(0.5),
+             "share of the samples, from the end, that is held out instead"),
+      number("data.validate_every", data, &DataConfig::validate_every, "steps", up_to(trillion),
+             "how often the held-out loss is measured; 0 = after the last step only"),
+      number("data.validation_batches", data, &DataConfig::validation_batches, "global batches", up_to(trillion),
+             "per validation; 0 = all held-out samples that fill batches"),
+      number("data.steps", length, &RunLength::steps, "steps", up_to(trillion),
+             "length of the training: this or data.epochs; the schedule depends on it"),
+      number("data.epochs", length, &RunLength::epochs, "epochs", up_to(million),
+             "length of the training: this or data.steps"),
+      number("data.stop_loss", length, &RunLength::stop_loss, "nats", {},
+             "ends the training when the held-out loss is at most this, not before a step was measured; 0 = never"),
+  };
+}
+
+std::vector<Key> batch_and_precision_keys() {
+  auto const batch = &RunConfig::batch;
+  return {
+      number("batch.micro", batch, &BatchConfig::micro, "samples", up_to(million),
+             "per rank and turn; global = micro x accumulation x ranks: give two of three; 0 = follows"),
+      number("batch.accumulation", batch, &BatchConfig::accumulation, "turns", up_to(million),
+             "micro-batches per rank and step; 0 = follows"),
+      number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion), "per step; 0 = follows"),
+      choice("precision.recipe", &RunConfig::precision, &PrecisionConfig::recipe, {"fp32"},
+             "types of parameters, gradients and optimizer state"),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  auto const optimizer = &RunConfig::optimizer;
+  auto const schedule = &RunConfig::schedule;
+  return {
+      choice("optimizer.type", optimizer, &OptimizerConfig::type, {"adamw"}, "AdamW with bias correction"),
+      number("optimizer.lr", optimizer, &OptimizerConfig::learning_rate, "", positive(), "peak learning rate"),
+      number("optimizer.betas", optimizer, &OptimizerConfig::betas, "", below(1), "decay of the two moments"),
+      number("optimizer.eps", optimizer, &OptimizerConfig::epsilon, "", positive(), "added outside the square root"),
+      number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {}, "decoupled; 0 = off"),
+      choice("optimizer.decay", optimizer, &OptimizerConfig::decay,
+             {{"matrices", DecayScope::matrices}, {"all", DecayScope::all}},
+             "what decays: matrices (not biases and layer norms) or all parameters"),
+      number("optimizer.clip", optimizer, &OptimizerConfig::clip, "", {}, "largest norm of the gradient; 0 = off"),
+      choice("optimizer.schedule", schedule, &ScheduleConfig::type,
+             {{"constant", ScheduleType::constant}, {"cosine", ScheduleType::cosine}}, "learning rate after warm-up"),
+      number("optimizer.warmup", schedule, &ScheduleConfig::warmup, "steps", up_to(trillion),
+             "linear growth to optimizer.lr"),
+      number("optimizer.final_lr_fraction", schedule, &ScheduleConfig::final_lr_fraction, "", up_to(1),
+             "share of optimizer.lr where cosine ends"),
+  };
+}
+
+std::vector<Key> machine_keys() {
+  return {
+      choice("parallel.strategy", &RunConfig::parallel, &ParallelConfig::strategy, {"ddp"},
+             "ddp: everything replicated, gradients summed after backward"),
+      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, {"ring"}, "algorithm that sums gradients"),
+      number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
+             "refuse to run with another number; 0 = any"),
+      choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),
+             "who multiplies matrices; auto = the first of a fixed order that was built, and is printed"),
+      number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
+             "trained but not measured"),
+      number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),
+             "measured after the warm-up; 0 = all"),
+      number("faults.nan.step", &RunConfig::faults, &FaultConfig::nan_step, "", up_to(trillion),
+             "test: the step, from 1, whose forward pass is poisoned; 0 = none"),
+      key("faults.nan.unit", &RunConfig::faults, &FaultConfig::nan_unit,
+          "test: the unit whose output becomes NaN: \"embed\", \"block 0\", ..., \"head\""),
+  };
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      std::size_t const substituted = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+} // namespace
+
+std::vector<Key> const& deck_keys() {
+  static std::vector<Key> const keys = [] {
+    std::vector<Key> rows;
+    for (auto const& section :
+         {model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), machine_keys()}) {
+      rows.insert(rows.end(), section.begin(), section.end());
+    }
+    return rows;
+  }();
+  return keys;
+}
+
+Key const* find_key(std::string_view name) {
+  for (Key const& row : deck_keys()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+bool is_section(std::string_view name) {
+  std::string const prefix = std::string(name) + '.';
+  return std::any_of(deck_keys().begin(), deck_keys().end(),
+                     [&](Key const& row) { return row.name.compare(0, prefix.size(), prefix) == 0; });
+}
+
+std::optional<std::string> nearest_key(std::string_view name) {
+  // A key in the wrong section is meant more often than one with a similar name.
+  for (Key const& row : deck_keys()) {
+    if (last_part(row.name) == last_part(name)) return row.name;
+  }
+  Key const* nearest = nullptr;
+  std::size_t distance = 1 + std::max<std::size_t>(2, name.size() / 3);
+  for (Key const& row : deck_keys()) {
+    std::size_t const candidate = edit_distance(name, row.name);
+    if (candidate >= distance) continue;
+    distance = candidate;
+    nearest = &row;
+  }
+  return nearest ? std::optional(nearest->name) : std::nullopt;
+}
+
+std::optional<std::string> nearest_section(std::string_view name) {
+  std::optional<std::string> nearest;
+  std::size_t distance = 1 + std::max<std::size_t>(2, name.size() / 3);
+  for (Key const& row : deck_keys()) {
+    std::size_t const candidate = edit_distance(name, row.section());
+    if (candidate >= distance) continue;
+    distance = candidate;
+    nearest = row.section();
+  }
+  return nearest;
+}
+
+} // namespace trainstone

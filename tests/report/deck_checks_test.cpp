@@ -1,0 +1,117 @@
+#include "report/deck_fixture.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+
+namespace {
+
+/// The message for small_deck with some overrides, without the place.
+std::string error_with(std::vector<std::string> const& overrides) {
+  return input_error_of([&] { read_small(overrides); });
+}
+
+} // namespace
+
+TEST_CASE("the small deck is legal", "[deck]") { CHECK(error_with({}) == "no InputError"); }
+
+TEST_CASE("heads that do not divide channels are refused at their line", "[deck]") {
+  CHECK(
+      error_with_line(3, "heads = 5") ==
+      "inputs/small.toml:3: model.heads = 5 does not divide model.channels = 64; nearest legal values: heads 4 or 8 or "
+      "channels 60 or 65");
+}
+
+TEST_CASE("a model without shape is refused", "[deck]") {
+  CHECK(error_of("[data]\nsource = \"synthetic\"\nsteps = 1\n") ==
+        "inputs/small.toml: model.layers = 0: must be at least 1 (or give model.preset)");
+  CHECK(error_with_line(5, "context = 0") ==
+        "inputs/small.toml:5: model.context = 0: must be at least 1 (or give model.preset)");
+}
+
+TEST_CASE("a sequence longer than the context is refused", "[deck]") {
+  CHECK(error_with_line(9, "sequence = 33") ==
+        "inputs/small.toml:9: data.sequence = 33 exceeds model.context = 32; nearest legal value: 32");
+}
+
+TEST_CASE("bytes need a vocabulary of 256", "[deck]") {
+  CHECK(
+      error_with_line(6, "vocab = 255") ==
+      "inputs/small.toml:6: model.vocab = 255 is too small for data.source = \"text\", whose tokens are bytes; nearest "
+      "legal value: 256");
+  CHECK(error_with({"model.vocab=97", "data.source=tokens"}) == "no InputError");
+}
+
+TEST_CASE("sources that read files need files, synthetic data refuses them", "[deck]") {
+  CHECK_THAT(error_with({"data.files=[]"}), ContainsSubstring("data.files is empty: name at least one file"));
+  CHECK_THAT(error_with({"data.source=synthetic"}),
+             EndsWith("small.toml:8: data.files must be empty for data.source = \"synthetic\""));
+  std::vector<std::string> const synthetic{"data.source=synthetic", "data.files=[]"};
+  auto const with = [&](std::string const& more) {
+    std::vector<std::string> overrides = synthetic;
+    overrides.push_back(more);
+    return error_with(overrides);
+  };
+  CHECK(with("data.seed=7") == "no InputError");
+  CHECK_THAT(with("data.validation_files=[\"x\"]"), ContainsSubstring("data.validation_files must be empty"));
+  CHECK_THAT(with("data.xxhash=0123456789abcdef"), ContainsSubstring("data.xxhash must be empty"));
+}
+
+TEST_CASE("a file hash has 16 hexadecimal digits", "[deck]") {
+  CHECK(error_with({"data.xxhash=0123456789abcdef"}) == "no InputError");
+  CHECK_THAT(error_with({"data.xxhash=0123456789abcde"}), ContainsSubstring("must be 16 hexadecimal digits"));
+  CHECK_THAT(error_with({"data.xxhash=0123456789abcdeg"}), ContainsSubstring("must be 16 hexadecimal digits"));
+  CHECK_THAT(error_with({"data.xxhash=0123456789ABCDEF"}), ContainsSubstring("in lower case"));
+}
+
+TEST_CASE("the length is given once", "[deck]") {
+  CHECK(error_with({"data.epochs=2"}) ==
+        "--set data.epochs=2: data.steps = 10 and data.epochs = 2 exclude each other: give one of them");
+  CHECK(error_with_line(10, "") == "inputs/small.toml: give the length of the training: data.steps or data.epochs");
+  CHECK(error_with({"data.steps=0", "data.epochs=2"}) == "no InputError");
+  CHECK_THAT(error_with({"data.steps=0", "data.epochs=2", "data.source=synthetic", "data.files=[]"}),
+             ContainsSubstring("data.epochs needs files"));
+}
+
+TEST_CASE("whatever uses held-out data needs some", "[deck]") {
+  for (char const* key : {"data.validate_every=5", "data.validation_batches=5", "data.stop_loss=2.0"}) {
+    CHECK_THAT(error_with({key}), ContainsSubstring("needs held-out data: give data.validation_files or "
+                                                    "data.validation_fraction"));
+  }
+  CHECK(error_with({"data.validate_every=5", "data.validation_fraction=0.1"}) == "no InputError");
+  CHECK(error_with({"data.validate_every=5", "data.validation_files=[\"v.txt\"]"}) == "no InputError");
+  CHECK_THAT(error_with({"data.validation_fraction=0.1", "data.validation_files=[\"v.txt\"]"}),
+             ContainsSubstring("exclude each other"));
+}
+
+TEST_CASE("a stop loss needs validations during the training", "[deck]") {
+  CHECK_THAT(error_with({"data.stop_loss=2.0", "data.validation_fraction=0.1"}),
+             ContainsSubstring("set data.validate_every to at least 1"));
+  CHECK(error_with({"data.stop_loss=2.0", "data.validation_fraction=0.1", "data.validate_every=1"}) == "no InputError");
+}
+
+TEST_CASE("a warm-up longer than the training is refused", "[deck]") {
+  CHECK(error_with({"optimizer.warmup=10"}) == "no InputError");
+  CHECK(error_with({"optimizer.warmup=11"}) ==
+        "--set optimizer.warmup=11: optimizer.warmup = 11 exceeds data.steps = 10; nearest legal value: 10");
+}
+
+TEST_CASE("a fault names a step of the training and a unit of the model", "[deck]") {
+  auto const fault = [](std::string const& step, std::string const& unit) {
+    return error_with({"faults.nan.step=" + step, "faults.nan.unit=" + unit});
+  };
+  for (char const* unit : {"embed", "block 0", "block 1", "head"}) CHECK(fault("10", unit) == "no InputError");
+  CHECK(fault("1", "block 2") ==
+        "--set faults.nan.unit=block 2: faults.nan.unit = \"block 2\" is no unit of the model: "
+        "embed, block 0 to block 1, head");
+  for (char const* unit : {"block", "block ", "block x", "block 1x", "block -1", "tail"}) {
+    CHECK_THAT(fault("1", unit), ContainsSubstring("is no unit of the model"));
+  }
+  CHECK_THAT(fault("11", "head"), ContainsSubstring("faults.nan.step = 11 exceeds data.steps = 10"));
+  CHECK_THAT(error_with({"faults.nan.step=1"}), ContainsSubstring("faults.nan.step needs faults.nan.unit"));
+  CHECK_THAT(error_with({"faults.nan.unit=head"}), ContainsSubstring("faults.nan.unit needs faults.nan.step"));
+}

@@ -1,0 +1,190 @@
+#include "report/output.hpp"
+
+#include "core/error.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <sstream>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
+
+namespace {
+
+constexpr std::uint64_t tenth = 104858; // of a MiB, rounded up
+
+RunHeader header() {
+  RunHeader run;
+  run.version = "0.1.0";
+  run.git = "1a2b3c4d";
+  run.kokkos = "4.5.1 Serial";
+  run.mpi = "MPICH 5.0.2";
+  run.ranks = 2;
+  run.deck = "quickstart.toml#9f3e +1 override";
+  return run;
+}
+
+StepReport step(std::int64_t number, std::int64_t steps) {
+  StepReport report;
+  report.step = number;
+  report.steps = steps;
+  report.loss = 2.81469;
+  report.norm = 0.909;
+  report.learning_rate = 3e-4;
+  report.seconds = 0.4123;
+  report.tokens = 4096;
+  report.phase_seconds[Phase::gemm] = 0.71 * report.seconds;
+  report.phase_seconds[Phase::attention] = 0.12 * report.seconds;
+  report.phase_seconds[Phase::optimizer] = 0.04 * report.seconds;
+  report.phase_seconds[Phase::communication] = 0.18 * report.seconds;
+  report.exposed_communication_seconds = 0.04 * report.seconds;
+  return report;
+}
+
+std::vector<Check> checks(bool all_pass) {
+  return {{"loss-curve", all_pass, 0.002, 0.001, "first 10 steps"},
+          {"comm-volume", true, 0, 0, "bytes"},
+          {"finite", true, 0, 0, "losses"}};
+}
+
+/// Everything that a run prints at its end.
+std::string ending(std::vector<Check> const& found, bool golden) {
+  Outcome const outcome = judge(found, golden);
+  return verification_lines(found) + rate_lines(outcome, {9931.312, 9911, 9958}, 2) +
+         result_line(outcome, "out/result.json") + "\n";
+}
+
+std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+} // namespace
+
+TEST_CASE("the header names version, libraries, ranks and deck", "[output]") {
+  CHECK(header_line(header()) ==
+        "trainstone 0.1.0 git 1a2b3c4d clean | Kokkos 4.5.1 Serial | MPICH 5.0.2 | buffers host "
+        "| 2 ranks on 1 node | deck quickstart.toml#9f3e +1 override");
+  RunHeader other = header();
+  other.dirty = true;
+  other.ranks = 1;
+  other.nodes = 3;
+  CHECK_THAT(header_line(other), ContainsSubstring("git 1a2b3c4d dirty |") && ContainsSubstring("1 rank on 3 nodes"));
+  other.git.clear();
+  CHECK_THAT(header_line(other), ContainsSubstring(" git unknown |"));
+}
+
+TEST_CASE("the memory line has the total and every category", "[output]") {
+  NamedAmounts const memory{{"parameters", 121 * tenth},  {"gradients", 121 * tenth}, {"optimizer", 242 * tenth},
+                            {"activations", 212 * tenth}, {"buffers", 30 * tenth},    {"data", 20 * tenth}};
+  CHECK(memory_line(memory) == "memory per rank   predicted 74.6 MiB (parameters 12.1, gradients 12.1, optimizer 24.2, "
+                               "activations 21.2, buffers 3.0, data 2.0)");
+}
+
+TEST_CASE("the work line has bytes, messages and operations", "[output]") {
+  CHECK(work_line(121 * tenth, 46, 40000000000) ==
+        "per step and rank predicted 12.1 MiB sent in 46 messages, 4.0e+10 FLOP");
+  CHECK(work_line(0, 0, 0) == "per step and rank predicted 0.0 MiB sent in 0 messages, 0.0e+00 FLOP");
+}
+
+TEST_CASE("a step line is the documented one", "[output]") {
+  CHECK(step_line(step(20, 100), 33.2) ==
+        "step    20/100 | loss 2.8147 | norm 0.91 | lr 3.0e-04 | 412.3 ms | 9.93e+03 tok/s | gemm 71 % attention 12 % "
+        "adam 4 % comm 18 % (exposed 4 %) | ETA 33 s");
+}
+
+TEST_CASE("a step line shows the held-out loss where one was measured", "[output]") {
+  StepReport report = step(20, 100);
+  report.validation_loss = 3.25;
+  CHECK_THAT(step_line(report, -1), ContainsSubstring("| loss 2.8147 | held-out 3.2500 | norm 0.91 |"));
+  CHECK_THAT(step_line(report, -1), !ContainsSubstring("ETA"));
+}
+
+TEST_CASE("a step without time prints no infinities", "[output]") {
+  StepReport report = step(1, 1);
+  report.seconds = 0;
+  CHECK_THAT(step_line(report, 0), !ContainsSubstring("inf") && !ContainsSubstring("nan"));
+}
+
+TEST_CASE("the time that is left has a fitting unit", "[output]") {
+  CHECK_THAT(step_line(step(1, 2), 119), ContainsSubstring("ETA 119 s"));
+  CHECK_THAT(step_line(step(1, 2), 600), ContainsSubstring("ETA 10 min"));
+  CHECK_THAT(step_line(step(1, 2), 9000), ContainsSubstring("ETA 2.5 h"));
+}
+
+TEST_CASE("a verified run ends in FOM and RESULT lines", "[output]") {
+  CHECK(ending(checks(true), true) == "VERIFICATION PASSED (3/3): loss-curve comm-volume finite\n"
+                                      "FOM: 9.931312e+03 tokens/s  ci95 9.91e+03 9.96e+03\n"
+                                      "FOM_PER_RANK: 4.965656e+03 tokens/s\n"
+                                      "RESULT: VALID class=custom exit=0 json=out/result.json\n");
+}
+
+TEST_CASE("the FOM line is what harnesses search for", "[output]") {
+  std::string const text = ending(checks(true), true);
+  CHECK(std::regex_search(text, std::regex(R"((^|\n)FOM: [0-9]\.[0-9]{6}e[+-][0-9]{2} tokens/s  ci95 \S+ \S+\n)")));
+}
+
+TEST_CASE("a run without golden curve is unreferenced", "[output]") {
+  std::string const text = ending(checks(true), false);
+  CHECK_THAT(text, ContainsSubstring("\nFOM_UNREFERENCED: 9.931312e+03 tokens/s") &&
+                       ContainsSubstring("\nRESULT: UNREFERENCED class=custom exit=0 "));
+  CHECK_THAT(text, !ContainsSubstring("FOM:") && !ContainsSubstring("FOM_PER_RANK"));
+}
+
+TEST_CASE("a failed verification prints no figure of merit", "[output]") {
+  for (bool const golden : {false, true}) {
+    std::string const text = ending(checks(false), golden);
+    CHECK_THAT(text, !ContainsSubstring("FOM"));
+    CHECK_THAT(text, ContainsSubstring("VERIFICATION FAILED (2/3): loss-curve\n"
+                                       "  loss-curve: first 10 steps (value 2.000000e-03, limit 1.000000e-03)\n"
+                                       "UNVERIFIED_RATE: 9.931312e+03 tokens/s") &&
+                         ContainsSubstring("RESULT: INVALID class=custom exit=65 json=out/result.json\n"));
+  }
+}
+
+TEST_CASE("a run without checks is not judged", "[output]") { CHECK_THROWS_AS(judge({}, true), Error); }
+
+TEST_CASE("a pipe gets about twenty plain lines", "[output]") {
+  for (std::int64_t const steps : {1, 7, 20, 21, 100, 997}) {
+    std::ostringstream out;
+    ProgressPrinter printer(out, false);
+    for (std::int64_t i = 1; i <= steps; ++i) printer(step(i, steps));
+    CHECK(lines(out.str()) >= std::min<std::int64_t>(steps, 11));
+    CHECK(lines(out.str()) <= 22);
+    CHECK(out.str().find('\r') == std::string::npos);
+    CHECK_THAT(out.str(), ContainsSubstring(std::to_string(steps) + "/" + std::to_string(steps) + " |"));
+  }
+}
+
+TEST_CASE("steps with a held-out loss always get a line", "[output]") {
+  std::ostringstream out;
+  ProgressPrinter printer(out, false);
+  for (std::int64_t i = 1; i <= 1000; ++i) {
+    StepReport report = step(i, 1000);
+    if (i == 777) report.validation_loss = 1.5;
+    printer(report);
+  }
+  CHECK_THAT(out.str(), ContainsSubstring("step   777/1000 | loss 2.8147 | held-out 1.5000"));
+}
+
+TEST_CASE("a terminal sees every step on a line that is redrawn", "[output]") {
+  std::ostringstream out;
+  ProgressPrinter printer(out, true);
+  for (std::int64_t i = 1; i <= 100; ++i) printer(step(i, 100));
+  std::string const text = out.str();
+  CHECK(std::count(text.begin(), text.end(), '\r') == 100);
+  CHECK(lines(text) == 21); // 1, 5, 10, ... 100
+  CHECK(text.back() == '\n');
+}
+
+TEST_CASE("the time left does not count the slow first step", "[output]") {
+  std::ostringstream out;
+  ProgressPrinter printer(out, false);
+  StepReport first = step(1, 3);
+  first.seconds = 1000;
+  printer(first);
+  printer(step(2, 3));
+  CHECK_THAT(out.str(), ContainsSubstring("ETA 33 min") && ContainsSubstring("ETA 0 s"));
+}

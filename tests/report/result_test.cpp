@@ -1,0 +1,170 @@
+#include "report/result.hpp"
+
+#include "core/error.hpp"
+#include "report/deck_fixture.hpp"
+#include "report/temporary_folder.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+Result result(Outcome outcome) {
+  Result run;
+  Deck const deck = read_small();
+  run.outcome = outcome;
+  run.deck = deck_label(deck);
+  run.deck_hash = deck_hash(deck);
+  run.golden_key = golden_key(deck, 2);
+  run.parameters = resolved_parameters(deck, 2);
+  run.code = {"0.1.0", "1a2b3c4d", false, describe_compiler(), "4.5.1 Serial"};
+  run.machine = describe_machine();
+  run.predicted = {{{"parameters", 100}, {"data", 11}}, 64, 3, 1000};
+  run.counted = run.predicted;
+  for (std::int64_t i = 1; i <= 4; ++i) {
+    StepReport step;
+    step.step = i;
+    step.steps = 4;
+    step.loss = 5.5 - static_cast<double>(i);
+    step.seconds = i == 1 ? 9.0 : static_cast<double>(i);
+    step.tokens = 128;
+    step.phase_seconds[Phase::gemm] = 0.5;
+    run.samples.push_back(step);
+  }
+  run.samples.back().validation_loss = 2.25;
+  run.ranks = {{0, "node-a", 2.0, 0.25}, {1, "node-b", 3.0, 0.125}};
+  run.window = {2, 4};
+  run.tokens_per_second = {42.5, 40, 45};
+  run.metrics = {{"mfu", 0.5}};
+  run.checks = {{"finite", true, 0, 0, "losses"}};
+  return run;
+}
+
+} // namespace
+
+TEST_CASE("the result file holds status, deck, machine and measurements", "[result]") {
+  Json const json = Json::parse(result_json(result(Outcome::valid)));
+  CHECK(json["schema_version"] == 1);
+  CHECK(json["kind"] == "run");
+  CHECK(json["status"] == "VALID");
+  CHECK(json["exit_code"] == 0);
+  CHECK_THAT(json["time"].get<std::string>(), Matches("20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z"));
+  CHECK(json["params"]["batch.micro"] == Json{{"value", 2}, {"unit", "samples"}, {"origin", "deck:12"}});
+  CHECK(json["params"]["batch.accumulation"]["value"] == 2);
+  CHECK(json["params"]["data.files"]["value"] == Json{"inputs/data/corpus.txt"});
+  CHECK(json["params"]["optimizer.betas"]["value"] == Json{0.9, 0.95});
+  CHECK(json["code"]["git"] == "1a2b3c4d");
+  CHECK(!json["code"]["compiler"].get<std::string>().empty());
+  CHECK(json["predicted"]["memory_bytes"] == Json{{"parameters", 100}, {"data", 11}, {"total", 111}});
+  CHECK(json["counted"]["messages"] == 3);
+  CHECK(json["energy_joules"].is_null());
+  CHECK(json["samples"]["loss"] == Json{4.5, 3.5, 2.5, 1.5});
+  CHECK(json["samples"]["held_out"] == Json{nullptr, nullptr, nullptr, 2.25});
+  CHECK(json["samples"]["phases"]["gemm"].size() == 4);
+  CHECK(json["straggler"] == Json{{"rank", 1}, {"host", "node-b"}});
+  CHECK(json["metrics"]["mfu"] == 0.5);
+  CHECK(json["verification"][0]["name"] == "finite");
+}
+
+TEST_CASE("step statistics are those of the window", "[result]") {
+  Json const json = Json::parse(result_json(result(Outcome::valid)));
+  CHECK(json["stats"]["step_seconds"]["median"] == 3);
+  CHECK(json["stats"]["step_seconds"]["maximum"] == 4); // not 9, the warm-up step
+}
+
+TEST_CASE("the result of a failed verification has no figure of merit", "[result]") {
+  Json const failed = Json::parse(result_json(result(Outcome::invalid)));
+  CHECK(failed["fom"].is_null());
+  CHECK(failed["unverified_rate"]["value"] == 42.5);
+  CHECK(failed["exit_code"] == 65);
+  Json const passed = Json::parse(result_json(result(Outcome::unreferenced)));
+  CHECK(passed["status"] == "UNREFERENCED");
+  CHECK(passed["fom"] == Json{{"value", 42.5}, {"unit", "tokens/s"}, {"ci95", {40.0, 45.0}}});
+  CHECK(passed["unverified_rate"].is_null());
+}
+
+TEST_CASE("NaN and infinity are never written", "[result]") {
+  Result run = result(Outcome::invalid);
+  run.samples[1].loss = not_a_number;
+  run.samples[1].phase_seconds[Phase::other] = not_a_number;
+  run.samples[2].norm = std::numeric_limits<double>::infinity();
+  run.samples[3].validation_loss = not_a_number;
+  run.tokens_per_second = {not_a_number, -std::numeric_limits<double>::infinity(), not_a_number};
+  run.metrics["mfu"] = not_a_number;
+  run.checks[0].value = not_a_number;
+  run.peaks.gemm_flops_per_second = not_a_number;
+  std::string const text = result_json(run);
+  for (char const* word : {"nan", "NaN", "inf", "Inf"}) CHECK_THAT(text, !ContainsSubstring(std::string(" ") + word));
+  Json const json = Json::parse(text); // a strict parser: NaN would be a syntax error
+  CHECK(json["samples"]["loss"][1].is_null());
+  CHECK(json["metrics"]["mfu"].is_null());
+}
+
+TEST_CASE("the shortest possible result is valid JSON", "[result]") {
+  Json const json = Json::parse(result_json(Result{}));
+  CHECK(json["stats"]["step_seconds"].is_null());
+  CHECK(json["straggler"].is_null());
+}
+
+TEST_CASE("the machine is described without secrets", "[result]") {
+  setenv("TRAINSTONE_TEST_SECRET", "hunter2", 1);
+  setenv("SLURM_JOB_ID", "4711", 1);
+  MachineInfo const machine = describe_machine();
+  unsetenv("SLURM_JOB_ID");
+  unsetenv("TRAINSTONE_TEST_SECRET");
+  CHECK(!machine.cpu.empty());
+  CHECK(machine.cores >= 1);
+  CHECK(machine.memory_bytes > 1u << 20);
+  CHECK(machine.environment.at("SLURM_JOB_ID") == "4711");
+  CHECK(machine.environment.count("TRAINSTONE_TEST_SECRET") == 0);
+  CHECK(machine.environment.count("PATH") == 0);
+}
+
+TEST_CASE("the result is written whole, under its name, and replaces an older one", "[result]") {
+  TemporaryFolder const folder;
+  prepare_output_folder(folder.path());
+  CHECK(write_result(folder.path(), result(Outcome::valid)) == folder.path() + "/result.json");
+  write_result(folder.path(), result(Outcome::invalid));
+  std::ifstream file(folder.path() + "/result.json");
+  CHECK(Json::parse(file)["status"] == "INVALID");
+  CHECK(folder.files() == std::vector<std::string>{"result.json"});
+}
+
+TEST_CASE("the output folder is made with its parents and stays empty", "[result]") {
+  TemporaryFolder const folder;
+  prepare_output_folder(folder.path() + "/a/b/");
+  prepare_output_folder(folder.path() + "/a/b"); // one that exists
+  CHECK(folder.files() == std::vector<std::string>{"a", "a/b"});
+}
+
+TEST_CASE("an output folder that cannot be written is refused and nothing stays behind", "[result]") {
+  TemporaryFolder const folder;
+  std::ofstream(folder.path() + "/file") << "x";
+  std::string const message = input_error_of([&] { prepare_output_folder(folder.path() + "/file/out"); });
+  CHECK_THAT(message, ContainsSubstring("file/out: cannot write into this folder") && ContainsSubstring("writable"));
+  CHECK_THAT(input_error_of([&] { prepare_output_folder(folder.path() + "/file"); }),
+             ContainsSubstring("cannot write"));
+  CHECK_THAT(input_error_of([] { prepare_output_folder(""); }), ContainsSubstring("--out is empty"));
+  CHECK_THAT(input_error_of([] { prepare_output_folder("/proc/trainstone/out"); }), ContainsSubstring("cannot write"));
+  CHECK(folder.files() == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("a result that cannot be written leaves nothing half-written", "[result]") {
+  TemporaryFolder const folder;
+  std::filesystem::create_directory(folder.path() + "/result.json"); // in the way of the rename
+  CHECK_THROWS_AS(write_result(folder.path(), result(Outcome::valid)), Error);
+  CHECK(folder.files() == std::vector<std::string>{"result.json"});
+}
