@@ -158,6 +158,7 @@ void prepare_output_folder(std::string const& folder) {
   try {
     std::filesystem::create_directories(path);
     require_writable(path / result_name);
+    std::filesystem::remove(path / result_name); // an older run's must not be taken for this one's
   } catch (std::exception const& failure) {
     std::error_code ignored;
     if (!made.empty()) std::filesystem::remove_all(made, ignored);

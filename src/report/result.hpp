@@ -88,7 +88,8 @@ std::string describe_compiler();
 /// CPU, cores, memory and the listed environment variables of this process; `mpi` is left to the caller.
 MachineInfo describe_machine();
 
-/// Makes the folder and proves that a file can be written there; leaves nothing behind on failure.
+/// Makes the folder, proves that a file can be written there and removes an older result; leaves nothing behind on
+/// failure.
 /// Called before the training. \throws InputError
 void prepare_output_folder(std::string const& folder);
 

@@ -152,7 +152,10 @@ std::vector<Recipe> parse_recipes(std::string const& path) {
       recipe.optimizer.learning_rate = entry.at("lr");
       recipe.optimizer.weight_decay = entry.at("weight_decay");
       recipe.optimizer.clip = entry.at("clip");
-      recipe.optimizer.decay = entry.at("decay") == "all" ? DecayScope::all : DecayScope::matrices;
+      std::string const decay = entry.at("decay");
+      TRAINSTONE_REQUIRE_INPUT(decay == "all" || decay == "matrices",
+                               "{}: recipe {}: decay \"{}\": must be \"all\" or \"matrices\"", path, name, decay);
+      recipe.optimizer.decay = decay == "all" ? DecayScope::all : DecayScope::matrices;
       TRAINSTONE_REQUIRE_INPUT(recipe.losses.size() == recipe.norms.size() && !recipe.losses.empty(),
                                "{}: recipe {} has {} losses and {} norms", path, name, recipe.losses.size(),
                                recipe.norms.size());

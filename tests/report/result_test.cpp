@@ -150,6 +150,13 @@ TEST_CASE("the output folder is made with its parents and stays empty", "[result
   CHECK(folder.files() == std::vector<std::string>{"a", "a/b"});
 }
 
+TEST_CASE("an older result is removed before a run", "[result]") {
+  TemporaryFolder const folder;
+  std::ofstream(folder.path() + "/result.json") << "{}";
+  prepare_output_folder(folder.path());
+  CHECK(folder.files().empty());
+}
+
 TEST_CASE("an output folder that cannot be written is refused and nothing stays behind", "[result]") {
   TemporaryFolder const folder;
   std::ofstream(folder.path() + "/file") << "x";
