@@ -1,0 +1,60 @@
+#pragma once
+
+// The commands of the program: what each one is given, and its exit code. Errors leave as exceptions; main() prints
+// them and chooses the exit code.
+
+#include "comm/communicator.hpp"
+#include "comm/control.hpp"
+#include "comm/environment.hpp"
+#include "core/views.hpp"
+#include "report/deck.hpp"
+#include "train/reference_check.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trainstone {
+
+/// What all commands share on the command line.
+struct CommonOptions {
+  DeckInput deck;
+  std::string output_folder = "out";
+};
+
+struct RunOptions {
+  CommonOptions common;
+  bool record_golden = false;
+};
+
+struct EstimateOptions {
+  CommonOptions common;
+  std::int64_t ranks = 1;
+  std::optional<std::uint64_t> device_memory; ///< bytes per rank
+};
+
+struct VerifyOptions {
+  CommonOptions common;
+  ReferenceFiles files;
+};
+
+/// The machine under a command that runs on all ranks.
+struct Machinery {
+  MpiEnvironment const& mpi;
+  Communicator& communicator;
+  ExecutionSpace exec;
+};
+
+int run(RunOptions const& options, Machinery& machinery);
+int verify(VerifyOptions const& options, Machinery& machinery);
+int estimate(EstimateOptions const& options); ///< one process, without MPI
+
+/// Runs `work` on every rank; if it throws an Error on any of them, every rank throws a CollectiveError with the text
+/// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.
+void collectively(Communicator const& communicator, std::function<void()> const& work);
+
+/// "4.5.1 Serial"
+std::string kokkos_description();
+
+} // namespace trainstone

@@ -1,0 +1,69 @@
+// trainstone estimate: what a run would need per rank, item by item, without running or launching anything.
+
+#include "commands.hpp"
+
+#include "report/output.hpp"
+#include "train/run_plan.hpp"
+
+#include <fmt/format.h>
+
+namespace trainstone {
+
+namespace {
+
+void print_memory(RunPlan const& plan) {
+  fmt::print("memory per rank, bytes\n");
+  for (MemoryCategory category : memory_categories) {
+    fmt::print("  {:<36} {:>16}\n", to_string(category), plan.memory_bytes()[category]);
+    for (MemoryItem const& item : plan.memory)
+      if (item.category == category && item.name != to_string(category))
+        fmt::print("    {:<34} {:>16}\n", item.name, item.bytes);
+  }
+  fmt::print("  {:<36} {:>16}  ({})\n", "total", plan.memory_bytes().total(), mebibytes(plan.memory_bytes().total()));
+}
+
+void print_parameters(RunPlan const& plan) {
+  std::int64_t const padded = plan.table.size();
+  fmt::print("parameters {} of the model, {} stored ({} for padding of vocabulary and groups)\n",
+             plan.table.model_parameters(), padded, padded - plan.table.model_parameters());
+  for (ParameterGroup const& group : plan.table.groups())
+    fmt::print("  {:<36} {:>16}  padded to {}\n", group.name, group.size, group.padded);
+}
+
+void print_work(RunPlan const& plan) {
+  fmt::print("sent per step and rank (largest over ranks)\n");
+  fmt::print("  {:<36} {:>16} bytes in {} messages\n",
+             "gradients, all-reduce " + std::string(to_string(plan.all_reduce)), plan.gradients.bytes,
+             plan.gradients.messages);
+  fmt::print("  {:<36} {:>16} bytes in {} messages\n", "control (loss)", plan.step_control.bytes,
+             plan.step_control.messages);
+  fmt::print("FLOP per step and rank\n");
+  fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
+  fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);
+  double const tokens = static_cast<double>(plan.accumulation * plan.shape.rows());
+  fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens: {:.4e})\n", "sum",
+             static_cast<double>(plan.step_flops.total()),
+             6.0 * static_cast<double>(plan.table.model_parameters()) * tokens);
+}
+
+} // namespace
+
+int estimate(EstimateOptions const& options) {
+  Deck const deck = read_deck(options.common.deck);
+  RunConfig const config = resolve(deck, options.ranks);
+  // the first rank sends as much as any other: its blocks are the largest
+  RunPlan const plan = plan_run(config, 0, static_cast<Rank>(options.ranks));
+  fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
+             deck_label(deck), options.ranks, config.batch.micro, config.batch.accumulation, options.ranks,
+             config.batch.global, config.data.sequence, to_string(plan.gemm));
+  print_parameters(plan);
+  print_memory(plan);
+  print_work(plan);
+  if (!options.device_memory) return 0;
+  bool const fits = plan.memory_bytes().total() <= *options.device_memory;
+  fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(plan.memory_bytes().total()),
+             mebibytes(*options.device_memory));
+  return fits ? 0 : static_cast<int>(ExitCode::does_not_fit);
+}
+
+} // namespace trainstone

@@ -1,0 +1,194 @@
+// trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
+
+#include "commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <Kokkos_Core.hpp>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string_view>
+
+namespace trainstone {
+
+void collectively(Communicator const& communicator, std::function<void()> const& work) {
+  std::string problem;
+  int code = 0;
+  try {
+    work();
+  } catch (Error const& error) {
+    problem = error.what();
+    code = static_cast<int>(error.code());
+  } catch (std::exception const& error) {
+    problem = error.what();
+    code = static_cast<int>(ExitCode::internal);
+  }
+  std::vector<int> const codes = all_gather_values(communicator, code);
+  std::vector<std::string> const problems = all_gather_texts(communicator, problem);
+  for (std::size_t rank = 0; rank < codes.size(); ++rank)
+    if (codes[rank] != 0) throw CollectiveError(problems[rank], static_cast<ExitCode>(codes[rank]));
+}
+
+std::string kokkos_description() {
+  int const version = KOKKOS_VERSION;
+  return fmt::format("{}.{}.{} {}", version / 10000, version / 100 % 100, version % 100, ExecutionSpace::name());
+}
+
+namespace {
+
+struct CommandLine {
+  RunOptions run;
+  VerifyOptions verify;
+  EstimateOptions estimate;
+  bool help_deck = false;
+  bool print_deck = false;
+};
+
+void add_common(CLI::App& command, CommonOptions& options, bool deck_required) {
+  CLI::Option* const deck = command.add_option("DECK", options.deck.path, "input deck (TOML)");
+  if (deck_required) deck->required();
+  command.add_option("--set", options.deck.overrides, "override a key: section.key=value")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+/// Bytes of "80GiB", "1.5 TB", "80e9".
+void add_size(CLI::App& command, std::string const& name, std::optional<std::uint64_t>& target,
+              std::string const& help) {
+  constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi, tebi = kibi * gibi, most = 1e18;
+  std::map<std::string, double> const units{{"B", 1},      {"kB", 1e3},   {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},
+                                            {"KiB", kibi}, {"MiB", mebi}, {"GiB", gibi}, {"TiB", tebi}};
+  command
+      .add_option_function<double>(
+          name, [&target](double value) { target = static_cast<std::uint64_t>(value); }, help)
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "SIZE") & CLI::Range(1.0, most));
+}
+
+void describe_options(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", fmt::format("trainstone {}", TRAINSTONE_VERSION));
+  app.add_flag("--help-deck", line.help_deck, "list every key of a deck and exit");
+  app.require_subcommand(0, 1);
+  app.failure_message([](CLI::App const*, CLI::Error const& problem) {
+    return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
+  });
+  app.footer("Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid, 64 usage, 65 verification failed,\n"
+             "69 does not fit, 70 internal error or non-finite loss.");
+
+  CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
+  add_common(*run, line.run.common, true);
+  run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str();
+  run->add_flag("--record-golden", line.run.record_golden, "keep this run's losses as the deck's golden curve");
+  run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
+
+  CLI::App* const estimate = app.add_subcommand("estimate", "memory, messages and FLOPs of a run, without running it");
+  add_common(*estimate, line.estimate.common, true);
+  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
+
+  CLI::App* const verify = app.add_subcommand("verify", "compare with a reference from an independent program");
+  verify->add_option("--set", line.verify.common.deck.overrides, "kernels.gemm=PROVIDER")
+      ->take_all()
+      ->allow_extra_args(false);
+  verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32")->required();
+  verify->add_option("--reference-state", line.verify.files.state, "llm.c debug state of that model")->required();
+  verify->add_option("--reference-losses", line.verify.files.losses, "losses and norms of training steps (JSON)");
+}
+
+/// Prints the error where one is wanted and ends in order (the error is every rank's) or by force (it is ours alone).
+int handle(Error const& error, MpiEnvironment const& mpi) {
+  bool const every_rank = dynamic_cast<CollectiveError const*>(&error) != nullptr || mpi.world_size() == 1;
+  if (!every_rank || mpi.world_rank() == 0) {
+    std::fflush(stdout);
+    if (every_rank)
+      fmt::print(stderr, "trainstone: {}\n", error.what());
+    else
+      fmt::print(stderr, "trainstone: rank {}: {}\n", mpi.world_rank(), error.what());
+  }
+  if (!every_rank) mpi.abort(static_cast<int>(error.code()));
+  return static_cast<int>(error.code());
+}
+
+int run_on_ranks(CLI::App const& app, CommandLine const& line, MpiEnvironment const& mpi) {
+  try {
+    Communicator world = Communicator::world();
+    Machinery machinery{mpi, world, ExecutionSpace()};
+    if (app.got_subcommand("verify")) return verify(line.verify, machinery);
+    return run(line.run, machinery);
+  } catch (Error const& error) {
+    return handle(error, mpi);
+  } catch (std::exception const& error) {
+    return handle(Error(error.what()), mpi);
+  }
+}
+
+int run_alone(CLI::App const& app, CommandLine const& line) {
+  try {
+    if (line.help_deck) {
+      fmt::print("{}", help_deck());
+      return 0;
+    }
+    if (line.print_deck) {
+      fmt::print("{}", print_deck(read_deck(line.run.common.deck)));
+      return 0;
+    }
+    if (app.got_subcommand("estimate")) return estimate(line.estimate);
+    fmt::print("{}", app.help());
+    return static_cast<int>(ExitCode::usage);
+  } catch (Error const& error) {
+    fmt::print(stderr, "trainstone: {}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "trainstone: {}\n", error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+/// Whether a launcher started this process as another rank than the first, where MPI is not there to ask.
+bool launched_as_other_rank() {
+  for (char const* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (char const* const rank = std::getenv(name)) return std::string_view(rank) != "0";
+  return false;
+}
+
+void read_environment(CommandLine& line) {
+  char const* const overrides = std::getenv("TRAINSTONE_SET");
+  if (!overrides) return;
+  for (CommonOptions* options : {&line.run.common, &line.verify.common, &line.estimate.common})
+    options->deck.environment = overrides;
+}
+
+} // namespace
+} // namespace trainstone
+
+int main(int argc, char** argv) {
+  using namespace trainstone;
+  CommandLine line;
+  CLI::App app("Trainstone trains GPT-style models and reports a verified rate.", "trainstone");
+  describe_options(app, line);
+  std::vector<std::string> arguments; // CLI11 takes them in reverse order
+  for (int i = argc - 1; i > 0; --i)
+    if (!std::string(argv[i]).starts_with("--kokkos-")) arguments.emplace_back(argv[i]);
+  try {
+    app.parse(arguments);
+  } catch (CLI::ParseError const& problem) {
+    bool const is_error = problem.get_exit_code() != 0; // --help and --version arrive here too
+    if (!launched_as_other_rank()) app.exit(problem);
+    return is_error ? static_cast<int>(ExitCode::usage) : 0;
+  }
+  read_environment(line);
+  bool const needs_ranks =
+      !line.help_deck && !line.print_deck && (app.got_subcommand("run") || app.got_subcommand("verify"));
+  if (!needs_ranks) return launched_as_other_rank() ? 0 : run_alone(app, line);
+
+  // the run itself says when threads share cores: once, and not on every rank as Kokkos does
+  setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
+  MpiEnvironment const mpi(argc, argv);
+  Kokkos::ScopeGuard const kokkos(argc, argv);
+  return run_on_ranks(app, line, mpi);
+}

@@ -1,0 +1,152 @@
+// trainstone run: trains, verifies itself, prints the figure of merit and writes result.json.
+
+#include "commands.hpp"
+
+#include "git_version.hpp"
+#include "model/llmc_parameters.hpp"
+#include "report/output.hpp"
+#include "run_result.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+namespace trainstone {
+
+namespace {
+
+RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
+  RunHeader header;
+  header.version = TRAINSTONE_VERSION;
+  header.git = git_commit;
+  header.dirty = git_dirty;
+  header.kokkos = kokkos_description();
+  header.mpi = machinery.mpi.library();
+  header.ranks = machinery.communicator.size();
+  header.nodes = machinery.communicator.nodes().count;
+  header.deck = deck_label(run.deck);
+  return header;
+}
+
+bool validates_after(std::int64_t step, PreparedRun const& run) {
+  if (run.data->validation_samples() == 0) return false;
+  std::int64_t const every = run.config.data.validate_every;
+  return step == run.data->steps() || (every > 0 && step % every == 0);
+}
+
+Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& ledger, StepListener const& listener) {
+  Training training;
+  counters() = {};
+  comm_counters() = {};
+  for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
+    StepReport report = trainer.step(step);
+    if (validates_after(step, run)) {
+      report.validation_loss = trainer.validate();
+      ++training.counted.validations;
+      double const stop_loss = run.config.length.stop_loss;
+      training.stopped_early = stop_loss > 0 && *report.validation_loss <= stop_loss && step >= run.window.first;
+    }
+    training.samples.push_back(report);
+    listener(report);
+  }
+  training.counted.steps = std::ssize(training.samples);
+  training.counted.validation_batches = run.data->batches().validation_batches;
+  training.counted.kernels = counters();
+  training.counted.communication = comm_counters();
+  training.counted.memory = ledger.high_water();
+  return training;
+}
+
+std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
+                              Check const& collectives_exact) {
+  std::vector<Check> checks;
+  std::vector<double> losses;
+  bool finite = true;
+  for (StepReport const& sample : training.samples) {
+    losses.push_back(sample.loss);
+    finite = finite && std::isfinite(sample.loss) && std::isfinite(sample.norm);
+  }
+  if (run.golden) checks.push_back(compare_with_golden(*run.golden, losses, run.config.length.stop_loss > 0));
+  checks.push_back(check_replicas(machinery, trainer.state()));
+  checks.push_back(check_messages(machinery, *run.plan, training.counted));
+  checks.push_back(check_memory(machinery, *run.plan, training.counted));
+  checks.push_back(check_flops(machinery, *run.plan, training.counted));
+  checks.push_back(collectives_exact);
+  checks.push_back({"finite", finite, finite ? 0.0 : 1.0, 0, "losses and gradient norms of all steps"});
+  checks.push_back(check_launch(machinery));
+  return checks;
+}
+
+void print_start(PreparedRun const& run, Machinery const& machinery) {
+  WorkAmounts const predicted = predicted_amounts(*run.plan);
+  fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
+             work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
+  std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
+  if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
+    fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
+  std::fflush(stdout);
+}
+
+void save_model(PreparedRun const& run, Machinery const& machinery, Trainer& trainer) {
+  std::filesystem::path const path = run.config.model_setup.save;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  save_parameters(machinery.exec, path, run.config.model, run.plan->table, trainer.state().parameters());
+}
+
+void record_golden(PreparedRun const& run, Result const& result) {
+  GoldenCurve curve{{},
+                    fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
+                                result.topology.ranks)};
+  for (StepReport const& sample : result.samples) curve.losses.push_back(sample.loss);
+  std::string const path = golden_path(run.deck.path);
+  record_golden_curve(path, run.golden_key, curve);
+  fmt::print("golden curve {} of {} steps recorded in {}\n", run.golden_key, curve.losses.size(), path);
+}
+
+void print_end(Result const& result, std::string const& json_path) {
+  fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
+                                result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
+  fmt::print("{}{}{}\n", verification_lines(result.checks),
+             rate_lines(result.outcome, result.tokens_per_second, result.topology.ranks),
+             result_line(result.outcome, json_path));
+}
+
+} // namespace
+
+int run(RunOptions const& options, Machinery& machinery) {
+  Communicator& communicator = machinery.communicator;
+  bool const first = communicator.rank() == 0;
+  PreparedRun run;
+  collectively(communicator, [&] { run = prepare_run(options, communicator); });
+  if (first) print_start(run, machinery);
+
+  Check const collectives_exact = check_collectives(machinery, run.plan->all_reduce);
+  Result result = begin_result(run, machinery, measure_peaks(machinery, run.plan->gemm));
+
+  MemoryLedger ledger;
+  Trainer trainer(machinery.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());
+  ModelSetup const& files = run.config.model_setup;
+  if (!files.load.empty())
+    collectively(communicator, [&] {
+      load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, trainer.state().parameters());
+    });
+  ProgressPrinter printer(std::cout, standard_output_is_terminal());
+  Training training = train(trainer, run, ledger, [&](StepReport const& step) {
+    if (first) printer(step);
+  });
+  result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
+  finish_result(result, run, std::move(training), machinery);
+  result.outcome = judge(result.checks, run.golden.has_value());
+  collectively(communicator, [&] {
+    if (!first) return;
+    if (!files.save.empty()) save_model(run, machinery, trainer);
+    if (options.record_golden && result.outcome != Outcome::invalid) record_golden(run, result);
+    print_end(result, write_result(options.common.output_folder, result));
+  });
+  return exit_code(result.outcome);
+}
+
+} // namespace trainstone

@@ -1,0 +1,145 @@
+#include "run_result.hpp"
+
+#include "git_version.hpp"
+#include "kernels/peaks.hpp"
+
+#include <sys/resource.h>
+
+#include <numeric>
+
+namespace trainstone {
+
+namespace {
+
+NamedAmounts named(CategoryBytes const& bytes) {
+  NamedAmounts amounts;
+  for (MemoryCategory category : memory_categories) amounts.emplace_back(to_string(category), bytes[category]);
+  return amounts;
+}
+
+/// Replaces every step's time by the maximum over ranks and returns each rank's own figures.
+std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Machinery& machinery) {
+  std::vector<double> own, communication;
+  for (StepReport const& sample : training.samples) {
+    own.push_back(sample.seconds);
+    if (sample.step >= window.first && sample.step <= window.last)
+      communication.push_back(sample.phase_seconds[Phase::communication]);
+  }
+  std::vector<double> slowest = own;
+  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, slowest);
+  for (std::size_t i = 0; i < slowest.size(); ++i) training.samples[i].seconds = slowest[i];
+
+  auto const medians = all_gather_values(machinery.communicator, median(own));
+  auto const sums =
+      all_gather_values(machinery.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
+  NodeMap const& nodes = machinery.communicator.nodes();
+  std::vector<RankInfo> ranks;
+  for (std::size_t rank = 0; rank < medians.size(); ++rank)
+    ranks.push_back({static_cast<std::int64_t>(rank),
+                     nodes.host_names.at(static_cast<std::size_t>(nodes.node_of_rank[rank])), medians[rank],
+                     sums[rank]});
+  return ranks;
+}
+
+/// The least time of a step on the peaks: GEMM operations of all ranks at the GEMM rate, and 28 bytes per parameter,
+/// what an update in place moves, at the bandwidth.
+double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) {
+  auto const flops = static_cast<double>(run.plan->step_flops.gemm) * ranks;
+  return flops / peaks.gemm_flops_per_second +
+         28.0 * static_cast<double>(run.plan->table.model_parameters()) / peaks.bandwidth_bytes_per_second;
+}
+
+WorkAmounts counted_amounts(Training const& training, RunPlan const& plan) {
+  CountedRun const& counted = training.counted;
+  auto const steps = static_cast<std::uint64_t>(counted.steps);
+  Traffic const sent = counted.communication.total(Purpose::training) + counted.communication.total(Purpose::control);
+  Traffic const validations = static_cast<std::uint64_t>(counted.validations) * plan.validation_control;
+  std::uint64_t const evaluated = static_cast<std::uint64_t>(counted.validations * counted.validation_batches) *
+                                  static_cast<std::uint64_t>(plan.accumulation) * plan.evaluation_flops.total();
+  return {named(counted.memory), (sent.bytes - validations.bytes) / steps,
+          (sent.messages - validations.messages) / steps, (model_flops(counted.kernels) - evaluated) / steps};
+}
+
+Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
+  std::vector<double> seconds;
+  double tokens = 0;
+  for (StepReport const& sample : samples) {
+    if (sample.step < window.first || sample.step > window.last) continue;
+    seconds.push_back(sample.seconds);
+    tokens += static_cast<double>(sample.tokens);
+  }
+  return rate(tokens, seconds);
+}
+
+std::uint64_t resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024; // Linux counts KiB
+}
+
+std::map<std::string, double> metrics_of(Result const& result, PreparedRun const& run, Rank ranks) {
+  std::vector<double> seconds;
+  double window_seconds = 0, exposed = 0;
+  for (StepReport const& sample : result.samples) {
+    if (sample.step < result.window.first || sample.step > result.window.last) continue;
+    seconds.push_back(sample.seconds);
+    window_seconds += sample.seconds;
+    exposed += sample.exposed_communication_seconds;
+  }
+  double const least = floor_seconds(run, result.peaks, ranks);
+  double const flops_per_second =
+      static_cast<double>(run.plan->step_flops.total()) * ranks * static_cast<double>(seconds.size()) / window_seconds;
+  return {{"step_seconds_median", median(seconds)},
+          {"floor_seconds", least},
+          {"floor_ratio", median(seconds) / least},
+          {"executed_flops_per_second", flops_per_second},
+          {"exposed_communication_share", exposed / window_seconds}};
+}
+
+} // namespace
+
+WorkAmounts predicted_amounts(RunPlan const& plan) {
+  Traffic const sent = plan.gradients + plan.step_control;
+  return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total()};
+}
+
+/// Rates of all ranks together, measured by all at once.
+PeakInfo measure_peaks(Machinery& machinery, GemmProvider provider) {
+  barrier(machinery.communicator);
+  double const flops = measure_gemm_peak(machinery.exec, provider).flops_per_second;
+  barrier(machinery.communicator);
+  auto const sharing = static_cast<std::uint64_t>(machinery.communicator.node_size());
+  double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;
+  std::vector<double> sums{flops, bandwidth};
+  control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, sums);
+  return {sums[0], sums[1]};
+}
+
+Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks) {
+  Result result;
+  result.parameters = resolved_parameters(run.deck, machinery.communicator.size());
+  result.deck = deck_label(run.deck);
+  result.deck_hash = deck_hash(run.deck);
+  result.golden_key = run.golden_key;
+  result.code = {TRAINSTONE_VERSION, git_commit, git_dirty, describe_compiler(), kokkos_description()};
+  result.machine = describe_machine();
+  result.machine.mpi = machinery.mpi.library();
+  result.topology = {machinery.communicator.size(), machinery.communicator.nodes().count, machinery.exec.concurrency(),
+                     "host"};
+  result.peaks = peaks;
+  result.predicted = predicted_amounts(*run.plan);
+  return result;
+}
+
+void finish_result(Result& result, PreparedRun const& run, Training training, Machinery& machinery) {
+  result.window = run.window;
+  if (training.stopped_early) result.window = {run.window.first, std::min(run.window.last, training.counted.steps)};
+  result.ranks = merge_times(training, result.window, machinery);
+  result.counted = counted_amounts(training, *run.plan);
+  result.resident_bytes = resident_bytes();
+  result.samples = std::move(training.samples);
+  result.tokens_per_second = rate_of_window(result.samples, result.window);
+  result.metrics = metrics_of(result, run, machinery.communicator.size());
+}
+
+} // namespace trainstone

@@ -1,0 +1,78 @@
+#include "run_setup.hpp"
+
+#include "model/llmc_files.hpp"
+#include "model/llmc_parameters.hpp"
+#include "report/atomic_file.hpp"
+#include "report/output.hpp"
+#include "report/result.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+void require_memory(RunPlan const& plan, Communicator const& communicator) {
+  auto const neighbours = static_cast<std::uint64_t>(communicator.node_size());
+  std::uint64_t const needed = neighbours * plan.memory_bytes().total(), present = describe_machine().memory_bytes;
+  if (needed <= present) return;
+  std::string items;
+  for (MemoryCategory category : memory_categories)
+    items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(plan.memory_bytes()[category]));
+  throw Error(fmt::format("does not fit: {} rank{} on this node need{} {} and it has {}; per rank:{}", neighbours,
+                          neighbours == 1 ? "" : "s", neighbours == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
+                          items),
+              ExitCode::does_not_fit);
+}
+
+/// "layers 2 instead of 1, vocab 50257 instead of 256"; empty if both are the same.
+std::string differences(GptConfig const& found, GptConfig const& wanted) {
+  using Member = std::pair<char const*, std::int64_t GptConfig::*>;
+  std::string text;
+  for (auto const& [name, member] : {Member{"layers", &GptConfig::layers}, Member{"heads", &GptConfig::heads},
+                                     Member{"channels", &GptConfig::channels}, Member{"context", &GptConfig::context},
+                                     Member{"vocab", &GptConfig::vocab}})
+    if (found.*member != wanted.*member)
+      text += fmt::format("{}{} {} instead of {}", text.empty() ? "" : ", ", name, found.*member, wanted.*member);
+  return text;
+}
+
+void check_model_to_load(PreparedRun const& run) {
+  std::string const& path = run.config.model_setup.load;
+  if (path.empty()) return;
+  std::string const problem = differences(config_of(LlmcModelReader(path).shape()), run.config.model);
+  if (!problem.empty())
+    fail_at(run.deck, "model.load", fmt::format("{} holds another model than the deck: {}", path, problem));
+}
+
+/// What is written when the training is over must not fail then.
+void check_output(PreparedRun const& run, RunOptions const& options) {
+  if (!run.config.model_setup.save.empty()) require_writable(run.config.model_setup.save);
+  if (options.record_golden) require_writable(golden_path(run.deck.path));
+  prepare_output_folder(options.common.output_folder); // last: it makes the folder
+}
+
+} // namespace
+
+PreparedRun prepare_run(RunOptions const& options, Communicator const& communicator) {
+  bool const first = communicator.rank() == 0;
+  PreparedRun run;
+  run.deck = read_deck(options.common.deck);
+  run.config = resolve(run.deck, communicator.size());
+  if (run.config.faults.nan_step > 0) parse_unit(run.config.faults.nan_unit, run.config.model.layers);
+  run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.size()));
+  require_memory(*run.plan, communicator);
+  check_model_to_load(run);
+  run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);
+  run.window = measured_window(run.deck, run.data->steps());
+  run.golden_key = golden_key(run.deck, communicator.size());
+  // a curve that is about to be replaced is no reference
+  if (!options.record_golden) run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
+  if (first) check_output(run, options);
+  return run;
+}
+
+} // namespace trainstone

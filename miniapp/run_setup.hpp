@@ -1,0 +1,32 @@
+#pragma once
+
+// A run before its first large allocation: deck, plan, opened data, golden curve. Everything that the user can have got
+// wrong is found here.
+
+#include "commands.hpp"
+
+#include "report/golden.hpp"
+#include "train/run_plan.hpp"
+#include "train/training_data.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace trainstone {
+
+struct PreparedRun {
+  Deck deck;
+  RunConfig config;
+  std::unique_ptr<TrainingData> data;
+  std::unique_ptr<RunPlan> plan;
+  MeasuredWindow window;
+  std::string golden_key;
+  std::optional<GoldenCurve> golden;
+};
+
+/// Reads and checks everything; the first rank also scans the data and makes the output folder.
+/// \throws InputError, or Error with ExitCode::does_not_fit
+PreparedRun prepare_run(RunOptions const& options, Communicator const& communicator);
+
+} // namespace trainstone

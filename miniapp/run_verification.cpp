@@ -1,0 +1,111 @@
+#include "run_verification.hpp"
+
+#include "comm/control.hpp"
+#include "comm/execution.hpp"
+#include "comm/registry.hpp"
+#include "core/host_copy.hpp"
+
+#include <xxhash.h>
+
+#include <array>
+#include <cstdlib>
+#include <numeric>
+
+namespace trainstone {
+
+namespace {
+
+/// Passes if no rank has a difference; `value` is the number of ranks that have one.
+Check exact(Machinery& machinery, std::string const& name, bool equal_here, std::string const& detail) {
+  auto const wrong =
+      control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, std::int64_t{equal_here ? 0 : 1});
+  return {name, wrong == 0, static_cast<double>(wrong), 0, detail};
+}
+
+bool integer_sum_is_exact(Machinery& machinery, Algorithm all_reduce, Index elements) {
+  Communicator& communicator = machinery.communicator;
+  Rank const ranks = communicator.size();
+  Schedule const schedule =
+      make_schedule(Collective::all_reduce, all_reduce, Partition::even(elements, ranks), communicator.rank());
+  MemoryLedger ledger; // the run has not allocated yet: its own ledger stays untouched
+  std::vector<PlannedTensor> const tensors{planned<float>("data", elements),
+                                           planned<float>("scratch", schedule.scratch_elements)};
+  Allocation const memory(ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+  Arena arena(memory.bytes());
+  Vector<float> const view = arena.vector<float>("data", elements);
+  Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
+  std::vector<float> values(static_cast<std::size_t>(elements));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(communicator.rank()));
+  copy_from_host<float>(machinery.exec, values, view, "trainstone::check::collectives");
+  Execution(machinery.exec, communicator, schedule, Operation::sum, view, scratch, {.purpose = Purpose::control}).run();
+  copy_to_host<float>(machinery.exec, view, values, "trainstone::check::collectives");
+  auto const rank_sum = static_cast<std::size_t>(ranks * (ranks - 1) / 2);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != static_cast<float>(static_cast<std::size_t>(ranks) * (i % 1000) + rank_sum)) return false;
+  return true;
+}
+
+} // namespace
+
+Check check_collectives(Machinery& machinery, Algorithm all_reduce) {
+  bool equal = true;
+  for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
+    equal = integer_sum_is_exact(machinery, all_reduce, elements) && equal;
+  return exact(machinery, "collectives-exact", equal, "all-reduce of integer values on 0 to 65536 elements");
+}
+
+Check check_launch(Machinery const& machinery) {
+  Rank const ranks = machinery.communicator.size();
+  Rank wanted = ranks;
+  for (char const* name : {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
+    if (char const* const value = std::getenv(name)) wanted = std::atoi(value);
+  return {"launch", ranks == wanted, static_cast<double>(ranks), static_cast<double>(wanted),
+          "ranks in the world, ranks that the launcher started"};
+}
+
+Check check_replicas(Machinery& machinery, ModelState& state) {
+  auto const parameters = Kokkos::create_mirror_view(state.parameters()); // the same memory where it is the host's
+  Kokkos::deep_copy(machinery.exec, parameters, state.parameters());
+  machinery.exec.fence("trainstone::check::replicas: the host hashes the parameters");
+  auto const hash = static_cast<std::int64_t>(XXH3_64bits(parameters.data(), parameters.size() * sizeof(float)));
+  auto const low = control_all_reduce(machinery.exec, machinery.communicator, Operation::min, hash);
+  auto const high = control_all_reduce(machinery.exec, machinery.communicator, Operation::max, hash);
+  return {"replicas-agree", low == high, low == high ? 0.0 : 1.0, 0,
+          fmt::format("hash of all parameters {:016x}", static_cast<std::uint64_t>(hash))};
+}
+
+Check check_memory(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+  CategoryBytes const predicted = plan.memory_bytes();
+  std::string detail = "bytes per category, predicted and in the ledger:";
+  for (MemoryCategory category : memory_categories)
+    detail += fmt::format(" {} {} {}", to_string(category), predicted[category], counted.memory[category]);
+  return exact(machinery, "memory-model", counted.memory == predicted, detail);
+}
+
+Check check_messages(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+  auto const steps = static_cast<std::uint64_t>(counted.steps);
+  Traffic const training = steps * plan.gradients;
+  Traffic const control =
+      steps * plan.step_control + static_cast<std::uint64_t>(counted.validations) * plan.validation_control;
+  Traffic const sent = counted.communication.total(Purpose::training);
+  Traffic const agreed = counted.communication.total(Purpose::control);
+  return exact(machinery, "comm-volume", training == sent && control == agreed,
+               fmt::format("bytes and messages, predicted {} {} and control {} {}, sent {} {} and control {} {}",
+                           training.bytes, training.messages, control.bytes, control.messages, sent.bytes,
+                           sent.messages, agreed.bytes, agreed.messages));
+}
+
+Check check_flops(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+  auto const evaluated =
+      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
+  auto const steps = static_cast<std::uint64_t>(counted.steps);
+  std::uint64_t const gemm = steps * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm;
+  std::uint64_t const attention = steps * plan.step_flops.attention + evaluated * plan.evaluation_flops.attention;
+  bool const equal = counted.kernels.flops[Phase::gemm] == gemm && counted.kernels.flops[Phase::attention] == attention;
+  return exact(machinery, "flops-model", equal,
+               fmt::format("predicted GEMM {} attention {}, counted {} {}", gemm, attention,
+                           counted.kernels.flops[Phase::gemm], counted.kernels.flops[Phase::attention]));
+}
+
+} // namespace trainstone

@@ -1,0 +1,62 @@
+// trainstone verify: the trainer against a reference from an independent float64 program.
+
+#include "commands.hpp"
+
+#include "kernels/gemm.hpp"
+#include "model/llmc_files.hpp"
+#include "train/reference_check.hpp"
+
+#include <fmt/format.h>
+
+namespace trainstone {
+
+namespace {
+
+void print_row(ReferenceRow const& row) {
+  fmt::print("{:<34} {:>12.3e} {:>12.3e} {:>9.1e} {:<8} {}\n", row.name, row.max_absolute, row.max_relative, row.bound,
+             row.relative ? "relative" : "absolute", row.passed ? "PASS" : "FAIL");
+}
+
+/// The deck that the reference's files amount to, so that --set is read and checked as in a run. All else that a deck
+/// can say is in the files, and refused here.
+KernelConfig read_kernel_config(DeckInput const& input, ReferenceFiles const& files) {
+  LlmcShape const shape = LlmcModelReader(files.model).shape();
+  std::string const text =
+      fmt::format("model = {{ layers = {}, heads = {}, channels = {}, context = {}, vocab = {} }}\n"
+                  "data = {{ source = \"synthetic\", steps = 10 }}\n"
+                  "batch = {{ micro = 1, accumulation = 1 }}\n",
+                  shape.layers, shape.heads, shape.channels, shape.context, shape.vocab);
+  Deck const deck = parse_deck(text, input);
+  for (auto const& [key, origin] : deck.origins) {
+    bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
+    if (given && !key.starts_with("kernels."))
+      fail_at(deck, key, fmt::format("{} comes from the reference's files; verify takes only keys of kernels", key));
+  }
+  return deck.config.kernels;
+}
+
+} // namespace
+
+int verify(VerifyOptions const& options, Machinery& machinery) {
+  KernelConfig kernels;
+  collectively(machinery.communicator, [&] {
+    check_reference_files(options.files, machinery.communicator.size());
+    kernels = read_kernel_config(options.common.deck, options.files);
+    resolve_gemm_provider(parse_gemm_provider(kernels.gemm));
+  });
+  std::vector<ReferenceRow> const rows =
+      compare_with_reference(machinery.exec, machinery.communicator, options.files, kernels);
+
+  bool passed = true;
+  for (ReferenceRow const& row : rows) passed = passed && row.passed;
+  if (machinery.communicator.rank() == 0) {
+    fmt::print("{} on {} ranks, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
+               to_string(resolve_gemm_provider(parse_gemm_provider(kernels.gemm))), kokkos_description());
+    fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
+    for (ReferenceRow const& row : rows) print_row(row);
+    fmt::print("VERIFICATION {}\n", passed ? "PASSED" : "FAILED");
+  }
+  return static_cast<int>(passed ? ExitCode::valid : ExitCode::verification_failed);
+}
+
+} // namespace trainstone

@@ -1,0 +1,195 @@
+"""What a run gives: losses, verification, golden curves, result files, models, and how it ends when it must."""
+import json
+import math
+import struct
+import unittest
+
+from support import Deck, run, settings, start, write_shard
+
+FAILED, INTERNAL = 65, 70
+
+
+class TrainingTest(unittest.TestCase):
+    def assert_ended(self, outcome, code, *words):
+        self.assertEqual(outcome.code, code, outcome)
+        for word in words:
+            self.assertIn(word, outcome.out, outcome)
+        return outcome
+
+    def assert_close(self, values, expected, relative, outcome):
+        self.assertEqual(len(values), len(expected), outcome)
+        for step, (value, wanted) in enumerate(zip(values, expected), 1):
+            self.assertLess(abs(value / wanted - 1), relative, f"step {step}: {value}, expected {wanted}\n{outcome}")
+
+
+class Verification(TrainingTest):
+    """One deck on 1, 2, 4 and 1 ranks: no golden curve, recording it, passing it, failing a damaged one. The last run
+    takes the batch in one piece, and two threads where Kokkos has them."""
+
+    # fp32: the order of the sums differs (6e-8 each), and twelve steps of training amplify it a little
+    SAME = 1e-5
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck()
+        cls.unreferenced = run("run", cls.deck.path)
+        cls.recorded = run("run", cls.deck.path, "--record-golden", ranks=2)
+        cls.golden = json.loads(cls.deck.golden.read_text())
+        cls.valid = run("run", cls.deck.path, ranks=4)
+        damaged = json.loads(json.dumps(cls.golden))
+        (curve,) = damaged["curves"].values()
+        curve["losses"][2] *= 1.01
+        cls.deck.golden.write_text(json.dumps(damaged))
+        cls.invalid = run("run", cls.deck.path, *settings("batch.micro=4"), variables={"OMP_NUM_THREADS": "2"})
+        cls.all = [cls.unreferenced, cls.recorded, cls.valid, cls.invalid]
+
+    def test_without_a_golden_curve_the_rate_is_unreferenced(self):
+        outcome = self.assert_ended(self.unreferenced, 0, "VERIFICATION PASSED (7/7)", "\nFOM_UNREFERENCED: ",
+                                    "\nRESULT: UNREFERENCED class=custom exit=0 json=out/result.json\n")
+        self.assertNotIn("\nFOM:", outcome.out, outcome)
+        self.assertEqual(outcome.left, ["out", "out/result.json"], outcome)
+        self.assertEqual(outcome.err, "", outcome)
+
+    def test_a_recorded_golden_curve_is_the_runs_own(self):
+        outcome = self.assert_ended(self.recorded, 0, str(self.deck.golden), "\nRESULT: UNREFERENCED ")
+        (key, curve), = self.golden["curves"].items()
+        self.assertEqual(curve["losses"], outcome.losses)
+        self.assertEqual(key, outcome.result["deck"]["golden_key"])
+
+    def test_a_run_that_follows_the_golden_curve_is_valid(self):
+        outcome = self.assert_ended(self.valid, 0, "VERIFICATION PASSED (8/8): loss-curve ", "\nFOM: ",
+                                    "\nFOM_PER_RANK: ", "\nRESULT: VALID ")
+        self.assertEqual(outcome.result["status"], "VALID")
+        self.assertNotIn("UNREFERENCED", outcome.out)
+
+    def test_a_loss_that_differs_by_one_percent_fails_and_shows_no_figure_of_merit(self):
+        outcome = self.assert_ended(self.invalid, FAILED, "VERIFICATION FAILED (7/8): loss-curve\n",
+                                    "\nUNVERIFIED_RATE: ", "\nRESULT: INVALID class=custom exit=65 ")
+        self.assertNotIn("FOM", outcome.out, outcome)
+        self.assertIsNone(outcome.result["fom"])
+        self.assertGreater(outcome.result["unverified_rate"]["value"], 0)
+        self.assertEqual(outcome.result["exit_code"], FAILED)
+        (failed,) = [check for check in outcome.result["verification"] if not check["passed"]]
+        self.assertEqual(failed["name"], "loss-curve")
+        self.assertAlmostEqual(failed["value"], 0.01, delta=1e-3)
+
+    def test_losses_do_not_depend_on_ranks_accumulation_or_threads(self):
+        for outcome in (self.recorded, self.valid, self.invalid):
+            self.assert_close(outcome.losses, self.unreferenced.losses, self.SAME, outcome)
+            self.assert_close(outcome.held_out, self.unreferenced.held_out, self.SAME, outcome)
+
+    def test_training_starts_at_chance_and_learns(self):
+        losses = self.unreferenced.losses
+        self.assertAlmostEqual(losses[0], math.log(256), delta=0.2)
+        self.assertLess(losses[-1], losses[0] - 0.3)
+
+    def test_the_result_file_has_what_was_predicted_and_counted(self):
+        for outcome, ranks in zip(self.all, (1, 2, 4, 1)):
+            result = outcome.result
+            self.assertEqual(result["predicted"], result["counted"], outcome)
+            memory = dict(result["predicted"]["memory_bytes"])
+            self.assertEqual(memory.pop("total"), sum(memory.values()))
+            self.assertEqual(result["topology"]["ranks"], ranks)
+            self.assertEqual(len(result["ranks"]), ranks)
+            self.assertEqual(result["samples"]["step"], list(range(1, 13)))
+            self.assertEqual(set(map(len, result["samples"]["phases"].values())), {12})
+            self.assertEqual([loss is not None for loss in result["samples"]["held_out"]],
+                             [step % 4 == 0 for step in range(1, 13)])
+            self.assertEqual(result["predicted"]["messages"] > 0, ranks > 1)
+            self.assertEqual(result["params"]["batch.micro"]["value"], 4 if outcome is self.invalid else 1)
+            self.assertEqual(result["params"]["batch.accumulation"]["value"], {1: 4, 2: 2, 4: 1}[ranks]
+                             if outcome is not self.invalid else 1)
+
+    def test_lines_on_a_pipe_are_plain_and_show_the_held_out_loss(self):
+        for outcome in self.all:
+            self.assertNotRegex(outcome.out, "[\r\x1b]")
+            self.assertTrue(outcome.out.startswith("trainstone "), outcome)
+            held_out = [line for line in outcome.out.splitlines() if "| held-out " in line]
+            self.assertEqual(len(held_out), 3, outcome)
+            self.assertIn(f"| held-out {outcome.held_out[-1]:.4f} |", held_out[-1])
+
+
+class Data(TrainingTest):
+    @classmethod
+    def setUpClass(cls):
+        text = Deck({"data.steps": None, "data.epochs": "1"})
+        cls.tokens = (text.folder / "text.txt").read_bytes()
+        synthetic = {"data.source": '"synthetic"', "data.files": None, "data.validation_fraction": None,
+                     "data.validate_every": None, "model.vocab": "16", "data.steps": "300"}
+        stop = {"data.validate_every": "1", "data.steps": "200", "data.stop_loss": "4.5"}
+        warm_up = {"data.validate_every": "1", "data.stop_loss": "100.0", "bench.warmup_steps": "2"}
+        decks = [text, cls.shards(), cls.shards(magic=20240801, version=7, letter="I"),
+                 *map(Deck, (synthetic, stop, warm_up))]
+        futures = [start("run", deck.path) for deck in decks]
+        cls.epoch, cls.short, cls.wide, cls.synthetic, cls.stopped, cls.stopped_in_warm_up = (
+            future.result() for future in futures)
+
+    @classmethod
+    def shards(cls, **form):
+        """The deck with its text as two token shards."""
+        deck = Deck({"data.source": '"tokens"', "data.files": '["one.bin", "two.bin"]'})
+        write_shard(deck.folder / "one.bin", cls.tokens[:1001], **form)
+        write_shard(deck.folder / "two.bin", cls.tokens[1001:], **form)
+        return deck
+
+    def test_an_epoch_shows_every_training_sample_once(self):
+        self.assert_ended(self.epoch, 0)
+        samples = (len(self.tokens) - 1) // 8
+        training = samples - samples // 10  # a tenth is held out
+        self.assertEqual(len(self.epoch.losses), math.ceil(training / 4), self.epoch)
+
+    def test_token_shards_give_the_losses_of_the_text_that_they_hold(self):
+        for outcome in (self.short, self.wide):
+            self.assert_ended(outcome, 0)
+            self.assertEqual(outcome.losses, self.epoch.losses[:12], outcome)
+            self.assertEqual(outcome.held_out, self.epoch.held_out[:3], outcome)
+
+    def test_synthetic_data_is_learned(self):
+        outcome = self.assert_ended(self.synthetic, 0)
+        self.assertAlmostEqual(outcome.losses[0], math.log(16), delta=0.2)
+        self.assertLess(sum(outcome.losses[-20:]) / 20, 0.6 * math.log(16), outcome)
+
+    def test_stop_loss_ends_the_training_early(self):
+        outcome = self.assert_ended(self.stopped, 0, "\nRESULT: UNREFERENCED ")
+        self.assertLess(len(outcome.losses), 200, outcome)
+        self.assertEqual(len(outcome.held_out), len(outcome.losses))
+        self.assertLessEqual(outcome.held_out[-1], 4.5)
+        self.assertGreater(min(outcome.held_out[:-1]), 4.5)
+        self.assertEqual(outcome.result["window"]["last_step"], len(outcome.losses))
+
+    def test_stop_loss_during_the_warm_up_still_measures_a_step(self):
+        outcome = self.assert_ended(self.stopped_in_warm_up, 0)
+        self.assertEqual(outcome.result["window"], {"first_step": 3, "last_step": 3})
+
+
+class Models(TrainingTest):
+    def test_a_saved_model_is_an_llmc_file_from_which_training_goes_on(self):
+        deck = Deck()
+        saved = self.assert_ended(run("run", deck.path, *settings("model.save=models/model.bin"), ranks=2), 0)
+        self.assertEqual(saved.left, ["models", "models/model.bin", "out", "out/result.json"], saved)
+        path = saved.folder / "models" / "model.bin"
+        magic, version, *shape = struct.unpack_from("<8i", path.read_bytes())
+        self.assertEqual((magic, version), (20240326, 3))
+        self.assertEqual(shape, [8, 256, 1, 2, 16, 256])  # context, vocab, layers, heads, channels, padded vocab
+        block = 12 * 16 * 16 + 13 * 16
+        self.assertEqual(path.stat().st_size, 1024 + 4 * ((256 + 8) * 16 + block + 2 * 16))
+        # a learning rate that changes nothing: the held-out loss is that of the loaded model
+        frozen = settings(f"model.load={path}", "optimizer.lr=1e-30")
+        loaded = self.assert_ended(run("run", deck.path, *frozen), 0)
+        self.assert_close(loaded.held_out, 3 * saved.held_out[-1:], 1e-6, loaded)
+        self.assertLess(loaded.losses[0], saved.losses[0] - 0.3)
+
+
+class Faults(TrainingTest):
+    def test_a_value_that_is_not_a_number_is_traced_to_step_and_unit(self):
+        deck = Deck({"model.layers": "2"})
+        faults = [(unit, ranks) for unit in ("embed", "block 1", "head") for ranks in (1, 2)]
+        futures = [start("run", deck.path, *settings("faults.nan.step=2", f"faults.nan.unit={unit}"), ranks=ranks)
+                   for unit, ranks in faults]
+        for (unit, ranks), future in zip(faults, futures):
+            with self.subTest(unit=unit, ranks=ranks):
+                outcome = self.assert_ended(future.result(), INTERNAL, "step     1/12")
+                self.assertRegex(outcome.err, f'^trainstone: step 2: .* unit "{unit}"\n$')
+                self.assertNotIn("FOM", outcome.out)
+                self.assertNotIn("RESULT", outcome.out)
+                self.assertNotIn("out/result.json", outcome.left)
