@@ -51,8 +51,9 @@ void print_work(RunPlan const& plan) {
 int estimate(EstimateOptions const& options) {
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, options.ranks);
-  // the first rank sends as much as any other: its blocks are the largest
-  RunPlan const plan = plan_run(config, 0, static_cast<Rank>(options.ranks));
+  // gradients are the same for all; of the loss's single element the second rank sends most: it passes on both rounds
+  Rank const busiest = options.ranks > 1 ? 1 : 0;
+  RunPlan const plan = plan_run(config, busiest, static_cast<Rank>(options.ranks));
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), options.ranks, config.batch.micro, config.batch.accumulation, options.ranks,
              config.batch.global, config.data.sequence, to_string(plan.gemm));

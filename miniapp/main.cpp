@@ -80,7 +80,7 @@ void describe_options(CLI::App& app, CommandLine& line) {
 
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
   add_common(*run, line.run.common, true);
-  run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str();
+  run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str()->take_last();
   run->add_flag("--record-golden", line.run.record_golden, "keep this run's losses as the deck's golden curve");
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 

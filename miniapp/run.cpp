@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -42,7 +41,11 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
   counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
+    std::uint64_t const flops = model_flops(counters());
+    Traffic const sent = total_sent(comm_counters());
     StepReport report = trainer.step(step);
+    training.last_step_flops = model_flops(counters()) - flops;
+    training.last_step_sent = difference(total_sent(comm_counters()), sent);
     if (validates_after(step, run)) {
       report.validation_loss = trainer.validate();
       ++training.counted.validations;
@@ -62,26 +65,23 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
 
 std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
                               Check const& collectives_exact) {
+  ExecutionSpace const& exec = machinery.exec;
+  Communicator& communicator = machinery.communicator;
   std::vector<Check> checks;
   std::vector<double> losses;
-  bool finite = true;
-  for (StepReport const& sample : training.samples) {
-    losses.push_back(sample.loss);
-    finite = finite && std::isfinite(sample.loss) && std::isfinite(sample.norm);
-  }
+  for (StepReport const& sample : training.samples) losses.push_back(sample.loss);
   if (run.golden) checks.push_back(compare_with_golden(*run.golden, losses, run.config.length.stop_loss > 0));
-  checks.push_back(check_replicas(machinery, trainer.state()));
-  checks.push_back(check_messages(machinery, *run.plan, training.counted));
-  checks.push_back(check_memory(machinery, *run.plan, training.counted));
-  checks.push_back(check_flops(machinery, *run.plan, training.counted));
+  checks.push_back(check_replicas(exec, communicator, trainer.state()));
+  checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
+  checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
+  checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
   checks.push_back(collectives_exact);
-  checks.push_back({"finite", finite, finite ? 0.0 : 1.0, 0, "losses and gradient norms of all steps"});
-  checks.push_back(check_launch(machinery));
+  checks.push_back(check_finite(exec, communicator, trainer));
+  checks.push_back(check_launch(communicator));
   return checks;
 }
 
-void print_start(PreparedRun const& run, Machinery const& machinery) {
-  WorkAmounts const predicted = predicted_amounts(*run.plan);
+void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
   std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
@@ -121,9 +121,11 @@ int run(RunOptions const& options, Machinery& machinery) {
   bool const first = communicator.rank() == 0;
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, communicator); });
-  if (first) print_start(run, machinery);
+  require_same_run(run, communicator);
+  WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
+  if (first) print_start(run, machinery, predicted);
 
-  Check const collectives_exact = check_collectives(machinery, run.plan->all_reduce);
+  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->all_reduce);
   Result result = begin_result(run, machinery, measure_peaks(machinery, run.plan->gemm));
 
   MemoryLedger ledger;
@@ -142,9 +144,10 @@ int run(RunOptions const& options, Machinery& machinery) {
   result.outcome = judge(result.checks, run.golden.has_value());
   collectively(communicator, [&] {
     if (!first) return;
+    std::string const json_path = write_result(options.common.output_folder, result); // first: nothing may lose it
     if (!files.save.empty()) save_model(run, machinery, trainer);
     if (options.record_golden && result.outcome != Outcome::invalid) record_golden(run, result);
-    print_end(result, write_result(options.common.output_folder, result));
+    print_end(result, json_path);
   });
   return exit_code(result.outcome);
 }

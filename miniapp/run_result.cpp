@@ -3,8 +3,9 @@
 #include "git_version.hpp"
 #include "kernels/peaks.hpp"
 
-#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <numeric>
 
 namespace trainstone {
@@ -19,17 +20,19 @@ NamedAmounts named(CategoryBytes const& bytes) {
 
 /// Replaces every step's time by the maximum over ranks and returns each rank's own figures.
 std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Machinery& machinery) {
-  std::vector<double> own, communication;
+  std::vector<double> own, busy, communication;
   for (StepReport const& sample : training.samples) {
     own.push_back(sample.seconds);
-    if (sample.step >= window.first && sample.step <= window.last)
-      communication.push_back(sample.phase_seconds[Phase::communication]);
+    if (sample.step < window.first || sample.step > window.last) continue;
+    communication.push_back(sample.phase_seconds[Phase::communication]);
+    busy.push_back(sample.seconds - communication.back());
   }
   std::vector<double> slowest = own;
   control_all_reduce(machinery.exec, machinery.communicator, Operation::max, slowest);
   for (std::size_t i = 0; i < slowest.size(); ++i) training.samples[i].seconds = slowest[i];
 
   auto const medians = all_gather_values(machinery.communicator, median(own));
+  auto const busy_medians = all_gather_values(machinery.communicator, median(busy));
   auto const sums =
       all_gather_values(machinery.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
   NodeMap const& nodes = machinery.communicator.nodes();
@@ -37,7 +40,7 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
   for (std::size_t rank = 0; rank < medians.size(); ++rank)
     ranks.push_back({static_cast<std::int64_t>(rank),
                      nodes.host_names.at(static_cast<std::size_t>(nodes.node_of_rank[rank])), medians[rank],
-                     sums[rank]});
+                     busy_medians[rank], sums[rank]});
   return ranks;
 }
 
@@ -49,15 +52,9 @@ double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) 
          28.0 * static_cast<double>(run.plan->table.model_parameters()) / peaks.bandwidth_bytes_per_second;
 }
 
-WorkAmounts counted_amounts(Training const& training, RunPlan const& plan) {
-  CountedRun const& counted = training.counted;
-  auto const steps = static_cast<std::uint64_t>(counted.steps);
-  Traffic const sent = counted.communication.total(Purpose::training) + counted.communication.total(Purpose::control);
-  Traffic const validations = static_cast<std::uint64_t>(counted.validations) * plan.validation_control;
-  std::uint64_t const evaluated = static_cast<std::uint64_t>(counted.validations * counted.validation_batches) *
-                                  static_cast<std::uint64_t>(plan.accumulation) * plan.evaluation_flops.total();
-  return {named(counted.memory), (sent.bytes - validations.bytes) / steps,
-          (sent.messages - validations.messages) / steps, (model_flops(counted.kernels) - evaluated) / steps};
+WorkAmounts counted_amounts(Training const& training) {
+  return {named(training.counted.memory), training.last_step_sent.bytes, training.last_step_sent.messages,
+          training.last_step_flops};
 }
 
 Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
@@ -71,10 +68,12 @@ Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const
   return rate(tokens, seconds);
 }
 
+/// Resident now: the peak would show the measurement of the bandwidth, not the training.
 std::uint64_t resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024; // Linux counts KiB
+  std::ifstream status("/proc/self/statm");
+  std::uint64_t total = 0, resident = 0;
+  status >> total >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 std::map<std::string, double> metrics_of(Result const& result, PreparedRun const& run, Rank ranks) {
@@ -97,6 +96,23 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
 }
 
 } // namespace
+
+Traffic total_sent(CommCounters const& counted) {
+  return counted.total(Purpose::training) + counted.total(Purpose::control);
+}
+
+Traffic difference(Traffic const& later, Traffic const& earlier) {
+  return {later.messages - earlier.messages, later.bytes - earlier.bytes, later.reduced - earlier.reduced};
+}
+
+WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
+  std::vector<std::int64_t> sent{static_cast<std::int64_t>(amounts.sent_bytes),
+                                 static_cast<std::int64_t>(amounts.messages)};
+  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, sent);
+  amounts.sent_bytes = static_cast<std::uint64_t>(sent[0]);
+  amounts.messages = static_cast<std::uint64_t>(sent[1]);
+  return amounts;
+}
 
 WorkAmounts predicted_amounts(RunPlan const& plan) {
   Traffic const sent = plan.gradients + plan.step_control;
@@ -135,7 +151,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   result.window = run.window;
   if (training.stopped_early) result.window = {run.window.first, std::min(run.window.last, training.counted.steps)};
   result.ranks = merge_times(training, result.window, machinery);
-  result.counted = counted_amounts(training, *run.plan);
+  result.counted = counted_amounts(training);
   result.resident_bytes = resident_bytes();
   result.samples = std::move(training.samples);
   result.tokens_per_second = rate_of_window(result.samples, result.window);

@@ -4,9 +4,9 @@
 // speed floor. Does not print.
 
 #include "run_setup.hpp"
-#include "run_verification.hpp"
 
 #include "report/result.hpp"
+#include "train/run_verification.hpp"
 
 #include <vector>
 
@@ -16,8 +16,14 @@ namespace trainstone {
 struct Training {
   std::vector<StepReport> samples;
   CountedRun counted;
+  Traffic last_step_sent; ///< counted in the last step alone, without validation
+  std::uint64_t last_step_flops = 0;
   bool stopped_early = false;
 };
+
+/// What this process sent so far, for training and control.
+Traffic total_sent(CommCounters const& counted);
+Traffic difference(Traffic const& later, Traffic const& earlier);
 
 /// Rates of all ranks together, measured by all at once. Collective.
 PeakInfo measure_peaks(Machinery& machinery, GemmProvider provider);
@@ -28,7 +34,10 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
 /// Adds what the training gave: samples with times merged over the ranks, amounts, rates. Collective.
 void finish_result(Result& result, PreparedRun const& run, Training training, Machinery& machinery);
 
-/// Amounts per step and rank, predicted.
+/// Amounts per step, predicted for this rank.
 WorkAmounts predicted_amounts(RunPlan const& plan);
+
+/// The same with the largest bytes and messages over all ranks: control traffic differs between them. Collective.
+WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery);
 
 } // namespace trainstone

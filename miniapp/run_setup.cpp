@@ -62,7 +62,6 @@ PreparedRun prepare_run(RunOptions const& options, Communicator const& communica
   PreparedRun run;
   run.deck = read_deck(options.common.deck);
   run.config = resolve(run.deck, communicator.size());
-  if (run.config.faults.nan_step > 0) parse_unit(run.config.faults.nan_unit, run.config.model.layers);
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.size()));
   require_memory(*run.plan, communicator);
   check_model_to_load(run);
@@ -73,6 +72,19 @@ PreparedRun prepare_run(RunOptions const& options, Communicator const& communica
   if (!options.record_golden) run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
   if (first) check_output(run, options);
   return run;
+}
+
+void require_same_run(PreparedRun const& run, Communicator const& communicator) {
+  std::string const mine = fmt::format("deck {}, {} steps, {} training and {} held-out samples", deck_hash(run.deck),
+                                       run.data->steps(), run.data->training_samples(), run.data->validation_samples());
+  std::vector<std::string> const all = all_gather_texts(communicator, mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw CollectiveError(
+          fmt::format("rank {} would run something else than rank 0: {}; rank 0: {}. Do all ranks see the "
+                      "same files and the same TRAINSTONE_SET?",
+                      rank, all[rank], all[0]),
+          ExitCode::usage);
 }
 
 } // namespace trainstone

@@ -29,4 +29,9 @@ struct PreparedRun {
 /// \throws InputError, or Error with ExitCode::does_not_fit
 PreparedRun prepare_run(RunOptions const& options, Communicator const& communicator);
 
+/// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
+/// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files
+///         that differ between nodes
+void require_same_run(PreparedRun const& run, Communicator const& communicator);
+
 } // namespace trainstone

@@ -18,11 +18,10 @@ Schedule group_schedule(ParameterGroup const& group, Rank rank, Rank ranks, Algo
   return make_schedule(Collective::all_reduce, all_reduce, Partition::even(group.padded, ranks), rank);
 }
 
-Index scratch_elements(ParameterTable const& table, Rank ranks, Algorithm all_reduce) {
+Index scratch_elements(ParameterTable const& table, Rank rank, Rank ranks, Algorithm all_reduce) {
   Index most = 0;
   for (ParameterGroup const& group : table.groups())
-    for (Rank rank = 0; rank < ranks; ++rank)
-      most = std::max(most, group_schedule(group, rank, ranks, all_reduce).scratch_elements);
+    most = std::max(most, group_schedule(group, rank, ranks, all_reduce).scratch_elements);
   return most;
 }
 
@@ -38,8 +37,9 @@ Vector<float> part(Vector<float> flat, Index offset, Index size) {
 
 } // namespace
 
-std::vector<PlannedTensor> DataParallel::buffer_plan(ParameterTable const& table, Rank ranks, Algorithm all_reduce) {
-  return {planned<float>("all-reduce scratch", scratch_elements(table, ranks, all_reduce)),
+std::vector<PlannedTensor> DataParallel::buffer_plan(ParameterTable const& table, Rank rank, Rank ranks,
+                                                     Algorithm all_reduce) {
+  return {planned<float>("all-reduce scratch", scratch_elements(table, rank, ranks, all_reduce)),
           planned<double>("norm block sums", largest_group(table) / norm_block),
           planned<double>("norm group sums", std::ssize(table.groups())), planned<std::int64_t>("non-finite count", 1)};
 }
@@ -54,8 +54,8 @@ Traffic DataParallel::traffic(ParameterTable const& table, Rank rank, Rank ranks
 DataParallel::DataParallel(ExecutionSpace const& exec, Communicator& communicator, ParameterTable const& table,
                            ModelState& state, Algorithm all_reduce, Arena& buffers)
     : m_table(&table), m_state(&state) {
-  auto const scratch =
-      buffers.vector<float>("all-reduce scratch", scratch_elements(table, communicator.size(), all_reduce));
+  auto const scratch = buffers.vector<float>(
+      "all-reduce scratch", scratch_elements(table, communicator.rank(), communicator.size(), all_reduce));
   m_block_sums = buffers.vector<double>("norm block sums", largest_group(table) / norm_block);
   m_group_sums = buffers.vector<double>("norm group sums", std::ssize(table.groups()));
   m_count = buffers.vector<std::int64_t>("non-finite count", 1);
@@ -65,7 +65,7 @@ DataParallel::DataParallel(ExecutionSpace const& exec, Communicator& communicato
                               Operation::sum, part(state.gradients(), group.offset, group.padded), scratch);
 }
 
-void DataParallel::reduce(ExecutionSpace const&) {
+void DataParallel::reduce() {
   ScopedRegion const region("trainstone::parallel::reduce");
   for (Execution& reduction : m_reductions) reduction.run();
 }

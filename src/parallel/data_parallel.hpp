@@ -19,8 +19,9 @@ namespace trainstone {
 
 class DataParallel {
 public:
-  /// The parts of the arena that an object takes.
-  static std::vector<PlannedTensor> buffer_plan(ParameterTable const& table, Rank ranks, Algorithm all_reduce);
+  /// The parts of the arena that `rank` takes.
+  static std::vector<PlannedTensor> buffer_plan(ParameterTable const& table, Rank rank, Rank ranks,
+                                                Algorithm all_reduce);
   /// What `rank` sends per step.
   static Traffic traffic(ParameterTable const& table, Rank rank, Rank ranks, Algorithm all_reduce);
 
@@ -29,8 +30,8 @@ public:
                Algorithm all_reduce, Arena& buffers);
 
   /// Sums the gradients over all ranks, group after group in the order in which backward completes them. On return the
-  /// sums are complete for work enqueued on `exec`.
-  void reduce(ExecutionSpace const& exec);
+  /// sums are complete for work enqueued on the constructor's instance.
+  void reduce();
 
   /// Clips by the global norm and updates parameters and moments with AdamW. Waits for the norm; returns it (of the
   /// gradient before clipping). `step` counts from 1.

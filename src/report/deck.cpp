@@ -44,8 +44,12 @@ void fill_in(Deck& deck) {
   if (std::optional<GptConfig> const preset = find_preset(deck.config.model_setup.preset)) {
     RunConfig shape;
     shape.model = *preset;
-    for (char const* name : {"model.layers", "model.heads", "model.channels", "model.context", "model.vocab"}) {
-      if (deck.origins.at(name).kind != Origin::Kind::standard) continue;
+    using Member = std::pair<char const*, std::int64_t GptConfig::*>;
+    for (auto const& [name, member] :
+         {Member{"model.layers", &GptConfig::layers}, Member{"model.heads", &GptConfig::heads},
+          Member{"model.channels", &GptConfig::channels}, Member{"model.context", &GptConfig::context},
+          Member{"model.vocab", &GptConfig::vocab}}) {
+      if (deck.config.model.*member != 0) continue;
       Key const* const key = find_key(name);
       apply(deck, {key, key->get(shape), {Origin::Kind::preset, 0, deck.config.model_setup.preset}});
     }

@@ -1,7 +1,8 @@
 #include "report/deck_checks.hpp"
 
+#include "model/unit.hpp"
+
 #include <algorithm>
-#include <charconv>
 
 namespace trainstone {
 
@@ -85,24 +86,13 @@ Problem length_problem(RunConfig const& config) {
   return length.steps > 0 ? find_length_problem(config, length.steps) : std::nullopt;
 }
 
-/// The number i of "block i", or -1.
-std::int64_t block_number(std::string const& unit) {
-  constexpr std::string_view prefix = "block ";
-  if (unit.compare(0, prefix.size(), prefix) != 0) return -1;
-  std::int64_t number = -1;
-  char const* const end = unit.data() + unit.size();
-  auto const parsed = std::from_chars(unit.data() + prefix.size(), end, number);
-  return parsed.ec == std::errc() && parsed.ptr == end ? number : -1;
-}
-
 Problem fault_problem(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
   if (faults.nan_step == 0 && faults.nan_unit.empty()) return std::nullopt;
   if (faults.nan_unit.empty()) return problem("faults.nan.step", "faults.nan.step needs faults.nan.unit");
   if (faults.nan_step == 0) return problem("faults.nan.unit", "faults.nan.unit needs faults.nan.step, counted from 1");
-  std::int64_t const block = block_number(faults.nan_unit);
-  bool const known =
-      faults.nan_unit == "embed" || faults.nan_unit == "head" || (block >= 0 && block < config.model.layers);
+  std::vector<Unit> const all = units(config.model.layers);
+  bool const known = std::ranges::any_of(all, [&](Unit unit) { return to_string(unit) == faults.nan_unit; });
   if (!known) {
     return problem("faults.nan.unit",
                    "faults.nan.unit = \"{}\" is no unit of the model: embed, block 0 to block {}, head",

@@ -14,7 +14,7 @@ bool is_number(KeyType type) {
   return type == KeyType::integer || type == KeyType::number || type == KeyType::number_list;
 }
 
-std::string range_text(Range const& range) {
+std::string range_text(LegalRange const& range) {
   if (range.maximum == std::numeric_limits<double>::infinity()) {
     return fmt::format("{} {}", range.open_minimum ? "above" : "at least", range.minimum);
   }
@@ -29,7 +29,7 @@ std::optional<std::string> range_problem(Key const& key, double value) {
 
 } // namespace
 
-bool Range::contains(double value) const {
+bool LegalRange::contains(double value) const {
   bool const above = open_minimum ? value > minimum : value >= minimum;
   bool const below = open_maximum ? value < maximum : value <= maximum;
   return above && below && value < std::numeric_limits<double>::infinity();

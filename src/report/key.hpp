@@ -18,7 +18,7 @@ namespace trainstone {
 enum class KeyType { integer, number, text, number_list, text_list };
 
 /// Legal numbers; the bounds belong to it unless they are marked open.
-struct Range {
+struct LegalRange {
   double minimum = 0;
   double maximum = std::numeric_limits<double>::infinity();
   bool open_minimum = false;
@@ -30,7 +30,7 @@ struct Key {
   std::string name; ///< "batch.micro"
   KeyType type = KeyType::integer;
   std::string unit;                 ///< empty = none
-  Range range;                      ///< of numbers, and of each number of a list
+  LegalRange range;                 ///< of numbers, and of each number of a list
   std::vector<std::string> choices; ///< of texts; empty = any text
   std::size_t length = 0;           ///< of lists; 0 = any
   std::string meaning;

@@ -76,6 +76,7 @@ Json ranks_json(std::vector<RankInfo> const& ranks) {
     json.push_back({{"rank", rank.rank},
                     {"host", rank.host},
                     {"median_step_seconds", rank.median_step_seconds},
+                    {"median_own_seconds", rank.median_own_seconds},
                     {"communication_seconds", rank.communication_seconds}});
   }
   return json;
@@ -83,7 +84,7 @@ Json ranks_json(std::vector<RankInfo> const& ranks) {
 
 Json straggler_json(std::vector<RankInfo> const& ranks) {
   auto const slowest = std::max_element(ranks.begin(), ranks.end(), [](RankInfo const& a, RankInfo const& b) {
-    return a.median_step_seconds < b.median_step_seconds;
+    return a.median_own_seconds < b.median_own_seconds;
   });
   if (slowest == ranks.end()) return nullptr;
   return {{"rank", slowest->rank}, {"host", slowest->host}};

@@ -57,6 +57,7 @@ struct RankInfo {
   std::int64_t rank = 0;
   std::string host;
   double median_step_seconds = 0;
+  double median_own_seconds = 0;    ///< without communication, in which faster ranks wait for slower ones
   double communication_seconds = 0; ///< sum over the window
 };
 
@@ -73,9 +74,9 @@ struct Result {
   PeakInfo peaks;
   WorkAmounts predicted;
   WorkAmounts counted;
-  std::uint64_t resident_bytes = 0; ///< largest resident set; informative
+  std::uint64_t resident_bytes = 0; ///< resident set after the training; informative
   std::vector<StepReport> samples;  ///< every step
-  std::vector<RankInfo> ranks;      ///< the one with the largest median is the straggler
+  std::vector<RankInfo> ranks;      ///< the one with the largest median_own_seconds is the straggler
   MeasuredWindow window;
   Rate tokens_per_second; ///< over the window
   std::map<std::string, double> metrics;

@@ -1,5 +1,7 @@
 #include "report/schema.hpp"
 
+#include "comm/registry.hpp"
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -52,7 +54,7 @@ Key key(char const* name, Section RunConfig::* section, Member Section::* member
 }
 
 template <class Section, class Member>
-Key number(char const* name, Section RunConfig::* section, Member Section::* member, char const* unit, Range range,
+Key number(char const* name, Section RunConfig::* section, Member Section::* member, char const* unit, LegalRange range,
            std::string meaning) {
   Key result = key(name, section, member, std::move(meaning));
   result.unit = unit;
@@ -90,9 +92,9 @@ Key choice(char const* name, Section RunConfig::* section, Enum Section::* membe
   return result;
 }
 
-constexpr Range up_to(double maximum) { return {0, maximum}; }
-constexpr Range positive() { return {.minimum = 0, .open_minimum = true}; }
-constexpr Range below(double maximum) { return {.minimum = 0, .maximum = maximum, .open_maximum = true}; }
+constexpr LegalRange up_to(double maximum) { return {0, maximum}; }
+constexpr LegalRange positive() { return {.minimum = 0, .open_minimum = true}; }
+constexpr LegalRange below(double maximum) { return {.minimum = 0, .maximum = maximum, .open_maximum = true}; }
 
 // Bounds keep sizes in bytes and numbers of samples inside 64 bits.
 constexpr double ten_thousand = 1e4;
@@ -103,6 +105,13 @@ constexpr double trillion = 1e12;
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (GptPreset const& preset : gpt_presets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<std::string> all_reduce_names() {
+  std::vector<std::string> names;
+  for (RegisteredAlgorithm const& line : registered_algorithms())
+    if (line.collective == Collective::all_reduce) names.emplace_back(line.name);
   return names;
 }
 
@@ -199,7 +208,8 @@ std::vector<Key> machine_keys() {
   return {
       choice("parallel.strategy", &RunConfig::parallel, &ParallelConfig::strategy, {"ddp"},
              "ddp: everything replicated, gradients summed after backward"),
-      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, {"ring"}, "algorithm that sums gradients"),
+      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, all_reduce_names(),
+             "algorithm that sums gradients"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),

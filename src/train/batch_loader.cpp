@@ -17,6 +17,8 @@ MicroBatch BatchLoader::load(ExecutionSpace const& exec, BatchSource const& sour
   ScopedRegion const region("trainstone::train::load");
   exec.fence("trainstone::train::load: kernels may still read the previous micro-batch");
   source(batch, micro_batch, m_tokens.values(), m_targets.values());
+  for (std::int32_t const target : m_targets.values()) // inputs are checked while they are sorted
+    TRAINSTONE_REQUIRE(target >= 0 && target < m_vocab, "target {} is not in the vocabulary of {}", target, m_vocab);
   build_token_buckets(m_tokens.values(), m_vocab, m_order.values(), m_begin.values(), m_bucket_token.values());
   for (Mirrored const* array : {&m_tokens, &m_targets, &m_order, &m_begin, &m_bucket_token})
     Kokkos::deep_copy(exec, array->device, array->host);

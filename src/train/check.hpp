@@ -10,7 +10,7 @@ struct Check {
   std::string name; ///< e.g. "loss-curve"
   bool passed = false;
   double value = 0;   ///< what was found, in the check's own unit
-  double limit = 0;   ///< the largest value that passes
+  double limit = 0;   ///< what `value` may reach, or (launch) must equal
   std::string detail; ///< what was compared, for people
 };
 

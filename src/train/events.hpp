@@ -10,7 +10,8 @@
 
 namespace trainstone {
 
-/// One finished optimizer step. Times are the maximum over ranks, phases those of the reporting rank.
+/// One finished optimizer step. Times are those of the reporting rank; the result of a run replaces `seconds` by the
+/// maximum over ranks.
 struct StepReport {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0; ///< planned for the whole run

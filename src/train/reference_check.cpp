@@ -15,14 +15,18 @@ namespace trainstone {
 
 namespace {
 
+/// Raises `worst` to `value`; a NaN stays, so that it fails every bound.
+void raise(double& worst, double value) {
+  if (std::isnan(value) || value > worst) worst = value;
+}
+
 /// Largest absolute difference and largest reference value seen; a NaN stays.
 struct Difference {
   double absolute = 0;
   double largest = 0;
 
   void add(double value, double reference) {
-    double const difference = std::abs(value - reference);
-    if (!(difference <= absolute)) absolute = difference;
+    raise(absolute, std::abs(value - reference));
     largest = std::max(largest, std::abs(reference));
   }
   double relative() const { return absolute == 0 ? 0 : absolute / largest; }
@@ -115,8 +119,8 @@ std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communic
       Difference difference;
       for (std::size_t i = 0; i < elements; ++i) difference.add(values[i], expected[i]);
       expected.resize(static_cast<std::size_t>(tensor.extent()));
-      if (!(difference.absolute <= absolute)) absolute = difference.absolute;
-      if (!(difference.relative() <= relative)) relative = difference.relative();
+      raise(absolute, difference.absolute);
+      raise(relative, difference.relative());
     }
     rows.push_back(make_row(fmt::format("gradient {}", tensor.name), worst_over_ranks(exec, communicator, absolute),
                             worst_over_ranks(exec, communicator, relative), gradient_bound, true));
@@ -170,9 +174,6 @@ std::vector<Recipe> parse_recipes(std::string const& path) {
 
 std::vector<ReferenceRow> compare_curve(Trainer& trainer, Recipe const& recipe) {
   double loss_absolute = 0, loss_relative = 0, norm_absolute = 0, norm_relative = 0;
-  auto const raise = [](double& worst, double value) {
-    if (!(value <= worst)) worst = value;
-  };
   for (std::size_t i = 0; i < recipe.losses.size(); ++i) {
     StepReport const report = trainer.step(static_cast<std::int64_t>(i) + 1);
     raise(loss_absolute, std::abs(report.loss - recipe.losses[i]));

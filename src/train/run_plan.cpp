@@ -8,16 +8,6 @@ namespace trainstone {
 
 namespace {
 
-Algorithm parse_all_reduce(std::string const& name) {
-  std::string names;
-  for (RegisteredAlgorithm const& entry : registered_algorithms()) {
-    if (entry.collective != Collective::all_reduce) continue;
-    if (entry.name == name) return entry.algorithm;
-    names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw InputError(fmt::format("comm.allreduce = \"{}\": no such all-reduce; there are: {}", name, names));
-}
-
 void add_items(RunPlan& plan, MemoryCategory category, std::vector<PlannedTensor> const& tensors) {
   for (PlannedTensor const& tensor : tensors) plan.memory.push_back({category, tensor.name, tensor.bytes});
 }
@@ -43,10 +33,11 @@ CategoryBytes RunPlan::memory_bytes() const {
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  Algorithm const all_reduce = parse_all_reduce(config.comm.allreduce);
+  Algorithm const all_reduce = parse_algorithm(Collective::all_reduce, config.comm.allreduce);
   GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
   RunPlan plan{ParameterTable(config.model, ranks),
                shape,
+               rank,
                ranks,
                all_reduce,
                gemm,
@@ -76,7 +67,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
 }
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
-  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.ranks, plan.all_reduce);
+  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.rank, plan.ranks, plan.all_reduce);
   tensors.push_back(planned<double>("loss sum", 1));
   return tensors;
 }

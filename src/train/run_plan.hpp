@@ -24,6 +24,7 @@ struct MemoryItem {
 struct RunPlan {
   ParameterTable table;
   MicroBatchShape shape;
+  Rank rank;
   Rank ranks;
   Algorithm all_reduce;
   GemmProvider gemm;  ///< resolved

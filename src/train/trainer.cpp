@@ -89,7 +89,9 @@ StepReport Trainer::step(std::int64_t step) {
   report.loss = gradient(step);
   report.norm = m_engine.update(m_exec, m_config->optimizer, report.learning_rate, step);
   m_exec.fence("trainstone::train::step: the step is timed");
-  if (!std::isfinite(report.loss) || !std::isfinite(report.norm)) fail_non_finite(step, report.loss, report.norm);
+  if (!std::isfinite(report.loss) || !std::isfinite(report.norm))
+    throw CollectiveError(
+        fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm, describe_non_finite()));
 
   report.seconds = seconds_since(start);
   for (Phase phase : phases) report.phase_seconds[phase] = counters().seconds[phase] - phases_before[phase];
@@ -101,7 +103,7 @@ double Trainer::gradient(std::int64_t step) {
   double loss_sum = 0;
   m_first_bad_unit = -1;
   for (Index turn = 0; turn < m_plan->accumulation; ++turn) loss_sum += forward_backward(step, turn);
-  m_engine.reduce(m_exec);
+  m_engine.reduce();
   return mean_over_ranks(loss_sum, static_cast<double>(m_config->batch.global * m_plan->shape.sequence));
 }
 
@@ -133,12 +135,15 @@ double Trainer::mean_over_ranks(double local_sum, double tokens) {
 double Trainer::validate() {
   constexpr std::int64_t no_step = 0; // faults are for training steps
   double loss_sum = 0;
+  m_first_bad_unit = -1;
   for (std::int64_t batch = 0; batch < m_batches.validation_batches; ++batch)
     for (Index turn = 0; turn < m_plan->accumulation; ++turn)
       loss_sum += forward_and_loss(m_loader.load(m_exec, m_batches.validation, batch, my_micro_batch(turn)),
                                    LossMode::evaluation, no_step);
-  return mean_over_ranks(
+  double const loss = mean_over_ranks(
       loss_sum, static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence));
+  if (!std::isfinite(loss)) throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite()));
+  return loss;
 }
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
@@ -166,21 +171,19 @@ void Trainer::note_non_finite_unit() {
   }
 }
 
-void Trainer::fail_non_finite(std::int64_t step, double loss, double norm) {
+std::string Trainer::describe_non_finite() {
   std::int64_t const none = std::ssize(m_units);
   std::int64_t const unit =
       control_all_reduce(m_exec, *m_communicator, Operation::min, m_first_bad_unit >= 0 ? m_first_bad_unit : none);
-  std::string place;
-  if (unit < none) {
-    place = fmt::format("the first output that is not finite is that of unit \"{}\"",
-                        to_string(m_units[static_cast<std::size_t>(unit)]));
-  } else {
-    std::int64_t const group = m_engine.find_non_finite_group(m_exec);
-    place = group < 0 ? "the norm overflows, all gradients are finite"
-                      : fmt::format("all outputs are finite, the gradient of \"{}\" is not",
-                                    m_plan->table.groups()[static_cast<std::size_t>(group)].name);
-  }
-  throw CollectiveError(fmt::format("step {}: loss {}, gradient norm {}: {}", step, loss, norm, place));
+  if (unit < none)
+    return fmt::format("the first output that is not finite is that of unit \"{}\"",
+                       to_string(m_units[static_cast<std::size_t>(unit)]));
+  std::int64_t const group = m_engine.find_non_finite_group(m_exec);
+  if (group < 0) return "the norm overflows, all gradients are finite";
+  return fmt::format("all outputs are finite, the gradient of \"{}\" is not",
+                     m_plan->table.groups()[static_cast<std::size_t>(group)].name);
 }
+
+bool Trainer::parameters_are_finite() { return !m_engine.has_non_finite(m_exec, m_state.parameters()); }
 
 } // namespace trainstone

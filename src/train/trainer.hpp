@@ -31,8 +31,11 @@ public:
   /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit
   StepReport step(std::int64_t step);
 
-  /// Mean held-out loss, the same on all ranks.
+  /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
   double validate();
+
+  /// Whether the last update left only finite values. Waits.
+  bool parameters_are_finite();
 
   /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
   /// update. Returns the mean loss.
@@ -49,7 +52,7 @@ private:
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);
   void note_non_finite_unit();
-  [[noreturn]] void fail_non_finite(std::int64_t step, double loss, double norm);
+  std::string describe_non_finite();
   Index my_micro_batch(Index turn) const;
   double mean_over_ranks(double sum, double tokens);
 

@@ -85,6 +85,16 @@ class ReferenceTest(unittest.TestCase):
         cases.append((["gradient wte"], verify("gradient wte", padding)))  # rows that no token has
         self.assert_fails_with(cases)
 
+    def test_a_nan_in_the_reference_hides_nothing_that_follows(self):
+        folder = new_folder()
+        arguments = copy_fixture("gpt_batch16", folder)[:2]
+        path = folder / "gpt_batch16.state.bin"
+        data = bytearray(path.read_bytes())
+        for place in ("logits", "gradient wte"):
+            struct.pack_into("<f", data, Shape("gpt_batch16").places[place][0], float("nan"))
+        path.write_bytes(data)
+        self.assert_fails_with([(["logits", "gradient wte"], start("verify", *arguments))])
+
     def test_one_changed_loss_or_norm_fails_and_names_the_recipe(self):
         def verify(recipe, quantity):
             folder = new_folder()

@@ -6,53 +6,18 @@
 #include "comm/control.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
-#include "core/random.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
+#include "support/training_run.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <fmt/ranges.h>
 
 using namespace trainstone;
+using namespace trainstone::test;
 
 namespace {
-
-RunConfig make_config(GptConfig const& model, BatchConfig const& batch) {
-  RunConfig config;
-  config.model = model;
-  config.data.sequence = model.context - 1;
-  config.batch = batch;
-  config.optimizer.learning_rate = 1e-2;
-  config.schedule = {ScheduleType::constant, 0, 1.0};
-  return config;
-}
-
-/// Tokens that depend on (batch, micro-batch, place) only.
-TrainingBatches make_batches(Index vocab) {
-  auto const source = [vocab](std::int64_t batch, Index micro_batch, std::span<std::int32_t> inputs,
-                              std::span<std::int32_t> targets) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      auto const index = (static_cast<std::uint64_t>(batch) * 64 + static_cast<std::uint64_t>(micro_batch)) * 4096 + i;
-      auto const token = random_block(3, RandomStream::tests, index).words[0] % static_cast<std::uint32_t>(vocab);
-      inputs[i] = static_cast<std::int32_t>(token);
-      targets[i] = static_cast<std::int32_t>((token * 3 + 1) % static_cast<std::uint32_t>(vocab));
-    }
-  };
-  return {source, source, 2};
-}
-
-struct TestRun {
-  TestRun(Communicator& communicator, RunConfig const& run_config)
-      : config(run_config),
-        plan(plan_run(config, communicator.rank(), communicator.size())),
-        trainer(exec, communicator, ledger, config, plan, make_batches(config.model.vocab), 10) {}
-  ExecutionSpace exec;
-  RunConfig config;
-  RunPlan plan;
-  MemoryLedger ledger;
-  Trainer trainer;
-};
 
 GptConfig const odd{2, 3, 12, 11, 29};
 
@@ -62,7 +27,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   auto const model = GENERATE(odd, GptConfig{1, 1, 7, 3, 130}, GptConfig{3, 2, 16, 6, 50});
   Index const accumulation = GENERATE(1, 3);
   Communicator world = Communicator::world();
-  TestRun run(world, make_config(model, {2, accumulation, 2 * accumulation * world.size()}));
+  TrainingRun run(world, training_config(model, {2, accumulation, 2 * accumulation * world.size()}));
   counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
@@ -82,7 +47,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   CHECK_FALSE(run.ledger.high_water() == mutated.memory_bytes());
   GptConfig wider = model;
   wider.vocab += 1024; // more than the padding of any number of ranks here
-  RunPlan const other = plan_run(make_config(wider, run.config.batch), world.rank(), world.size());
+  RunPlan const other = plan_run(training_config(wider, run.config.batch), world.rank(), world.size());
   CHECK_FALSE(run.ledger.high_water() == other.memory_bytes());
   CHECK(counters().flops[Phase::gemm] != 2 * other.step_flops.gemm + evaluated * other.evaluation_flops.gemm);
   CHECK((world.size() == 1 || comm_counters().total(Purpose::training) != 2 * other.gradients));
@@ -90,7 +55,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
 
 TEST_CASE("all ranks hold the same bits after every step", "[mpi][trainer]") {
   Communicator world = Communicator::world();
-  TestRun run(world, make_config(odd, {1, 2, 2 * world.size()}));
+  TrainingRun run(world, training_config(odd, {1, 2, 2 * world.size()}));
   for (std::int64_t step = 1; step <= 3; ++step) {
     run.trainer.step(step);
     std::vector<float> const parameters = copy_to_host(run.exec, run.trainer.state().parameters(), "test");
@@ -103,14 +68,14 @@ TEST_CASE("all ranks hold the same bits after every step", "[mpi][trainer]") {
 TEST_CASE("losses agree with a single rank's on the same global batch", "[mpi][trainer]") {
   Communicator world = Communicator::world();
   Index const micro_batches = 2 * world.size();
-  TestRun run(world, make_config(odd, {1, 2, micro_batches}));
+  TrainingRun run(world, training_config(odd, {1, 2, micro_batches}));
   std::vector<double> losses;
   for (std::int64_t step = 1; step <= 5; ++step) losses.push_back(run.trainer.step(step).loss);
   double const held_out = run.trainer.validate();
 
   std::optional<Communicator> alone = world.first(1);
   if (!alone) return;
-  TestRun single(*alone, make_config(odd, {1, micro_batches, micro_batches}));
+  TrainingRun single(*alone, training_config(odd, {1, micro_batches, micro_batches}));
   for (std::size_t i = 0; i < losses.size(); ++i) {
     // the sum of gradients rounds in another order; five steps of training amplify 1e-7 by far less than 100
     CHECK(std::abs(single.trainer.step(static_cast<std::int64_t>(i) + 1).loss - losses[i]) <= 1e-5 * losses[i]);
@@ -122,10 +87,10 @@ TEST_CASE("losses agree with a single rank's on the same global batch", "[mpi][t
 TEST_CASE("a poisoned unit is named with its step on every rank", "[mpi][trainer][faults]") {
   std::string const unit = GENERATE("embed", "block 0", "block 1", "head");
   Communicator world = Communicator::world();
-  RunConfig config = make_config(odd, {1, 2, 2 * world.size()});
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
   config.faults.nan_step = 2;
   config.faults.nan_unit = unit;
-  TestRun run(world, config);
+  TrainingRun run(world, config);
   run.trainer.step(1);
   try {
     run.trainer.step(2);
@@ -141,7 +106,7 @@ TEST_CASE("a poisoned unit is named with its step on every rank", "[mpi][trainer
 
 TEST_CASE("a parameter that is not finite is named by the unit that reads it", "[mpi][trainer][faults]") {
   Communicator world = Communicator::world();
-  TestRun run(world, make_config(odd, {1, 1, world.size()}));
+  TrainingRun run(world, training_config(odd, {1, 1, world.size()}));
   ParameterTensor const& gain = run.plan.table.find(Tensor::lnfw);
   // an infinite final gain is first read by the head
   Kokkos::deep_copy(vector_of(gain, run.trainer.state().parameters()), std::numeric_limits<float>::infinity());
@@ -155,7 +120,7 @@ TEST_CASE("a parameter that is not finite is named by the unit that reads it", "
 
 TEST_CASE("a step labels everything, stays on its instance and fences it alone", "[mpi][trainer]") {
   Communicator world = Communicator::world();
-  TestRun run(world, make_config(odd, {1, 2, 2 * world.size()}));
+  TrainingRun run(world, training_config(odd, {1, 2, 2 * world.size()}));
   test::ToolsGuard const guard(run.exec);
   run.trainer.step(1);
   run.trainer.validate();

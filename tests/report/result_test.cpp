@@ -45,7 +45,7 @@ Result result(Outcome outcome) {
     run.samples.push_back(step);
   }
   run.samples.back().validation_loss = 2.25;
-  run.ranks = {{0, "node-a", 2.0, 0.25}, {1, "node-b", 3.0, 0.125}};
+  run.ranks = {{0, "node-a", 3.0, 2.0, 0.25}, {1, "node-b", 3.0, 2.5, 0.125}};
   run.window = {2, 4};
   run.tokens_per_second = {42.5, 40, 45};
   run.metrics = {{"mfu", 0.5}};

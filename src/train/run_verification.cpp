@@ -1,4 +1,4 @@
-#include "run_verification.hpp"
+#include "train/run_verification.hpp"
 
 #include "comm/control.hpp"
 #include "comm/execution.hpp"
@@ -7,23 +7,26 @@
 
 #include <xxhash.h>
 
-#include <array>
 #include <cstdlib>
-#include <numeric>
 
 namespace trainstone {
 
 namespace {
 
 /// Passes if no rank has a difference; `value` is the number of ranks that have one.
-Check exact(Machinery& machinery, std::string const& name, bool equal_here, std::string const& detail) {
-  auto const wrong =
-      control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, std::int64_t{equal_here ? 0 : 1});
+Check exact(ExecutionSpace const& exec, Communicator& communicator, std::string const& name, bool equal_here,
+            std::string const& detail) {
+  auto const wrong = control_all_reduce(exec, communicator, Operation::sum, std::int64_t{equal_here ? 0 : 1});
   return {name, wrong == 0, static_cast<double>(wrong), 0, detail};
 }
 
-bool integer_sum_is_exact(Machinery& machinery, Algorithm all_reduce, Index elements) {
-  Communicator& communicator = machinery.communicator;
+/// Small integers: their sum is exact in fp32 over millions of ranks.
+float contribution(std::size_t element, Rank rank) {
+  return static_cast<float>((element + static_cast<std::size_t>(rank)) % 7);
+}
+
+bool integer_sum_is_exact(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce,
+                          Index elements) {
   Rank const ranks = communicator.size();
   Schedule const schedule =
       make_schedule(Collective::all_reduce, all_reduce, Partition::even(elements, ranks), communicator.rank());
@@ -35,75 +38,88 @@ bool integer_sum_is_exact(Machinery& machinery, Algorithm all_reduce, Index elem
   Vector<float> const view = arena.vector<float>("data", elements);
   Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
   std::vector<float> values(static_cast<std::size_t>(elements));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(communicator.rank()));
-  copy_from_host<float>(machinery.exec, values, view, "trainstone::check::collectives");
-  Execution(machinery.exec, communicator, schedule, Operation::sum, view, scratch, {.purpose = Purpose::control}).run();
-  copy_to_host<float>(machinery.exec, view, values, "trainstone::check::collectives");
-  auto const rank_sum = static_cast<std::size_t>(ranks * (ranks - 1) / 2);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] != static_cast<float>(static_cast<std::size_t>(ranks) * (i % 1000) + rank_sum)) return false;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, communicator.rank());
+  copy_from_host<float>(exec, values, view, "trainstone::check::collectives");
+  Execution(exec, communicator, schedule, Operation::sum, view, scratch, {.purpose = Purpose::control}).run();
+  copy_to_host<float>(exec, view, values, "trainstone::check::collectives");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::int64_t sum = 0;
+    for (Rank rank = 0; rank < ranks; ++rank) sum += static_cast<std::int64_t>(contribution(i, rank));
+    if (values[i] != static_cast<float>(sum)) return false;
+  }
   return true;
 }
 
 } // namespace
 
-Check check_collectives(Machinery& machinery, Algorithm all_reduce) {
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce) {
   bool equal = true;
   for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
-    equal = integer_sum_is_exact(machinery, all_reduce, elements) && equal;
-  return exact(machinery, "collectives-exact", equal, "all-reduce of integer values on 0 to 65536 elements");
+    equal = integer_sum_is_exact(exec, communicator, all_reduce, elements) && equal;
+  return exact(exec, communicator, "collectives-exact", equal, "all-reduce of integer values on 0 to 65536 elements");
 }
 
-Check check_launch(Machinery const& machinery) {
-  Rank const ranks = machinery.communicator.size();
+Check check_launch(Communicator const& communicator) {
+  Rank const ranks = communicator.size();
   Rank wanted = ranks;
-  for (char const* name : {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
-    if (char const* const value = std::getenv(name)) wanted = std::atoi(value);
+  // the launcher's word comes first: under a batch system, launchers start their helpers with its variables
+  for (char const* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (char const* const value = std::getenv(name)) {
+      wanted = std::atoi(value);
+      break;
+    }
+  }
   return {"launch", ranks == wanted, static_cast<double>(ranks), static_cast<double>(wanted),
           "ranks in the world, ranks that the launcher started"};
 }
 
-Check check_replicas(Machinery& machinery, ModelState& state) {
+Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, ModelState& state) {
   auto const parameters = Kokkos::create_mirror_view(state.parameters()); // the same memory where it is the host's
-  Kokkos::deep_copy(machinery.exec, parameters, state.parameters());
-  machinery.exec.fence("trainstone::check::replicas: the host hashes the parameters");
+  Kokkos::deep_copy(exec, parameters, state.parameters());
+  exec.fence("trainstone::check::replicas: the host hashes the parameters");
   auto const hash = static_cast<std::int64_t>(XXH3_64bits(parameters.data(), parameters.size() * sizeof(float)));
-  auto const low = control_all_reduce(machinery.exec, machinery.communicator, Operation::min, hash);
-  auto const high = control_all_reduce(machinery.exec, machinery.communicator, Operation::max, hash);
+  auto const low = control_all_reduce(exec, communicator, Operation::min, hash);
+  auto const high = control_all_reduce(exec, communicator, Operation::max, hash);
   return {"replicas-agree", low == high, low == high ? 0.0 : 1.0, 0,
           fmt::format("hash of all parameters {:016x}", static_cast<std::uint64_t>(hash))};
 }
 
-Check check_memory(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {
+  return exact(exec, communicator, "finite", trainer.parameters_are_finite(), "parameters after the last update");
+}
+
+Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                   CountedRun const& counted) {
   CategoryBytes const predicted = plan.memory_bytes();
   std::string detail = "bytes per category, predicted and in the ledger:";
   for (MemoryCategory category : memory_categories)
     detail += fmt::format(" {} {} {}", to_string(category), predicted[category], counted.memory[category]);
-  return exact(machinery, "memory-model", counted.memory == predicted, detail);
+  return exact(exec, communicator, "memory-model", counted.memory == predicted, detail);
 }
 
-Check check_messages(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                     CountedRun const& counted) {
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   Traffic const training = steps * plan.gradients;
   Traffic const control =
       steps * plan.step_control + static_cast<std::uint64_t>(counted.validations) * plan.validation_control;
   Traffic const sent = counted.communication.total(Purpose::training);
   Traffic const agreed = counted.communication.total(Purpose::control);
-  return exact(machinery, "comm-volume", training == sent && control == agreed,
+  return exact(exec, communicator, "comm-volume", training == sent && control == agreed,
                fmt::format("bytes and messages, predicted {} {} and control {} {}, sent {} {} and control {} {}",
                            training.bytes, training.messages, control.bytes, control.messages, sent.bytes,
                            sent.messages, agreed.bytes, agreed.messages));
 }
 
-Check check_flops(Machinery& machinery, RunPlan const& plan, CountedRun const& counted) {
+Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                  CountedRun const& counted) {
   auto const evaluated =
       static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   std::uint64_t const gemm = steps * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm;
   std::uint64_t const attention = steps * plan.step_flops.attention + evaluated * plan.evaluation_flops.attention;
   bool const equal = counted.kernels.flops[Phase::gemm] == gemm && counted.kernels.flops[Phase::attention] == attention;
-  return exact(machinery, "flops-model", equal,
+  return exact(exec, communicator, "flops-model", equal,
                fmt::format("predicted GEMM {} attention {}, counted {} {}", gemm, attention,
                            counted.kernels.flops[Phase::gemm], counted.kernels.flops[Phase::attention]));
 }

@@ -1,0 +1,46 @@
+#pragma once
+
+// The checks that every run makes of itself. Owns what "counted" means for a whole run and compares it with the plan,
+// with ==. A figure of merit is printed only when all of them pass. All functions are collective but check_launch.
+
+#include "comm/communicator.hpp"
+#include "comm/counters.hpp"
+#include "core/counters.hpp"
+#include "core/memory.hpp"
+#include "train/check.hpp"
+#include "train/run_plan.hpp"
+#include "train/trainer.hpp"
+
+namespace trainstone {
+
+/// What was counted while a run trained, and how much of it there was.
+struct CountedRun {
+  std::int64_t steps = 0;
+  std::int64_t validations = 0;
+  std::int64_t validation_batches = 0; ///< global batches of each
+  Counters kernels;                    ///< of steps and validations
+  CommCounters communication;
+  CategoryBytes memory; ///< the ledger's high water
+};
+
+/// Integer-valued sums over the ranks come out exactly, on blocks of every kind. Before the training.
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce);
+
+/// As many ranks as the launcher, or else the batch system, started.
+Check check_launch(Communicator const& communicator);
+
+/// The parameters have the same bits on all ranks.
+Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, ModelState& state);
+
+/// The parameters are finite after the last update (losses and norms are checked at every step).
+Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
+
+/// Counted and predicted agree on every rank.
+Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                   CountedRun const& counted);
+Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                     CountedRun const& counted);
+Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                  CountedRun const& counted);
+
+} // namespace trainstone

@@ -1,0 +1,88 @@
+// The checks of a run: each passes on the true plan and fails on a plan that is wrong in one number.
+
+#include "train/run_verification.hpp"
+
+#include "core/error.hpp"
+#include "support/training_run.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <limits>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+CountedRun run_two_steps(TrainingRun& run) {
+  counters() = {};
+  comm_counters() = {};
+  for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
+  run.trainer.validate();
+  return {2, 1, 2, counters(), comm_counters(), run.ledger.high_water()};
+}
+
+} // namespace
+
+TEST_CASE("memory, message and FLOP checks pass on the plan and fail on a plan with one number changed",
+          "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  TrainingRun run(world, training_config({2, 3, 12, 11, 29}, {1, 2, 2 * world.size()}));
+  CountedRun const counted = run_two_steps(run);
+  CHECK(check_memory(run.exec, world, run.plan, counted).passed);
+  CHECK(check_messages(run.exec, world, run.plan, counted).passed);
+  CHECK(check_flops(run.exec, world, run.plan, counted).passed);
+
+  RunPlan memory = run.plan;
+  memory.memory.front().bytes += 64;
+  CHECK_FALSE(check_memory(run.exec, world, memory, counted).passed);
+  RunPlan message = run.plan;
+  message.gradients.messages += 1;
+  CHECK_FALSE(check_messages(run.exec, world, message, counted).passed);
+  RunPlan control = run.plan;
+  control.step_control.bytes += 8;
+  CHECK_FALSE(check_messages(run.exec, world, control, counted).passed);
+  RunPlan gemm = run.plan;
+  gemm.step_flops.gemm += 2;
+  CHECK_FALSE(check_flops(run.exec, world, gemm, counted).passed);
+  RunPlan attention = run.plan;
+  attention.evaluation_flops.attention -= 1;
+  CHECK_FALSE(check_flops(run.exec, world, attention, counted).passed);
+}
+
+TEST_CASE("a plan that is wrong on one rank alone fails the check on all", "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
+  CountedRun const counted = run_two_steps(run);
+  RunPlan wrong_on_last = run.plan;
+  if (world.rank() == world.size() - 1) wrong_on_last.step_flops.gemm += 2;
+  CHECK_FALSE(check_flops(run.exec, world, wrong_on_last, counted).passed);
+}
+
+TEST_CASE("one bit of one parameter on one rank makes the replicas disagree", "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
+  run.trainer.step(1);
+  CHECK(check_replicas(run.exec, world, run.trainer.state()).passed);
+  float& value = run.trainer.state().parameters()(3);
+  if (world.rank() == world.size() - 1) value = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(value) ^ 1u);
+  CHECK(check_replicas(run.exec, world, run.trainer.state()).passed == (world.size() == 1));
+}
+
+TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  CHECK(check_collectives(ExecutionSpace(), world, Algorithm::ring).passed);
+  CHECK(check_launch(world).passed);
+}
+
+TEST_CASE("parameters that an update has destroyed are noticed, and so is the held-out loss", "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
+  run.trainer.step(1);
+  CHECK(check_finite(run.exec, world, run.trainer).passed);
+  if (world.rank() == 0) run.trainer.state().parameters()(3) = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(check_finite(run.exec, world, run.trainer).passed);
+  // every token's row: whichever the held-out batch reads
+  Kokkos::deep_copy(run.trainer.state().parameters(), std::numeric_limits<float>::quiet_NaN());
+  CHECK_THROWS_AS(run.trainer.validate(), CollectiveError);
+}
