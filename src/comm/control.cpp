@@ -65,9 +65,9 @@ void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byt
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text) {
   std::vector<int> const lengths = all_gather_values(communicator, checked_length(text.size()));
   std::vector<int> offsets(lengths.size());
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string joined(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');
-  checked_length(joined.size());
+  checked_length(joined.size()); // so the offsets cannot overflow
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   TRAINSTONE_MPI_CHECK(MPI_Allgatherv(text.data(), lengths[static_cast<std::size_t>(communicator.rank())], MPI_CHAR,
                                       joined.data(), lengths.data(), offsets.data(), MPI_CHAR,
                                       communicator.handle().comm));

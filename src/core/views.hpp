@@ -3,6 +3,8 @@
 // The execution space, its memory, and the three view types that every layer passes around: unmanaged, LayoutRight
 // windows into memory that an Allocation owns. The last index is contiguous and is the vector range.
 
+#include "core/index.hpp"
+
 #include <Kokkos_Core.hpp>
 
 #include <cstdint>
@@ -11,8 +13,6 @@ namespace trainstone {
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
-
-using Index = std::int64_t; ///< every extent, offset and count
 
 template <class T>
 using Vector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;

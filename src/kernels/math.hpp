@@ -1,7 +1,8 @@
 #pragma once
 
 // Elementary functions for the kernels' inner loops. Owns an exponential in fp32 without branches and without libm, so
-// that a loop over it becomes vector code under -O3 without -ffast-math, and gives the same bits on every host.
+// that a loop over it becomes vector code under -O3 without -ffast-math, and gives the same bits wherever the
+// instruction set is the same (fused multiply-adds round once).
 
 #include <Kokkos_Core.hpp>
 

@@ -66,7 +66,7 @@ KOKKOS_INLINE_FUNCTION float vector_sum(Index begin, Index end, Value const& val
 /// The maximum of value(i) over [0, count); NaN is passed over.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float vector_max(Index count, Value const& value) {
-  float result = -std::numeric_limits<float>::infinity();
+  float result = -Kokkos::Experimental::infinity_v<float>;
 #pragma omp simd reduction(max : result)
   for (Index i = 0; i < count; ++i) {
     float const candidate = value(i);
@@ -106,7 +106,7 @@ KOKKOS_INLINE_FUNCTION double row_sum(Team const& team, Index count, Value const
 /// The maximum of value(i) over [0, count), known to the whole team; NaN is passed over.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float row_max(Team const& team, Index count, Value const& value) {
-  float result = -std::numeric_limits<float>::infinity();
+  float result = -Kokkos::Experimental::infinity_v<float>;
   KOKKOS_IF_ON_HOST((static_cast<void>(team); result = vector_max(count, value);))
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_reduce(
                            Kokkos::TeamVectorRange(team, count),

@@ -7,6 +7,8 @@
 //
 // Both files: 256 x int32, then the data; little endian, offsets 64-bit.
 
+#include "core/index.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +20,6 @@
 #include <vector>
 
 namespace trainstone {
-
-using Index = std::int64_t; // as in core/views.hpp, without Kokkos
 
 struct LlmcShape {
   Index context, vocab, layers, heads, channels, padded_vocab;

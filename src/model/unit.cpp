@@ -18,13 +18,6 @@ std::vector<Unit> units(std::int64_t layers) {
   return all;
 }
 
-Unit parse_unit(std::string const& name, std::int64_t layers) {
-  for (Unit unit : units(layers))
-    if (to_string(unit) == name) return unit;
-  throw InputError(fmt::format("no unit \"{}\": the units are \"embed\", \"block 0\" to \"block {}\" and \"head\"",
-                               name, layers - 1));
-}
-
 std::int64_t group_read_by(Unit unit) { return unit.kind == UnitKind::block ? unit.block + 1 : 0; }
 
 std::int64_t group_completed_by(Unit unit) { return unit.kind == UnitKind::head ? -1 : group_read_by(unit); }

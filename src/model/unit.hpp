@@ -25,9 +25,6 @@ std::string to_string(Unit unit);
 /// embed, block 0 .. layers-1, head
 std::vector<Unit> units(std::int64_t layers);
 
-/// The unit of that name. \throws InputError naming the possible ones
-Unit parse_unit(std::string const& name, std::int64_t layers);
-
 /// The group whose parameters the unit reads: root for embed and head (embed's backward reads none).
 std::int64_t group_read_by(Unit unit);
 

@@ -34,12 +34,12 @@ std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
 
 std::uint64_t attention_flops_forward(GptConfig const& config, MicroBatchShape shape) {
   return static_cast<std::uint64_t>(config.layers) *
-         attention_forward_flops(shape.batch, shape.sequence, config.heads, config.channels / config.heads);
+         attention_forward_flops(shape.batch, shape.sequence, config.heads, config.head_size());
 }
 
 std::uint64_t attention_flops_backward(GptConfig const& config, MicroBatchShape shape) {
   return static_cast<std::uint64_t>(config.layers) *
-         attention_backward_flops(shape.batch, shape.sequence, config.heads, config.channels / config.heads);
+         attention_backward_flops(shape.batch, shape.sequence, config.heads, config.head_size());
 }
 
 } // namespace
