@@ -75,7 +75,8 @@ void describe_options(CLI::App& app, CommandLine& line) {
   app.failure_message([](CLI::App const*, CLI::Error const& problem) {
     return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
   });
-  app.footer("Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid, 64 usage, 65 verification failed,\n"
+  app.footer("Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid or unreferenced, 64 usage, 65 "
+             "verification failed,\n"
              "69 does not fit, 70 internal error or non-finite loss.");
 
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");

@@ -94,6 +94,7 @@ void save_model(PreparedRun const& run, Machinery const& machinery, Trainer& tra
   std::filesystem::path const path = run.config.model_setup.save;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   save_parameters(machinery.exec, path, run.config.model, run.plan->table, trainer.state().parameters());
+  fmt::print("model written to {}\n", path.string());
 }
 
 void record_golden(PreparedRun const& run, Result const& result) {

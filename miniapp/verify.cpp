@@ -50,7 +50,7 @@ int verify(VerifyOptions const& options, Machinery& machinery) {
   bool passed = true;
   for (ReferenceRow const& row : rows) passed = passed && row.passed;
   if (machinery.communicator.rank() == 0) {
-    fmt::print("{} on {} ranks, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
+    fmt::print("{}, ranks {}, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
                to_string(resolve_gemm_provider(parse_gemm_provider(kernels.gemm))), kokkos_description());
     fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
     for (ReferenceRow const& row : rows) print_row(row);

@@ -112,7 +112,10 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   RunConfig config = deck.config;
   if (std::int64_t const expected = config.comm.expected_ranks; expected != 0 && expected != ranks) {
     fail_at(deck, "comm.expected_ranks",
-            fmt::format("comm.expected_ranks = {}, but the run has {} rank{}", expected, ranks, ranks == 1 ? "" : "s"));
+            fmt::format(
+                "comm.expected_ranks = {}, but the run has {} rank{}; start it with mpiexec -n {} (estimate: --ranks "
+                "{})",
+                expected, ranks, ranks == 1 ? "" : "s", expected, expected));
   }
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, ranks)) {
     fail_at(deck, problem->key, problem->message);

@@ -211,7 +211,8 @@ TEST_CASE("another number of ranks than the expected one is refused", "[deck]") 
   Deck const deck = read_small({"comm.expected_ranks=2"});
   CHECK_NOTHROW(resolve(deck, 2));
   CHECK(input_error_of([&] { resolve(deck, 1); }) ==
-        "--set comm.expected_ranks=2: comm.expected_ranks = 2, but the run has 1 rank");
+        "--set comm.expected_ranks=2: comm.expected_ranks = 2, but the run has 1 rank; start it with mpiexec -n 2 "
+        "(estimate: --ranks 2)");
 }
 
 TEST_CASE("the measured window leaves out the warm-up", "[deck]") {
