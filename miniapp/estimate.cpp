@@ -33,7 +33,7 @@ void print_parameters(RunPlan const& plan) {
 void print_work(RunPlan const& plan) {
   fmt::print("sent per step and rank (largest over ranks)\n");
   fmt::print("  {:<36} {:>16} bytes in {} messages\n",
-             "gradients, all-reduce " + std::string(to_string(plan.all_reduce)), plan.gradients.bytes,
+             "gradients, all-reduce " + std::string(to_string(plan.reduction.all_reduce)), plan.gradients.bytes,
              plan.gradients.messages);
   fmt::print("  {:<36} {:>16} bytes in {} messages\n", "control (loss)", plan.step_control.bytes,
              plan.step_control.messages);

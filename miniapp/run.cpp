@@ -126,7 +126,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
 
-  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->all_reduce);
+  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->reduction);
   Result result = begin_result(run, machinery, measure_peaks(machinery, run.plan->gemm));
 
   MemoryLedger ledger;

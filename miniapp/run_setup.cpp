@@ -62,7 +62,7 @@ PreparedRun prepare_run(RunOptions const& options, Communicator const& communica
   PreparedRun run;
   run.deck = read_deck(options.common.deck);
   run.config = resolve(run.deck, communicator.size());
-  run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.size()));
+  run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   require_memory(*run.plan, communicator);
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);

@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "comm/mpi.hpp"
+#include "comm/order_check.hpp"
 
 #include <unistd.h>
 
@@ -38,7 +39,9 @@ int largest_tag(MPI_Comm comm) {
 
 std::unique_ptr<Impl::CommunicatorHandle> owned(MPI_Comm comm) {
   TRAINSTONE_MPI_CHECK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-  return std::make_unique<Impl::CommunicatorHandle>(Impl::CommunicatorHandle{comm});
+  auto handle = std::make_unique<Impl::CommunicatorHandle>();
+  handle->comm = comm;
+  return handle;
 }
 
 } // namespace
@@ -57,23 +60,36 @@ NodeMap make_node_map(std::vector<std::string> const& host_names, std::vector<st
   return nodes;
 }
 
-Communicator::Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle) : m_handle(std::move(handle)) {
+Communicator::Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle, std::string const& emulated_node)
+    : m_handle(std::move(handle)), m_emulated_node(emulated_node) {
   TRAINSTONE_MPI_CHECK(MPI_Comm_rank(m_handle->comm, &m_rank));
   TRAINSTONE_MPI_CHECK(MPI_Comm_size(m_handle->comm, &m_size));
   m_largest_tag = largest_tag(m_handle->comm);
-  m_nodes = make_node_map(all_gather_texts(*this, host_name()), all_gather_texts(*this, boot_id()));
+  m_nodes = make_node_map(all_gather_texts(*this, host_name() + emulated_node), all_gather_texts(*this, boot_id()));
+  m_topology = Topology(m_nodes.node_of_rank);
 }
 
-Communicator Communicator::world() {
+Communicator Communicator::world(int emulated_nodes) {
   MPI_Comm comm = MPI_COMM_NULL;
   TRAINSTONE_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  return Communicator(owned(comm));
+  auto handle = owned(comm);
+  if (emulated_nodes == 0) return Communicator(std::move(handle), "");
+  int rank = 0;
+  int size = 0;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_rank(comm, &rank));
+  TRAINSTONE_MPI_CHECK(MPI_Comm_size(comm, &size));
+  TRAINSTONE_REQUIRE_INPUT(emulated_nodes > 0 && emulated_nodes <= size,
+                           "{} nodes cannot be emulated with {} ranks: 1 to {} can", emulated_nodes, size, size);
+  int const node = Topology::block(size, emulated_nodes).node_of(rank);
+  return Communicator(std::move(handle), fmt::format(" (emulated node {})", node));
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&& other) noexcept {
   std::swap(m_handle, other.m_handle); // the other one frees what this one held
   std::swap(m_nodes, other.m_nodes);
+  std::swap(m_topology, other.m_topology);
+  std::swap(m_emulated_node, other.m_emulated_node);
   m_rank = other.m_rank;
   m_size = other.m_size;
   m_largest_tag = other.m_largest_tag;
@@ -82,14 +98,16 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 }
 
 Communicator::~Communicator() {
-  if (m_handle) MPI_Comm_free(&m_handle->comm);
+  if (!m_handle) return;
+  if (m_handle->order != MPI_COMM_NULL) Impl::leave_order_check(*this);
+  MPI_Comm_free(&m_handle->comm);
 }
 
 Communicator Communicator::split(int colour) const {
   TRAINSTONE_REQUIRE(colour >= 0, "colour {} is negative", colour);
   MPI_Comm comm = MPI_COMM_NULL;
   TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
-  return Communicator(owned(comm));
+  return Communicator(owned(comm), m_emulated_node);
 }
 
 std::optional<Communicator> Communicator::first(Rank ranks) const {
@@ -98,7 +116,7 @@ std::optional<Communicator> Communicator::first(Rank ranks) const {
   int const colour = m_rank < ranks ? 0 : MPI_UNDEFINED;
   TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
   if (comm == MPI_COMM_NULL) return {};
-  return Communicator(owned(comm));
+  return Communicator(owned(comm), m_emulated_node);
 }
 
 Rank Communicator::node_size() const {

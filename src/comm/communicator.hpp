@@ -1,10 +1,11 @@
 #pragma once
 
-// Groups of ranks. Owns a duplicated MPI communicator, on which errors return and are thrown, its tags, and the map
-// of ranks to nodes. MPI itself stays behind comm/mpi.hpp.
+// Groups of ranks. Owns a duplicated MPI communicator, on which errors return and are thrown, its tags, the map of
+// ranks to nodes, and the order in which its collectives are called. MPI itself stays behind comm/mpi.hpp.
 
-#include "comm/partition.hpp"
+#include "comm/topology.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,11 +27,27 @@ struct NodeMap {
 /// Numbers the distinct names. \param[in] host_names, boot_ids per rank
 NodeMap make_node_map(std::vector<std::string> const& host_names, std::vector<std::string> const& boot_ids);
 
+/// What ranks must agree on when they call a collective: "all_reduce ring sum float32 of 1000 elements". Made once,
+/// announced with every call.
+class CollectiveCall {
+public:
+  explicit CollectiveCall(std::string text);
+  std::string const& text() const { return m_text; }
+  std::uint64_t hash() const { return m_hash; }
+
+private:
+  std::string m_text;
+  std::uint64_t m_hash;
+};
+
+enum class OrderCheck { no, yes };
+
 /// A group of ranks with a message space of its own. Move-only; creating one is collective.
 class Communicator {
 public:
-  /// All ranks of the program.
-  static Communicator world();
+  /// All ranks of the program. For studies and tests on one machine the ranks can be taken to sit on several nodes,
+  /// in blocks. \throws InputError unless 0 (none emulated) <= emulated_nodes <= ranks
+  static Communicator world(int emulated_nodes = 0);
 
   Communicator(Communicator&& other) noexcept;
   Communicator& operator=(Communicator&& other) noexcept;
@@ -39,10 +56,11 @@ public:
   Rank rank() const { return m_rank; }
   Rank size() const { return m_size; }
   NodeMap const& nodes() const { return m_nodes; }
+  Topology const& topology() const { return m_topology; }
   /// Ranks of this group on this rank's node.
   Rank node_size() const;
 
-  /// The ranks that give the same colour, ordered by rank. Collective; the colour is not negative.
+  /// The ranks that give the same colour, ordered by rank. Collective; the colour is not negative. Emulated nodes stay.
   Communicator split(int colour) const;
   /// The first `ranks` ranks; nothing on the others. Collective over all.
   std::optional<Communicator> first(Rank ranks) const;
@@ -51,15 +69,26 @@ public:
   /// collectives never mix.
   int next_tag();
 
+  /// From now on every call of a collective is compared between all ranks before it starts. For debugging: it costs an
+  /// exchange per call. Collective.
+  void check_order(OrderCheck check);
+  /// Every collective's first act, with what it is.
+  /// \throws CollectiveError on all ranks, naming the calls and ranks that differ, if the order is checked
+  void announce(CollectiveCall const& call) const;
+  /// Of all calls so far, in order: equal on all ranks if they called the same.
+  std::uint64_t order_hash() const;
+
   Impl::CommunicatorHandle const& handle() const { return *m_handle; }
 
 private:
-  explicit Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle);
+  Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle, std::string const& emulated_node);
 
   std::unique_ptr<Impl::CommunicatorHandle> m_handle;
   Rank m_rank = 0;
   Rank m_size = 1;
   NodeMap m_nodes;
+  Topology m_topology = Topology::one_node(1);
+  std::string m_emulated_node; ///< empty: none
   int m_largest_tag = 0;
   int m_tag = 0;
 };

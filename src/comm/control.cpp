@@ -13,11 +13,13 @@ namespace {
 
 template <class T>
 void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation, std::span<T> values) {
-  Partition const partition = Partition::even(static_cast<Index>(values.size()), communicator.size());
-  Schedule const schedule = make_schedule(Collective::all_reduce, Algorithm::ring, partition, communicator.rank());
+  Problem const problem{.collective = Collective::all_reduce,
+                        .partition = Partition::even(static_cast<Index>(values.size()), communicator.size()),
+                        .topology = communicator.topology()};
+  Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
   std::vector<T> scratch(static_cast<std::size_t>(schedule.scratch_elements));
   Execution execution(exec, communicator, schedule, operation, Vector<T>(values.data(), values.size()),
-                      Vector<T>(scratch.data(), scratch.size()), {.purpose = Purpose::control});
+                      Vector<T>(scratch.data(), scratch.size()), {.purpose = Purpose::control, .persistent = false});
   execution.run();
   exec.fence("trainstone::comm::control_all_reduce: the host reads the result");
 }
@@ -51,10 +53,15 @@ std::int64_t control_all_reduce(ExecutionSpace const& exec, Communicator& commun
   return value;
 }
 
-void barrier(Communicator const& communicator) { TRAINSTONE_MPI_CHECK(MPI_Barrier(communicator.handle().comm)); }
+void barrier(Communicator const& communicator) {
+  static CollectiveCall const call("barrier of a report");
+  communicator.announce(call);
+  TRAINSTONE_MPI_CHECK(MPI_Barrier(communicator.handle().comm));
+}
 
 void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byte const> mine,
                             std::span<std::byte> all) {
+  communicator.announce(CollectiveCall(fmt::format("all-gather of {} bytes for a report", mine.size())));
   int const length = checked_length(mine.size());
   TRAINSTONE_REQUIRE(all.size() == mine.size() * static_cast<std::size_t>(communicator.size()),
                      "{} bytes from each of {} ranks do not fill {}", mine.size(), communicator.size(), all.size());
@@ -63,6 +70,8 @@ void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byt
 }
 
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text) {
+  static CollectiveCall const call("all-gather of texts for a report");
+  communicator.announce(call);
   std::vector<int> const lengths = all_gather_values(communicator, checked_length(text.size()));
   std::vector<int> offsets(lengths.size());
   std::string joined(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');

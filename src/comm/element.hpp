@@ -9,7 +9,10 @@
 
 namespace trainstone {
 
-enum class ElementType { float32, float64, int32, int64 };
+struct bf16; // core/types.hpp
+struct fp16;
+
+enum class ElementType { float32, float64, int32, int64, bfloat16, float16 };
 enum class Operation { sum, max, min };
 
 std::size_t size_of(ElementType type);
@@ -25,9 +28,13 @@ constexpr ElementType element_type_of() {
     return ElementType::float64;
   } else if constexpr (std::is_same_v<T, std::int32_t>) {
     return ElementType::int32;
-  } else {
-    static_assert(std::is_same_v<T, std::int64_t>, "collectives carry float, double, int32 and int64");
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
     return ElementType::int64;
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return ElementType::bfloat16;
+  } else {
+    static_assert(std::is_same_v<T, fp16>, "collectives carry float, double, int32, int64, bf16 and fp16");
+    return ElementType::float16;
   }
 }
 

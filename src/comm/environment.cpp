@@ -8,11 +8,26 @@
 
 namespace trainstone {
 
-MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
+namespace {
+
+std::string thread_level_name(int level) {
+  switch (level) {
+  case MPI_THREAD_SINGLE: return "MPI_THREAD_SINGLE";
+  case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
+  case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
+  case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
+  }
+  return fmt::format("thread level {}", level);
+}
+
+} // namespace
+
+MpiEnvironment::MpiEnvironment(int& argc, char**& argv, MpiThreads threads) {
+  int const required = threads == MpiThreads::main_only ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
   int provided = MPI_THREAD_SINGLE;
-  TRAINSTONE_MPI_CHECK(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-  TRAINSTONE_REQUIRE(provided >= MPI_THREAD_FUNNELED, "this MPI gives thread level {}, below MPI_THREAD_FUNNELED",
-                     provided);
+  TRAINSTONE_MPI_CHECK(MPI_Init_thread(&argc, &argv, required, &provided));
+  TRAINSTONE_REQUIRE(provided >= required, "this MPI gives {}, below {}", thread_level_name(provided),
+                     thread_level_name(required));
 }
 
 MpiEnvironment::~MpiEnvironment() { MPI_Finalize(); }
@@ -34,6 +49,12 @@ std::string MpiEnvironment::library() const {
   int length = 0;
   TRAINSTONE_MPI_CHECK(MPI_Get_library_version(text, &length));
   return short_library_version({text, static_cast<std::size_t>(length)});
+}
+
+std::string MpiEnvironment::thread_level() const {
+  int provided = MPI_THREAD_SINGLE;
+  TRAINSTONE_MPI_CHECK(MPI_Query_thread(&provided));
+  return thread_level_name(provided);
 }
 
 void MpiEnvironment::abort(int code) const {

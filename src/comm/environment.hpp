@@ -8,10 +8,15 @@
 
 namespace trainstone {
 
-/// Lives in main() for as long as MPI is used; thread level MPI_THREAD_FUNNELED.
+/// Who calls MPI: the main thread alone, or others beside it (a progress thread). Asking for the second makes some
+/// libraries choose slower collectives.
+enum class MpiThreads { main_only, multiple };
+
+/// Lives in main() for as long as MPI is used.
 class MpiEnvironment {
 public:
-  MpiEnvironment(int& argc, char**& argv);
+  /// \throws Error if MPI does not allow as many threads
+  MpiEnvironment(int& argc, char**& argv, MpiThreads threads = MpiThreads::main_only);
   MpiEnvironment(MpiEnvironment const&) = delete;
   MpiEnvironment& operator=(MpiEnvironment const&) = delete;
   ~MpiEnvironment();
@@ -20,6 +25,8 @@ public:
   int world_size() const;
   /// The library in short: "MPICH 5.0.2".
   std::string library() const;
+  /// What MPI allows: "MPI_THREAD_FUNNELED".
+  std::string thread_level() const;
 
   /// Ends all ranks; the launcher returns `code`. For main(), after it has printed why.
   [[noreturn]] void abort(int code) const;

@@ -1,36 +1,31 @@
 #include "comm/execution.hpp"
 
-#include "comm/mpi.hpp"
+#include "comm/message_rounds.hpp"
 #include "comm/reduce.hpp"
 #include "core/launch.hpp"
+#include "core/types.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <string>
 
 namespace trainstone {
 
 namespace {
 
-MPI_Datatype mpi_type(ElementType type) {
-  switch (type) {
-  case ElementType::float32: return MPI_FLOAT;
-  case ElementType::float64: return MPI_DOUBLE;
-  case ElementType::int32: return MPI_INT32_T;
-  case ElementType::int64: return MPI_INT64_T;
-  }
-  return MPI_DATATYPE_NULL;
-}
-
-int checked_count(Index elements) {
-  TRAINSTONE_REQUIRE(elements > 0 && elements <= std::numeric_limits<int>::max(),
-                     "a message of {} elements is not possible", elements);
-  return static_cast<int>(elements);
-}
-
 void require_host_accessible() {
   constexpr bool accessible = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
   TRAINSTONE_REQUIRE(accessible, "collectives work on host memory only; this build's memory space is {}",
                      MemorySpace::name());
+}
+
+CollectiveCall describe(Schedule const& schedule, Operation operation, ElementType type) {
+  return CollectiveCall(fmt::format("{} {} {} {} of {} elements", to_string(schedule.collective),
+                                    to_string(schedule.algorithm), to_string(operation), to_string(type),
+                                    schedule.elements));
+}
+
+void reach_delay_point(char const* label) {
+  if (delay_point()) delay_point()(label);
 }
 
 } // namespace
@@ -45,7 +40,7 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_data(data),
       m_scratch(scratch),
       m_options(options),
-      m_requests(std::make_unique<Impl::Requests>()),
+      m_call(describe(m_schedule, operation, type)),
       m_round(m_schedule.rounds.size()) {
   require_host_accessible();
   TRAINSTONE_REQUIRE(m_schedule.rank == communicator.rank() && m_schedule.ranks == communicator.size(),
@@ -59,113 +54,193 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
   TRAINSTONE_REQUIRE(options.longest_message >= 1 && options.longest_message <= longest_mpi_message,
                      "the longest message must have 1 to {} elements, not {}", longest_mpi_message,
                      options.longest_message);
+  if (m_schedule.needs_shared_memory()) require_shared_buffers();
+  m_messages = std::make_unique<Impl::MessageRounds>(
+      m_schedule, communicator.topology(),
+      Impl::MessageRounds::Settings{communicator.handle().comm, communicator.next_tag(), type, options.longest_message,
+                                    options.persistent},
+      [this](Slice const& slice) { return address(slice); });
 }
 
 Execution::Execution(Execution&&) noexcept = default;
 Execution::~Execution() = default;
 
+void Execution::require_shared_buffers() const {
+  SharedSegment const* const segment = m_options.segment;
+  TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
+                     to_string(m_schedule.algorithm));
+  TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,
+                     "the schedule is for {} ranks on this node, the segment has {}", m_schedule.neighbours.size(),
+                     segment->neighbours().size());
+  for (Memory const& memory : {m_data, m_scratch}) {
+    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
+    TRAINSTONE_REQUIRE(bytes == 0 || segment->contains(memory.data, bytes),
+                       "a buffer of {} bytes lies outside of the node's shared memory", bytes);
+  }
+}
+
 void Execution::start() {
+  PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
-  m_tag = m_communicator->next_tag();
+  m_communicator->announce(m_call);
+  reach_delay_point("trainstone::comm::start");
+  if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
+  m_barriers = 0;
   m_round = 0;
   m_kernels_enqueued = true; // by the caller, perhaps
-  if (in_flight()) post_round();
+  if (in_flight()) begin_round();
 }
 
 bool Execution::progress() { return advance(Wait::no); }
 
 void Execution::wait() { advance(Wait::yes); }
 
-/// Goes on until the end, or, not waiting, until messages are missing.
+/// Goes on until the end, or, not waiting, until others are missing.
 bool Execution::advance(Wait wait) {
+  PhaseTimer const timer(Phase::communication);
   while (in_flight()) {
-    if (!round_received(wait)) return false;
-    enqueue_local_moves();
+    if (!round_complete(wait)) return false;
+    Round const& round = m_schedule.rounds[m_round];
+    enqueue_moves(first_message(round), round.size());
     ++m_round;
-    if (in_flight()) post_round();
+    if (in_flight()) {
+      begin_round();
+    } else if (m_schedule.needs_shared_memory()) {
+      m_options.segment->close_ticket(m_ticket);
+    }
   }
   return true;
 }
 
-void Execution::post_round() {
-  PhaseTimer const timer(Phase::communication);
+void Execution::begin_round() {
   Round const& round = m_schedule.rounds[m_round];
-  if (m_kernels_enqueued && std::ranges::any_of(round, &Move::is_message)) {
-    m_exec.fence("trainstone::comm::execute: MPI touches the buffers");
-    m_kernels_enqueued = false;
-  }
-  for (Action const action : {Action::receive, Action::send}) {
-    for (Move const& move : round) {
-      if (move.action == action) post_message(move);
-    }
+  if (round.front().action == Action::node_barrier) return arrive_at_barrier();
+  std::size_t const first = first_message(round);
+  if (!m_messages->empty(m_round)) {
+    fence();
+    m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
+    enqueue_moves(0, first);
   }
 }
 
-/// One move, in as many messages as its length demands; both sides cut alike.
-void Execution::post_message(Move const& move) {
-  MPI_Comm const comm = m_communicator->handle().comm;
-  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
-  for (Index done = 0; done < move.size(); done += m_options.longest_message) {
-    int const count = checked_count(std::min(m_options.longest_message, move.size() - done));
-    std::size_t const offset = static_cast<std::size_t>(done) * size_of(m_type);
-    MPI_Request& request = m_requests->active.emplace_back(MPI_REQUEST_NULL);
-    if (move.action == Action::receive) {
-      TRAINSTONE_MPI_CHECK(
-          MPI_Irecv(address(move.to) + offset, count, mpi_type(m_type), move.peer, m_tag, comm, &request));
-    } else {
-      TRAINSTONE_MPI_CHECK(
-          MPI_Isend(address(move.from) + offset, count, mpi_type(m_type), move.peer, m_tag, comm, &request));
-      ++traffic.messages;
-      traffic.bytes += static_cast<std::uint64_t>(count) * size_of(m_type);
-    }
-  }
+void Execution::arrive_at_barrier() {
+  fence();
+  reach_delay_point("trainstone::comm::barrier");
+  SharedSegment& segment = *m_options.segment;
+  std::byte const* const begin = segment.bytes().data();
+  auto const offset = [begin](Memory const& memory) {
+    return memory.elements == 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(memory.data - begin);
+  };
+  segment.arrive(m_ticket, m_barriers, offset(m_data), offset(m_scratch));
 }
 
-bool Execution::round_received(Wait wait) {
-  PhaseTimer const timer(Phase::communication);
-  auto& active = m_requests->active;
-  TRAINSTONE_REQUIRE(active.size() <= std::size_t{std::numeric_limits<int>::max()}, "{} messages in one round",
-                     active.size());
-  int const count = static_cast<int>(active.size());
-  int complete = 1;
-  if (wait == Wait::yes) {
-    TRAINSTONE_MPI_CHECK(MPI_Waitall(count, active.data(), MPI_STATUSES_IGNORE));
-  } else {
-    TRAINSTONE_MPI_CHECK(MPI_Testall(count, active.data(), &complete, MPI_STATUSES_IGNORE));
-  }
-  if (complete) active.clear();
-  return complete != 0;
+bool Execution::round_complete(Wait wait) {
+  if (m_schedule.rounds[m_round].front().action == Action::node_barrier) return all_neighbours_came(wait);
+  if (m_messages->empty(m_round)) return true;
+  reach_delay_point("trainstone::comm::wait");
+  if (wait == Wait::no) return m_messages->test(m_round);
+  m_messages->wait(m_round);
+  return true;
 }
 
-void Execution::enqueue_local_moves() {
-  for (Move const& move : m_schedule.rounds[m_round]) {
-    if (move.is_message()) continue;
+bool Execution::all_neighbours_came(Wait wait) {
+  SharedSegment const& segment = *m_options.segment;
+  Patience patience;
+  while (!segment.all_arrived(m_ticket, m_barriers)) {
+    if (wait == Wait::no) return false;
+    patience.look_again();
+  }
+  ++m_barriers;
+  return true;
+}
+
+/// MPI or a neighbour touches the buffers next.
+void Execution::fence() {
+  static std::string const label = "trainstone::comm::execute: others touch the buffers"; // allocates once
+  if (m_kernels_enqueued) m_exec.fence(label);
+  m_kernels_enqueued = false;
+}
+
+/// Where the messages of a round begin, which local moves may come before; 0 if there is none.
+std::size_t Execution::first_message(Round const& round) const {
+  if (m_messages->empty(m_round)) return 0;
+  return static_cast<std::size_t>(std::ranges::find_if(round, &Move::is_message) - round.begin());
+}
+
+void Execution::enqueue_moves(std::size_t first, std::size_t last) {
+  Round const& round = m_schedule.rounds[m_round];
+  for (std::size_t i = first; i < last; ++i) {
+    if (!round[i].is_local()) continue;
     switch (m_type) {
-    case ElementType::float32: enqueue_local_move<float>(move); break;
-    case ElementType::float64: enqueue_local_move<double>(move); break;
-    case ElementType::int32: enqueue_local_move<std::int32_t>(move); break;
-    case ElementType::int64: enqueue_local_move<std::int64_t>(move); break;
+    case ElementType::float32: enqueue_move<float>(round[i]); break;
+    case ElementType::float64: enqueue_move<double>(round[i]); break;
+    case ElementType::bfloat16: enqueue_move<bf16>(round[i]); break;
+    case ElementType::float16: enqueue_move<fp16>(round[i]); break;
+    case ElementType::int32: enqueue_move<std::int32_t>(round[i]); break;
+    case ElementType::int64: enqueue_move<std::int64_t>(round[i]); break;
     }
     m_kernels_enqueued = true;
   }
 }
 
 template <class T>
-void Execution::enqueue_local_move(Move const& move) {
+void Execution::enqueue_move(Move const& move) {
+  if (move.action == Action::combine) return enqueue_combine<T>(move);
+  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
   auto const size = static_cast<std::size_t>(move.size());
   Vector<T const> const from(reinterpret_cast<T const*>(address(move.from)), size);
   Vector<T> const to(reinterpret_cast<T*>(address(move.to)), size);
+  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
   if (move.action == Action::copy) return copy<T>(m_exec, from, to);
   reduce<T>(m_exec, m_operation, from, to);
-  comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm).reduced += size;
+  traffic.reduced += size;
+}
+
+template <class T>
+void Execution::enqueue_combine(Move const& move) {
+  Index const size = move.size();
+  std::vector<T const*> parts;
+  std::vector<T*> targets;
+  if (move.from.owner == every_neighbour) {
+    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
+      parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, i)));
+  } else {
+    auto const* const first = reinterpret_cast<T const*>(address(move.from));
+    for (Index part = 0; part < combined_parts(move, m_schedule); ++part) parts.push_back(first + part * size);
+  }
+  if (move.to.owner == every_neighbour) {
+    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
+      targets.push_back(reinterpret_cast<T*>(neighbour_address(move.to, i)));
+  } else {
+    targets.push_back(reinterpret_cast<T*>(address(move.to)));
+  }
+  combine<T>(m_exec, m_operation, parts, size, targets);
+  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
+  traffic.reduced += static_cast<std::uint64_t>(size) * (parts.size() - 1);
+  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
 }
 
 std::byte* Execution::address(Slice const& slice) const {
+  if (slice.owner >= 0) {
+    auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
+    return neighbour_address(slice, static_cast<std::size_t>(place));
+  }
   Memory const& memory = slice.buffer == BufferId::data ? m_data : m_scratch;
   TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= memory.elements,
                      "{} [{}, {}) is outside of {} elements", to_string(slice.buffer), slice.range.begin,
                      slice.range.end, memory.elements);
   return memory.data + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
+}
+
+/// In the part of the node's segment that belongs to the neighbour, where it said at its first barrier.
+std::byte* Execution::neighbour_address(Slice const& slice, std::size_t neighbour) const {
+  SharedSegment const& segment = *m_options.segment;
+  std::uint64_t const buffer = slice.buffer == BufferId::data ? segment.data_offset(m_ticket, neighbour)
+                                                              : segment.scratch_offset(m_ticket, neighbour);
+  std::uint64_t const end = buffer + static_cast<std::uint64_t>(slice.range.end) * size_of(m_type);
+  TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
+                     to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));
+  return segment.part(neighbour) + buffer + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
 }
 
 } // namespace trainstone

@@ -1,14 +1,16 @@
 #pragma once
 
-// The executor: runs one rank's schedule on MPI point-to-point messages. Owns the requests of the round in flight;
-// the buffers are the caller's. Promises: all receives and sends of a round are posted together, receives first; a
-// buffer is fenced (this exec instance only) before MPI touches it; a message's length is checked before it becomes
-// an int. Counts messages, bytes and reductions where they start. Buffers must be host-accessible for now.
+// The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
+// that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
+// a round are posted together, receives first; a buffer is fenced (this exec instance only) before MPI or a neighbour
+// touches it; a message's length is checked before it becomes an int. Counts messages, bytes and reductions where they
+// start. Buffers must be host-accessible for now.
 
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
 #include "comm/element.hpp"
 #include "comm/schedule.hpp"
+#include "comm/shared_segment.hpp"
 #include "core/views.hpp"
 
 #include <cstddef>
@@ -18,23 +20,30 @@
 namespace trainstone {
 
 namespace Impl {
-struct Requests;
+class MessageRounds;
 }
 
 struct ExecutionOptions {
   Purpose purpose = Purpose::training;
   /// Elements; the same on all ranks. Longer moves are cut into several messages, which are counted as such.
   Index longest_message = longest_mpi_message;
+  /// Where data and scratch lie, for schedules that need shared memory; must outlive the execution.
+  SharedSegment* segment = nullptr;
+  /// Prepare the messages once and start them again in every run, instead of making them anew.
+  bool persistent = true;
 };
 
 /// A collective in execution; may be started again after it has ended.
-/// All ranks start the collectives of a communicator in the same order.
+/// All ranks make, start and wait for the executions of a communicator in the same order, or use an ExecutionQueue.
+/// bf16 and fp16 are added in fp32 and rounded once per reduction: once per hop of a ring, once in all by a combine.
+/// Delay points: "trainstone::comm::start", "...::receive", "...::send", "...::barrier", "...::wait" and the kernels'.
 class Execution {
 public:
   /// \param[in]     exec     reductions are enqueued here    \param[in] communicator must outlive the execution
   /// \param[in]     schedule of this rank in this communicator
   /// \param[in,out] data     (schedule.elements)             \param[out] scratch (at least schedule.scratch_elements)
-  /// \throws Error if rank, ranks or extents differ from the schedule's, or the memory is not host-accessible
+  /// \throws Error if rank, ranks or extents differ from the schedule's, the memory is not host-accessible, or the
+  ///         schedule needs shared memory and the buffers do not lie in options.segment
   template <class T>
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             Vector<T> data, Vector<T> scratch, ExecutionOptions const& options = {})
@@ -48,8 +57,9 @@ public:
   ~Execution();
 
   /// Posts the first round: waits for what exec has enqueued, not for messages.
+  /// \throws CollectiveError if the communicator checks the order of calls and ranks call different ones
   void start();
-  /// Advances as far as is possible without waiting for messages; true when the collective has ended.
+  /// Advances as far as is possible without waiting for others; true when the collective has ended.
   bool progress();
   /// Waits for the end. On return the result is complete for work enqueued on exec from now on: the last
   /// reductions are enqueued there and not fenced.
@@ -59,6 +69,7 @@ public:
     wait();
   }
 
+  bool in_flight() const { return m_round < m_schedule.rounds.size(); }
   Schedule const& schedule() const { return m_schedule; }
 
 private:
@@ -71,15 +82,21 @@ private:
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
-  bool in_flight() const { return m_round < m_schedule.rounds.size(); }
+  void require_shared_buffers() const;
   bool advance(Wait wait);
-  void post_round();
-  void post_message(Move const& move);
-  bool round_received(Wait wait);
-  void enqueue_local_moves();
+  void begin_round();
+  void arrive_at_barrier();
+  bool round_complete(Wait wait);
+  bool all_neighbours_came(Wait wait);
+  void fence();
+  void enqueue_moves(std::size_t first, std::size_t last);
   template <class T>
-  void enqueue_local_move(Move const& move);
+  void enqueue_move(Move const& move);
+  template <class T>
+  void enqueue_combine(Move const& move);
+  std::size_t first_message(Round const& round) const;
   std::byte* address(Slice const& slice) const;
+  std::byte* neighbour_address(Slice const& slice, std::size_t neighbour) const;
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
@@ -89,10 +106,12 @@ private:
   Memory m_data;
   Memory m_scratch;
   ExecutionOptions m_options;
-  std::unique_ptr<Impl::Requests> m_requests;
-  std::size_t m_round; // schedule.rounds.size(): not in flight
-  int m_tag = 0;
-  bool m_kernels_enqueued = false; // since the last fence
+  CollectiveCall m_call;
+  std::unique_ptr<Impl::MessageRounds> m_messages;
+  std::size_t m_round;             ///< schedule.rounds.size(): not in flight
+  std::uint64_t m_ticket = 0;      ///< of the segment, if shared
+  std::uint64_t m_barriers = 0;    ///< come to in this run
+  bool m_kernels_enqueued = false; ///< since the last fence
 };
 
 } // namespace trainstone

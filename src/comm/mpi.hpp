@@ -3,12 +3,13 @@
 // MPI as the rest of src/comm uses it: the one header that includes mpi.h. Owns the check that every call goes
 // through and the handles behind the public classes. For src/comm/*.cpp alone.
 
+#include "comm/element.hpp"
 #include "core/error.hpp"
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <string>
-#include <vector>
 
 namespace trainstone::Impl {
 
@@ -23,12 +24,13 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
 /// What a Communicator owns.
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
+  std::uint64_t calls = 0;        ///< of collectives
+  std::uint64_t order_hash = 0;   ///< of all of them
 };
 
-/// The messages of an Execution's round in flight.
-struct Requests {
-  std::vector<MPI_Request> active;
-};
+/// A type that MPI does not have travels as integers of its size: messages only move it.
+MPI_Datatype mpi_type(ElementType type);
 
 } // namespace trainstone::Impl
 

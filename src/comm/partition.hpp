@@ -4,7 +4,7 @@
 // Promises: blocks lie one after the other without gaps; any sizes are normal, zero-length blocks and an empty
 // buffer too. Knows nothing of types, bytes or MPI.
 
-#include "core/views.hpp"
+#include "core/index.hpp"
 
 #include <utility>
 #include <vector>
@@ -28,15 +28,23 @@ struct Range {
 class Partition {
 public:
   /// Blocks that differ by at most one element, the larger ones first.
-  static Partition even(Index elements, Rank ranks);
+  static Partition even(Index elements, Rank ranks) { return even(Range{0, elements}, ranks); }
+  /// The same of a part of a buffer.
+  static Partition even(Range const& part, Rank ranks);
   /// Blocks of the given sizes, which may be zero.
   static Partition of_sizes(std::vector<Index> const& sizes);
+  /// Blocks between the given offsets, which may not decrease: offsets.size() - 1 blocks.
+  static Partition of_offsets(std::vector<Index> offsets);
 
   Rank ranks() const { return static_cast<Rank>(m_offsets.size()) - 1; }
-  Index elements() const { return m_offsets.back(); }
+  /// In all blocks.
+  Index elements() const { return m_offsets.back() - m_offsets.front(); }
   Range range(Rank block) const;
+  /// Blocks first ... last-1 as one range; empty if first == last.
+  Range range(Rank first, Rank last) const;
+  Index size(Rank block) const { return range(block).size(); }
   Index largest() const;
-  /// Where each block begins, and after the last one the number of elements: ranks() + 1 values.
+  /// Where each block begins, and where the last one ends: ranks() + 1 values.
   std::vector<Index> const& offsets() const { return m_offsets; }
   bool operator==(Partition const&) const = default;
 

@@ -1,19 +1,21 @@
 #pragma once
 
 // The engine of the simulator: plays the schedules of all ranks against each other, with the executor's rules. Owns
-// who waits for whom; what messages carry and cost is the visitor's. For src/comm/simulator*.cpp alone.
+// who waits for whom; what messages carry and cost is the visitor's. For the simulator alone.
 
 #include "comm/schedule.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace trainstone::Impl {
 
-/// A send or receive in its place.
+/// A move in its place.
 struct Posted {
   Rank rank;
   std::size_t round;
@@ -21,17 +23,19 @@ struct Posted {
 };
 
 /// Calls
-///   visitor.begin_round(rank)                     when a rank posts the messages of its next round,
+///   visitor.begin_round(rank, Round const&)       when a rank posts the messages of its next round,
 ///   visitor.deliver(Posted send, Posted receive)  when the two halves of a message have met,
-///   visitor.end_round(rank, Round const&)         when all messages of its round are delivered.
-/// A rank's calls come in program order. Peers must be valid ranks.
+///   visitor.pass_barrier(std::vector<Rank>)       when all neighbours have come to a node barrier,
+///   visitor.end_round(rank, Round const&)         when all messages of its round are delivered, or its barrier passed.
+/// A rank's calls come in program order. Peers must be valid ranks, node barriers alone in their rounds.
 template <class Visitor>
 class Playback {
 public:
   Playback(std::vector<Schedule> const& schedules, Visitor& visitor)
       : m_schedules(schedules), m_visitor(visitor), m_ranks(schedules.size()) {}
 
-  /// Plays to the end. Returns the messages that never found their other half: none if all ranks got to their end.
+  /// Plays to the end. Returns the messages and barriers that never found their other half: none if all ranks got to
+  /// their end.
   std::vector<Posted> run() {
     for (std::size_t rank = 0; rank < m_ranks.size(); ++rank) begin_round(static_cast<Rank>(rank));
     while (!m_finished_rounds.empty()) {
@@ -42,12 +46,12 @@ public:
       ++state.round;
       begin_round(rank);
     }
-    std::vector<Posted> unmatched;
+    std::vector<Posted> waiting;
     for (auto const& [ranks, channel] : m_channels) {
-      unmatched.insert(unmatched.end(), channel.sends.begin(), channel.sends.end());
-      unmatched.insert(unmatched.end(), channel.receives.begin(), channel.receives.end());
+      waiting.insert(waiting.end(), channel.waiting.begin() + channel.first, channel.waiting.end());
     }
-    return unmatched;
+    for (auto const& [node, come] : m_barriers) waiting.insert(waiting.end(), come.begin(), come.end());
+    return waiting;
   }
 
 private:
@@ -55,9 +59,9 @@ private:
     std::size_t round = 0;
     std::size_t open_messages = 0;
   };
-  struct Channel { // from one rank to another
-    std::deque<Posted> sends;
-    std::deque<Posted> receives;
+  struct Channel { // from one rank to another: sends or receives that wait for the other half, the oldest first
+    std::vector<Posted> waiting;
+    std::ptrdiff_t first = 0;
   };
 
   Schedule const& schedule(Rank rank) const { return m_schedules[static_cast<std::size_t>(rank)]; }
@@ -66,7 +70,11 @@ private:
     State& state = m_ranks[static_cast<std::size_t>(rank)];
     if (state.round == schedule(rank).rounds.size()) return;
     Round const& round = schedule(rank).rounds[state.round];
-    m_visitor.begin_round(rank);
+    m_visitor.begin_round(rank, round);
+    if (!round.empty() && round.front().action == Action::node_barrier) {
+      come_to_barrier({rank, state.round, &round.front()});
+      return;
+    }
     for (Move const& move : round) state.open_messages += move.is_message() ? 1 : 0;
     if (state.open_messages == 0) m_finished_rounds.push_back(rank);
     for (Move const& move : round) {
@@ -74,16 +82,33 @@ private:
     }
   }
 
+  void come_to_barrier(Posted const& posted) {
+    std::vector<Rank> const& neighbours = schedule(posted.rank).neighbours;
+    std::vector<Posted>& come = m_barriers[neighbours.front()];
+    come.push_back(posted);
+    if (come.size() < neighbours.size()) return;
+    m_visitor.pass_barrier(neighbours);
+    for (Posted const& each : come) m_finished_rounds.push_back(each.rank);
+    come.clear();
+  }
+
   void post(Posted const& posted) {
     bool const sends = posted.move->action == Action::send;
-    Rank const peer = posted.move->peer;
-    Channel& channel = m_channels[sends ? std::pair(posted.rank, peer) : std::pair(peer, posted.rank)];
-    (sends ? channel.sends : channel.receives).push_back(posted);
-    if (channel.sends.empty() || channel.receives.empty()) return;
-    Posted const send = channel.sends.front();
-    Posted const receive = channel.receives.front();
-    channel.sends.pop_front();
-    channel.receives.pop_front();
+    Rank const from = sends ? posted.rank : posted.move->peer;
+    Rank const to = sends ? posted.move->peer : posted.rank;
+    Channel& channel = m_channels[static_cast<std::uint64_t>(from) * m_ranks.size() + static_cast<std::uint64_t>(to)];
+    std::vector<Posted>& waiting = channel.waiting;
+    if (waiting.empty() || waiting.back().move->action == posted.move->action) {
+      waiting.push_back(posted);
+      return;
+    }
+    Posted const oldest = waiting[static_cast<std::size_t>(channel.first)];
+    if (++channel.first == std::ssize(waiting)) {
+      waiting.clear();
+      channel.first = 0;
+    }
+    Posted const& send = sends ? posted : oldest;
+    Posted const& receive = sends ? oldest : posted;
     m_visitor.deliver(send, receive);
     complete_message(send.rank);
     complete_message(receive.rank);
@@ -96,8 +121,16 @@ private:
   std::vector<Schedule> const& m_schedules;
   Visitor& m_visitor;
   std::vector<State> m_ranks;
-  std::map<std::pair<Rank, Rank>, Channel> m_channels;
-  std::deque<Rank> m_finished_rounds; // ranks whose round's messages are all delivered
+  std::unordered_map<std::uint64_t, Channel> m_channels;
+  std::map<Rank, std::vector<Posted>> m_barriers; // by a node's first rank: who has come
+  std::deque<Rank> m_finished_rounds;             // ranks whose round's messages are all delivered
 };
+
+/// The moves of a round that run while its messages are under way: those before the first message.
+inline std::size_t early_moves(Round const& round) {
+  std::size_t first_message = 0;
+  while (first_message < round.size() && !round[first_message].is_message()) ++first_message;
+  return first_message;
+}
 
 } // namespace trainstone::Impl

@@ -1,19 +1,34 @@
 #pragma once
 
-// The two kernels of the executor: what a schedule's reduces and copies do.
+// The kernels of the executor: what a schedule's reduces, combines and copies do. bf16 and fp16 are added (and
+// compared) in fp32 and rounded to nearest even once per call: once per hop of a ring, once in all for a combine.
 
 #include "comm/element.hpp"
 #include "core/views.hpp"
+
+#include <span>
 
 namespace trainstone {
 
 /// to = to + from (or the larger, the smaller of the two), element by element.
 /// \param[in]     exec work is enqueued here; returns without fencing
 /// \param[in]     from (n)    \param[in,out] to (n), must not overlap from
-/// Integer sums wrap around. A NaN on either side of max or min stays a NaN.
+/// Integer sums wrap around. A NaN on either side of max or min stays a NaN; +0 is larger than -0, in either order.
 /// Work: n FLOP; 3 n sizeof(T) bytes.
 template <class T>
 void reduce(ExecutionSpace const& exec, Operation operation, Vector<T const> from, Vector<T> to);
+
+/// All targets = parts[0] + parts[1] + ..., element by element, in the balanced binary tree over the parts' numbers
+/// (parts i and i+1 for even i first; what has no partner is carried to the next level), in fp32 for bf16 and fp16,
+/// else in T.
+/// \param[in]  exec work is enqueued here; returns without fencing
+/// \param[in]  parts (P) of n elements each, 1 <= P <= 65536
+/// \param[out] targets (Q) of n elements each, Q >= 1; a target may be one of the parts, and must not overlap them
+///             otherwise
+/// Work: (P-1) n FLOP; (P+Q) n sizeof(T) bytes.
+template <class T>
+void combine(ExecutionSpace const& exec, Operation operation, std::span<T const* const> parts, Index n,
+             std::span<T* const> targets);
 
 /// to = from. \param[in] exec work is enqueued here; returns without fencing    Work: 0 FLOP; 2 n sizeof(T) bytes.
 template <class T>

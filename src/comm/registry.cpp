@@ -1,25 +1,118 @@
 #include "comm/registry.hpp"
 
-#include "comm/ring_all_reduce.hpp"
+#include "comm/algorithms/bidirectional_ring.hpp"
+#include "comm/algorithms/binomial_broadcast.hpp"
+#include "comm/algorithms/binomial_reduce.hpp"
+#include "comm/algorithms/ring.hpp"
+#include "comm/algorithms/segmented_ring.hpp"
+#include "comm/algorithms/shared.hpp"
+#include "comm/algorithms/shared_copy.hpp"
+#include "comm/algorithms/tree.hpp"
 #include "core/error.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace trainstone {
 
 namespace {
 
-bool any_number_of_ranks(Rank ranks) { return ranks >= 1; }
-
 constexpr std::array table{
-    RegisteredAlgorithm{Collective::all_reduce, Algorithm::ring, "ring", any_number_of_ranks, make_ring_all_reduce},
+    // --- all-reduce
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::ring, Needs::nothing, Symmetry::nodes, make_ring_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::bidirectional_ring, Needs::nothing, Symmetry::nodes,
+                        make_bidirectional_ring_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::segmented_ring, Needs::nothing, Symmetry::nodes,
+                        make_segmented_ring_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::tree, Needs::nothing, Symmetry::none, make_tree_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared, Needs::shared_memory, Symmetry::none,
+                        make_shared_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared_copy, Needs::shared_memory, Symmetry::none,
+                        make_shared_copy_all_reduce},
+    // --- reduce-scatter
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::ring, Needs::nothing, Symmetry::nodes,
+                        make_ring_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared, Needs::shared_memory, Symmetry::none,
+                        make_shared_reduce_scatter},
+    // --- all-gather
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::ring, Needs::nothing, Symmetry::nodes, make_ring_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::shared, Needs::shared_memory, Symmetry::none,
+                        make_shared_all_gather},
+    // --- broadcast
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::binomial, Needs::nothing, Symmetry::none,
+                        make_binomial_broadcast},
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::shared, Needs::shared_memory, Symmetry::none,
+                        make_shared_broadcast},
+    // --- reduce
+    RegisteredAlgorithm{Collective::reduce, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_reduce},
+    // --- gather
+    // --- scatter
+    // --- all-to-all
+    // --- barrier
+    // --- parameter servers
 };
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+bool has_servers(Collective collective) {
+  return collective == Collective::server_push || collective == Collective::server_pull;
+}
+
+void require_consistent(Problem const& problem) {
+  Rank const ranks = problem.ranks();
+  TRAINSTONE_REQUIRE(problem.topology.ranks() == ranks, "{} blocks for the {} ranks of the topology", ranks,
+                     problem.topology.ranks());
+  TRAINSTONE_REQUIRE(problem.partition.offsets().front() == 0, "the data begins at element {}",
+                     problem.partition.offsets().front());
+  TRAINSTONE_REQUIRE(problem.root >= 0 && problem.root < ranks, "no root {} among {} ranks", problem.root, ranks);
+  TRAINSTONE_REQUIRE(has_root(problem.collective) || problem.root == 0, "{} has no root",
+                     to_string(problem.collective));
+  TRAINSTONE_REQUIRE(problem.segment >= 0, "segments of {} elements", problem.segment);
+  TRAINSTONE_REQUIRE(problem.collective != Collective::barrier || problem.elements() == 0, "a barrier of {} elements",
+                     problem.elements());
+  if (!has_servers(problem.collective)) {
+    TRAINSTONE_REQUIRE(problem.servers == 0, "{} has no servers", to_string(problem.collective));
+    return;
+  }
+  TRAINSTONE_REQUIRE(problem.servers >= 1 && problem.servers < ranks, "{} servers among {} ranks", problem.servers,
+                     ranks);
+  TRAINSTONE_REQUIRE(problem.partition.range(0, problem.workers()).empty(), "workers have blocks of their own");
+}
 
 } // namespace
 
 std::span<RegisteredAlgorithm const> registered_algorithms() { return table; }
+
+std::vector<Algorithm> algorithms_of(Collective collective) {
+  std::vector<Algorithm> found;
+  for (RegisteredAlgorithm const& line : table) {
+    if (line.collective == collective) found.push_back(line.algorithm);
+  }
+  return found;
+}
+
+Collective parse_collective(std::string_view name) {
+  auto const found = std::ranges::find(collectives, name, [](Collective c) { return to_string(c); });
+  if (found != collectives.end()) return *found;
+  std::vector<std::string_view> legal;
+  for (Collective const collective : collectives) legal.push_back(to_string(collective));
+  throw InputError(fmt::format("there is no collective \"{}\"; there is: {}", name, fmt::join(legal, ", ")));
+}
+
+Algorithm parse_algorithm(Collective collective, std::string_view name) {
+  std::vector<std::string_view> legal;
+  for (Algorithm const algorithm : algorithms_of(collective)) {
+    if (to_string(algorithm) == name) return algorithm;
+    legal.push_back(to_string(algorithm));
+  }
+  throw InputError(
+      fmt::format("{} has no algorithm \"{}\"; there is: {}", to_string(collective), name, fmt::join(legal, ", ")));
+}
 
 RegisteredAlgorithm const& find_algorithm(Collective collective, Algorithm algorithm) {
   auto const found = std::ranges::find_if(
@@ -28,30 +121,29 @@ RegisteredAlgorithm const& find_algorithm(Collective collective, Algorithm algor
   return *found;
 }
 
-Algorithm parse_algorithm(Collective collective, std::string_view name) {
-  std::vector<std::string_view> legal;
-  for (RegisteredAlgorithm const& line : table) {
-    if (line.collective != collective) continue;
-    if (line.name == name) return line.algorithm;
-    legal.push_back(line.name);
+std::string refusal(Problem const& problem, Algorithm algorithm) {
+  RegisteredAlgorithm const& line = find_algorithm(problem.collective, algorithm);
+  if (line.needs == Needs::nothing) return "";
+  std::string const name = fmt::format("{} {}", to_string(problem.collective), to_string(algorithm));
+  if (problem.topology.nodes() > 1) {
+    return fmt::format("{} works inside one node only, these {} ranks are on {}", name, problem.ranks(),
+                       problem.topology.nodes());
   }
-  throw InputError(
-      fmt::format("{} has no algorithm \"{}\"; there is: {}", to_string(collective), name, fmt::join(legal, ", ")));
+  return problem.shared_memory ? "" : name + " needs buffers in the node's shared memory";
 }
 
-Schedule make_schedule(Collective collective, Algorithm algorithm, Partition const& partition, Rank rank) {
-  RegisteredAlgorithm const& line = find_algorithm(collective, algorithm);
-  Rank const ranks = partition.ranks();
-  TRAINSTONE_REQUIRE(line.supports(ranks), "{} {} does not work on {} ranks", to_string(collective), line.name, ranks);
-  TRAINSTONE_REQUIRE(rank >= 0 && rank < ranks, "no rank {} among {}", rank, ranks);
-  return line.make(partition, rank);
+Schedule make_schedule(Problem const& problem, Algorithm algorithm, Rank rank) {
+  require_consistent(problem);
+  TRAINSTONE_REQUIRE(rank >= 0 && rank < problem.ranks(), "no rank {} among {}", rank, problem.ranks());
+  std::string const reason = refusal(problem, algorithm);
+  TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
+  return find_algorithm(problem.collective, algorithm).make(problem, rank);
 }
 
-std::vector<Schedule> make_schedules(Collective collective, Algorithm algorithm, Partition const& partition) {
+std::vector<Schedule> make_schedules(Problem const& problem, Algorithm algorithm) {
   std::vector<Schedule> schedules;
-  for (Rank rank = 0; rank < partition.ranks(); ++rank) {
-    schedules.push_back(make_schedule(collective, algorithm, partition, rank));
-  }
+  schedules.reserve(static_cast<std::size_t>(problem.ranks()));
+  for (Rank rank = 0; rank < problem.ranks(); ++rank) schedules.push_back(make_schedule(problem, algorithm, rank));
   return schedules;
 }
 

@@ -1,38 +1,55 @@
 #pragma once
 
 // The table of collective algorithms. Owns the list of generators: whoever adds one adds a line here, and tests,
-// cost model, counters and the executor pick it up. Generators are pure functions.
+// cost model, counters, commbench, explain and the executor pick it up. Generators are pure functions.
 
-#include "comm/schedule.hpp"
+#include "comm/problem.hpp"
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace trainstone {
 
+enum class Needs { nothing, shared_memory };
+
+/// Whether all ranks do the same, so that what holds for the ranks of one node holds for all: on even partitions and
+/// nodes of equal size in block order, rank r + k does what rank r does, with all peers moved by k (or by the bits of
+/// k), k being a multiple of the ranks per node. The simulator then prices one node instead of thousands.
+/// nodes_if_power_of_two: so if the number of ranks is a power of two; others fold, and then it does not hold.
+enum class Symmetry { none, nodes, nodes_if_power_of_two };
+
 /// A generator and what it is for.
 struct RegisteredAlgorithm {
   Collective collective;
   Algorithm algorithm;
-  std::string_view name; ///< as decks and tables write it
-  bool (*supports)(Rank ranks);
-  Schedule (*make)(Partition const& partition, Rank rank);
+  Needs needs;
+  Symmetry symmetry;
+  Schedule (*make)(Problem const& problem, Rank rank);
 };
 
 std::span<RegisteredAlgorithm const> registered_algorithms();
 
-/// The algorithm that a deck names. \throws InputError listing the legal names
+/// The algorithms of one collective, in the table's order.
+std::vector<Algorithm> algorithms_of(Collective collective);
+
+/// The collective that a flag names. \throws InputError listing the legal names
+Collective parse_collective(std::string_view name);
+/// The algorithm that a deck or flag names. \throws InputError listing the legal names
 Algorithm parse_algorithm(Collective collective, std::string_view name);
 
 /// The table's line. \throws Error if there is none
 RegisteredAlgorithm const& find_algorithm(Collective collective, Algorithm algorithm);
 
-/// The schedule of `rank` among partition.ranks() ranks; partition.elements() elements of data.
-/// \throws Error if the pair is not registered or does not support the number of ranks
-Schedule make_schedule(Collective collective, Algorithm algorithm, Partition const& partition, Rank rank);
+/// Why an algorithm cannot solve a problem ("shared works on one node only, these ranks are on 2"); empty if it can.
+std::string refusal(Problem const& problem, Algorithm algorithm);
+
+/// The schedule of `rank` among problem.ranks() ranks.
+/// \throws InputError if the algorithm refuses the problem    \throws Error if the problem contradicts itself
+Schedule make_schedule(Problem const& problem, Algorithm algorithm, Rank rank);
 
 /// The schedules of all ranks, in order: what the simulator takes.
-std::vector<Schedule> make_schedules(Collective collective, Algorithm algorithm, Partition const& partition);
+std::vector<Schedule> make_schedules(Problem const& problem, Algorithm algorithm);
 
 } // namespace trainstone

@@ -5,13 +5,45 @@ namespace trainstone {
 std::string_view to_string(Collective collective) {
   switch (collective) {
   case Collective::all_reduce: return "all_reduce";
+  case Collective::reduce_scatter: return "reduce_scatter";
+  case Collective::all_gather: return "all_gather";
+  case Collective::broadcast: return "broadcast";
+  case Collective::reduce: return "reduce";
+  case Collective::gather: return "gather";
+  case Collective::scatter: return "scatter";
+  case Collective::all_to_all: return "all_to_all";
+  case Collective::barrier: return "barrier";
+  case Collective::server_push: return "server_push";
+  case Collective::server_pull: return "server_pull";
   }
   return "unknown";
 }
 
 std::string_view to_string(Algorithm algorithm) {
   switch (algorithm) {
+  case Algorithm::naive: return "naive";
+  case Algorithm::whole_ring: return "whole_ring";
+  case Algorithm::main_device: return "main_device";
   case Algorithm::ring: return "ring";
+  case Algorithm::bidirectional_ring: return "bidirectional_ring";
+  case Algorithm::segmented_ring: return "segmented_ring";
+  case Algorithm::tree: return "tree";
+  case Algorithm::pipelined_tree: return "pipelined_tree";
+  case Algorithm::butterfly: return "butterfly";
+  case Algorithm::rabenseifner: return "rabenseifner";
+  case Algorithm::circulant: return "circulant";
+  case Algorithm::ordered: return "ordered";
+  case Algorithm::hierarchical: return "hierarchical";
+  case Algorithm::shared: return "shared";
+  case Algorithm::shared_copy: return "shared_copy";
+  case Algorithm::direct: return "direct";
+  case Algorithm::recursive: return "recursive";
+  case Algorithm::bruck: return "bruck";
+  case Algorithm::binomial: return "binomial";
+  case Algorithm::scatter_all_gather: return "scatter_all_gather";
+  case Algorithm::linear: return "linear";
+  case Algorithm::pairwise: return "pairwise";
+  case Algorithm::dissemination: return "dissemination";
   }
   return "unknown";
 }
@@ -22,6 +54,8 @@ std::string_view to_string(Action action) {
   case Action::receive: return "receive";
   case Action::reduce: return "reduce";
   case Action::copy: return "copy";
+  case Action::combine: return "combine";
+  case Action::node_barrier: return "node_barrier";
   }
   return "unknown";
 }

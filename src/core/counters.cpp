@@ -4,6 +4,10 @@
 
 namespace trainstone {
 
+namespace {
+thread_local Counters* counters_of_thread = nullptr;
+}
+
 std::string_view to_string(Phase phase) {
   switch (phase) {
   case Phase::gemm: return "gemm";
@@ -17,8 +21,12 @@ std::string_view to_string(Phase phase) {
 
 Counters& counters() {
   static Counters instance;
-  return instance;
+  return counters_of_thread ? *counters_of_thread : instance;
 }
+
+ThreadCounters::ThreadCounters(Counters& counted) { counters_of_thread = &counted; }
+
+ThreadCounters::~ThreadCounters() { counters_of_thread = nullptr; }
 
 std::uint64_t model_flops(Counters const& counted) {
   return counted.flops[Phase::gemm] + counted.flops[Phase::attention];

@@ -2,6 +2,7 @@
 
 // Counters of what really ran: kernel launches, floating-point operations and seconds per phase. Process-wide, as
 // Kokkos' own profiling is: every kernel is counted whoever starts it, none can be forgotten. Reset by the step loop.
+// A thread beside the main one counts in an object of its own, whose owner adds it to the process' later.
 
 #include <array>
 #include <cstddef>
@@ -37,8 +38,17 @@ struct Counters {
   PerPhase<double> seconds;
 };
 
-/// The counters of this process; callers subtract or reset.
+/// The counters of this process (on a thread with ThreadCounters: that thread's); callers subtract or reset.
 Counters& counters();
+
+/// While it lives, what its thread does is counted in `counted`.
+class ThreadCounters {
+public:
+  explicit ThreadCounters(Counters& counted);
+  ThreadCounters(ThreadCounters const&) = delete;
+  ThreadCounters& operator=(ThreadCounters const&) = delete;
+  ~ThreadCounters();
+};
 
 /// GEMM and attention only: what predictions are compared with.
 std::uint64_t model_flops(Counters const& counted);

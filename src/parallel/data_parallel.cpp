@@ -14,14 +14,14 @@ namespace trainstone {
 
 namespace {
 
-Schedule group_schedule(ParameterGroup const& group, Rank rank, Rank ranks, Algorithm all_reduce) {
-  return make_schedule(Collective::all_reduce, all_reduce, Partition::even(group.padded, ranks), rank);
+Schedule group_schedule(ParameterGroup const& group, GradientReduction const& reduction, Rank rank) {
+  return make_schedule(reduction.problem(group.padded), reduction.all_reduce, rank);
 }
 
-Index scratch_elements(ParameterTable const& table, Rank rank, Rank ranks, Algorithm all_reduce) {
+Index scratch_elements(ParameterTable const& table, GradientReduction const& reduction, Rank rank) {
   Index most = 0;
   for (ParameterGroup const& group : table.groups())
-    most = std::max(most, group_schedule(group, rank, ranks, all_reduce).scratch_elements);
+    most = std::max(most, group_schedule(group, reduction, rank).scratch_elements);
   return most;
 }
 
@@ -37,32 +37,32 @@ Vector<float> part(Vector<float> flat, Index offset, Index size) {
 
 } // namespace
 
-std::vector<PlannedTensor> DataParallel::buffer_plan(ParameterTable const& table, Rank rank, Rank ranks,
-                                                     Algorithm all_reduce) {
-  return {planned<float>("all-reduce scratch", scratch_elements(table, rank, ranks, all_reduce)),
+std::vector<PlannedTensor> DataParallel::buffer_plan(ParameterTable const& table, GradientReduction const& reduction,
+                                                     Rank rank) {
+  return {planned<float>("all-reduce scratch", scratch_elements(table, reduction, rank)),
           planned<double>("norm block sums", largest_group(table) / norm_block),
           planned<double>("norm group sums", std::ssize(table.groups())), planned<std::int64_t>("non-finite count", 1)};
 }
 
-Traffic DataParallel::traffic(ParameterTable const& table, Rank rank, Rank ranks, Algorithm all_reduce) {
+Traffic DataParallel::traffic(ParameterTable const& table, GradientReduction const& reduction, Rank rank) {
   Traffic sum;
   for (ParameterGroup const& group : table.groups())
-    sum += predict_traffic(group_schedule(group, rank, ranks, all_reduce), sizeof(float));
+    sum += predict_traffic(group_schedule(group, reduction, rank), reduction.topology, sizeof(float));
   return sum;
 }
 
 DataParallel::DataParallel(ExecutionSpace const& exec, Communicator& communicator, ParameterTable const& table,
-                           ModelState& state, Algorithm all_reduce, Arena& buffers)
+                           ModelState& state, GradientReduction const& reduction, Arena& buffers)
     : m_table(&table), m_state(&state) {
-  auto const scratch = buffers.vector<float>(
-      "all-reduce scratch", scratch_elements(table, communicator.rank(), communicator.size(), all_reduce));
+  Rank const rank = communicator.rank();
+  auto const scratch = buffers.vector<float>("all-reduce scratch", scratch_elements(table, reduction, rank));
   m_block_sums = buffers.vector<double>("norm block sums", largest_group(table) / norm_block);
   m_group_sums = buffers.vector<double>("norm group sums", std::ssize(table.groups()));
   m_count = buffers.vector<std::int64_t>("non-finite count", 1);
   for (ParameterGroup const& group : table.groups() | std::views::reverse)
-    m_reductions.emplace_back(exec, communicator,
-                              group_schedule(group, communicator.rank(), communicator.size(), all_reduce),
-                              Operation::sum, part(state.gradients(), group.offset, group.padded), scratch);
+    m_reductions.emplace_back(exec, communicator, group_schedule(group, reduction, rank), Operation::sum,
+                              part(state.gradients(), group.offset, group.padded), scratch,
+                              ExecutionOptions{.segment = state.shared_gradients()});
 }
 
 void DataParallel::reduce() {

@@ -11,6 +11,7 @@
 #include "comm/execution.hpp"
 #include "core/memory.hpp"
 #include "parallel/config.hpp"
+#include "parallel/gradient_reduction.hpp"
 #include "parallel/model_state.hpp"
 
 #include <vector>
@@ -20,14 +21,14 @@ namespace trainstone {
 class DataParallel {
 public:
   /// The parts of the arena that `rank` takes.
-  static std::vector<PlannedTensor> buffer_plan(ParameterTable const& table, Rank rank, Rank ranks,
-                                                Algorithm all_reduce);
+  static std::vector<PlannedTensor> buffer_plan(ParameterTable const& table, GradientReduction const& reduction,
+                                                Rank rank);
   /// What `rank` sends per step.
-  static Traffic traffic(ParameterTable const& table, Rank rank, Rank ranks, Algorithm all_reduce);
+  static Traffic traffic(ParameterTable const& table, GradientReduction const& reduction, Rank rank);
 
   /// Everything referred to must outlive the object. Takes buffer_plan() from `buffers`.
   DataParallel(ExecutionSpace const& exec, Communicator& communicator, ParameterTable const& table, ModelState& state,
-               Algorithm all_reduce, Arena& buffers);
+               GradientReduction const& reduction, Arena& buffers);
 
   /// Sums the gradients over all ranks, group after group in the order in which backward completes them. On return the
   /// sums are complete for work enqueued on the constructor's instance.

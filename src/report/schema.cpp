@@ -110,8 +110,7 @@ std::vector<std::string> preset_names() {
 
 std::vector<std::string> all_reduce_names() {
   std::vector<std::string> names;
-  for (RegisteredAlgorithm const& line : registered_algorithms())
-    if (line.collective == Collective::all_reduce) names.emplace_back(line.name);
+  for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) names.emplace_back(to_string(algorithm));
   return names;
 }
 

@@ -68,7 +68,7 @@ public:
   ReferenceRun(ExecutionSpace const& exec, Communicator& communicator, ReferenceFiles const& files,
                LlmcStateReader const& state, RunConfig const& config)
       : m_config(config),
-        m_plan(plan_run(m_config, communicator.rank(), communicator.size())),
+        m_plan(plan_run(m_config, communicator.rank(), communicator.topology())),
         m_trainer(exec, communicator, m_ledger, m_config, m_plan, {batch_source(state, config.batch.micro), {}, 0}, 1) {
     load_parameters(exec, files.model, m_config.model, m_plan.table, m_trainer.state().parameters());
   }

@@ -5,6 +5,7 @@
 // Trainer that `run` uses, on any number of ranks that divides the batch.
 
 #include "comm/communicator.hpp"
+#include "core/views.hpp"
 #include "kernels/config.hpp"
 #include "train/check.hpp"
 

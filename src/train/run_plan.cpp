@@ -17,9 +17,17 @@ ModelFlops times(Index count, ModelFlops flops) {
 }
 
 /// One fp64 value, agreed on by all ranks (comm/control.hpp).
-Traffic one_value_traffic(Rank rank, Rank ranks) {
-  return predict_traffic(make_schedule(Collective::all_reduce, Algorithm::ring, Partition::even(1, ranks), rank),
-                         sizeof(double));
+Traffic one_value_traffic(Rank rank, Topology const& topology) {
+  Problem const problem{
+      .collective = Collective::all_reduce, .partition = Partition::even(1, topology.ranks()), .topology = topology};
+  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
+}
+
+/// Shared memory where the algorithm cannot do without it, or can use it between nodes.
+GradientReduction gradient_reduction(RunConfig const& config, Topology const& topology) {
+  Algorithm const all_reduce = parse_algorithm(Collective::all_reduce, config.comm.allreduce);
+  bool const shared = find_algorithm(Collective::all_reduce, all_reduce).needs == Needs::shared_memory;
+  return {all_reduce, topology, shared || all_reduce == Algorithm::hierarchical};
 }
 
 } // namespace
@@ -31,15 +39,20 @@ CategoryBytes RunPlan::memory_bytes() const {
 }
 
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
+  return plan_run(config, rank, Topology::one_node(ranks));
+}
+
+RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
+  Rank const ranks = topology.ranks();
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  Algorithm const all_reduce = parse_algorithm(Collective::all_reduce, config.comm.allreduce);
+  GradientReduction const reduction = gradient_reduction(config, topology);
   GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
   RunPlan plan{ParameterTable(config.model, ranks),
                shape,
                rank,
                ranks,
-               all_reduce,
+               reduction,
                gemm,
                config.batch.accumulation,
                {},
@@ -58,16 +71,16 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   add_items(plan, MemoryCategory::data, data_plan(shape));
 
-  plan.gradients = DataParallel::traffic(plan.table, rank, ranks, all_reduce);
-  plan.step_control = one_value_traffic(rank, ranks);
-  plan.validation_control = one_value_traffic(rank, ranks);
+  plan.gradients = DataParallel::traffic(plan.table, reduction, rank);
+  plan.step_control = one_value_traffic(rank, topology);
+  plan.validation_control = one_value_traffic(rank, topology);
   plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape));
   plan.evaluation_flops = evaluation_flops(config.model, shape);
   return plan;
 }
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
-  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.rank, plan.ranks, plan.all_reduce);
+  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.reduction, plan.rank);
   tensors.push_back(planned<double>("loss sum", 1));
   return tensors;
 }

@@ -8,6 +8,7 @@
 #include "core/memory.hpp"
 #include "model/parameter_table.hpp"
 #include "model/work.hpp"
+#include "parallel/gradient_reduction.hpp"
 #include "train/run_config.hpp"
 
 #include <string>
@@ -26,7 +27,7 @@ struct RunPlan {
   MicroBatchShape shape;
   Rank rank;
   Rank ranks;
-  Algorithm all_reduce;
+  GradientReduction reduction;
   GemmProvider gemm;  ///< resolved
   Index accumulation; ///< micro-batches per rank and step
 
@@ -41,8 +42,10 @@ struct RunPlan {
   CategoryBytes memory_bytes() const;
 };
 
-/// \param[in] config   resolved: all three batch numbers are set     \param[in] rank of `ranks`
+/// \param[in] config   resolved: all three batch numbers are set     \param[in] rank of topology.ranks()
 /// \throws InputError if the model, the all-reduce or the GEMM provider is not possible
+RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
+/// The same with all ranks on one node.
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
 /// What Trainer takes from the arenas of its buffers and its data, in order.

@@ -3,11 +3,13 @@
 #include "comm/control.hpp"
 #include "comm/execution.hpp"
 #include "comm/registry.hpp"
+#include "comm/shared_segment.hpp"
 #include "core/host_copy.hpp"
 
 #include <xxhash.h>
 
 #include <cstdlib>
+#include <optional>
 
 namespace trainstone {
 
@@ -25,26 +27,32 @@ float contribution(std::size_t element, Rank rank) {
   return static_cast<float>((element + static_cast<std::size_t>(rank)) % 7);
 }
 
-bool integer_sum_is_exact(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce,
+bool integer_sum_is_exact(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction,
                           Index elements) {
-  Rank const ranks = communicator.size();
-  Schedule const schedule =
-      make_schedule(Collective::all_reduce, all_reduce, Partition::even(elements, ranks), communicator.rank());
+  Schedule const schedule = make_schedule(reduction.problem(elements), reduction.all_reduce, communicator.rank());
   MemoryLedger ledger; // the run has not allocated yet: its own ledger stays untouched
   std::vector<PlannedTensor> const tensors{planned<float>("data", elements),
                                            planned<float>("scratch", schedule.scratch_elements)};
-  Allocation const memory(ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
-  Arena arena(memory.bytes());
+  std::optional<SharedSegment> segment;
+  Allocation memory;
+  if (reduction.shared_memory) {
+    segment.emplace(communicator, ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+  } else {
+    memory = Allocation(ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+  }
+  Arena arena(segment ? segment->bytes() : memory.bytes());
   Vector<float> const view = arena.vector<float>("data", elements);
   Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
   std::vector<float> values(static_cast<std::size_t>(elements));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, communicator.rank());
   copy_from_host<float>(exec, values, view, "trainstone::check::collectives");
-  Execution(exec, communicator, schedule, Operation::sum, view, scratch, {.purpose = Purpose::control}).run();
+  Execution(exec, communicator, schedule, Operation::sum, view, scratch,
+            {.purpose = Purpose::control, .segment = segment ? &*segment : nullptr})
+      .run();
   copy_to_host<float>(exec, view, values, "trainstone::check::collectives");
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::int64_t sum = 0;
-    for (Rank rank = 0; rank < ranks; ++rank) sum += static_cast<std::int64_t>(contribution(i, rank));
+    for (Rank rank = 0; rank < communicator.size(); ++rank) sum += static_cast<std::int64_t>(contribution(i, rank));
     if (values[i] != static_cast<float>(sum)) return false;
   }
   return true;
@@ -52,10 +60,10 @@ bool integer_sum_is_exact(ExecutionSpace const& exec, Communicator& communicator
 
 } // namespace
 
-Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce) {
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction) {
   bool equal = true;
   for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
-    equal = integer_sum_is_exact(exec, communicator, all_reduce, elements) && equal;
+    equal = integer_sum_is_exact(exec, communicator, reduction, elements) && equal;
   return exact(exec, communicator, "collectives-exact", equal, "all-reduce of integer values on 0 to 65536 elements");
 }
 

@@ -24,7 +24,7 @@ struct CountedRun {
 };
 
 /// Integer-valued sums over the ranks come out exactly, on blocks of every kind. Before the training.
-Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, Algorithm all_reduce);
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction);
 
 /// As many ranks as the launcher, or else the batch system, started.
 Check check_launch(Communicator const& communicator);

@@ -31,6 +31,12 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
                     Arena::footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm)));
 }
 
+ModelState make_state(ExecutionSpace const& exec, Communicator const& communicator, MemoryLedger& ledger,
+                      RunPlan const& plan) {
+  if (plan.reduction.shared_memory) return ModelState(exec, communicator, ledger, plan.table);
+  return ModelState(exec, ledger, plan.table);
+}
+
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
   Activations all = bind_activations(config.model, plan.shape, arena);
@@ -49,7 +55,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_state(exec, ledger, plan.table),
+      m_state(make_state(exec, communicator, ledger, plan)),
       m_activation_memory(
           allocate(ledger, MemoryCategory::activations, "activations", activation_plan(config.model, plan.shape))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
@@ -58,7 +64,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
-      m_engine(exec, communicator, plan.table, m_state, plan.all_reduce, m_buffers),
+      m_engine(exec, communicator, plan.table, m_state, plan.reduction, m_buffers),
       m_loader(plan.shape, config.model.vocab, m_data),
       m_model(config.model, plan.table, plan.shape, m_state.parameters(), m_state.gradients(),
               bind_all(config, plan, m_activation_memory), m_gemm),

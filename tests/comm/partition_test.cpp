@@ -35,12 +35,34 @@ TEST_CASE("a partition of given sizes keeps them, zero lengths too", "[comm][par
   CHECK(Partition::of_sizes({0}).elements() == 0);
 }
 
+TEST_CASE("a part of a buffer is cut like a whole one", "[comm][partition]") {
+  Partition const partition = Partition::even(Range{5, 16}, 4);
+  CHECK(partition.offsets() == std::vector<Index>{5, 8, 11, 14, 16});
+  CHECK(partition.elements() == 11);
+  CHECK(partition.size(3) == 2);
+  CHECK(Partition::even(Range{5, 5}, 3).offsets() == std::vector<Index>{5, 5, 5, 5});
+}
+
+TEST_CASE("several blocks are one range", "[comm][partition]") {
+  Partition const partition = Partition::of_sizes({2, 0, 3, 4});
+  CHECK(partition.range(1, 3) == Range{2, 5});
+  CHECK(partition.range(0, 4) == Range{0, 9});
+  CHECK(partition.range(2, 2).empty());
+  CHECK(partition == Partition::of_offsets({0, 2, 2, 5, 9}));
+  CHECK_THROWS_AS(partition.range(3, 2), Error);
+  CHECK_THROWS_AS(partition.range(-1, 2), Error);
+  CHECK_THROWS_AS(partition.range(2, 5), Error);
+}
+
 TEST_CASE("a partition does not exist on zero ranks or with negative sizes", "[comm][partition]") {
   CHECK_THROWS_AS(Partition::even(5, 0), Error);
   CHECK_THROWS_AS(Partition::even(-1, 2), Error);
   CHECK_THROWS_AS(Partition::of_sizes({}), Error);
   CHECK_THROWS_AS(Partition::of_sizes({3, -1}), Error);
   CHECK_THROWS_AS(Partition::even(5, 2).range(2), Error);
+  CHECK_THROWS_AS(Partition::of_offsets({0}), Error);
+  CHECK_THROWS_AS(Partition::of_offsets({0, 3, 2}), Error);
+  CHECK_THROWS_AS(Partition::even(Range{3, 2}, 1), Error);
 }
 
 TEST_CASE("ranges that only touch do not overlap", "[comm][partition]") {

@@ -25,6 +25,22 @@ TEST_CASE("the ranks of one machine are one node", "[mpi][communicator]") {
   CHECK(world.nodes().node_of_rank == std::vector<int>(static_cast<std::size_t>(world.size()), 0));
 }
 
+TEST_CASE("ranks can be taken to sit on several nodes, in blocks, also in a split", "[mpi][communicator]") {
+  int const ranks = Communicator::world().size();
+  for (int nodes = 1; nodes <= ranks; ++nodes) {
+    Communicator const world = Communicator::world(nodes);
+    CHECK(world.topology() == Topology::block(ranks, nodes));
+    CHECK(world.nodes().count == nodes);
+    Communicator const group = world.split(world.rank() % 2);
+    for (Rank rank = 0; rank < group.size(); ++rank) {
+      bool const together = group.topology().link(rank, group.rank()) == Link::intra;
+      CHECK(together == (world.topology().link(2 * rank + world.rank() % 2, world.rank()) == Link::intra));
+    }
+  }
+  CHECK_THROWS_AS(Communicator::world(ranks + 1), InputError);
+  CHECK_THROWS_AS(Communicator::world(-1), InputError);
+}
+
 TEST_CASE("a split keeps the order of ranks and its groups reduce for themselves", "[mpi][communicator]") {
   ExecutionSpace const exec;
   Communicator const world = Communicator::world();
@@ -92,9 +108,9 @@ TEST_CASE("control traffic is counted by itself and as predicted", "[mpi][contro
   comm_counters() = {};
   std::array<double, 3> values{};
   control_all_reduce(exec, world, Operation::sum, values);
-  Schedule const schedule =
-      make_schedule(Collective::all_reduce, Algorithm::ring, Partition::even(3, world.size()), world.rank());
-  CHECK(comm_counters().total(Purpose::control) == predict_traffic(schedule, sizeof(double)));
+  Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(3, world.size()));
+  Schedule const schedule = make_schedule(problem, Algorithm::ring, world.rank());
+  CHECK(comm_counters().total(Purpose::control) == predict_traffic(schedule, problem.topology, sizeof(double)));
   CHECK(comm_counters().total(Purpose::training) == Traffic{});
 }
 

@@ -2,6 +2,7 @@
 
 #include "train/run_verification.hpp"
 
+#include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "support/training_run.hpp"
 
@@ -71,7 +72,11 @@ TEST_CASE("one bit of one parameter on one rank makes the replicas disagree", "[
 
 TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {
   Communicator world = Communicator::world();
-  CHECK(check_collectives(ExecutionSpace(), world, Algorithm::ring).passed);
+  for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) {
+    INFO(to_string(algorithm));
+    GradientReduction const reduction{algorithm, world.topology(), true};
+    CHECK(check_collectives(ExecutionSpace(), world, reduction).passed);
+  }
   CHECK(check_launch(world).passed);
 }
 

@@ -1,6 +1,7 @@
 // main() of the tests that run on several ranks. Promises: a failure on any rank fails the whole run and is printed
 // with its rank; rank 0 alone prints the summary; ranks meet after every test case, so that a rank that has left one
 // early cannot leave the others waiting. Uses MPI directly, because what it watches over is src/comm itself.
+// TEST_MPI_THREADS: the threads that may call MPI (environment.hpp).
 
 #include "comm/environment.hpp"
 
@@ -86,7 +87,7 @@ int combined_result(int own_result) {
 CATCH_REGISTER_LISTENER(RankListener)
 
 int main(int argc, char** argv) {
-  trainstone::MpiEnvironment const mpi(argc, argv);
+  trainstone::MpiEnvironment const mpi(argc, argv, trainstone::MpiThreads::TEST_MPI_THREADS);
   try {
     Kokkos::ScopeGuard const kokkos(argc, argv);
     Catch::Session session;

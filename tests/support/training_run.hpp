@@ -34,7 +34,7 @@ inline TrainingBatches training_batches(Index vocab) {
 struct TrainingRun {
   TrainingRun(Communicator& communicator, RunConfig const& run_config)
       : config(run_config),
-        plan(plan_run(config, communicator.rank(), communicator.size())),
+        plan(plan_run(config, communicator.rank(), communicator.topology())),
         trainer(exec, communicator, ledger, config, plan, training_batches(config.model.vocab), 10) {}
   ExecutionSpace exec;
   RunConfig config;

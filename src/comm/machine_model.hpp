@@ -1,0 +1,62 @@
+#pragma once
+
+// The machine that schedules are priced on: what a message, a reduction, a copy and an access to shared memory take.
+// Plain values, from a uniform alpha-beta-gamma machine, or fitted to measurements (calibration.hpp) and kept in a
+// file (peaks.json). Does not measure and does not know schedules.
+
+#include "comm/topology.hpp"
+
+#include <array>
+#include <vector>
+
+namespace trainstone {
+
+/// Seconds as a function of bytes: straight lines, each from its own number of bytes on.
+class PiecewiseLinear {
+public:
+  struct Piece {
+    double from_bytes; ///< of the first piece: 0
+    double start;      ///< seconds, extrapolated to 0 bytes
+    double per_byte;   ///< seconds
+    bool operator==(Piece const&) const = default;
+  };
+
+  /// Nothing takes any time.
+  PiecewiseLinear() : PiecewiseLinear(0, 0) {}
+  PiecewiseLinear(double start, double per_byte) : m_pieces{{0, start, per_byte}} {}
+  /// \throws Error unless the pieces ascend from 0 bytes and their values are finite
+  explicit PiecewiseLinear(std::vector<Piece> pieces);
+
+  double operator()(double bytes) const;
+  std::vector<Piece> const& pieces() const { return m_pieces; }
+  bool operator==(PiecewiseLinear const&) const = default;
+
+private:
+  std::vector<Piece> m_pieces;
+};
+
+/// One full-duplex port per rank by default: a message occupies its sender's and its receiver's port for its time.
+struct MachineModel {
+  std::array<PiecewiseLinear, link_count> message; ///< by bytes sent; start-up (alpha) included
+  PiecewiseLinear reduce;                          ///< by bytes added
+  PiecewiseLinear copy;                            ///< by bytes copied, inside a rank's own memory
+  PiecewiseLinear combine;                         ///< by bytes read and written in shared memory
+  PiecewiseLinear fetch;                           ///< a copy from or to a neighbour, by bytes read and written
+  double node_barrier = 0;                         ///< seconds
+  int ports = 1;                                   ///< messages that a rank can send, and receive, at the same time
+
+  PiecewiseLinear& of(Link link) { return message[static_cast<std::size_t>(link)]; }
+  PiecewiseLinear const& of(Link link) const { return message[static_cast<std::size_t>(link)]; }
+  bool operator==(MachineModel const&) const = default;
+};
+
+/// Every message alpha + beta * bytes, every reduction gamma per byte added, every combine in shared memory gamma per
+/// byte read or written; copies, fetches and node barriers are free.
+struct AlphaBetaGamma {
+  double alpha = 0; ///< seconds to start a message
+  double beta = 0;  ///< seconds per byte sent
+  double gamma = 0; ///< seconds per byte reduced
+};
+MachineModel uniform_machine(AlphaBetaGamma const& constants);
+
+} // namespace trainstone

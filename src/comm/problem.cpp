@@ -1,0 +1,27 @@
+#include "comm/problem.hpp"
+
+#include "core/error.hpp"
+
+namespace trainstone {
+
+Range all_to_all_range(Partition const& partition, Rank i, Rank j) {
+  Rank const ranks = partition.ranks();
+  Index begin = 0; // of the blocks i, i+1, ..., i+j-1 (mod ranks)
+  Rank const end = i + j;
+  if (end <= ranks) {
+    begin = partition.range(i, end).size();
+  } else {
+    begin = partition.range(i, ranks).size() + partition.range(0, end - ranks).size();
+  }
+  return {begin, begin + partition.size(end % ranks)};
+}
+
+Partition server_partition(Index elements, Rank workers, Rank servers) {
+  TRAINSTONE_REQUIRE(workers >= 1 && servers >= 1, "{} workers and {} servers", workers, servers);
+  std::vector<Index> offsets(static_cast<std::size_t>(workers), 0);
+  Partition const slices = Partition::even(elements, servers);
+  offsets.insert(offsets.end(), slices.offsets().begin(), slices.offsets().end());
+  return Partition::of_offsets(std::move(offsets));
+}
+
+} // namespace trainstone

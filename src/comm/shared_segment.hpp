@@ -1,0 +1,72 @@
+#pragma once
+
+// Memory that all ranks of a node see. Owns one POSIX shared-memory segment per node group: a part per rank, and the
+// flags by which ranks wait for each other. Promises: nothing with a name is left in the system, even after a kill.
+// Not MPI windows: MPICH's ch4:ucx builds have none (upstream issues 7705, 7814), and there MPI_COMM_TYPE_SHARED gives
+// groups of one; the node group is the communicator's own (host name and boot id, or emulated).
+
+#include "comm/communicator.hpp"
+#include "core/memory.hpp"
+#include "core/views.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace trainstone {
+
+class SharedSegment {
+public:
+  /// Collective over the communicator. `bytes` of this rank's part may differ between ranks, and be 0; the part is
+  /// entered in the ledger, zeroed by the system, its pages touched first by this rank.
+  /// \throws Error on all ranks of the node if the system refuses
+  SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
+                std::string const& label, std::uint64_t bytes);
+  SharedSegment(SharedSegment&&) noexcept;
+  SharedSegment& operator=(SharedSegment&&) = delete;
+  ~SharedSegment();
+
+  /// This rank's part; aligned to a page.
+  Vector<std::byte> bytes() const;
+  /// The ranks of this node in the communicator, ascending.
+  std::vector<Rank> const& neighbours() const;
+  /// Where the part of a neighbour (by its place in neighbours()) begins here, and its length.
+  std::byte* part(std::size_t neighbour) const;
+  std::uint64_t part_bytes(std::size_t neighbour) const;
+  /// Whether [first, first + bytes) lies in this rank's part.
+  bool contains(std::byte const* first, std::uint64_t bytes) const;
+
+  // --- waiting for neighbours. A sequence of barriers belongs to a ticket; tickets are drawn in the same order on all
+  // ranks of the node; up to `open_tickets` of them may be in use at once.
+  static constexpr std::uint64_t open_tickets = 64;
+  /// \throws Error if the ticket drawn so many times ago is still open
+  std::uint64_t next_ticket();
+  /// This rank has seen all neighbours at the ticket's last barrier.
+  void close_ticket(std::uint64_t ticket);
+  /// Tells the neighbours that this rank has come to barrier `step` (0, 1, ...) of a ticket, and where its buffers
+  /// begin in its part (offsets in bytes; the first barrier's are kept). All that it wrote before is visible to who
+  /// sees it there.
+  void arrive(std::uint64_t ticket, std::uint64_t step, std::uint64_t data_offset, std::uint64_t scratch_offset);
+  /// Whether all neighbours have come to that barrier. Does not wait.
+  bool all_arrived(std::uint64_t ticket, std::uint64_t step) const;
+  /// What a neighbour told when it arrived; valid between all_arrived() of the ticket's first and last barrier.
+  std::uint64_t data_offset(std::uint64_t ticket, std::size_t neighbour) const;
+  std::uint64_t scratch_offset(std::uint64_t ticket, std::size_t neighbour) const;
+
+private:
+  struct State;
+  std::unique_ptr<State> m_state;
+};
+
+/// One more look in vain at something that another process is to change: spins first, then gives the core away, which
+/// lets more ranks than cores make progress. Start with one per wait.
+class Patience {
+public:
+  void look_again();
+
+private:
+  int m_looks = 0;
+};
+
+} // namespace trainstone

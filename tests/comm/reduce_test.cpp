@@ -1,0 +1,322 @@
+#include "comm/reduce.hpp"
+
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "core/random.hpp"
+#include "core/types.hpp"
+#include "support/instances.hpp"
+#include "support/tools_guard.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+constexpr Operation operations[] = {Operation::sum, Operation::max, Operation::min};
+
+template <class T>
+constexpr bool is_narrow = std::is_same_v<T, bf16> || std::is_same_v<T, fp16>;
+template <class T>
+using Wide = std::conditional_t<is_narrow<T>, float, T>;
+
+template <class T>
+Wide<T> wide(T value) {
+  if constexpr (is_narrow<T>) {
+    return to_float(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+T stored(Wide<T> value) {
+  if constexpr (is_narrow<T>) {
+    return from_float<T>(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+constexpr bool is_floating = !std::is_integral_v<T>;
+
+/// How far rounding to T may move a value, as a share of it.
+template <class T>
+constexpr double roundoff = std::is_same_v<T, double> ? 0x1p-53
+                            : std::is_same_v<T, bf16> ? 0x1p-8
+                            : std::is_same_v<T, fp16> ? 0x1p-11
+                                                      : 0x1p-24;
+
+/// Different in every element and part; integers wrap around when they are added.
+template <class T>
+T input(std::size_t part, std::size_t i) {
+  auto const word = random_block(7, RandomStream::tests, (part << 32) + i).words[0];
+  if constexpr (is_floating<T>) {
+    return stored<T>(static_cast<Wide<T>>(4 * uniform(word) - 2));
+  } else {
+    return static_cast<T>((std::uint64_t{word} << (8 * sizeof(T) - 32)) + i);
+  }
+}
+
+/// `parts` blocks of n elements, each behind a gap so that no two are aligned alike.
+template <class T>
+class Blocks {
+public:
+  Blocks(std::size_t parts, std::size_t n) : m_parts(parts) {
+    for (std::size_t part = 0; part < parts; ++part) {
+      m_parts[part].resize(part % 5 + n);
+      for (std::size_t i = 0; i < n; ++i) begin(part)[i] = input<T>(part, i);
+    }
+  }
+  T* begin(std::size_t part) { return m_parts[part].data() + part % 5; }
+  std::vector<T const*> sources() {
+    std::vector<T const*> found;
+    for (std::size_t part = 0; part < m_parts.size(); ++part) found.push_back(begin(part));
+    return found;
+  }
+  std::vector<T*> targets(std::size_t count) {
+    std::vector<T*> found;
+    for (std::size_t part = 0; part < count; ++part) found.push_back(begin(part));
+    return found;
+  }
+
+private:
+  std::vector<std::vector<T>> m_parts;
+};
+
+template <class W>
+W combined(Operation operation, W a, W b) {
+  if (operation == Operation::max) return std::max(a, b);
+  if (operation == Operation::min) return std::min(a, b);
+  if constexpr (std::is_integral_v<W>) {
+    return static_cast<W>(static_cast<std::make_unsigned_t<W>>(a) + static_cast<std::make_unsigned_t<W>>(b));
+  } else {
+    return a + b;
+  }
+}
+
+/// The definition: parts i and i+1 for even i first; what has no partner is carried to the next level.
+template <class W>
+W balanced_tree_of(Operation operation, std::vector<W> values) {
+  while (values.size() > 1) {
+    std::vector<W> next;
+    for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
+      next.push_back(combined(operation, values[i], values[i + 1]));
+    }
+    if (values.size() % 2 == 1) next.push_back(values.back());
+    values = next;
+  }
+  return values.front();
+}
+
+template <class T>
+std::vector<T> expected_result(Operation operation, std::size_t parts, std::size_t n) {
+  std::vector<T> result;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<Wide<T>> values;
+    for (std::size_t part = 0; part < parts; ++part) values.push_back(wide(input<T>(part, i)));
+    result.push_back(stored<T>(balanced_tree_of(operation, values)));
+  }
+  return result;
+}
+
+/// Empty if all bits are equal; else the first elements that differ.
+template <class T>
+std::string different_bits(T const* actual, std::vector<T> const& expected) {
+  if (expected.empty() || std::memcmp(actual, expected.data(), expected.size() * sizeof(T)) == 0) return "";
+  std::string text;
+  for (std::size_t i = 0, count = 0; i < expected.size() && count < 5; ++i) {
+    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) == 0) continue;
+    text += fmt::format("\n  [{}] {}, expected {}", i, wide(actual[i]), wide(expected[i]));
+    ++count;
+  }
+  return text;
+}
+
+template <class T>
+void combine_into(Operation operation, std::vector<T const*> const& parts, std::size_t n,
+                  std::vector<T*> const& targets) {
+  ExecutionSpace const exec;
+  combine<T>(exec, operation, parts, static_cast<Index>(n), targets);
+  exec.fence("test reads the result");
+}
+
+/// Into `targets` blocks of their own, or into the first `targets` of the parts themselves.
+template <class T>
+void check_combine(Operation operation, std::size_t parts, std::size_t n, std::size_t targets, bool in_place) {
+  INFO(to_string(operation) << " of " << parts << " parts of " << n << " elements into " << targets
+                            << (in_place ? " of them" : " others"));
+  Blocks<T> blocks(parts, n), others(in_place ? 0 : targets, n);
+  auto const written = in_place ? blocks.targets(targets) : others.targets(targets);
+  combine_into<T>(operation, blocks.sources(), n, written);
+  std::vector<T> const expected = expected_result<T>(operation, parts, n);
+  for (T const* target : written) REQUIRE(different_bits(target, expected) == "");
+  for (std::size_t part = in_place ? targets : 0; part < parts; ++part) { // what is no target is not written
+    std::vector<T> unchanged;
+    for (std::size_t i = 0; i < n; ++i) unchanged.push_back(input<T>(part, i));
+    REQUIRE(different_bits(blocks.begin(part), unchanged) == "");
+  }
+}
+
+} // namespace
+
+#define ALL_TYPES float, double, std::int32_t, std::int64_t, bf16, fp16
+
+TEMPLATE_TEST_CASE("a combine equals the balanced tree bit for bit for any number of parts and elements",
+                   "[comm][reduce]", ALL_TYPES) {
+  for (Operation const operation : operations) {
+    for (std::size_t const parts : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 41, 100}) {
+      for (std::size_t const n : {0, 1, 2, 3, 17, 511, 513, 1009}) {
+        check_combine<TestType>(operation, parts, n, 1, false);
+      }
+    }
+  }
+  for (std::size_t const parts : {2, 5, 8, 16}) check_combine<TestType>(Operation::sum, parts, 100003, 1, false);
+}
+
+TEMPLATE_TEST_CASE("a combine may write several targets, the parts themselves, too", "[comm][reduce]", ALL_TYPES) {
+  for (Operation const operation : operations) {
+    for (std::size_t const parts : {1, 2, 3, 4, 8, 9}) {
+      for (std::size_t targets = 1; targets <= parts; ++targets) {
+        for (bool const in_place : {false, true}) check_combine<TestType>(operation, parts, 1009, targets, in_place);
+      }
+    }
+    check_combine<TestType>(operation, 2, 17, 5, false);
+    check_combine<TestType>(operation, 2, 100003, 2, true);
+  }
+}
+
+TEMPLATE_TEST_CASE("a sum lies as near to the exact one as its tree and one rounding allow", "[comm][reduce]", float,
+                   double, bf16, fp16) {
+  using W = Wide<TestType>;
+  for (std::size_t const parts : {2, 3, 7, 16, 33}) {
+    std::size_t const n = 1009;
+    Blocks<TestType> blocks(parts, n), result(1, n);
+    combine_into<TestType>(Operation::sum, blocks.sources(), n, result.targets(1));
+    double const levels = std::ceil(std::log2(static_cast<double>(parts)));
+    for (std::size_t i = 0; i < n; ++i) {
+      long double exact = 0;
+      double absolute = 0;
+      for (std::size_t part = 0; part < parts; ++part) {
+        exact += wide(input<TestType>(part, i));
+        absolute += std::abs(static_cast<double>(wide(input<TestType>(part, i))));
+      }
+      // each addition loses at most a roundoff of its result; then one rounding to storage
+      double const in_tree = is_narrow<TestType> || sizeof(W) == 4 ? 0x1p-24 : 0x1p-53;
+      double const bound =
+          1.001 * (levels * in_tree * absolute + roundoff<TestType> * std::abs(static_cast<double>(exact)));
+      INFO(parts << " parts, element " << i);
+      REQUIRE(std::abs(static_cast<double>(wide(result.begin(0)[i]) - exact)) <= bound + 0x1p-25);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a reduction adds its source to its target and a copy copies every bit", "[comm][reduce]",
+                   ALL_TYPES) {
+  ExecutionSpace const exec;
+  for (std::size_t const n : {0, 1, 2, 3, 17, 1009, 100003}) {
+    for (Operation const operation : operations) {
+      INFO(to_string(operation) << " of " << n << " elements");
+      Blocks<TestType> blocks(2, n);
+      reduce<TestType>(exec, operation, Vector<TestType const>(blocks.begin(1), n),
+                       Vector<TestType>(blocks.begin(0), n));
+      exec.fence("test reads the result");
+      CHECK(different_bits(blocks.begin(0), expected_result<TestType>(operation, 2, n)) == "");
+    }
+    Blocks<TestType> blocks(2, n);
+    std::vector<TestType> const source(blocks.begin(1), blocks.begin(1) + n);
+    copy<TestType>(exec, Vector<TestType const>(blocks.begin(1), n), Vector<TestType>(blocks.begin(0), n));
+    exec.fence("test reads the result");
+    CHECK(different_bits(blocks.begin(0), source) == "");
+  }
+}
+
+TEMPLATE_TEST_CASE("a NaN in any part survives every operation and touches no other element", "[comm][reduce]", float,
+                   double, bf16, fp16) {
+  auto const nan = stored<TestType>(std::numeric_limits<Wide<TestType>>::quiet_NaN());
+  for (Operation const operation : operations) {
+    for (std::size_t const parts : {2, 3, 8, 9}) {
+      for (std::size_t poisoned = 0; poisoned < parts; ++poisoned) {
+        std::size_t const n = 37, place = 5 * poisoned % n;
+        Blocks<TestType> blocks(parts, n), result(1, n);
+        blocks.begin(poisoned)[place] = nan;
+        combine_into<TestType>(operation, blocks.sources(), n, result.targets(1));
+        for (std::size_t i = 0; i < n; ++i) {
+          INFO(to_string(operation) << " of " << parts << " parts, NaN in " << poisoned << ", element " << i);
+          REQUIRE(std::isnan(static_cast<double>(wide(result.begin(0)[i]))) == (i == place));
+        }
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("maxima and minima of zeros have the same sign in any order", "[comm][reduce]", float, double, bf16,
+                   fp16) {
+  for (bool const minus_first : {false, true}) {
+    TestType const plus = stored<TestType>(0), minus = stored<TestType>(-Wide<TestType>(0));
+    TestType const a = minus_first ? minus : plus, b = minus_first ? plus : minus;
+    TestType larger{}, smaller{};
+    combine_into<TestType>(Operation::max, {&a, &b}, 1, {&larger});
+    combine_into<TestType>(Operation::min, {&a, &b}, 1, {&smaller});
+    CHECK(!std::signbit(wide(larger)));
+    CHECK(std::signbit(wide(smaller)));
+  }
+}
+
+TEST_CASE("16-bit sums are rounded once", "[comm][reduce]") {
+  // 256 + 1 is a tie that goes down in bf16: added one by one they would stay 256.
+  std::vector<bf16> const values{from_float<bf16>(256), from_float<bf16>(1), from_float<bf16>(1), from_float<bf16>(1)};
+  bf16 result{};
+  combine_into<bf16>(Operation::sum, {&values[0], &values[1], &values[2], &values[3]}, 1, {&result});
+  CHECK(to_float(result) == 260); // 259 rounded to a multiple of 2, ties to even
+}
+
+TEST_CASE("kernels of any size are labelled, counted and delayed, and run on the given instance", "[comm][reduce]") {
+  ExecutionSpace const exec = distinct_instance();
+  for (std::size_t const n : {1, 1009, 100003}) {
+    Blocks<float> blocks(3, n);
+    std::vector<std::string> delayed;
+    Counters const before = counters();
+    ToolsGuard const guard(exec);
+    delay_point() = [&](char const* label) { delayed.emplace_back(label); };
+    reduce<float>(exec, Operation::sum, Vector<float const>(blocks.begin(1), n), Vector<float>(blocks.begin(0), n));
+    copy<float>(exec, Vector<float const>(blocks.begin(1), n), Vector<float>(blocks.begin(0), n));
+    combine<float>(exec, Operation::sum, blocks.sources(), static_cast<Index>(n), blocks.targets(2));
+    delay_point() = nullptr;
+    INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
+    CHECK(guard.violations().empty());
+    CHECK(guard.kernels() ==
+          std::vector<std::string>{"trainstone::comm::reduce", "trainstone::comm::copy", "trainstone::comm::combine"});
+    CHECK(delayed == guard.kernels());
+    CHECK(counters().launches - before.launches == 3);
+    CHECK(counters().flops[Phase::communication] - before.flops[Phase::communication] == n + 2 * n);
+    CHECK(counters().bytes[Phase::communication] - before.bytes[Phase::communication] ==
+          (3 + 2 + 5) * n * sizeof(float));
+  }
+}
+
+TEST_CASE("a reduction, a copy or a combine of what does not fit together is refused", "[comm][reduce]") {
+  ExecutionSpace const exec;
+  std::vector<float> three(3), four(4);
+  Vector<float const> const source(three.data(), 3);
+  Vector<float> const target(four.data(), 4);
+  CHECK_THROWS_AS(reduce<float>(exec, Operation::sum, source, target), Error);
+  CHECK_THROWS_AS(copy<float>(exec, source, target), Error);
+  CHECK_THROWS_AS(combine_into<float>(Operation::sum, {}, 3, {four.data()}), Error);
+  CHECK_THROWS_AS(combine_into<float>(Operation::sum, {three.data()}, 3, {}), Error);
+  CHECK_THROWS_AS(combine<float>(exec, Operation::sum, std::vector<float const*>(65537, three.data()), 1,
+                                 std::vector<float*>{four.data()}),
+                  Error);
+}

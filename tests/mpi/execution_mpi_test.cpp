@@ -1,0 +1,243 @@
+// How schedules are executed: the same bits in every run and under delays at every point, several collectives in
+// flight, a progress by polling, prepared and fresh messages, and the order of calls.
+
+#include "comm/control.hpp"
+#include "comm/execution_queue.hpp"
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "support/collective_run.hpp"
+#include "support/many_collectives.hpp"
+#include "support/traffic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <random>
+#include <set>
+#include <thread>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using test::ManyCollectives;
+
+namespace {
+
+/// While it lives, every delay point waits for a random time now and then, other times on every rank.
+class RandomDelays {
+public:
+  explicit RandomDelays(unsigned seed) : m_random(seed) {
+    delay_point() = [this](char const* label) {
+      m_labels.insert(label);
+      if (m_random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(m_random() % 300));
+    };
+  }
+  ~RandomDelays() { delay_point() = nullptr; }
+  std::set<std::string> const& labels() const { return m_labels; }
+
+private:
+  std::minstd_rand m_random;
+  std::set<std::string> m_labels;
+};
+
+/// Fractions, whose sums depend on the order of additions.
+std::vector<float> fractions(Rank rank, Index elements) {
+  std::minstd_rand random(static_cast<unsigned>(rank + 1));
+  std::vector<float> values(static_cast<std::size_t>(elements));
+  for (float& value : values) value = static_cast<float>(random()) / static_cast<float>(random());
+  return values;
+}
+
+/// The bytes that a collective on fractions ends with.
+class FractionRun {
+public:
+  FractionRun(Communicator& communicator, std::uint64_t bytes)
+      : m_communicator(&communicator), m_segment(communicator, m_ledger, MemoryCategory::buffers, "test", bytes) {}
+
+  std::vector<float> operator()(Problem const& problem, Algorithm algorithm, bool persistent = true) {
+    ExecutionSpace const exec;
+    Arena arena(m_segment.bytes());
+    Schedule const schedule = make_schedule(problem, algorithm, m_communicator->rank());
+    auto const data = arena.vector<float>("data", problem.elements());
+    auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
+    std::vector<float> values = fractions(m_communicator->rank(), problem.elements());
+    std::copy(values.begin(), values.end(), data.data());
+    Execution(exec, *m_communicator, schedule, Operation::sum, data, scratch,
+              {.segment = &m_segment, .persistent = persistent})
+        .run();
+    exec.fence("trainstone::test: the host reads the result");
+    std::copy_n(data.data(), values.size(), values.begin());
+    return values;
+  }
+
+private:
+  Communicator* m_communicator;
+  MemoryLedger m_ledger;
+  SharedSegment m_segment;
+};
+
+bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// What the collective defines on this rank.
+std::vector<float> defined_part(Problem const& problem, Rank rank, std::vector<float> const& values) {
+  Range range{0, 0};
+  if (problem.collective == Collective::all_reduce) range = {0, problem.elements()};
+  if (problem.collective == Collective::reduce_scatter) range = problem.partition.range(rank);
+  if (problem.collective == Collective::reduce && rank == problem.root) range = {0, problem.elements()};
+  if (problem.collective == Collective::server_push && rank >= problem.workers()) range = problem.partition.range(rank);
+  return {values.begin() + range.begin, values.begin() + range.end};
+}
+
+template <class Check>
+void for_all_reductions(Communicator& communicator, Index elements, Check const& check) {
+  for (Collective const collective : collectives) {
+    if (!test::reduces(collective)) continue;
+    for (Problem const& problem : test::problems(communicator, collective, elements)) {
+      for (Algorithm const algorithm : algorithms_of(collective)) {
+        if (!refusal(problem, algorithm).empty()) continue;
+        INFO(to_string(collective) << ' ' << to_string(algorithm));
+        check(problem, algorithm);
+      }
+    }
+  }
+}
+
+constexpr std::uint64_t run_bytes = std::uint64_t{1} << 24;
+
+} // namespace
+
+TEST_CASE("every run gives the same bits, whatever is delayed", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  FractionRun run(communicator, run_bytes);
+  std::set<std::string> labels;
+  for_all_reductions(communicator, 737, [&](Problem const& problem, Algorithm algorithm) {
+    Rank const rank = communicator.rank();
+    std::vector<float> const first = defined_part(problem, rank, run(problem, algorithm));
+    CHECK(same_bits(defined_part(problem, rank, run(problem, algorithm)), first));
+    CHECK(same_bits(defined_part(problem, rank, run(problem, algorithm, false)), first));
+    RandomDelays const delays(static_cast<unsigned>(7 * rank + 1));
+    for (int i = 0; i < 3; ++i) CHECK(same_bits(defined_part(problem, rank, run(problem, algorithm)), first));
+    labels.insert(delays.labels().begin(), delays.labels().end());
+  });
+  CHECK(labels.contains("trainstone::comm::start"));
+  if (communicator.size() == 1) return;
+  for (char const* const point : {"send", "receive", "wait", "barrier"})
+    CHECK(labels.contains(std::string("trainstone::comm::") + point));
+}
+
+TEST_CASE("all ranks end an all-reduce with the same bits", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  FractionRun run(communicator, run_bytes);
+  for (Problem const& problem : test::problems(communicator, Collective::all_reduce, 737)) {
+    for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) {
+      if (!refusal(problem, algorithm).empty()) continue;
+      INFO(to_string(algorithm));
+      std::vector<float> const mine = run(problem, algorithm);
+      std::uint64_t hash = 0;
+      for (float const value : mine) hash = hash * 31 + std::bit_cast<std::uint32_t>(value);
+      for (std::uint64_t const other : all_gather_values(communicator, hash)) CHECK(other == hash);
+    }
+  }
+}
+
+TEST_CASE("many collectives in flight end right, waited for in another order on every rank", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    many.fill(problem, communicator.rank());
+    comm_counters() = {};
+    ExecutionQueue queue;
+    for (Execution& execution : many.executions) queue.start(execution);
+    std::vector<std::size_t> order(many.executions.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(communicator.rank() + 1)));
+    for (std::size_t const i : order) queue.wait(many.executions[i]);
+    CHECK(queue.progress());
+    many.check(problem, communicator.rank());
+  }
+}
+
+TEST_CASE("a progress thread is refused where only the main thread may call MPI", "[mpi][execution]") {
+  CHECK_THROWS_WITH(ExecutionQueue(Progress::by_thread), ContainsSubstring("a progress thread needs level"));
+}
+
+TEST_CASE("a collective makes progress by polling alone", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  for (Execution& execution : many.executions) {
+    execution.start();
+    while (!execution.progress()) std::this_thread::yield();
+    CHECK_FALSE(execution.in_flight());
+  }
+  many.check(problem, communicator.rank());
+}
+
+TEST_CASE("ranks that call different collectives are told which, on every rank", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  ExecutionSpace const exec;
+  Problem problem = test::problems(communicator, Collective::all_reduce, 12)[0];
+  std::vector<float> data(13), scratch(13);
+  auto const start = [&](Index elements, Algorithm algorithm) {
+    problem.partition = Partition::even(elements, communicator.size());
+    Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
+    scratch.resize(static_cast<std::size_t>(schedule.scratch_elements));
+    Execution(exec, communicator, schedule, Operation::sum,
+              Vector<float>(data.data(), static_cast<std::size_t>(elements)),
+              Vector<float>(scratch.data(), scratch.size()))
+        .run();
+  };
+  CHECK_NOTHROW(start(12, Algorithm::ring));
+  std::uint64_t const hash = communicator.order_hash();
+  for (std::uint64_t const other : all_gather_values(communicator, hash)) CHECK(other == hash);
+
+  bool const last = communicator.rank() + 1 == communicator.size();
+  CHECK_THROWS_WITH(start(last ? 13 : 12, Algorithm::ring),
+                    ContainsSubstring("all_reduce ring sum float32 of 12 elements") &&
+                        ContainsSubstring(fmt::format("rank {}: all_reduce ring sum float32 of 13 elements",
+                                                      communicator.size() - 1)));
+  CHECK_THROWS_WITH(start(12, last ? Algorithm::tree : Algorithm::ring), ContainsSubstring("all_reduce tree"));
+  auto const call = [&] { last ? barrier(communicator) : start(12, Algorithm::ring); };
+  CHECK_THROWS_WITH(call(), ContainsSubstring("barrier of a report"));
+  CHECK(communicator.order_hash() != hash);
+}
+
+TEST_CASE("a rank that has left is named to those that go on", "[mpi][execution]") {
+  Communicator world = Communicator::world();
+  if (world.size() == 1) return;
+  std::optional<Communicator> copy = world.first(world.size());
+  copy->check_order(OrderCheck::yes);
+  if (world.rank() == 0) { // prints a line of its own to stderr
+    copy.reset();
+    return;
+  }
+  CHECK_THROWS_WITH(barrier(*copy), ContainsSubstring("rank 0: the end of the communicator"));
+  copy->check_order(OrderCheck::no);
+}
+
+TEST_CASE("buffers outside of the shared segment are refused where a schedule needs them there", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return; // nothing to share
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 12)[0];
+  std::vector<float> data(12);
+  Schedule const schedule = make_schedule(problem, Algorithm::shared, communicator.rank());
+  ExecutionSpace const exec;
+  MemoryLedger ledger;
+  SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 64);
+  auto const run_with = [&](SharedSegment* where) {
+    Execution(exec, communicator, schedule, Operation::sum, Vector<float>(data.data(), data.size()), Vector<float>(),
+              {.segment = where})
+        .run();
+  };
+  CHECK_THROWS_WITH(run_with(nullptr), ContainsSubstring("needs buffers in the node's shared memory"));
+  CHECK_THROWS_WITH(run_with(&segment), ContainsSubstring("outside of the node's shared memory"));
+}

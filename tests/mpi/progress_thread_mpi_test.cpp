@@ -1,0 +1,63 @@
+// Collectives that a thread keeps going while the caller computes.
+
+#include "comm/control.hpp"
+#include "comm/execution_queue.hpp"
+#include "core/launch.hpp"
+#include "support/many_collectives.hpp"
+#include "support/traffic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <thread>
+
+using namespace trainstone;
+
+namespace {
+
+struct AddOne {
+  Vector<float> values;
+  KOKKOS_FUNCTION void operator()(Index i) const { values(i) += 1; }
+};
+
+constexpr Index long_vector = 100'000;
+
+/// Kernels of the caller's own, on its own instance.
+void compute(ExecutionSpace const& exec, Vector<float> values) {
+  Kernel const kernel{"trainstone::test::compute", Phase::other, long_vector, 0};
+  launch_for(kernel, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>(exec, 0, long_vector),
+             AddOne{values});
+}
+
+} // namespace
+
+TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][thread]") {
+  Communicator communicator = Communicator::world();
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  test::ManyCollectives many(communicator, problem);
+  Traffic predicted;
+  for (Execution const& execution : many.executions)
+    predicted += predict_traffic(execution.schedule(), problem.topology, sizeof(float));
+  std::vector<float> values(long_vector, 0);
+  ExecutionSpace const exec;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    many.fill(problem, communicator.rank());
+    barrier(communicator);
+    comm_counters() = {};
+    counters() = {};
+    ExecutionQueue queue(Progress::by_thread);
+    for (Execution& execution : many.executions) queue.start(execution);
+    for (int i = 0; i < 20; ++i) compute(exec, Vector<float>(values.data(), values.size()));
+    while (queue.in_flight() > 0) std::this_thread::yield();
+    queue.wait_all(); // adds up what the thread has counted
+    CHECK(comm_counters().total(Purpose::training) == predicted);
+    CHECK(counters().flops[Phase::other] == 20u * long_vector);
+    many.check(problem, communicator.rank());
+  }
+  CHECK(values[0] == 60);
+  CHECK(values[long_vector - 1] == 60);
+}
+
+TEST_CASE("a queue with a thread may end without any collective", "[mpi][thread]") {
+  ExecutionQueue queue(Progress::by_thread);
+  CHECK(queue.progress());
+}

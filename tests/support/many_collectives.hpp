@@ -1,0 +1,50 @@
+#pragma once
+
+// One execution per algorithm of a problem, all on data of their own, to have many in flight.
+
+#include "support/collective_run.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <deque>
+#include <vector>
+
+namespace trainstone::test {
+
+/// One all-reduce per algorithm that this problem allows, each on data of its own.
+struct ManyCollectives {
+  explicit ManyCollectives(Communicator& communicator, Problem const& problem)
+      : segment(communicator, ledger, MemoryCategory::buffers, "test", std::uint64_t{1} << 24), arena(segment.bytes()) {
+    ExecutionSpace const exec;
+    for (Algorithm const algorithm : algorithms_of(problem.collective)) {
+      if (!refusal(problem, algorithm).empty()) continue;
+      Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
+      data.push_back(arena.vector<float>("data", problem.elements()));
+      auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
+      executions.emplace_back(exec, communicator, schedule, Operation::sum, data.back(), scratch,
+                              ExecutionOptions{.segment = &segment});
+    }
+    fill(problem, communicator.rank());
+  }
+
+  void fill(Problem const& problem, Rank rank) {
+    std::vector<float> const values = input<float>(problem, rank);
+    for (Vector<float> const& vector : data) std::copy(values.begin(), values.end(), vector.data());
+  }
+
+  void check(Problem const& problem, Rank rank) const {
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      INFO(to_string(executions[i].schedule().algorithm));
+      std::vector<float> const values(data[i].data(), data[i].data() + data[i].extent(0));
+      CHECK(mismatch(problem, Operation::sum, rank, values) == "");
+    }
+  }
+
+  MemoryLedger ledger;
+  SharedSegment segment;
+  Arena arena;
+  std::vector<Vector<float>> data;
+  std::deque<Execution> executions;
+};
+
+} // namespace trainstone::test
