@@ -3,6 +3,14 @@
 #include "comm/algorithms/bidirectional_ring.hpp"
 #include "comm/algorithms/binomial_broadcast.hpp"
 #include "comm/algorithms/binomial_reduce.hpp"
+#include "comm/algorithms/bruck.hpp"
+#include "comm/algorithms/butterfly.hpp"
+#include "comm/algorithms/circulant.hpp"
+#include "comm/algorithms/direct.hpp"
+#include "comm/algorithms/hierarchical.hpp"
+#include "comm/algorithms/ordered.hpp"
+#include "comm/algorithms/rabenseifner.hpp"
+#include "comm/algorithms/recursive.hpp"
 #include "comm/algorithms/ring.hpp"
 #include "comm/algorithms/segmented_ring.hpp"
 #include "comm/algorithms/shared.hpp"
@@ -27,6 +35,16 @@ constexpr std::array table{
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::segmented_ring, Needs::nothing, Symmetry::nodes,
                         make_segmented_ring_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::tree, Needs::nothing, Symmetry::none, make_tree_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::butterfly, Needs::nothing, Symmetry::nodes_if_power_of_two,
+                        make_butterfly_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::rabenseifner, Needs::nothing,
+                        Symmetry::nodes_if_power_of_two, make_rabenseifner_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::circulant, Needs::nothing, Symmetry::none,
+                        make_circulant_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::ordered, Needs::nothing, Symmetry::nodes,
+                        make_ordered_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::hierarchical, Needs::nothing,
+                        Symmetry::nodes_if_power_of_two, make_hierarchical_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared_copy, Needs::shared_memory, Symmetry::none,
@@ -34,10 +52,24 @@ constexpr std::array table{
     // --- reduce-scatter
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::ring, Needs::nothing, Symmetry::nodes,
                         make_ring_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::direct, Needs::nothing, Symmetry::nodes,
+                        make_direct_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::circulant, Needs::nothing, Symmetry::none,
+                        make_circulant_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::recursive, Needs::nothing,
+                        Symmetry::nodes_if_power_of_two, make_recursive_reduce_scatter},
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_reduce_scatter},
     // --- all-gather
     RegisteredAlgorithm{Collective::all_gather, Algorithm::ring, Needs::nothing, Symmetry::nodes, make_ring_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::direct, Needs::nothing, Symmetry::nodes,
+                        make_direct_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::circulant, Needs::nothing, Symmetry::none,
+                        make_circulant_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::recursive, Needs::nothing, Symmetry::nodes_if_power_of_two,
+                        make_recursive_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::bruck, Needs::nothing, Symmetry::none,
+                        make_bruck_all_gather},
     RegisteredAlgorithm{Collective::all_gather, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_all_gather},
     // --- broadcast
