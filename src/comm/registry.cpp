@@ -2,20 +2,31 @@
 
 #include "comm/algorithms/bidirectional_ring.hpp"
 #include "comm/algorithms/binomial_broadcast.hpp"
+#include "comm/algorithms/binomial_gather.hpp"
 #include "comm/algorithms/binomial_reduce.hpp"
+#include "comm/algorithms/binomial_scatter.hpp"
 #include "comm/algorithms/bruck.hpp"
 #include "comm/algorithms/butterfly.hpp"
 #include "comm/algorithms/circulant.hpp"
 #include "comm/algorithms/direct.hpp"
+#include "comm/algorithms/dissemination.hpp"
 #include "comm/algorithms/hierarchical.hpp"
+#include "comm/algorithms/linear.hpp"
+#include "comm/algorithms/main_device.hpp"
+#include "comm/algorithms/naive.hpp"
 #include "comm/algorithms/ordered.hpp"
+#include "comm/algorithms/pairwise.hpp"
+#include "comm/algorithms/parameter_server.hpp"
+#include "comm/algorithms/pipelined_tree.hpp"
 #include "comm/algorithms/rabenseifner.hpp"
 #include "comm/algorithms/recursive.hpp"
 #include "comm/algorithms/ring.hpp"
+#include "comm/algorithms/scatter_all_gather.hpp"
 #include "comm/algorithms/segmented_ring.hpp"
 #include "comm/algorithms/shared.hpp"
 #include "comm/algorithms/shared_copy.hpp"
 #include "comm/algorithms/tree.hpp"
+#include "comm/algorithms/whole_ring.hpp"
 #include "core/error.hpp"
 
 #include <fmt/ranges.h>
@@ -29,12 +40,20 @@ namespace {
 
 constexpr std::array table{
     // --- all-reduce
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::naive, Needs::nothing, Symmetry::nodes,
+                        make_naive_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::whole_ring, Needs::nothing, Symmetry::nodes,
+                        make_whole_ring_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::main_device, Needs::nothing, Symmetry::none,
+                        make_main_device_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::ring, Needs::nothing, Symmetry::nodes, make_ring_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::bidirectional_ring, Needs::nothing, Symmetry::nodes,
                         make_bidirectional_ring_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::segmented_ring, Needs::nothing, Symmetry::nodes,
                         make_segmented_ring_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::tree, Needs::nothing, Symmetry::none, make_tree_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::pipelined_tree, Needs::nothing, Symmetry::none,
+                        make_pipelined_tree_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::butterfly, Needs::nothing, Symmetry::nodes_if_power_of_two,
                         make_butterfly_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::rabenseifner, Needs::nothing,
@@ -75,15 +94,30 @@ constexpr std::array table{
     // --- broadcast
     RegisteredAlgorithm{Collective::broadcast, Algorithm::binomial, Needs::nothing, Symmetry::none,
                         make_binomial_broadcast},
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::scatter_all_gather, Needs::nothing, Symmetry::none,
+                        make_scatter_all_gather_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_broadcast},
     // --- reduce
     RegisteredAlgorithm{Collective::reduce, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_reduce},
     // --- gather
+    RegisteredAlgorithm{Collective::gather, Algorithm::linear, Needs::nothing, Symmetry::none, make_linear_gather},
+    RegisteredAlgorithm{Collective::gather, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_gather},
     // --- scatter
+    RegisteredAlgorithm{Collective::scatter, Algorithm::linear, Needs::nothing, Symmetry::none, make_linear_scatter},
+    RegisteredAlgorithm{Collective::scatter, Algorithm::binomial, Needs::nothing, Symmetry::none,
+                        make_binomial_scatter},
     // --- all-to-all
+    RegisteredAlgorithm{Collective::all_to_all, Algorithm::pairwise, Needs::nothing, Symmetry::nodes,
+                        make_pairwise_all_to_all},
     // --- barrier
+    RegisteredAlgorithm{Collective::barrier, Algorithm::dissemination, Needs::nothing, Symmetry::nodes,
+                        make_dissemination_barrier},
     // --- parameter servers
+    RegisteredAlgorithm{Collective::server_push, Algorithm::direct, Needs::nothing, Symmetry::none,
+                        make_direct_server_push},
+    RegisteredAlgorithm{Collective::server_pull, Algorithm::direct, Needs::nothing, Symmetry::none,
+                        make_direct_server_pull},
 };
 
 bool has_root(Collective collective) {
