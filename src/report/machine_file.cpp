@@ -1,0 +1,249 @@
+#include "report/machine_file.hpp"
+
+#include "core/error.hpp"
+#include "report/atomic_file.hpp"
+#include "report/result.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+namespace trainstone {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int schema_version = 1;
+constexpr char const* kind = "machine";
+
+// --- writing
+
+double finite(double value, std::string_view what) {
+  TRAINSTONE_REQUIRE(std::isfinite(value), "{} of a machine is {}", what, value);
+  return value;
+}
+
+Json optional_number(std::optional<double> const& value, std::string_view what) {
+  return value ? Json(finite(*value, what)) : Json(nullptr);
+}
+
+Json curve_json(FittedCurve const& fitted, std::string_view name) {
+  Json pieces = Json::array();
+  for (PiecewiseLinear::Piece const& piece : fitted.curve.pieces())
+    pieces.push_back({{"from_bytes", finite(piece.from_bytes, name)},
+                      {"start_seconds", finite(piece.start, name)},
+                      {"seconds_per_byte", finite(piece.per_byte, name)}});
+  Json samples = Json::array();
+  for (std::size_t i = 0; i < fitted.errors.samples.size(); ++i)
+    samples.push_back({{"bytes", finite(fitted.errors.samples[i].bytes, name)},
+                       {"seconds", finite(fitted.errors.samples[i].seconds, name)},
+                       {"relative_error", finite(fitted.errors.relative[i], name)}});
+  return {{"from_bytes", finite(fitted.from_bytes, name)},
+          {"to_bytes", finite(fitted.to_bytes, name)},
+          {"pieces", pieces},
+          {"median_error", finite(fitted.errors.median, name)},
+          {"worst_error", finite(fitted.errors.worst, name)},
+          {"samples", samples}};
+}
+
+// --- reading
+
+/// A JSON document and the name that its messages begin with.
+class Document {
+public:
+  Document(std::string path, Json json) : m_path(std::move(path)), m_json(std::move(json)) {}
+
+  [[noreturn]] void fail(std::string const& problem) const {
+    throw InputError(fmt::format("{}: {}; `trainstone calibrate --out {}` writes a new one", m_path, problem, m_path));
+  }
+  void require(bool condition, std::string const& problem) const {
+    if (!condition) fail(problem);
+  }
+
+  /// The value at "/curves/reduce/pieces". \throws InputError if there is none
+  Json const& at(std::string const& pointer) const {
+    Json::json_pointer const place(pointer);
+    require(m_json.contains(place), pointer + " is missing");
+    return m_json.at(place);
+  }
+  bool has(std::string const& pointer) const {
+    Json::json_pointer const place(pointer);
+    return m_json.contains(place) && !m_json.at(place).is_null();
+  }
+  double number(std::string const& pointer) const {
+    Json const& value = at(pointer);
+    require(value.is_number(), fmt::format("{} is {}, must be a number", pointer, value.dump()));
+    return value.get<double>();
+  }
+  double positive(std::string const& pointer) const {
+    double const value = number(pointer);
+    require(value >= 0, fmt::format("{} is {}, must not be negative", pointer, value));
+    return value;
+  }
+  std::int64_t count(std::string const& pointer) const {
+    Json const& value = at(pointer);
+    require(value.is_number_integer() && value.get<std::int64_t>() >= 1,
+            fmt::format("{} is {}, must be an integer above 0", pointer, value.dump()));
+    return value.get<std::int64_t>();
+  }
+  std::string text(std::string const& pointer) const {
+    Json const& value = at(pointer);
+    require(value.is_string(), fmt::format("{} is {}, must be a string", pointer, value.dump()));
+    return value.get<std::string>();
+  }
+  std::optional<double> optional_positive(std::string const& pointer) const {
+    return has(pointer) ? std::optional(positive(pointer)) : std::nullopt;
+  }
+  /// How many elements an array has; 0 if there is none.
+  std::size_t length(std::string const& pointer) const {
+    if (!has(pointer)) return 0;
+    require(at(pointer).is_array(), pointer + " must be an array");
+    return at(pointer).size();
+  }
+
+private:
+  std::string m_path;
+  Json m_json;
+};
+
+Document parse(std::string const& path) {
+  std::ifstream file(path);
+  TRAINSTONE_REQUIRE_INPUT(file.good() && std::filesystem::is_regular_file(path),
+                           "{}: cannot be read; give a machine file as `trainstone calibrate --out {}` writes it", path,
+                           path);
+  Json json;
+  try {
+    json = Json::parse(file);
+  } catch (Json::exception const& error) {
+    Document(path, {}).fail(fmt::format("no JSON ({})", error.what()));
+  }
+  Document const document(path, std::move(json));
+  bool const ours = document.has("/kind") && document.at("/kind") == kind;
+  document.require(ours, fmt::format("no machine file: /kind must be \"{}\"", kind));
+  Json const& version = document.at("/schema_version");
+  document.require(version == schema_version,
+                   fmt::format("schema_version {}, must be {}", version.dump(), schema_version));
+  return document;
+}
+
+PiecewiseLinear read_pieces(Document const& document, std::string const& place) {
+  std::size_t const length = document.length(place);
+  document.require(length > 0, place + " must be an array of at least one line");
+  std::vector<PiecewiseLinear::Piece> pieces;
+  for (std::size_t i = 0; i < length; ++i) {
+    std::string const line = fmt::format("{}/{}", place, i);
+    PiecewiseLinear::Piece const piece{document.positive(line + "/from_bytes"),
+                                       document.number(line + "/start_seconds"),
+                                       document.positive(line + "/seconds_per_byte")};
+    bool const in_order = i == 0 ? piece.from_bytes == 0 : piece.from_bytes > pieces.back().from_bytes;
+    document.require(in_order, fmt::format("{}/from_bytes is {}, lines must ascend from 0", line, piece.from_bytes));
+    double const begin = piece.start + piece.per_byte * piece.from_bytes;
+    double const rounding = 1e-12 * (std::abs(piece.start) + piece.per_byte * piece.from_bytes);
+    document.require(begin >= -rounding, fmt::format("{} begins at {} s, must not be negative", line, begin));
+    pieces.push_back(piece);
+  }
+  return PiecewiseLinear(std::move(pieces));
+}
+
+FittedCurve read_curve(Document const& document, std::string const& place) {
+  FittedCurve fitted;
+  fitted.curve = read_pieces(document, place + "/pieces");
+  fitted.from_bytes = document.positive(place + "/from_bytes");
+  fitted.to_bytes = document.positive(place + "/to_bytes");
+  document.require(fitted.from_bytes <= fitted.to_bytes, place + "/to_bytes must not be below from_bytes");
+  std::vector<TimeSample> samples;
+  for (std::size_t i = 0; i < document.length(place + "/samples"); ++i) {
+    std::string const sample = fmt::format("{}/samples/{}", place, i);
+    samples.push_back({document.positive(sample + "/bytes"), document.number(sample + "/seconds")});
+    document.require(samples.back().seconds > 0, sample + "/seconds must be above 0");
+  }
+  if (!samples.empty()) fitted.errors = errors_of(fitted.curve, samples);
+  return fitted;
+}
+
+MachineProvenance read_provenance(Document const& document) {
+  return {.time = document.text("/provenance/time"),
+          .host = document.text("/provenance/host"),
+          .cpu = document.text("/provenance/cpu"),
+          .mpi = document.text("/provenance/mpi"),
+          .code = document.text("/provenance/code"),
+          .ranks = document.count("/provenance/ranks"),
+          .nodes = document.count("/provenance/nodes")};
+}
+
+/// A name that no curve has is a curve that would be missed.
+void require_known_curves(Document const& document, std::vector<NamedCurve> const& known) {
+  std::vector<std::string_view> names;
+  for (NamedCurve const& one : known) names.push_back(one.name);
+  document.require(document.at("/curves").is_object(), "/curves must be an object");
+  for (auto const& entry : document.at("/curves").items())
+    document.require(std::ranges::find(names, entry.key()) != names.end(),
+                     fmt::format("no curve \"{}\"; there is: {}", entry.key(), fmt::join(names, ", ")));
+}
+
+} // namespace
+
+MachineProvenance describe_here() {
+  MachineProvenance here;
+  here.time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  char name[256] = {};
+  here.host = gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+  here.cpu = describe_machine().cpu;
+  return here;
+}
+
+std::string machine_json(MeasuredMachine const& machine) {
+  MachineProvenance const& from = machine.provenance;
+  Json json;
+  json["schema_version"] = schema_version;
+  json["kind"] = kind;
+  json["provenance"] = {{"time", from.time}, {"host", from.host},   {"cpu", from.cpu},    {"mpi", from.mpi},
+                        {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}};
+  json["ports"] = machine.fit.ports;
+  json["node_barrier_seconds"] = optional_number(machine.fit.node_barrier, "the node barrier");
+  Json curves = Json::object();
+  FittedMachine fit = machine.fit; // named_curves also serves readers, who fill it
+  for (NamedCurve const& one : named_curves(fit))
+    if (*one.curve) curves[std::string(one.name)] = curve_json(**one.curve, one.name);
+  json["curves"] = curves;
+  json["peaks"] = {
+      {"gemm_flops_per_second", optional_number(machine.gemm_flops_per_second, "the GEMM rate")},
+      {"bandwidth_bytes_per_second", optional_number(machine.bandwidth_bytes_per_second, "the bandwidth")}};
+  return json.dump(1) + "\n";
+}
+
+void write_machine_file(std::string const& path, MeasuredMachine const& machine) {
+  write_file_atomically(path, machine_json(machine));
+}
+
+MeasuredMachine read_machine_file(std::string const& path) {
+  Document const document = parse(path);
+  MeasuredMachine machine;
+  machine.provenance = read_provenance(document);
+  machine.fit.ports = static_cast<int>(document.count("/ports"));
+  machine.fit.node_barrier = document.optional_positive("/node_barrier_seconds");
+  std::vector<NamedCurve> const curves = named_curves(machine.fit);
+  require_known_curves(document, curves);
+  for (NamedCurve const& one : curves) {
+    std::string const place = fmt::format("/curves/{}", one.name);
+    if (document.has(place)) *one.curve = read_curve(document, place);
+  }
+  machine.gemm_flops_per_second = document.optional_positive("/peaks/gemm_flops_per_second");
+  machine.bandwidth_bytes_per_second = document.optional_positive("/peaks/bandwidth_bytes_per_second");
+  return machine;
+}
+
+std::string machine_line(std::string const& path, MeasuredMachine const& machine) {
+  MachineProvenance const& from = machine.provenance;
+  return fmt::format("{}: {} rank{} on {} node{} of {} ({}), {}, {}", path, from.ranks, from.ranks == 1 ? "" : "s",
+                     from.nodes, from.nodes == 1 ? "" : "s", from.host, from.cpu, from.mpi, from.time.substr(0, 10));
+}
+
+} // namespace trainstone

@@ -1,0 +1,142 @@
+#include "comm/taught_collectives.hpp"
+
+#include "comm/chooser.hpp"
+#include "core/error.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <string_view>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+TaughtCollectives compare(int ranks, std::uint64_t steps = 11) {
+  return compare_taught_collectives(ranks, steps * taught_size_step(ranks), default_machine());
+}
+
+template <class Row>
+Row const& row_of(std::vector<Row> const& rows, std::string_view method) {
+  return *std::ranges::find(rows, method, &Row::method);
+}
+
+bool power_of_two(int ranks) { return (ranks & (ranks - 1)) == 0; }
+
+} // namespace
+
+TEST_CASE("what is exact is what is counted, for any number of ranks", "[taught]") {
+  for (int const ranks : {2, 3, 4, 5, 6, 7, 8, 13, 16, 31, 32, 33}) {
+    TaughtCollectives const lecture = compare(ranks);
+    for (TotalRow const& row : lecture.totals) {
+      INFO(row.method << " on " << ranks);
+      CHECK(row.exact == row.counted);
+      CHECK(row.balance >= 1);
+    }
+    for (RankRow const& row : lecture.busiest) {
+      INFO(row.method << " on " << ranks);
+      CHECK(row.exact_rounds == row.counted_rounds);
+      CHECK(row.exact_bytes == row.counted_bytes);
+    }
+    for (LoadRow const& row : lecture.loads) {
+      INFO(row.method << " on " << ranks);
+      CHECK(row.exact_busiest == row.counted_busiest);
+      CHECK_THAT(row.mean, WithinRel(4.0 * static_cast<double>(lecture.bytes) * (ranks - 1) / ranks, 1e-12));
+    }
+  }
+}
+
+TEST_CASE("closed prices are the simulated ones", "[taught]") {
+  for (int const ranks : {2, 3, 4, 5, 8, 13, 16, 33, 64}) {
+    for (TimeTable const& table : compare(ranks).times) {
+      for (TimeRow const& row : table.rows) {
+        INFO(row.method << " of " << table.bytes << " bytes on " << ranks);
+        bool const folded = !power_of_two(ranks) && (row.method == "butterfly" || row.method == "rabenseifner");
+        CHECK(row.exact.has_value() == (!folded && row.method != "naive"));
+        if (row.exact) CHECK_THAT(row.priced, WithinRel(*row.exact, 1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("at two ranks the textbook's totals are twice the counter", "[taught]") {
+  TaughtCollectives const lecture = compare(2);
+  for (std::string_view const method : {"main device", "naive", "ring", "tree"}) {
+    TotalRow const& row = row_of(lecture.totals, method);
+    INFO(method);
+    CHECK(row.taught == 2.0 * static_cast<double>(row.counted));
+  }
+  for (std::string_view const method : {"dedicated server", "butterfly"}) {
+    TotalRow const& row = row_of(lecture.totals, method);
+    INFO(method);
+    CHECK(row.taught == static_cast<double>(row.counted));
+  }
+}
+
+TEST_CASE("totals that are equal are not equally balanced", "[taught]") {
+  TaughtCollectives const lecture = compare(16);
+  CHECK(row_of(lecture.totals, "main device").balance == 8);        // (N-1) S over the mean 2 (N-1) S / N
+  CHECK(row_of(lecture.totals, "dedicated server").balance == 8.5); // N S over 2 N S / (N+1)
+  CHECK(row_of(lecture.totals, "ring").balance == 1);
+  CHECK(row_of(lecture.totals, "naive").balance == 1);
+  CHECK_THAT(row_of(lecture.totals, "tree").balance, WithinRel(4.0 * 16 / 30, 1e-12)); // lg N S over 2 (N-1) S / N
+}
+
+TEST_CASE("the ring is quickest without start-up cost only", "[taught]") {
+  TaughtCollectives const lecture = compare_taught_collectives(16, std::uint64_t{1} << 26, default_machine());
+  TimeTable const& large = lecture.times.at(0);
+  TimeTable const& small = lecture.times.at(1);
+  CHECK(small.bytes == 64);
+  for (TimeRow const& row : large.rows)
+    CHECK(row_of(large.rows, "ring").without_start <= row.without_start * (1 + 1e-12));
+  CHECK(row_of(small.rows, "ring").without_start < row_of(small.rows, "tree").without_start);
+  CHECK(row_of(small.rows, "ring").priced > row_of(small.rows, "tree").priced);
+  CHECK(row_of(small.rows, "tree").priced > row_of(small.rows, "butterfly").priced);
+  CHECK(row_of(large.rows, "ring").priced < row_of(large.rows, "tree").priced);
+}
+
+TEST_CASE("butterfly and Rabenseifner change places at n*", "[taught]") {
+  for (int const ranks : {4, 8, 16}) {
+    double const until = compare(ranks).butterfly_until.value();
+    auto const step = static_cast<double>(taught_size_step(ranks));
+    for (double const factor : {0.98, 1.02}) {
+      auto const steps = static_cast<std::uint64_t>(until * factor / step);
+      std::vector<TimeRow> const rows = compare(ranks, steps).times.at(0).rows;
+      INFO(ranks << " ranks, " << factor << " n*");
+      CHECK((row_of(rows, "butterfly").priced < row_of(rows, "rabenseifner").priced) == (factor < 1));
+    }
+  }
+  // 3 alpha / ((3 - 14/8) beta + (3 - 7/8) gamma) with 1 us, 10 GB/s, 8 GB/s
+  CHECK_THAT(compare(8).butterfly_until.value(), WithinRel(7680.0, 1e-12));
+  CHECK(!compare(6).butterfly_until);
+}
+
+TEST_CASE("the constants are the start of the smallest and the slope of the largest messages", "[taught]") {
+  MachineModel machine;
+  machine.of(Link::intra) = PiecewiseLinear({{0, 2e-6, 3e-10}, {1000, 5e-6, 1e-10}});
+  machine.reduce = PiecewiseLinear({{0, 1e-7, 2e-10}, {5000, 1e-7, 4e-10}});
+  AlphaBetaGamma const constants = constants_of(machine);
+  CHECK(constants.alpha == 2e-6);
+  CHECK(constants.beta == 1e-10);
+  CHECK(constants.gamma == 4e-10);
+}
+
+TEST_CASE("ranks and sizes without even blocks are refused with the nearest ones", "[taught]") {
+  CHECK(taught_size_step(8) == 32);
+  CHECK(taught_size_step(6) == 48); // blocks of 6 ranks and of the 4 that are not folded
+  auto const error_of = [](int ranks, std::uint64_t bytes, std::string const& words) {
+    CHECK_THROWS_MATCHES(compare_taught_collectives(ranks, bytes, default_machine()), InputError,
+                         MessageMatches(ContainsSubstring(words)));
+  };
+  error_of(1, 1024, "must be 2 to 512");
+  error_of(513, 1024, "commbench --simulate ranks=513");
+  error_of(6, 1000, "nearest legal values: 960 and 1008");
+  error_of(6, 47, "nearest legal values: 48");
+  error_of(6, 0, "nearest legal values: 48");
+}
