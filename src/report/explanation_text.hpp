@@ -1,0 +1,36 @@
+#pragma once
+
+// Explanations of collectives as text: one table per round, one line per rank, one cell per block, and the messages and
+// moves that led there. Also owns the words that the picture shares. Pure functions.
+
+#include "comm/explanation.hpp"
+
+#include <string>
+
+namespace trainstone {
+
+/// "all_reduce ring on 4 ranks, 1 node, 8 elements"
+std::string explanation_title(Explanation const& explanation);
+
+/// What the collective means, in one sentence.
+std::string meaning_of(Problem const& problem);
+
+/// "rank 2", "rank 3, server 0", "rank 2, node 1" if there are several
+std::string rank_name(Explanation const& explanation, Rank rank);
+
+/// "block 2", "message 2", "has heard of": over a column. \param[in] place see Explanation::places
+std::string place_name(Explanation const& explanation, std::size_t place);
+
+/// Places that have elements on some rank: those worth a column.
+std::vector<std::size_t> shown_places(Explanation const& explanation);
+
+/// What a cell holds: "-" nothing, "0+2", "all" of those who contribute, "0..4+6" of many; several such in a block that
+/// holds several: "0|all". Of an all-to-all "2>0": rank 2's message for rank 0.
+std::string cell_text(Explanation const& explanation, Contents const& contents);
+
+/// "6 rounds. The busiest rank sends 6 messages ..."
+std::string counts_text(Explanation const& explanation);
+
+std::string explanation_text(Explanation const& explanation);
+
+} // namespace trainstone
