@@ -30,8 +30,11 @@ struct RunOptions {
 
 struct EstimateOptions {
   CommonOptions common;
-  std::int64_t ranks = 1;
+  std::optional<std::int64_t> ranks;          ///< 1 if not given; of a lecture 8
   std::optional<std::uint64_t> device_memory; ///< bytes per rank
+  std::string lecture;                        ///< empty: a deck is estimated
+  std::optional<std::uint64_t> size;          ///< of a lecture: bytes
+  std::string machine_file;                   ///< of a lecture; empty: figures are assumed
 };
 
 struct VerifyOptions {
@@ -48,7 +51,8 @@ struct Machinery {
 
 int run(RunOptions const& options, Machinery& machinery);
 int verify(VerifyOptions const& options, Machinery& machinery);
-int estimate(EstimateOptions const& options); ///< one process, without MPI
+int estimate(EstimateOptions const& options);         ///< one process, without MPI
+int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
 
 /// Runs `work` on every rank; if it throws an Error on any of them, every rank throws a CollectiveError with the text
 /// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.

@@ -49,14 +49,18 @@ void print_work(RunPlan const& plan) {
 } // namespace
 
 int estimate(EstimateOptions const& options) {
+  if (!options.lecture.empty()) return estimate_lecture(options);
+  TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(), "estimate needs a DECK, or --lecture collectives");
+  TRAINSTONE_REQUIRE_INPUT(!options.size && options.machine_file.empty(), "--size and --machine belong to --lecture");
+  std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
-  RunConfig const config = resolve(deck, options.ranks);
+  RunConfig const config = resolve(deck, ranks);
   // gradients are the same for all; of the loss's single element the second rank sends most: it passes on both rounds
-  Rank const busiest = options.ranks > 1 ? 1 : 0;
-  RunPlan const plan = plan_run(config, busiest, static_cast<Rank>(options.ranks));
+  Rank const busiest = ranks > 1 ? 1 : 0;
+  RunPlan const plan = plan_run(config, busiest, static_cast<Rank>(ranks));
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
-             deck_label(deck), options.ranks, config.batch.micro, config.batch.accumulation, options.ranks,
-             config.batch.global, config.data.sequence, to_string(plan.gemm));
+             deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, ranks, config.batch.global,
+             config.data.sequence, to_string(plan.gemm));
   print_parameters(plan);
   print_memory(plan);
   print_work(plan);

@@ -1,6 +1,8 @@
 // trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
 
 #include "commands.hpp"
+#include "commbench.hpp"
+#include "explain.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
@@ -44,6 +46,9 @@ struct CommandLine {
   RunOptions run;
   VerifyOptions verify;
   EstimateOptions estimate;
+  CommbenchArguments commbench;
+  CalibrateArguments calibrate;
+  ExplainArguments explain;
   bool help_deck = false;
   bool print_deck = false;
 };
@@ -56,16 +61,28 @@ void add_common(CLI::App& command, CommonOptions& options, bool deck_required) {
       ->allow_extra_args(false);
 }
 
+using Units = std::map<std::string, double>;
+
+/// A text that add_size has checked. Worked out here: CLI11 hands transformed numbers on with six digits.
+std::uint64_t bytes_of(std::string const& text, Units const& units) {
+  std::size_t digits = 0;
+  double value = std::stod(text, &digits);
+  std::string const unit = CLI::detail::to_lower(CLI::detail::trim_copy(text.substr(digits)));
+  for (auto const& [name, factor] : units)
+    if (CLI::detail::to_lower(name) == unit) value *= factor;
+  return static_cast<std::uint64_t>(value);
+}
+
 /// Bytes of "80GiB", "1.5 TB", "80e9".
 void add_size(CLI::App& command, std::string const& name, std::optional<std::uint64_t>& target,
               std::string const& help) {
   constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi, tebi = kibi * gibi, most = 1e18;
-  std::map<std::string, double> const units{{"B", 1},      {"kB", 1e3},   {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},
-                                            {"KiB", kibi}, {"MiB", mebi}, {"GiB", gibi}, {"TiB", tebi}};
+  Units const units{{"B", 1},      {"kB", 1e3},   {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},
+                    {"KiB", kibi}, {"MiB", mebi}, {"GiB", gibi}, {"TiB", tebi}};
   command
-      .add_option_function<double>(
-          name, [&target](double value) { target = static_cast<std::uint64_t>(value); }, help)
-      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "SIZE") & CLI::Range(1.0, most));
+      .add_option_function<std::string>(
+          name, [&target, units](std::string const& text) { target = bytes_of(text, units); }, help)
+      ->check(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "SIZE") & CLI::Range(1.0, most));
 }
 
 void describe_options(CLI::App& app, CommandLine& line) {
@@ -86,11 +103,14 @@ void describe_options(CLI::App& app, CommandLine& line) {
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 
   CLI::App* const estimate = app.add_subcommand("estimate", "memory, messages and FLOPs of a run, without running it");
-  add_common(*estimate, line.estimate.common, true);
-  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->capture_default_str();
+  add_common(*estimate, line.estimate.common, false);
+  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks; default 1, of a lecture 8")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
+  estimate->add_option("--lecture", line.estimate.lecture,
+                       "collectives: costs as they are taught beside the exact ones; needs no deck");
+  add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
+  estimate->add_option("--machine", line.estimate.machine_file, "of a lecture: peaks.json of calibrate");
 
   CLI::App* const verify = app.add_subcommand("verify", "compare with a reference from an independent program");
   verify->add_option("--set", line.verify.common.deck.overrides, "kernels.gemm=PROVIDER")
@@ -99,6 +119,13 @@ void describe_options(CLI::App& app, CommandLine& line) {
   verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32")->required();
   verify->add_option("--reference-state", line.verify.files.state, "llm.c debug state of that model")->required();
   verify->add_option("--reference-losses", line.verify.files.losses, "losses and norms of training steps (JSON)");
+
+  describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
+                     line.commbench);
+  describe_calibrate(*app.add_subcommand("calibrate", "measure what communication costs here: peaks.json"),
+                     line.calibrate);
+  describe_explain(*app.add_subcommand("explain", "what every rank holds after every round of a collective"),
+                   line.explain);
 }
 
 /// Prints the error where one is wanted and ends in order (the error is every rank's) or by force (it is ours alone).
@@ -120,6 +147,8 @@ int run_on_ranks(CLI::App const& app, CommandLine const& line, MpiEnvironment co
     Communicator world = Communicator::world();
     Machinery machinery{mpi, world, ExecutionSpace()};
     if (app.got_subcommand("verify")) return verify(line.verify, machinery);
+    if (app.got_subcommand("commbench")) return commbench(line.commbench, machinery);
+    if (app.got_subcommand("calibrate")) return calibrate(line.calibrate, machinery);
     return run(line.run, machinery);
   } catch (Error const& error) {
     return handle(error, mpi);
@@ -139,6 +168,8 @@ int run_alone(CLI::App const& app, CommandLine const& line) {
       return 0;
     }
     if (app.got_subcommand("estimate")) return estimate(line.estimate);
+    if (app.got_subcommand("commbench")) return simulate_commbench(check_simulation(line.commbench));
+    if (app.got_subcommand("explain")) return explain(line.explain);
     fmt::print("{}", app.help());
     return static_cast<int>(ExitCode::usage);
   } catch (Error const& error) {
@@ -184,7 +215,9 @@ int main(int argc, char** argv) {
   }
   read_environment(line);
   bool const needs_ranks =
-      !line.help_deck && !line.print_deck && (app.got_subcommand("run") || app.got_subcommand("verify"));
+      !line.help_deck && !line.print_deck &&
+      (app.got_subcommand("run") || app.got_subcommand("verify") ||
+       (app.got_subcommand("commbench") && line.commbench.simulate.empty()) || app.got_subcommand("calibrate"));
   if (!needs_ranks) return launched_as_other_rank() ? 0 : run_alone(app, line);
 
   // the run itself says when threads share cores: once, and not on every rank as Kokkos does

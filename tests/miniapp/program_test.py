@@ -3,8 +3,8 @@
 
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
-The claims stand in refusals.py, training.py, reference.py and texts.py; support.py starts the program. Wants no more
-than Python's standard library.
+The claims stand in refusals.py, training.py, reference.py, texts.py, lecture.py, commbench.py and explain.py;
+support.py starts the program. Wants no more than Python's standard library.
 """
 import sys
 
@@ -12,6 +12,9 @@ sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 
 import unittest
 
+import commbench
+import explain
+import lecture
 import reference
 import refusals
 import support
@@ -20,7 +23,7 @@ import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, reference, texts)
+    modules = (refusals, training, reference, texts, lecture, commbench, explain)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 

@@ -1,0 +1,84 @@
+// trainstone calibrate: what messages, reductions, copies and shared memory cost on these ranks, as a file that all
+// predictions are made from.
+
+#include "commbench.hpp"
+
+#include "comm/calibration.hpp"
+#include "git_version.hpp"
+#include "report/atomic_file.hpp"
+#include "report/calibration_table.hpp"
+#include "report/machine_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+void add_errors(FittedCurveText& text, PiecewiseLinear const& curve, std::vector<TimeSample> const& samples,
+                bool held_out) {
+  if (samples.empty()) return;
+  FitErrors const errors = errors_of(curve, samples);
+  for (std::size_t i = 0; i < errors.samples.size(); ++i)
+    text.errors.push_back({errors.samples[i].bytes, errors.samples[i].seconds, errors.relative[i], held_out});
+}
+
+FittedCurveText describe(CalibratedCurve const& measured, PiecewiseLinear const& curve) {
+  FittedCurveText text{measured.name, {}, {}};
+  for (PiecewiseLinear::Piece const& piece : curve.pieces())
+    text.pieces.push_back({piece.from_bytes, piece.start, piece.per_byte});
+  add_errors(text, curve, measured.fitted, false);
+  add_errors(text, curve, measured.held_out, true);
+  std::ranges::sort(text.errors, {}, &SizeError::bytes);
+  return text;
+}
+
+void print_calibration(Calibration& calibration, bool all_sizes) {
+  for (NamedCurve const& named : named_curves(calibration.machine)) {
+    auto const measured = std::ranges::find(calibration.curves, named.name, &CalibratedCurve::name);
+    if (!*named.curve || measured == calibration.curves.end()) continue;
+    FittedCurveText const text = describe(*measured, (*named.curve)->curve);
+    fmt::print("{}{}", curve_lines(text), all_sizes ? curve_error_lines(text) : "");
+  }
+  if (calibration.machine.node_barrier)
+    fmt::print("# node barrier\n    {:.3f} us\n", *calibration.machine.node_barrier * 1e6);
+  std::vector<MessagePairText> pairs;
+  for (MessagePair const& pair : calibration.messages)
+    pairs.push_back({std::string(to_string(pair.link)), pair.bytes, pair.exchange, pair.one_way});
+  fmt::print("{}", message_pair_lines(pairs));
+}
+
+} // namespace
+
+int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
+  std::optional<Communicator> communicator;
+  CalibrationOptions options;
+  bool const first = machinery.communicator.rank() == 0;
+  collectively(machinery.communicator, [&] {
+    communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
+    options.max_bytes = parse_size("-e", arguments.max_bytes);
+    TRAINSTONE_REQUIRE_INPUT(options.max_bytes >= 4096, "-e {} is too little for a fit; at least 4K",
+                             arguments.max_bytes);
+    if (first) require_writable(arguments.output);
+  });
+  MemoryLedger ledger;
+  Calibration calibration = calibrate_communication(machinery.exec, *communicator, ledger, options);
+  if (!first) return 0;
+
+  MeasuredMachine machine;
+  machine.fit = calibration.machine;
+  machine.provenance = describe_here();
+  machine.provenance.mpi = machinery.mpi.library();
+  machine.provenance.code = fmt::format("{} git {}", TRAINSTONE_VERSION, git_commit);
+  machine.provenance.ranks = communicator->size();
+  machine.provenance.nodes = communicator->topology().nodes();
+  print_calibration(calibration, arguments.all_sizes);
+  make_folder_of(arguments.output);
+  write_machine_file(arguments.output, machine);
+  fmt::print("{}\n", machine_line(arguments.output, machine));
+  return 0;
+}
+
+} // namespace trainstone

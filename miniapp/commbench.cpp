@@ -1,0 +1,208 @@
+// trainstone commbench: every collective by every algorithm, ours and MPI's, measured against each other, checked and
+// predicted.
+
+#include "commbench.hpp"
+
+#include "comm/calibration.hpp"
+#include "comm/mpi_settings.hpp"
+#include "comm/shared_segment.hpp"
+#include "commbench_plan.hpp"
+#include "git_version.hpp"
+#include "report/atomic_file.hpp"
+#include "report/commbench_table.hpp"
+#include "report/machine_file.hpp"
+#include "report/result.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <span>
+
+namespace trainstone {
+
+namespace {
+
+/// Data and scratch, one behind the other: in the node's shared segment, or this process's own.
+class Buffers {
+public:
+  Buffers(Communicator const& communicator, CommbenchPlan const& plan, bool shared) {
+    std::uint64_t const data = Arena::footprint(plan.data_bytes());
+    std::uint64_t const scratch = Arena::footprint(plan.scratch_bytes(communicator.rank()));
+    if (shared) {
+      m_segment.emplace(communicator, m_ledger, MemoryCategory::buffers, "commbench", data + scratch);
+    } else {
+      m_memory = Allocation(m_ledger, MemoryCategory::buffers, "commbench", data + scratch);
+    }
+    Vector<std::byte> const all = shared ? m_segment->bytes() : m_memory.bytes();
+    std::fill_n(all.data(), all.extent(0), std::byte{}); // every page by the rank that uses it
+    m_views.data = Vector<std::byte>(all.data(), data);
+    m_views.scratch = Vector<std::byte>(all.data() + data, scratch);
+    m_views.segment = shared ? &*m_segment : nullptr;
+  }
+
+  ContestBuffers const& views() const { return m_views; }
+
+private:
+  MemoryLedger m_ledger;
+  Allocation m_memory;
+  std::optional<SharedSegment> m_segment;
+  ContestBuffers m_views;
+};
+
+/// Sets predictions up: the machine, and the words for where it comes from.
+std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, Machinery& machinery,
+                                   FittedMachine& machine) {
+  if (!options.machine_file.empty()) {
+    MeasuredMachine measured;
+    collectively(communicator, [&] {
+      measured = read_machine_file(options.machine_file);
+      std::string const missing = measured.fit.missing_for(communicator.topology(), options.shared_buffers);
+      TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: does not know {}; make one on such ranks with calibrate",
+                               options.machine_file, missing);
+    });
+    machine = measured.fit;
+    return machine_line(options.machine_file, measured);
+  }
+  MemoryLedger ledger;
+  CalibrationOptions quick;
+  quick.max_bytes = std::max<std::uint64_t>(options.sizes.back(), 4096);
+  quick.factor = 4;
+  quick.hold_out = false;
+  quick.timing.samples = 8;
+  machine = calibrate_communication(machinery.exec, communicator, ledger, quick).machine;
+  return "a short calibration just before (--machine takes a better one from a file)";
+}
+
+CommbenchHeader make_header(CommbenchOptions const& options, Communicator const& communicator, Machinery& machinery,
+                            bool emulated, std::string const& machine) {
+  CommbenchHeader header;
+  header.version = fmt::format("{} git {} {}", TRAINSTONE_VERSION, git_commit, git_dirty ? "dirty" : "clean");
+  header.mpi = machinery.mpi.library();
+  header.thread_level = mpi_thread_level();
+  header.mpi_settings = mpi_control_variables();
+  header.ranks = communicator.size();
+  header.nodes = communicator.topology().nodes();
+  header.emulated_nodes = emulated;
+  header.cpu = describe_machine().cpu;
+  header.kokkos = kokkos_description();
+  header.buffers = options.shared_buffers ? "shared" : "private";
+  header.machine = machine;
+  header.timing = fmt::format(
+      "{} samples of each, interleaved A B B A; a sample is {} calls after a barrier, its time the slowest rank's; {}",
+      options.samples, options.calls > 0 ? std::to_string(options.calls) : "some",
+      options.fresh ? "data written anew before every call" : "one call's result is the next one's data");
+  return header;
+}
+
+/// The table as it grows.
+class Table {
+public:
+  Table(CommbenchOptions const& options, bool prints) : m_options(options), m_prints(prints) {}
+
+  void print(std::string const& text) const {
+    if (!m_prints) return;
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  void add(PlannedContest const& contest, std::vector<ContestResult> const& results) {
+    std::string const collective(to_string(contest.problem.collective));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      PlannedRow const& planned = contest.rows[i];
+      CommbenchRow row;
+      row.collective = collective;
+      row.type = to_string(contest.type);
+      row.operation = adds_up(contest.problem.collective) ? to_string(m_options.operation) : "none";
+      row.root = has_root(contest.problem.collective) ? contest.problem.root : -1;
+      row.algorithm = planned.algorithm;
+      row.picked = planned.picked;
+      row.bytes = contest.data_bytes();
+      row.count = contest.problem.elements();
+      row.seconds = results[i].samples.seconds;
+      row.calls = results[i].samples.calls;
+      row.bus_factor = bus_factor(contest.problem.collective, contest.problem.ranks());
+      row.predicted_seconds = planned.predicted_seconds;
+      if (m_options.check) row.wrong = results[i].wrong;
+      m_rows.push_back(row);
+      print(commbench_row_line(row) + "\n");
+    }
+  }
+
+  void begin(PlannedContest const& contest) {
+    m_first = m_rows.size();
+    print(fmt::format("#\n# {} {}\n{}", to_string(contest.problem.collective), to_string(contest.type),
+                      commbench_column_lines()));
+  }
+  void end() { print(commbench_summary_lines(std::span(m_rows).subspan(m_first))); }
+
+  std::vector<CommbenchRow> const& rows() const { return m_rows; }
+
+private:
+  CommbenchOptions const& m_options;
+  bool m_prints;
+  std::vector<CommbenchRow> m_rows;
+  std::size_t m_first = 0;
+};
+
+void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communicator& communicator,
+             Machinery& machinery, Table& table) {
+  Buffers const buffers(communicator, plan, options.shared_buffers);
+  ContestOptions how;
+  how.timing.calls = options.calls;
+  how.timing.warmup_calls = options.warmup_calls;
+  how.timing.samples = options.samples;
+  how.check = options.check;
+  how.fresh = options.fresh;
+  for (std::size_t i = 0; i < plan.contests.size(); ++i) {
+    PlannedContest const& contest = plan.contests[i];
+    auto const same_table = [&](PlannedContest const& other) {
+      return other.problem.collective == contest.problem.collective && other.type == contest.type;
+    };
+    if (i == 0 || !same_table(plan.contests[i - 1])) table.begin(contest);
+    std::vector<Contestant> const contestants = contest.contestants();
+    table.add(contest, run_contest(machinery.exec, communicator, contest.problem, options.operation, contest.type,
+                                   contestants, buffers.views(), how));
+    if (i + 1 == plan.contests.size() || !same_table(plan.contests[i + 1])) table.end();
+  }
+}
+
+} // namespace
+
+int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
+  std::optional<Communicator> communicator;
+  CommbenchOptions options;
+  CommbenchPlan plan;
+  int nodes = 0;
+  bool const first = machinery.communicator.rank() == 0;
+  collectively(machinery.communicator, [&] {
+    nodes = emulated_nodes(arguments.emulated_nodes);
+    communicator.emplace(Communicator::world(nodes));
+    options = check_commbench(arguments, communicator->topology());
+    plan = plan_commbench(options, communicator->topology());
+    if (first && !options.json_file.empty()) require_writable(options.json_file);
+  });
+  FittedMachine machine;
+  std::string const source = describe_machine_model(options, *communicator, machinery, machine);
+  predict_contests(plan, machine.model());
+
+  CommbenchHeader const header = make_header(options, *communicator, machinery, nodes > 0, source);
+  Table table(options, first);
+  table.print(commbench_header_lines(header));
+  Drift const before = drift(machinery.exec, *communicator, machine);
+  table.print(drift_lines("before", before));
+  for (std::string const& reason : plan.left_out) table.print(fmt::format("# left out: {}\n", reason));
+  measure(options, plan, *communicator, machinery, table);
+  Drift const after = drift(machinery.exec, *communicator, machine);
+  table.print(drift_lines("after", after));
+  bool right = true;
+  for (CommbenchRow const& row : table.rows()) right = right && !row.is_wrong();
+  if (first && !options.json_file.empty()) {
+    make_folder_of(options.json_file);
+    write_file_atomically(options.json_file, commbench_json(header, before, after, table.rows()));
+  }
+  table.print(!options.check ? "RESULT: UNCHECKED\n" : right ? "RESULT: ALL EXACT\n" : "RESULT: WRONG\n");
+  return static_cast<int>(right ? ExitCode::valid : ExitCode::verification_failed);
+}
+
+} // namespace trainstone

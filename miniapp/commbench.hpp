@@ -1,0 +1,116 @@
+#pragma once
+
+// trainstone commbench and calibrate: what their flags mean. Owns the text of the flags, its checking, and the plain
+// options that the commands work from. A flag's value is kept as text until it is checked, so that a wrong one is told
+// with all that would be right.
+
+#include "comm/element.hpp"
+#include "comm/problem.hpp"
+#include "commands.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace trainstone {
+
+/// As typed.
+struct CommbenchArguments {
+  std::string min_bytes = "8";
+  std::string max_bytes = "64M";
+  std::string step_bytes; ///< empty: step_factor
+  std::string step_factor = "2";
+  std::string calls = "0";
+  std::string warmup_calls = "8";
+  std::string samples = "10";
+  std::string check = "1";
+  std::string fresh = "1";
+  std::string types = "float";
+  std::string operation = "sum";
+  std::string root = "0";
+  std::string servers = "1";
+  std::string collectives; ///< empty: all that there are
+  std::string algorithms;  ///< empty: all that apply, auto and mpi
+  std::string buffers;     ///< empty: shared on one node, else private
+  std::string emulated_nodes = "0";
+  std::string machine_file;
+  std::string json_file;
+  std::string simulate;
+};
+
+struct CalibrateArguments {
+  std::string output = "peaks.json";
+  std::string max_bytes = "64M";
+  std::string emulated_nodes = "0";
+  bool all_sizes = false;
+};
+
+/// Of `commbench --simulate`: schedules are priced, nothing is run.
+struct SimulateOptions {
+  Rank ranks = 1;
+  int nodes = 1;
+  std::vector<std::uint64_t> sizes; ///< bytes, ascending
+  std::vector<Collective> collectives;
+  std::vector<std::string> algorithms; ///< names, each of at least one of the collectives; empty: all
+  ElementType type = ElementType::float32;
+  Rank root = 0;
+  Rank servers = 1;
+  std::string machine_file; ///< empty: default_machine()
+};
+
+/// Of a measurement.
+struct CommbenchOptions {
+  std::vector<std::uint64_t> sizes; ///< bytes, ascending
+  std::vector<Collective> collectives;
+  std::vector<std::string> algorithms; ///< as in SimulateOptions; "auto" and "mpi" may be among them
+  std::vector<ElementType> types;
+  Operation operation = Operation::sum;
+  Rank root = 0;
+  Rank servers = 1;
+  bool shared_buffers = false;
+  bool check = true;
+  bool fresh = true; ///< data is written anew before every call
+  int calls = 0;     ///< per sample; 0: by time
+  int warmup_calls = 8;
+  int samples = 10;
+  std::string machine_file; ///< empty: measured before the first table
+  std::string json_file;    ///< empty: none
+};
+
+void describe_commbench(CLI::App& command, CommbenchArguments& arguments);
+void describe_calibrate(CLI::App& command, CalibrateArguments& arguments);
+
+/// Whether a collective has a root, parameter servers, or an operation.
+bool has_root(Collective collective);
+bool has_servers(Collective collective);
+bool adds_up(Collective collective);
+
+/// The collective on even blocks (among the servers: of what they hold); root and servers where it has them.
+Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
+                          bool shared_memory);
+
+/// "64M" = 67108864; K, M and G are powers of 1024, as nccl-tests has them. \throws InputError naming the flag
+std::uint64_t parse_size(std::string const& flag, std::string const& text);
+/// \throws InputError unless it is an integer from `least` to `most`
+std::int64_t parse_count(std::string const& flag, std::string const& text, std::int64_t least, std::int64_t most);
+
+/// For a file that is written at the end; require_writable() has looked at the place before.
+void make_folder_of(std::string const& path);
+
+/// Whether ranks on several emulated nodes were asked for, and how many. \throws InputError
+int emulated_nodes(std::string const& text);
+
+/// \throws InputError for the first flag that is wrong
+CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology);
+SimulateOptions check_simulation(CommbenchArguments const& arguments);
+
+int commbench(CommbenchArguments const& arguments, Machinery& machinery);
+int calibrate(CalibrateArguments const& arguments, Machinery& machinery);
+/// One process, without MPI.
+int simulate_commbench(SimulateOptions const& options);
+
+} // namespace trainstone

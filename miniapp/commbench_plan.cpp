@@ -1,0 +1,151 @@
+#include "commbench_plan.hpp"
+
+#include "comm/chooser.hpp"
+#include "comm/mpi_collective.hpp"
+#include "comm/registry.hpp"
+#include "comm/simulator.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+constexpr char const* automatic = "auto";
+constexpr char const* library = "mpi";
+
+/// The lines of the table for one problem, in the registry's order, then auto, then mpi.
+class RowPicker {
+public:
+  RowPicker(CommbenchOptions const& options, std::vector<std::string>& left_out)
+      : m_options(options), m_left_out(left_out) {}
+
+  std::vector<PlannedRow> rows(Problem const& problem, ElementType type) {
+    std::vector<PlannedRow> rows;
+    for (Algorithm const algorithm : algorithms_of(problem.collective)) {
+      std::string const name(to_string(algorithm));
+      if (takes_part(name, refusal(problem, algorithm))) rows.push_back({{.algorithm = algorithm}, name, {}, {}});
+    }
+    if (is_wanted(automatic)) rows.push_back({{}, automatic, {}, {}});
+    if (is_wanted(library)) {
+      std::string const reason = mpi_refusal(problem, type);
+      if (reason.empty())
+        rows.push_back({{}, library, {}, {}});
+      else
+        leave_out(reason);
+    }
+    return rows;
+  }
+
+private:
+  bool is_named(std::string const& name) const {
+    return std::ranges::find(m_options.algorithms, name) != m_options.algorithms.end();
+  }
+  bool is_wanted(std::string const& name) const { return m_options.algorithms.empty() || is_named(name); }
+  /// \throws InputError if it was named and cannot
+  bool takes_part(std::string const& name, std::string const& reason) {
+    if (!is_wanted(name)) return false;
+    TRAINSTONE_REQUIRE_INPUT(reason.empty() || !is_named(name), "--algorithms: {}", reason);
+    if (!reason.empty()) leave_out(reason);
+    return reason.empty();
+  }
+  void leave_out(std::string const& reason) {
+    if (std::ranges::find(m_left_out, reason) == m_left_out.end()) m_left_out.push_back(reason);
+  }
+
+  CommbenchOptions const& m_options;
+  std::vector<std::string>& m_left_out;
+};
+
+} // namespace
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+bool has_servers(Collective collective) {
+  return collective == Collective::server_push || collective == Collective::server_pull;
+}
+
+bool adds_up(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce || collective == Collective::server_push;
+}
+
+Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
+                          bool shared_memory) {
+  Rank const ranks = topology.ranks();
+  bool const served = has_servers(collective);
+  return {.collective = collective,
+          .partition = served ? server_partition(elements, ranks - servers, servers) : Partition::even(elements, ranks),
+          .topology = topology,
+          .root = has_root(collective) ? root : 0,
+          .servers = served ? servers : 0,
+          .shared_memory = shared_memory,
+          .segment = 0};
+}
+
+std::vector<Contestant> PlannedContest::contestants() const {
+  std::vector<Contestant> all;
+  for (PlannedRow const& row : rows) all.push_back(row.contestant);
+  return all;
+}
+
+std::uint64_t CommbenchPlan::data_bytes() const {
+  std::uint64_t largest = 0;
+  for (PlannedContest const& contest : contests) largest = std::max(largest, contest.data_bytes());
+  return largest;
+}
+
+std::uint64_t CommbenchPlan::scratch_bytes(Rank rank) const {
+  std::uint64_t largest = 0;
+  for (PlannedContest const& contest : contests) {
+    std::vector<Contestant> const contestants = contest.contestants();
+    largest = std::max(largest, trainstone::scratch_bytes(contest.problem, rank, contest.type, contestants));
+  }
+  return largest;
+}
+
+CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology) {
+  CommbenchPlan plan;
+  RowPicker picker(options, plan.left_out);
+  for (Collective const collective : options.collectives) {
+    bool const without_data = collective == Collective::barrier;
+    for (ElementType const type : options.types) {
+      for (std::uint64_t const bytes : options.sizes) {
+        auto const elements = without_data ? 0 : static_cast<Index>(bytes / size_of(type));
+        Problem const problem =
+            benchmark_problem(collective, elements, topology, options.root, options.servers, options.shared_buffers);
+        std::vector<PlannedRow> rows = picker.rows(problem, type);
+        if (!rows.empty()) plan.contests.push_back({problem, type, std::move(rows)});
+        if (without_data) break;
+      }
+      if (without_data) break;
+    }
+  }
+  TRAINSTONE_REQUIRE_INPUT(!plan.contests.empty(), "nothing to measure: {}",
+                           plan.left_out.empty() ? "no algorithm for these collectives" : plan.left_out.front());
+  return plan;
+}
+
+void predict_contests(CommbenchPlan& plan, MachineModel const& machine) {
+  for (PlannedContest& contest : plan.contests) {
+    std::size_t const element = size_of(contest.type);
+    for (PlannedRow& row : contest.rows) {
+      if (row.algorithm == library) continue;
+      double seconds = 0;
+      if (row.algorithm == automatic) {
+        PricedAlgorithm const choice = choose_algorithm(contest.problem, element, machine);
+        row.contestant = {.algorithm = choice.algorithm, .segment = choice.segment};
+        row.picked = to_string(choice);
+        seconds = choice.seconds;
+      } else {
+        seconds = price(contest.problem, *row.contestant.algorithm, element, machine);
+      }
+      if (seconds > 0) row.predicted_seconds = seconds; // one rank has nothing to do
+    }
+  }
+}
+
+} // namespace trainstone

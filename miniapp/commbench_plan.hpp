@@ -1,0 +1,50 @@
+#pragma once
+
+// What commbench is going to measure: every collective at every size, and who takes part. Owns the choice of the
+// contestants. Plain values; measures nothing.
+
+#include "commbench.hpp"
+
+#include "comm/collective_contest.hpp"
+#include "comm/machine_model.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// One line of the table.
+struct PlannedRow {
+  Contestant contestant;
+  std::string algorithm; ///< "ring", "auto", "mpi"
+  std::string picked;    ///< of auto
+  std::optional<double> predicted_seconds;
+};
+
+/// All that is measured against each other on one problem.
+struct PlannedContest {
+  Problem problem;
+  ElementType type;
+  std::vector<PlannedRow> rows;
+
+  std::vector<Contestant> contestants() const;
+  std::uint64_t data_bytes() const { return static_cast<std::uint64_t>(problem.elements()) * size_of(type); }
+};
+
+struct CommbenchPlan {
+  std::vector<PlannedContest> contests; ///< of one collective and type one after the other, sizes ascending
+  std::vector<std::string> left_out;    ///< who was not named and cannot take part, and why
+
+  std::uint64_t data_bytes() const; ///< of the largest contest
+  std::uint64_t scratch_bytes(Rank rank) const;
+};
+
+/// Without predictions and choices.
+/// \throws InputError if an algorithm that was named refuses a collective that has it
+CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology);
+
+/// Fills them in.
+void predict_contests(CommbenchPlan& plan, MachineModel const& machine);
+
+} // namespace trainstone

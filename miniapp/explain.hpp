@@ -1,0 +1,34 @@
+#pragma once
+
+// trainstone explain: what its flags mean. A flag's value is kept as text until it is checked, so that a wrong one is
+// told with all that would be right.
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace trainstone {
+
+/// As typed; empty where nothing was given.
+struct ExplainArguments {
+  std::string collective;
+  std::string algorithm;
+  std::string ranks = "4";
+  std::string nodes = "1";
+  std::string elements; ///< empty: two per block
+  std::string root;
+  std::string servers;
+  std::string segment;
+  bool shared = false;
+  std::string svg_file;
+};
+
+void describe_explain(CLI::App& command, ExplainArguments& arguments);
+
+/// One process, without MPI: prints the text and writes the picture. \throws InputError for the first flag that is
+/// wrong
+int explain(ExplainArguments const& arguments);
+
+} // namespace trainstone

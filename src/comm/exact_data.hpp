@@ -1,0 +1,40 @@
+#pragma once
+
+// Data by which a collective's result can be checked with ==. Owns what every rank puts in and what it must find
+// afterwards, worked out from the meaning of the collective (meaning.hpp) without any schedule. Promises: whole
+// numbers, positive and negative, that the type holds exactly, also as sums of any of the ranks' contributions, so that
+// the order of additions does not show; neighbouring elements and those of different ranks differ, all elements do as
+// long as the type has room for that; what a rank does not hold at the start is poisoned. Host memory.
+
+#include "comm/element.hpp"
+#include "comm/meaning.hpp"
+#include "comm/problem.hpp"
+#include "core/views.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace trainstone {
+
+class ExactData {
+public:
+  /// \throws InputError if there are more ranks than the type can add up exactly (bf16: 256)
+  ExactData(Problem problem, Operation operation, ElementType type);
+
+  /// What `rank` starts with. \param[out] data (problem.elements())
+  template <class T>
+  void fill(Rank rank, Vector<T> data) const;
+  /// How many of the elements that the collective defines on `rank` are not as they must be. \param[in] data as above
+  template <class T>
+  Index wrong(Rank rank, Vector<T const> data) const;
+
+private:
+  void contribution(Rank rank, Index first, std::span<std::int64_t> values) const;
+  void expected(Impl::Expected const& result, Index first, std::span<std::int64_t> values) const;
+
+  Problem m_problem;
+  Operation m_operation;
+  std::int64_t m_largest; ///< contributions lie between -m_largest and m_largest
+};
+
+} // namespace trainstone

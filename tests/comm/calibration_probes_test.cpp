@@ -1,0 +1,111 @@
+#include "comm/calibration_probes.hpp"
+
+#include "comm/counters.hpp"
+#include "comm/simulator.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <cmath>
+#include <vector>
+
+using namespace trainstone;
+
+namespace {
+
+std::vector<Topology> topologies() {
+  return {Topology::one_node(1),  Topology::one_node(2), Topology::one_node(3), Topology::one_node(8),
+          Topology::block(2, 2),  Topology::block(4, 2), Topology::block(5, 2), Topology::block(7, 3),
+          Topology::cyclic(6, 2), Topology::block(3, 3)};
+}
+
+std::vector<Schedule> all_ranks(Probe probe, Topology const& topology, Index elements) {
+  std::vector<Schedule> schedules;
+  for (Rank rank = 0; rank < topology.ranks(); ++rank) schedules.push_back(make_probe(probe, topology, rank, elements));
+  return schedules;
+}
+
+Problem problem_of(std::vector<Schedule> const& schedules, Topology const& topology) {
+  return {.collective = Collective::all_reduce,
+          .partition = Partition::even(schedules.front().elements, topology.ranks()),
+          .topology = topology,
+          .shared_memory = true};
+}
+
+} // namespace
+
+TEST_CASE("partners are mutual, on the right side of the node border, and nobody is left out without need",
+          "[calibration]") {
+  for (Topology const& topology : topologies()) {
+    for (Link const link : {Link::intra, Link::inter}) {
+      for (Rank rank = 0; rank < topology.ranks(); ++rank) {
+        std::optional<Rank> const peer = partner(topology, rank, link);
+        if (!peer) continue;
+        CHECK(*peer != rank);
+        CHECK(topology.link(rank, *peer) == link);
+        CHECK(partner(topology, *peer, link) == rank);
+      }
+    }
+  }
+  CHECK(partner(Topology::one_node(3), 2, Link::intra) == std::nullopt);
+  CHECK(partner(Topology::block(5, 2), 2, Link::inter) == std::nullopt); // the other node has two ranks only
+}
+
+TEST_CASE("a probe ends, and its price is that of what it measures", "[calibration]") {
+  MachineModel machine;
+  machine.of(Link::intra) = PiecewiseLinear(1, 0.25);
+  machine.of(Link::inter) = PiecewiseLinear(3, 0.5);
+  machine.reduce = PiecewiseLinear(0, 2);
+  machine.copy = PiecewiseLinear(0, 4);
+  machine.combine = PiecewiseLinear(0, 8);
+  machine.fetch = PiecewiseLinear(0, 16);
+  machine.node_barrier = 32;
+  Index const elements = 24; // a multiple of 1, 2, 3 and 8
+  for (Topology const& topology : topologies()) {
+    for (Probe const probe : probes) {
+      if (!is_possible(probe, topology, true)) continue;
+      auto const schedules = all_ranks(probe, topology, elements);
+      double const seconds = price(problem_of(schedules, topology), schedules, sizeof(float), machine);
+      double const bytes = priced_bytes(probe, topology, elements, sizeof(float));
+      bool const any_pair = partner(topology, 0, Link::intra).has_value();
+      double expected = 0;
+      switch (probe) {
+      case Probe::exchange_intra:
+      case Probe::one_way_intra: expected = machine.of(Link::intra)(bytes); break;
+      case Probe::exchange_inter:
+      case Probe::one_way_inter: expected = machine.of(Link::inter)(bytes); break;
+      case Probe::exchange_reduce:
+        expected = machine.of(any_pair ? Link::intra : Link::inter)(bytes) + machine.reduce(bytes);
+        break;
+      case Probe::reduce: expected = machine.reduce(bytes); break;
+      case Probe::copy: expected = machine.copy(bytes); break;
+      case Probe::node_barrier: expected = machine.node_barrier; break;
+      case Probe::combine:
+      case Probe::combine_own: expected = machine.combine(bytes); break;
+      case Probe::fetch: expected = machine.fetch(bytes); break;
+      }
+      INFO(to_string(probe) << ", " << topology.ranks() << " ranks on " << topology.nodes() << " nodes");
+      Extras const also = extras(probe);
+      double const extra = machine.node_barrier * also.barriers + machine.copy(elements * sizeof(float)) * also.copies;
+      CHECK(seconds == expected * repetitions(probe) + extra);
+    }
+  }
+}
+
+TEST_CASE("what cannot be measured is said", "[calibration]") {
+  CHECK_FALSE(is_possible(Probe::exchange_intra, Topology::one_node(1), true));
+  CHECK(is_possible(Probe::copy, Topology::one_node(1), true));
+  CHECK_FALSE(is_possible(Probe::exchange_inter, Topology::one_node(4), true));
+  CHECK_FALSE(is_possible(Probe::exchange_intra, Topology::block(3, 3), true));
+  CHECK_FALSE(is_possible(Probe::combine, Topology::block(3, 3), true));
+  CHECK_FALSE(is_possible(Probe::combine, Topology::one_node(4), false));
+  CHECK(is_possible(Probe::exchange_reduce, Topology::block(3, 3), true));
+}
+
+TEST_CASE("the smallest probes of many neighbours have a slice for each", "[calibration]") {
+  Topology const topology = Topology::one_node(8);
+  for (Schedule const& schedule : all_ranks(Probe::combine, topology, 2)) {
+    CHECK(schedule.elements == 8);
+    CHECK(schedule.rounds.size() == 4);
+  }
+  CHECK(priced_bytes(Probe::combine, topology, 2, 4) == 8 * 2 * 4);
+}

@@ -1,0 +1,74 @@
+"""What `trainstone explain` prints and draws, and what it refuses."""
+import unittest
+import xml.etree.ElementTree
+
+from refusals import RefusalTest
+from support import run, start
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Explain(unittest.TestCase):
+    def test_the_ring_ends_with_everything_everywhere(self):
+        outcome = run("explain", "all_reduce", "ring", "--ranks", 4)
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+        self.assertIn("all_reduce ring on 4 ranks, 1 node, 8 elements", outcome.out)
+        tables = outcome.out.split("after round ")
+        self.assertEqual(len(tables), 1 + 6)
+        last = [line.split() for line in tables[-1].splitlines() if line.startswith("  rank ")]
+        self.assertEqual([[word.rstrip("*") for word in line[2:]] for line in last], [["all"] * 4] * 4)
+        self.assertIn("busiest rank: 6 messages, 12 elements sent, 6 added", outcome.out)
+
+    def test_every_flag_is_taken(self):
+        cases = {
+            ("reduce", "binomial", "--ranks", 5, "--root", 3, "--elements", 7): ["7 elements", "rank 3 ends with"],
+            ("server_push", "direct", "--ranks", 5, "--servers", 2): ["rank 4, server 1", "block 1"],
+            ("all_reduce", "hierarchical", "--ranks", 6, "--nodes", 2, "--shared"): ["rank 5, node 1", "node barrier"],
+            ("all_reduce", "shared", "--ranks", 2, "--shared"): ["combine of data"],
+            ("all_reduce", "segmented_ring", "--ranks", 2, "--elements", 8, "--segment", 1): ["8 messages"],
+            ("barrier", "dissemination", "--ranks", 3): ["has heard of"],
+            ("all_to_all", "pairwise", "--ranks", 1): ["0>0"],
+        }
+        futures = {arguments: start("explain", *arguments) for arguments in cases}
+        for arguments, words in cases.items():
+            with self.subTest(arguments=arguments):
+                outcome = futures[arguments].result()
+                self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
+                for word in words:
+                    self.assertIn(word, outcome.out)
+
+    def test_the_picture_is_a_whole_svg_file(self):
+        outcome = run("explain", "all_reduce", "tree", "--ranks", 3, "--svg", "tree.svg")
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", ["tree.svg"]), outcome)
+        root = xml.etree.ElementTree.parse(outcome.folder / "tree.svg").getroot()
+        self.assertEqual(root.tag, SVG + "svg")
+        self.assertEqual(sum(path.get("class") == "arrow" for path in root.iter(SVG + "path")), 4)
+        texts = [text.text for text in root.iter(SVG + "text")]
+        self.assertIn("after round 4", texts)
+        self.assertEqual([text for text in root.iter() if "href" in str(text.attrib)], [], "nothing from elsewhere")
+
+
+class Refusals(RefusalTest):
+    def test_what_is_no_collective_to_explain_is_refused(self):
+        ring = ("explain", "all_reduce", "ring")
+        cases = {
+            "nothing": (start("explain"), ["COLLECTIVE"]),
+            "unknown collective": (start("explain", "allreduce", "ring"), ['"allreduce"', "all_reduce, reduce_scatter"]),
+            "unknown algorithm": (start("explain", "all_reduce", "rings"), ['"rings"', "ring", "butterfly"]),
+            "no ranks": (start(*ring, "--ranks", 0), ["--ranks", "1 to 64"]),
+            "too many ranks": (start(*ring, "--ranks", 65), ["--ranks", "1 to 64"]),
+            "ranks of another kind": (start(*ring, "--ranks", "four"), ["--ranks", "four"]),
+            "more nodes than ranks": (start(*ring, "--ranks", 2, "--nodes", 3), ["--nodes", "1 to 2"]),
+            "a root where there is none": (start(*ring, "--root", 1), ["--root", "all_reduce has none"]),
+            "a root that is no rank": (start("explain", "gather", "linear", "--root", 4), ["--root", "0 to 3"]),
+            "servers alone": (start("explain", "server_push", "direct", "--ranks", 2, "--servers", 2),
+                              ["--servers", "1 to 1"]),
+            "elements of a barrier": (start("explain", "barrier", "dissemination", "--elements", 1), ["--elements"]),
+            "no shared memory": (start("explain", "all_reduce", "shared"), ["shared memory", "--shared"]),
+            "shared memory across nodes": (start("explain", "all_reduce", "shared", "--shared", "--nodes", 2),
+                                           ["one node only"]),
+            "too long": (start("explain", "all_reduce", "segmented_ring", "--elements", 4000, "--segment", 1),
+                         ["rounds", "longer segments"]),
+            "nowhere to draw": (start(*ring, "--svg", "/proc/nothing/x.svg"), ["x.svg"]),
+        }
+        self.check_all((claim, future, words) for claim, (future, words) in cases.items())

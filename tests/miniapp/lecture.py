@@ -1,0 +1,115 @@
+"""What the program says of collectives without running any: `estimate --lecture` and `commbench --simulate`."""
+import json
+import re
+import time
+import unittest
+
+from refusals import RefusalTest
+from support import Deck, run, start
+
+
+def table_rows(text, title, until="  Note"):
+    """Rows of one of the lecture's tables: the method, and the words behind it."""
+    body = text[text.index(title):]
+    lines = body[:body.index(until)].splitlines()[1:]
+    return {line[2:19].strip(): line[19:].split() for line in lines if line[2:19].strip()}
+
+
+def write_machine(folder, curves=("message_intra", "reduce", "copy"), largest=1e6):
+    """A machine file with invented figures: 3 us + 5 GB/s; the rest takes no time."""
+    curve = lambda start, slope: {"from_bytes": 8, "to_bytes": largest, "pieces": [
+        {"from_bytes": 0, "start_seconds": start, "seconds_per_byte": slope}]}
+    provenance = {"time": "2000-01-01T00:00:00Z", "host": "paper", "cpu": "none", "mpi": "none", "code": "0",
+                  "ranks": 2, "nodes": 1}
+    machine = {"schema_version": 1, "kind": "machine", "provenance": provenance, "ports": 1,
+               "curves": {name: curve(3e-6, 2e-10) if name.startswith("message") else curve(0, 0) for name in curves}}
+    (folder / "peaks.json").write_text(json.dumps(machine))
+
+
+class Lecture(unittest.TestCase):
+    def test_what_is_exact_is_counted_on_any_number_of_ranks(self):
+        for ranks, outcome in [(ranks, start("estimate", "--lecture", "collectives", "--ranks", ranks))
+                               for ranks in (2, 3, 6, 8, 13)]:
+            with self.subTest(ranks=ranks):
+                outcome = outcome.result()
+                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+                totals = table_rows(outcome.out, "1. ", until="  Note" if ranks in (2, 8) else f"  {ranks} is no power")
+                self.assertEqual(set(totals) - {"method"}, {"main device", "dedicated server", "naive", "ring", "tree",
+                                                            "butterfly"})
+                for method, words in totals.items():
+                    if method != "method":
+                        exact, counted = words[-4:-2]
+                        self.assertEqual(exact, counted, method)
+
+    def test_size_and_machine_are_taken(self):
+        outcome = run("estimate", "--lecture=collectives", "--ranks=4", "--size=1MiB", "--machine=peaks.json",
+                      prepare=write_machine)
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertIn("S = 1048576 bytes on N = 4 ranks", outcome.out)
+        self.assertIn("machine: peaks.json: 2 ranks on 1 node of paper", outcome.out)
+        self.assertIn("alpha = 3.00 us per message, 1/beta = B = 5.00 GB/s, 1/gamma = infinite", outcome.out)
+        rows = table_rows(outcome.out, "2a.", until="2b.")
+        expected = 6 * 3 + 2 * 1048576 * 0.75 * 2e-10 * 1e6
+        self.assertAlmostEqual(float(rows["ring"][-1].lstrip("*")), expected, delta=0.01)
+
+
+class Simulation(unittest.TestCase):
+    def test_every_algorithm_is_priced_at_every_size_and_the_quickest_is_picked(self):
+        outcome = run("commbench", "--simulate", "ranks=12,nodes=3", "-b", "8", "-e", "8K", "-f", "32",
+                      "--collectives", "all_reduce,broadcast")
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+        rows = re.findall(r"(?m)^(all_reduce|broadcast) +(\d+)  (\S+) +([\d.]+) +[\d.]+ +[\d.]+(  \*)?$", outcome.out)
+        sizes = {size for _, size, *_ in rows}
+        self.assertEqual(sizes, {"8", "256", "8192"})
+        for collective, count in (("all_reduce", 10), ("broadcast", 2)):
+            for size in sizes:
+                times = [(float(us), marked) for name, bytes_, _, us, marked in rows
+                         if (name, bytes_) == (collective, size)]
+                self.assertGreaterEqual(len(times), count)
+                self.assertEqual([us for us, marked in times if marked], [min(times)[0]])
+        self.assertRegex(outcome.out, r"(?m)^all_reduce\n +from B +to B +auto picks")
+
+    def test_sizes_that_the_machine_was_not_measured_for_are_marked(self):
+        outcome = run("commbench", "--simulate", "ranks=4", "-b", "64K", "-e", "1M", "-f", "16", "--algorithms", "ring",
+                      "--collectives", "all_reduce", "--machine", "peaks.json", prepare=write_machine)
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertRegex(outcome.out, r"(?m)^all_reduce +65536  ring [^~]*$")
+        self.assertRegex(outcome.out, r"(?m)^all_reduce +1048576  ring .*~$")
+
+    def test_65536_ranks_take_seconds(self):
+        begin = time.monotonic()
+        outcome = run("commbench", "--simulate", "ranks=65536,nodes=8192", "-b", "1M", "-e", "64M", "-f", "64",
+                      "--collectives", "all_reduce", "--algorithms",
+                      "ring,tree,butterfly,rabenseifner,circulant,hierarchical")
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertEqual(len(re.findall(r"(?m)^all_reduce +\d+  ", outcome.out)), 12)
+        self.assertLess(time.monotonic() - begin, 60, "a slow machine, or an algorithm has lost its symmetry")
+
+
+class Refusals(RefusalTest):
+    def test_what_is_no_lecture_and_no_machine_is_refused(self):
+        lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
+        cases = {
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there is: collectives"]),
+            "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
+            "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
+            "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
+            "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
+            "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives"]),
+            "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
+            "no machine file": (start(*lecture, "--machine", "peaks.json"),
+                                ["peaks.json: cannot be read", "calibrate"]),
+            "no ranks": (start(*simulate, "ranks=0"), ["ranks 0", "1 to"]),
+            "more nodes than ranks": (start(*simulate, "ranks=2,nodes=3"), ["at most one per rank"]),
+            "unknown word": (start(*simulate, "rank=2"), ["ranks=N,nodes=M"]),
+            "unknown algorithm": (start(*simulate, "ranks=2", "--collectives", "all_reduce", "--algorithms", "bush"),
+                                  ["bush", "ring", "tree"]),
+            "needs shared memory": (start(*simulate, "ranks=2", "--collectives", "all_reduce",
+                                          "--algorithms", "shared"), ["shared memory"]),
+        }
+        self.check_all((claim, future, words) for claim, (future, words) in cases.items())
+
+    def test_a_machine_that_lacks_what_the_ranks_need_is_refused(self):
+        outcome = run("commbench", "--simulate", "ranks=4,nodes=2", "--machine", "peaks.json", prepare=write_machine)
+        self.assert_refused(outcome, ["peaks.json", "messages between nodes", "--emulated-nodes"])

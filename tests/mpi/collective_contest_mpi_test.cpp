@@ -1,0 +1,197 @@
+// What commbench and calibrate stand on: the order of measurements, the check of results, and fitted curves.
+
+#include "comm/calibration.hpp"
+#include "comm/collective_contest.hpp"
+#include "comm/control.hpp"
+#include "comm/mpi_collective.hpp"
+#include "comm/registry.hpp"
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "core/types.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+using namespace trainstone;
+
+namespace {
+
+/// Everybody of the collective that needs no shared memory, and MPI's own.
+std::vector<Contestant> message_passing(Problem const& problem, ElementType type) {
+  std::vector<Contestant> all;
+  for (Algorithm const algorithm : algorithms_of(problem.collective))
+    if (refusal(problem, algorithm).empty()) all.push_back({.algorithm = algorithm});
+  if (mpi_refusal(problem, type).empty()) all.push_back({});
+  return all;
+}
+
+/// Private memory for a problem and its contestants.
+struct Memory {
+  Memory(Problem const& problem, Rank rank, ElementType type, std::vector<Contestant> const& contestants)
+      : data(ledger, MemoryCategory::buffers, "test data",
+             static_cast<std::uint64_t>(problem.elements()) * size_of(type)),
+        scratch(ledger, MemoryCategory::buffers, "test scratch", scratch_bytes(problem, rank, type, contestants)) {}
+
+  ContestBuffers buffers() const { return {data.bytes(), scratch.bytes(), nullptr}; }
+
+  MemoryLedger ledger;
+  Allocation data, scratch;
+};
+
+constexpr ContestOptions quick{.timing = {.warmup_calls = 1, .samples = 2, .calls = 1}};
+
+Problem all_reduce_of(Index elements, Communicator const& communicator) {
+  return {.collective = Collective::all_reduce,
+          .partition = Partition::even(elements, communicator.size()),
+          .topology = communicator.topology()};
+}
+
+} // namespace
+
+TEST_CASE("calls are warmed up, then measured forth and back, equally often", "[mpi][timing]") {
+  Communicator const communicator = Communicator::world();
+  std::string order;
+  std::vector<TimedCall> const calls{[&] { order += 'A'; }, [&] { order += 'B'; }, [&] { order += 'C'; }};
+  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 3, .samples = 4, .calls = 2});
+  // three to warm up and two to see how long it takes, of each; then four passes of two calls
+  CHECK(order == "AAAAABBBBBCCCCC"
+                 "AABBCC"
+                 "CCBBAA"
+                 "AABBCC"
+                 "CCBBAA");
+  for (TimedSamples const& result : results) {
+    CHECK(result.seconds.size() == 4);
+    CHECK(result.calls == 2);
+  }
+}
+
+TEST_CASE("a sample is the slowest rank's time, and the same on all ranks", "[mpi][timing]") {
+  Communicator const communicator = Communicator::world();
+  Rank const slow = communicator.size() - 1;
+  auto const pause = std::chrono::milliseconds(3);
+  std::vector<TimedCall> const calls{[&] {
+    if (communicator.rank() == slow) std::this_thread::sleep_for(pause);
+  }};
+  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 0, .samples = 2, .calls = 2});
+  for (double const seconds : results[0].seconds) {
+    CHECK(seconds >= std::chrono::duration<double>(pause).count());
+    for (double const other : all_gather_values(communicator, seconds)) CHECK(other == seconds);
+  }
+}
+
+TEST_CASE("the number of calls follows the time, alike on all ranks", "[mpi][timing]") {
+  Communicator const communicator = Communicator::world();
+  std::vector<TimedCall> const calls{[] {}, [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }};
+  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 0, .samples = 2});
+  CHECK(results[0].calls >= 20);
+  CHECK(results[1].calls == 1);
+  for (int const other : all_gather_values(communicator, results[0].calls)) CHECK(other == results[0].calls);
+  CHECK_THROWS_AS(time_interleaved(communicator, calls, {.samples = 3}), Error);
+}
+
+TEST_CASE("all contestants of all collectives are exact in every type that they carry", "[mpi][contest]") {
+  ExecutionSpace const exec;
+  Communicator communicator = Communicator::world();
+  Rank const ranks = communicator.size();
+  for (Collective const collective : collectives) {
+    bool const served = collective == Collective::server_push || collective == Collective::server_pull;
+    if (served && ranks < 2) continue;
+    for (Index const length : {1009, 840}) { // uneven blocks, and equal ones: other calls of MPI
+      for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::int64}) {
+        Index const elements = collective == Collective::barrier ? 0 : length;
+        Problem problem = all_reduce_of(elements, communicator);
+        problem.collective = collective;
+        problem.servers = served ? 1 : 0;
+        if (served) problem.partition = server_partition(elements, ranks - 1, 1);
+        std::vector<Contestant> const contestants = message_passing(problem, type);
+        Memory const memory(problem, communicator.rank(), type, contestants);
+        auto const results =
+            run_contest(exec, communicator, problem, Operation::sum, type, contestants, memory.buffers(), quick);
+        REQUIRE(results.size() == contestants.size());
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          INFO(to_string(collective) << " " << to_string(contestants[i]) << " " << to_string(type) << " " << elements);
+          CHECK(results[i].wrong == 0);
+          CHECK(results[i].samples.seconds.size() == 2);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a wrong result is found, whether it is wrong before or after the timing, and on whatever rank",
+          "[mpi][contest]") {
+  ExecutionSpace const exec;
+  Communicator communicator = Communicator::world();
+  if (communicator.size() < 2) return; // nothing is run
+  Problem const problem = all_reduce_of(1009, communicator);
+  std::vector<Contestant> const ring{{.algorithm = Algorithm::ring}};
+  Memory const memory(problem, communicator.rank(), ElementType::float32, ring);
+  float* const data = reinterpret_cast<float*>(memory.data.bytes().data());
+  // at the end of the first call (the first check), or of the last one (the second check): one addition less
+  for (int const bad_start : {1, 2}) {
+    for (Rank const bad_rank : {0, communicator.size() - 1}) {
+      int starts = 0;
+      delay_point() = [&](char const* label) {
+        if (std::string_view(label) != "trainstone::comm::start") return;
+        bool const first_or_last = ++starts == (bad_start == 1 ? 1 : 1 + 1 + 2 + 2 + 1);
+        if (first_or_last && communicator.rank() == bad_rank) data[17] += 1;
+      };
+      auto const results =
+          run_contest(exec, communicator, problem, Operation::sum, ElementType::float32, ring, memory.buffers(), quick);
+      delay_point() = nullptr;
+      CHECK(starts == 1 + 1 + 2 + 2 + 1); // check, warm-up, two to see how long it takes, two samples, check
+      CHECK(results[0].wrong == communicator.size()); // one element on every rank
+    }
+  }
+}
+
+TEST_CASE("MPI's own collectives refuse what they have no right answer for", "[mpi][contest]") {
+  Communicator communicator = Communicator::world();
+  ExecutionSpace const exec;
+  Problem const problem = all_reduce_of(3, communicator);
+  std::vector<bf16> data(3);
+  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, Vector<bf16>(data.data(), 3)), InputError);
+  Problem gather = problem;
+  gather.collective = Collective::all_gather; // moves bits only
+  CHECK(mpi_refusal(gather, ElementType::bfloat16).empty());
+  Problem push = problem;
+  push.collective = Collective::server_push;
+  CHECK(mpi_refusal(push, ElementType::float32).find("parameter servers") != std::string::npos);
+  std::vector<float> too_short(2);
+  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, Vector<float>(too_short.data(), 2)),
+                  Error);
+}
+
+TEST_CASE("a calibration knows what can be measured on its ranks, and all ranks know the same", "[mpi][calibration]") {
+  ExecutionSpace const exec;
+  int const ranks = Communicator::world().size();
+  for (int const nodes : {1, 2}) {
+    if (nodes > ranks) continue;
+    Communicator communicator = Communicator::world(nodes);
+    MemoryLedger ledger;
+    Calibration const calibration = calibrate_communication(
+        exec, communicator, ledger,
+        {.max_bytes = 4096, .factor = 8, .hold_out = true, .timing = {.warmup_calls = 1, .samples = 2, .calls = 1}});
+    CHECK(calibration.machine.missing_for(communicator.topology(), true) == "");
+    for (CalibratedCurve const& curve : calibration.curves) {
+      INFO(curve.name);
+      CHECK(curve.fitted.size() == 4);   // 8, 64, 512, 4096
+      CHECK(curve.held_out.size() == 3); // 12, 96, 768
+      for (TimeSample const& sample : curve.fitted) {
+        CHECK(sample.seconds > 0);
+        for (double const other : all_gather_values(communicator, sample.seconds)) CHECK(other == sample.seconds);
+      }
+    }
+    CHECK(ledger.current().total() == 0);
+    auto const ratios = drift(exec, communicator, calibration.machine);
+    CHECK(ratios.size() >= calibration.curves.size());
+    for (auto const& [name, ratio] : ratios) {
+      INFO(name);
+      CHECK(ratio > 0);
+      for (double const other : all_gather_values(communicator, ratio)) CHECK(other == ratio);
+    }
+  }
+}
