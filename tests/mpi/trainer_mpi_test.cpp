@@ -4,15 +4,19 @@
 #include "train/trainer.hpp"
 
 #include "comm/control.hpp"
+#include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
+#include "train/run_verification.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <fmt/ranges.h>
+
+#include <cmath>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -51,6 +55,25 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   CHECK_FALSE(run.ledger.high_water() == other.memory_bytes());
   CHECK(counters().flops[Phase::gemm] != 2 * other.step_flops.gemm + evaluated * other.evaluation_flops.gemm);
   CHECK((world.size() == 1 || comm_counters().total(Purpose::training) != 2 * other.gradients));
+}
+
+TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "[mpi][trainer]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  double first_loss = 0;
+  for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) {
+    INFO(to_string(algorithm));
+    config.comm.allreduce = to_string(algorithm);
+    TrainingRun run(world, config);
+    comm_counters() = {};
+    for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
+    double const loss = run.trainer.step(3).loss;
+    CHECK(comm_counters().total(Purpose::training) == 3 * run.plan.gradients);
+    CHECK(run.ledger.high_water() == run.plan.memory_bytes());
+    CHECK(check_replicas(run.exec, world, run.trainer.state()).passed);
+    if (algorithm == algorithms_of(Collective::all_reduce).front()) first_loss = loss;
+    CHECK(std::abs(loss - first_loss) < 1e-5 * first_loss); // gradients differ by some fp32 roundings
+  }
 }
 
 TEST_CASE("all ranks hold the same bits after every step", "[mpi][trainer]") {
