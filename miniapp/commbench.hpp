@@ -84,11 +84,6 @@ struct CommbenchOptions {
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments);
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments);
 
-/// Whether a collective has a root, parameter servers, or an operation.
-bool has_root(Collective collective);
-bool has_servers(Collective collective);
-bool adds_up(Collective collective);
-
 /// The collective on even blocks (among the servers: of what they hold); root and servers where it has them.
 Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
                           bool shared_memory);

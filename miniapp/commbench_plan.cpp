@@ -59,20 +59,6 @@ private:
 
 } // namespace
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
-
-bool has_servers(Collective collective) {
-  return collective == Collective::server_push || collective == Collective::server_pull;
-}
-
-bool adds_up(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce || collective == Collective::server_push;
-}
-
 Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
                           bool shared_memory) {
   Rank const ranks = topology.ranks();

@@ -10,11 +10,6 @@ namespace trainstone {
 
 namespace {
 
-bool adds_up(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce;
-}
-
 bool is_16_bit(ElementType type) { return size_of(type) == 2; }
 
 MPI_Op mpi_operation(Operation operation) {

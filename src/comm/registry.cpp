@@ -120,15 +120,6 @@ constexpr std::array table{
                         make_direct_server_pull},
 };
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
-
-bool has_servers(Collective collective) {
-  return collective == Collective::server_push || collective == Collective::server_pull;
-}
-
 void require_consistent(Problem const& problem) {
   Rank const ranks = problem.ranks();
   TRAINSTONE_REQUIRE(problem.topology.ranks() == ranks, "{} blocks for the {} ranks of the topology", ranks,

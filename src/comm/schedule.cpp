@@ -68,4 +68,18 @@ std::string_view to_string(BufferId buffer) {
   return "unknown";
 }
 
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+bool has_servers(Collective collective) {
+  return collective == Collective::server_push || collective == Collective::server_pull;
+}
+
+bool adds_up(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce || collective == Collective::server_push;
+}
+
 } // namespace trainstone

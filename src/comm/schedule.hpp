@@ -101,6 +101,11 @@ inline constexpr std::array algorithms{
 std::string_view to_string(Collective collective);
 std::string_view to_string(Algorithm algorithm);
 
+/// Whether a collective has a root, parameter servers, or an operation.
+bool has_root(Collective collective);
+bool has_servers(Collective collective);
+bool adds_up(Collective collective);
+
 enum class Action {
   send,
   receive,

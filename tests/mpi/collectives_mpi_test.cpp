@@ -13,7 +13,6 @@
 
 using namespace trainstone;
 using test::problems;
-using test::reduces;
 using test::Workspace;
 
 namespace {
@@ -60,7 +59,7 @@ void check_everything(Communicator& communicator, std::vector<Index> const& coun
     for (Index const elements : counts) {
       for (Problem const& problem : problems(communicator, collective, elements)) {
         for (Operation const operation : operations) {
-          if (operation != Operation::sum && !reduces(collective)) continue;
+          if (operation != Operation::sum && !adds_up(collective)) continue;
           check_all_algorithms<T>(communicator, workspace, problem, operation);
           check_against_mpi<T>(exec, communicator, problem, operation);
         }

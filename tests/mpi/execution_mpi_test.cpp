@@ -97,7 +97,7 @@ std::vector<float> defined_part(Problem const& problem, Rank rank, std::vector<f
 template <class Check>
 void for_all_reductions(Communicator& communicator, Index elements, Check const& check) {
   for (Collective const collective : collectives) {
-    if (!test::reduces(collective)) continue;
+    if (!adds_up(collective)) continue;
     for (Problem const& problem : test::problems(communicator, collective, elements)) {
       for (Algorithm const algorithm : algorithms_of(collective)) {
         if (!refusal(problem, algorithm).empty()) continue;

@@ -22,7 +22,7 @@ inline std::vector<Problem> problems(Communicator const& communicator, Collectiv
                      .topology = communicator.topology(),
                      .shared_memory = true};
   if (collective == Collective::barrier) return elements == 0 ? std::vector{even} : std::vector<Problem>{};
-  if (collective == Collective::server_push || collective == Collective::server_pull) {
+  if (has_servers(collective)) {
     std::vector<Problem> all;
     for (Rank servers = 1; servers < ranks; servers += 2) {
       all.push_back(even);
@@ -38,18 +38,11 @@ inline std::vector<Problem> problems(Communicator const& communicator, Collectiv
   sizes.front() += elements / 3;
   uneven.partition = Partition::of_sizes(sizes);
   all.push_back(uneven);
-  bool const rooted = collective == Collective::broadcast || collective == Collective::reduce ||
-                      collective == Collective::gather || collective == Collective::scatter;
-  if (rooted && ranks > 1) {
+  if (has_root(collective) && ranks > 1) {
     all.push_back(even);
     all.back().root = ranks - 1;
   }
   return all;
-}
-
-inline bool reduces(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce || collective == Collective::server_push;
 }
 
 /// Shared memory for data and scratch, kept over a test.

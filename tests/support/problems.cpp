@@ -10,15 +10,6 @@ namespace {
 
 constexpr Rank many_ranks = 34; // from here on few problems
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
-
-bool has_servers(Collective collective) {
-  return collective == Collective::server_push || collective == Collective::server_pull;
-}
-
 struct NamedPartition {
   std::string name;
   Partition partition;
