@@ -86,14 +86,14 @@ Communicator Communicator::world(int emulated_nodes) {
 
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&& other) noexcept {
-  std::swap(m_handle, other.m_handle); // the other one frees what this one held
+  std::swap(m_handle, other.m_handle); // the other one frees what this one held, and must still know it
   std::swap(m_nodes, other.m_nodes);
   std::swap(m_topology, other.m_topology);
   std::swap(m_emulated_node, other.m_emulated_node);
-  m_rank = other.m_rank;
-  m_size = other.m_size;
-  m_largest_tag = other.m_largest_tag;
-  m_tag = other.m_tag;
+  std::swap(m_rank, other.m_rank);
+  std::swap(m_size, other.m_size);
+  std::swap(m_largest_tag, other.m_largest_tag);
+  std::swap(m_tag, other.m_tag);
   return *this;
 }
 

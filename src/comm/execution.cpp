@@ -24,6 +24,14 @@ CollectiveCall describe(Schedule const& schedule, Operation operation, ElementTy
                                     schedule.elements));
 }
 
+/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it.
+bool is_seen_by_neighbours(Schedule const& schedule, BufferId buffer) {
+  auto const touches = [buffer](Slice const& slice) { return slice.owner != own_memory && slice.buffer == buffer; };
+  return std::ranges::any_of(schedule.rounds, [&](Round const& round) {
+    return std::ranges::any_of(round, [&](Move const& move) { return touches(move.from) || touches(move.to); });
+  });
+}
+
 void reach_delay_point(char const* label) {
   if (delay_point()) delay_point()(label);
 }
@@ -72,10 +80,12 @@ void Execution::require_shared_buffers() const {
   TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,
                      "the schedule is for {} ranks on this node, the segment has {}", m_schedule.neighbours.size(),
                      segment->neighbours().size());
-  for (Memory const& memory : {m_data, m_scratch}) {
+  for (BufferId const buffer : {BufferId::data, BufferId::scratch}) {
+    if (!is_seen_by_neighbours(m_schedule, buffer)) continue;
+    Memory const& memory = buffer == BufferId::data ? m_data : m_scratch;
     auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
     TRAINSTONE_REQUIRE(bytes == 0 || segment->contains(memory.data, bytes),
-                       "a buffer of {} bytes lies outside of the node's shared memory", bytes);
+                       "{} of {} bytes lies outside of the node's shared memory", to_string(buffer), bytes);
   }
 }
 
@@ -128,8 +138,10 @@ void Execution::arrive_at_barrier() {
   reach_delay_point("trainstone::comm::barrier");
   SharedSegment& segment = *m_options.segment;
   std::byte const* const begin = segment.bytes().data();
-  auto const offset = [begin](Memory const& memory) {
-    return memory.elements == 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(memory.data - begin);
+  auto const offset = [&](Memory const& memory) { // of a buffer that nobody else looks for: 0
+    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
+    bool const shared = memory.elements > 0 && segment.contains(memory.data, bytes);
+    return shared ? static_cast<std::uint64_t>(memory.data - begin) : std::uint64_t{0};
   };
   segment.arrive(m_ticket, m_barriers, offset(m_data), offset(m_scratch));
 }

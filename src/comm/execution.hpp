@@ -27,7 +27,8 @@ struct ExecutionOptions {
   Purpose purpose = Purpose::training;
   /// Elements; the same on all ranks. Longer moves are cut into several messages, which are counted as such.
   Index longest_message = longest_mpi_message;
-  /// Where data and scratch lie, for schedules that need shared memory; must outlive the execution.
+  /// Where data (and scratch, if neighbours look at it) lies, for schedules that need shared memory; must outlive the
+  /// execution.
   SharedSegment* segment = nullptr;
   /// Prepare the messages once and start them again in every run, instead of making them anew.
   bool persistent = true;
@@ -43,7 +44,7 @@ public:
   /// \param[in]     schedule of this rank in this communicator
   /// \param[in,out] data     (schedule.elements)             \param[out] scratch (at least schedule.scratch_elements)
   /// \throws Error if rank, ranks or extents differ from the schedule's, the memory is not host-accessible, or the
-  ///         schedule needs shared memory and the buffers do not lie in options.segment
+  ///         schedule needs shared memory and what neighbours look at does not lie in options.segment
   template <class T>
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             Vector<T> data, Vector<T> scratch, ExecutionOptions const& options = {})

@@ -53,6 +53,9 @@ KOKKOS_INLINE_FUNCTION void store(T& to, Stored<T> value) {
   }
 }
 
+/// By value: device code cannot refer to a constant of a namespace, as Kokkos::min does.
+KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
+
 struct Sum {
   template <class T>
   KOKKOS_INLINE_FUNCTION T operator()(T a, T b) const {
@@ -179,7 +182,7 @@ KOKKOS_INLINE_FUNCTION void sum_of_many(Operands<T> const& operands, Index begin
   int levels[most_rows]; // of the rows in use, descending
   int rows = 0;
   for (Index first = 0; first < operands.part_count; first += parts_at_once) {
-    Index const parts = Kokkos::min(parts_at_once, operands.part_count - first);
+    Index const parts = smaller(parts_at_once, operands.part_count - first);
     sum_of_few(operands.parts + first, parts, begin, count, sums[rows], combine);
     levels[rows++] = 0;
     bool const last = first + parts == operands.part_count;
@@ -196,7 +199,7 @@ template <class T, class Combine>
 KOKKOS_INLINE_FUNCTION void combine_in_blocks(Operands<T> const& operands, Index begin, Index end, Combine combine) {
   Wide<T> sums[most_rows][sums_at_once];
   for (Index first = begin; first < end; first += sums_at_once) {
-    Index const count = Kokkos::min(sums_at_once, end - first);
+    Index const count = smaller(sums_at_once, end - first);
     sum_of_many(operands, first, count, sums, combine);
     T* const to = operands.targets[0] + first;
 #pragma omp simd

@@ -77,6 +77,15 @@ TEST_CASE("a moved communicator goes on working", "[mpi][communicator]") {
   CHECK(control_all_reduce(exec, third, Operation::sum, 1.0) == third.size());
 }
 
+TEST_CASE("a communicator that checks its order may be replaced by a smaller one", "[mpi][communicator]") {
+  ExecutionSpace const exec;
+  Communicator world = Communicator::world();
+  world.check_order(OrderCheck::yes);
+  world = world.split(world.rank());
+  CHECK(world.size() == 1);
+  CHECK(control_all_reduce(exec, world, Operation::sum, 2.0) == 2.0);
+}
+
 TEST_CASE("an MPI error is thrown with the call and MPI's words", "[mpi][communicator]") {
   Communicator const world = Communicator::world();
   int const nobody = world.size();
