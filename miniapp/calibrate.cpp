@@ -3,7 +3,7 @@
 
 #include "commbench.hpp"
 
-#include "comm/calibration.hpp"
+#include "comm/prediction/calibration.hpp"
 #include "git_version.hpp"
 #include "report/atomic_file.hpp"
 #include "report/calibration_table.hpp"

@@ -3,9 +3,9 @@
 
 #include "commbench.hpp"
 
-#include "comm/calibration.hpp"
-#include "comm/mpi_settings.hpp"
-#include "comm/shared_segment.hpp"
+#include "comm/execution/shared_segment.hpp"
+#include "comm/measurement/mpi_settings.hpp"
+#include "comm/prediction/calibration.hpp"
 #include "commbench_plan.hpp"
 #include "git_version.hpp"
 #include "report/atomic_file.hpp"

@@ -1,9 +1,9 @@
 #include "commbench_plan.hpp"
 
-#include "comm/chooser.hpp"
-#include "comm/mpi_collective.hpp"
+#include "comm/measurement/mpi_collective.hpp"
+#include "comm/prediction/chooser.hpp"
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 
 #include <algorithm>
 

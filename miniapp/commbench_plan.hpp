@@ -5,8 +5,8 @@
 
 #include "commbench.hpp"
 
-#include "comm/collective_contest.hpp"
-#include "comm/machine_model.hpp"
+#include "comm/measurement/collective_contest.hpp"
+#include "comm/simulation/machine_model.hpp"
 
 #include <optional>
 #include <string>

@@ -2,8 +2,8 @@
 
 #include "commbench.hpp"
 
-#include "comm/chooser.hpp"
-#include "comm/collective_contest.hpp"
+#include "comm/measurement/collective_contest.hpp"
+#include "comm/prediction/chooser.hpp"
 #include "comm/registry.hpp"
 #include "machine_source.hpp"
 #include "report/simulate_table.hpp"

@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "comm/taught_collectives.hpp"
+#include "comm/prediction/taught_collectives.hpp"
 #include "machine_source.hpp"
 #include "report/lecture_collectives.hpp"
 

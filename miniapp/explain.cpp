@@ -2,8 +2,8 @@
 
 #include "explain.hpp"
 
-#include "comm/explanation.hpp"
 #include "comm/registry.hpp"
+#include "comm/simulation/explanation.hpp"
 #include "commbench.hpp"
 #include "report/atomic_file.hpp"
 #include "report/explanation_svg.hpp"

@@ -1,6 +1,6 @@
 #include "machine_source.hpp"
 
-#include "comm/chooser.hpp"
+#include "comm/prediction/chooser.hpp"
 #include "core/error.hpp"
 
 namespace trainstone {

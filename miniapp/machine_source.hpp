@@ -3,7 +3,7 @@
 // The machine that predictions are made for: from --machine FILE, or the one that is assumed. Owns the refusal of a
 // file that lacks what the ranks need.
 
-#include "comm/machine_model.hpp"
+#include "comm/simulation/machine_model.hpp"
 #include "report/machine_file.hpp"
 
 #include <optional>

@@ -2,11 +2,11 @@
 // comparison tools are its own. Run by mpiexec on the ranks to be measured; times are the slowest rank's, checked
 // before and after; rank 0 alone reports. `trainstone commbench` measures algorithms against each other instead.
 
-#include "comm/collective_contest.hpp"
 #include "comm/control.hpp"
 #include "comm/environment.hpp"
-#include "comm/mpi_collective.hpp"
-#include "comm/reduce.hpp"
+#include "comm/execution/reduce.hpp"
+#include "comm/measurement/collective_contest.hpp"
+#include "comm/measurement/mpi_collective.hpp"
 #include "comm/registry.hpp"
 
 #include <Kokkos_Core.hpp>

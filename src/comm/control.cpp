@@ -1,6 +1,6 @@
 #include "comm/control.hpp"
 
-#include "comm/execution.hpp"
+#include "comm/execution/execution.hpp"
 #include "comm/mpi.hpp"
 #include "comm/registry.hpp"
 

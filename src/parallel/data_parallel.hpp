@@ -8,7 +8,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
-#include "comm/execution.hpp"
+#include "comm/execution/execution.hpp"
 #include "core/memory.hpp"
 #include "parallel/config.hpp"
 #include "parallel/gradient_reduction.hpp"

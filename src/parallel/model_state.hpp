@@ -4,7 +4,7 @@
 // each, laid out by the ParameterTable. Owns that memory, one allocation per category; gradients may lie in memory that
 // the ranks of a node share. Today everything is replicated on every rank (data parallelism).
 
-#include "comm/shared_segment.hpp"
+#include "comm/execution/shared_segment.hpp"
 #include "core/memory.hpp"
 #include "model/parameter_table.hpp"
 

@@ -4,7 +4,7 @@
 // message, dashed where a move in shared memory takes the place of messages. One SVG file that needs nothing else. A
 // pure function.
 
-#include "comm/explanation.hpp"
+#include "comm/simulation/explanation.hpp"
 
 #include <string>
 

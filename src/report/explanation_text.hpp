@@ -3,7 +3,7 @@
 // Explanations of collectives as text: one table per round, one line per rank, one cell per block, and the messages and
 // moves that led there. Also owns the words that the picture shares. Pure functions.
 
-#include "comm/explanation.hpp"
+#include "comm/simulation/explanation.hpp"
 
 #include <string>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 // `estimate --lecture collectives`: the tables as they are taught beside the exact figures, with what explains the
-// difference. Owns the text only; the figures are comm/taught_collectives.hpp's.
+// difference. Owns the text only; the figures are comm/prediction/taught_collectives.hpp's.
 
-#include "comm/taught_collectives.hpp"
+#include "comm/prediction/taught_collectives.hpp"
 
 #include <string>
 

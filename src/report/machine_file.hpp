@@ -5,7 +5,7 @@
 // what is read equals what was written, to the last bit; a damaged file is refused with its name, what is wrong and
 // what would be right.
 
-#include "comm/fitted_machine.hpp"
+#include "comm/prediction/fitted_machine.hpp"
 
 #include <cstdint>
 #include <optional>

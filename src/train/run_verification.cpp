@@ -1,9 +1,9 @@
 #include "train/run_verification.hpp"
 
 #include "comm/control.hpp"
-#include "comm/execution.hpp"
+#include "comm/execution/execution.hpp"
+#include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
-#include "comm/shared_segment.hpp"
 #include "core/host_copy.hpp"
 
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 // What holds for every line of the table of algorithms, whatever it is: whoever adds one is tested here.
 
-#include "comm/node_price.hpp"
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/node_price.hpp"
+#include "comm/simulation/simulator.hpp"
 #include "support/problems.hpp"
 
 #include <catch2/catch_approx.hpp>

@@ -1,7 +1,7 @@
-#include "comm/calibration_probes.hpp"
+#include "comm/prediction/calibration_probes.hpp"
 
 #include "comm/counters.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

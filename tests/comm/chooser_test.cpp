@@ -1,7 +1,7 @@
-#include "comm/chooser.hpp"
+#include "comm/prediction/chooser.hpp"
 
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "comm/exact_data.hpp"
+#include "comm/measurement/exact_data.hpp"
 
 #include "core/error.hpp"
 #include "core/types.hpp"

@@ -1,7 +1,7 @@
-#include "comm/machine_fit.hpp"
+#include "comm/prediction/machine_fit.hpp"
 
-#include "comm/fitted_machine.hpp"
-#include "comm/non_negative_least_squares.hpp"
+#include "comm/prediction/fitted_machine.hpp"
+#include "comm/prediction/non_negative_least_squares.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "comm/reduce.hpp"
+#include "comm/execution/reduce.hpp"
 
 #include "core/error.hpp"
 #include "core/launch.hpp"

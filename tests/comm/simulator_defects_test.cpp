@@ -1,7 +1,7 @@
 // Each way of breaking a schedule is found by its name, and the message says where.
 
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -2,7 +2,7 @@
 // where.
 
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 #include "support/schedules.hpp"
 
 #include <catch2/catch_test_macros.hpp>

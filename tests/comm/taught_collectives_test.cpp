@@ -1,6 +1,6 @@
-#include "comm/taught_collectives.hpp"
+#include "comm/prediction/taught_collectives.hpp"
 
-#include "comm/chooser.hpp"
+#include "comm/prediction/chooser.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

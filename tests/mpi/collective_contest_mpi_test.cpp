@@ -1,9 +1,9 @@
 // What commbench and calibrate stand on: the order of measurements, the check of results, and fitted curves.
 
-#include "comm/calibration.hpp"
-#include "comm/collective_contest.hpp"
 #include "comm/control.hpp"
-#include "comm/mpi_collective.hpp"
+#include "comm/measurement/collective_contest.hpp"
+#include "comm/measurement/mpi_collective.hpp"
+#include "comm/prediction/calibration.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"

@@ -2,7 +2,7 @@
 // predicted, the same bits in every run, and unimpressed by delays.
 
 #include "comm/control.hpp"
-#include "comm/mpi_collective.hpp"
+#include "comm/measurement/mpi_collective.hpp"
 #include "comm/registry.hpp"
 #include "support/collective_data.hpp"
 #include "support/collective_run.hpp"

@@ -2,7 +2,7 @@
 // flight, a progress by polling, prepared and fresh messages, and the order of calls.
 
 #include "comm/control.hpp"
-#include "comm/execution_queue.hpp"
+#include "comm/execution/execution_queue.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "support/collective_run.hpp"

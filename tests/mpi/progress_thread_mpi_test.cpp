@@ -1,7 +1,7 @@
 // Collectives that a thread keeps going while the caller computes.
 
 #include "comm/control.hpp"
-#include "comm/execution_queue.hpp"
+#include "comm/execution/execution_queue.hpp"
 #include "core/launch.hpp"
 #include "support/many_collectives.hpp"
 #include "support/traffic.hpp"

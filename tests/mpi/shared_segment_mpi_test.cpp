@@ -1,7 +1,7 @@
-#include "comm/shared_segment.hpp"
+#include "comm/execution/shared_segment.hpp"
 
 #include "comm/control.hpp"
-#include "comm/node_memory.hpp"
+#include "comm/execution/node_memory.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

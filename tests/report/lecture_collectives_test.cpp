@@ -1,6 +1,6 @@
 #include "report/lecture_collectives.hpp"
 
-#include "comm/chooser.hpp"
+#include "comm/prediction/chooser.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -2,7 +2,7 @@
 
 // Runs any algorithm on real ranks, in memory that they share, with the data of collective_data.hpp.
 
-#include "comm/execution.hpp"
+#include "comm/execution/execution.hpp"
 #include "comm/registry.hpp"
 #include "core/memory.hpp"
 #include "support/collective_data.hpp"

@@ -4,7 +4,7 @@
 // that each rank does, and reduction trees up to the order of operands. Knows no algorithm.
 
 #include "comm/registry.hpp"
-#include "comm/simulator.hpp"
+#include "comm/simulation/simulator.hpp"
 #include "support/traffic.hpp"
 
 #include <catch2/catch_test_macros.hpp>

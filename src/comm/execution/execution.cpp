@@ -1,0 +1,258 @@
+#include "comm/execution/execution.hpp"
+
+#include "comm/execution/message_rounds.hpp"
+#include "comm/execution/reduce.hpp"
+#include "core/launch.hpp"
+#include "core/types.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace trainstone {
+
+namespace {
+
+void require_host_accessible() {
+  constexpr bool accessible = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
+  TRAINSTONE_REQUIRE(accessible, "collectives work on host memory only; this build's memory space is {}",
+                     MemorySpace::name());
+}
+
+CollectiveCall describe(Schedule const& schedule, Operation operation, ElementType type) {
+  return CollectiveCall(fmt::format("{} {} {} {} of {} elements", to_string(schedule.collective),
+                                    to_string(schedule.algorithm), to_string(operation), to_string(type),
+                                    schedule.elements));
+}
+
+/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it.
+bool is_seen_by_neighbours(Schedule const& schedule, BufferId buffer) {
+  auto const touches = [buffer](Slice const& slice) { return slice.owner != own_memory && slice.buffer == buffer; };
+  return std::ranges::any_of(schedule.rounds, [&](Round const& round) {
+    return std::ranges::any_of(round, [&](Move const& move) { return touches(move.from) || touches(move.to); });
+  });
+}
+
+void reach_delay_point(char const* label) {
+  if (delay_point()) delay_point()(label);
+}
+
+} // namespace
+
+Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
+                     ElementType type, Memory data, Memory scratch, ExecutionOptions const& options)
+    : m_exec(exec),
+      m_communicator(&communicator),
+      m_schedule(std::move(schedule)),
+      m_operation(operation),
+      m_type(type),
+      m_data(data),
+      m_scratch(scratch),
+      m_options(options),
+      m_call(describe(m_schedule, operation, type)),
+      m_round(m_schedule.rounds.size()) {
+  require_host_accessible();
+  TRAINSTONE_REQUIRE(m_schedule.rank == communicator.rank() && m_schedule.ranks == communicator.size(),
+                     "the schedule is for rank {} of {}, this is rank {} of {}", m_schedule.rank, m_schedule.ranks,
+                     communicator.rank(), communicator.size());
+  TRAINSTONE_REQUIRE(data.elements == m_schedule.elements, "the schedule is for {} elements, the data has {}",
+                     m_schedule.elements, data.elements);
+  TRAINSTONE_REQUIRE(scratch.elements >= m_schedule.scratch_elements,
+                     "the schedule needs {} elements of scratch, there are {}", m_schedule.scratch_elements,
+                     scratch.elements);
+  TRAINSTONE_REQUIRE(options.longest_message >= 1 && options.longest_message <= longest_mpi_message,
+                     "the longest message must have 1 to {} elements, not {}", longest_mpi_message,
+                     options.longest_message);
+  if (m_schedule.needs_shared_memory()) require_shared_buffers();
+  m_messages = std::make_unique<Impl::MessageRounds>(
+      m_schedule, communicator.topology(),
+      Impl::MessageRounds::Settings{communicator.handle().comm, communicator.next_tag(), type, options.longest_message,
+                                    options.persistent},
+      [this](Slice const& slice) { return address(slice); });
+}
+
+Execution::Execution(Execution&&) noexcept = default;
+Execution::~Execution() = default;
+
+void Execution::require_shared_buffers() const {
+  SharedSegment const* const segment = m_options.segment;
+  TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
+                     to_string(m_schedule.algorithm));
+  TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,
+                     "the schedule is for {} ranks on this node, the segment has {}", m_schedule.neighbours.size(),
+                     segment->neighbours().size());
+  for (BufferId const buffer : {BufferId::data, BufferId::scratch}) {
+    if (!is_seen_by_neighbours(m_schedule, buffer)) continue;
+    Memory const& memory = buffer == BufferId::data ? m_data : m_scratch;
+    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
+    TRAINSTONE_REQUIRE(bytes == 0 || segment->contains(memory.data, bytes),
+                       "{} of {} bytes lies outside of the node's shared memory", to_string(buffer), bytes);
+  }
+}
+
+void Execution::start() {
+  PhaseTimer const timer(Phase::communication);
+  TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
+  m_communicator->announce(m_call);
+  reach_delay_point("trainstone::comm::start");
+  if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
+  m_barriers = 0;
+  m_round = 0;
+  m_kernels_enqueued = true; // by the caller, perhaps
+  if (in_flight()) begin_round();
+}
+
+bool Execution::progress() { return advance(Wait::no); }
+
+void Execution::wait() { advance(Wait::yes); }
+
+/// Goes on until the end, or, not waiting, until others are missing.
+bool Execution::advance(Wait wait) {
+  PhaseTimer const timer(Phase::communication);
+  while (in_flight()) {
+    if (!round_complete(wait)) return false;
+    Round const& round = m_schedule.rounds[m_round];
+    enqueue_moves(first_message(round), round.size());
+    ++m_round;
+    if (in_flight()) {
+      begin_round();
+    } else if (m_schedule.needs_shared_memory()) {
+      m_options.segment->close_ticket(m_ticket);
+    }
+  }
+  return true;
+}
+
+void Execution::begin_round() {
+  Round const& round = m_schedule.rounds[m_round];
+  if (round.front().action == Action::node_barrier) return arrive_at_barrier();
+  std::size_t const first = first_message(round);
+  if (!m_messages->empty(m_round)) {
+    fence();
+    m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
+    enqueue_moves(0, first);
+  }
+}
+
+void Execution::arrive_at_barrier() {
+  fence();
+  reach_delay_point("trainstone::comm::barrier");
+  SharedSegment& segment = *m_options.segment;
+  std::byte const* const begin = segment.bytes().data();
+  auto const offset = [&](Memory const& memory) { // of a buffer that nobody else looks for: 0
+    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
+    bool const shared = memory.elements > 0 && segment.contains(memory.data, bytes);
+    return shared ? static_cast<std::uint64_t>(memory.data - begin) : std::uint64_t{0};
+  };
+  segment.arrive(m_ticket, m_barriers, offset(m_data), offset(m_scratch));
+}
+
+bool Execution::round_complete(Wait wait) {
+  if (m_schedule.rounds[m_round].front().action == Action::node_barrier) return all_neighbours_came(wait);
+  if (m_messages->empty(m_round)) return true;
+  reach_delay_point("trainstone::comm::wait");
+  if (wait == Wait::no) return m_messages->test(m_round);
+  m_messages->wait(m_round);
+  return true;
+}
+
+bool Execution::all_neighbours_came(Wait wait) {
+  SharedSegment const& segment = *m_options.segment;
+  Patience patience;
+  while (!segment.all_arrived(m_ticket, m_barriers)) {
+    if (wait == Wait::no) return false;
+    patience.look_again();
+  }
+  ++m_barriers;
+  return true;
+}
+
+/// MPI or a neighbour touches the buffers next.
+void Execution::fence() {
+  static std::string const label = "trainstone::comm::execute: others touch the buffers"; // allocates once
+  if (m_kernels_enqueued) m_exec.fence(label);
+  m_kernels_enqueued = false;
+}
+
+/// Where the messages of a round begin, which local moves may come before; 0 if there is none.
+std::size_t Execution::first_message(Round const& round) const {
+  if (m_messages->empty(m_round)) return 0;
+  return static_cast<std::size_t>(std::ranges::find_if(round, &Move::is_message) - round.begin());
+}
+
+void Execution::enqueue_moves(std::size_t first, std::size_t last) {
+  Round const& round = m_schedule.rounds[m_round];
+  for (std::size_t i = first; i < last; ++i) {
+    if (!round[i].is_local()) continue;
+    switch (m_type) {
+    case ElementType::float32: enqueue_move<float>(round[i]); break;
+    case ElementType::float64: enqueue_move<double>(round[i]); break;
+    case ElementType::bfloat16: enqueue_move<bf16>(round[i]); break;
+    case ElementType::float16: enqueue_move<fp16>(round[i]); break;
+    case ElementType::int32: enqueue_move<std::int32_t>(round[i]); break;
+    case ElementType::int64: enqueue_move<std::int64_t>(round[i]); break;
+    }
+    m_kernels_enqueued = true;
+  }
+}
+
+template <class T>
+void Execution::enqueue_move(Move const& move) {
+  if (move.action == Action::combine) return enqueue_combine<T>(move);
+  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
+  auto const size = static_cast<std::size_t>(move.size());
+  Vector<T const> const from(reinterpret_cast<T const*>(address(move.from)), size);
+  Vector<T> const to(reinterpret_cast<T*>(address(move.to)), size);
+  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
+  if (move.action == Action::copy) return copy<T>(m_exec, from, to);
+  reduce<T>(m_exec, m_operation, from, to);
+  traffic.reduced += size;
+}
+
+template <class T>
+void Execution::enqueue_combine(Move const& move) {
+  Index const size = move.size();
+  std::vector<T const*> parts;
+  std::vector<T*> targets;
+  if (move.from.owner == every_neighbour) {
+    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
+      parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, i)));
+  } else {
+    auto const* const first = reinterpret_cast<T const*>(address(move.from));
+    for (Index part = 0; part < combined_parts(move, m_schedule); ++part) parts.push_back(first + part * size);
+  }
+  if (move.to.owner == every_neighbour) {
+    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
+      targets.push_back(reinterpret_cast<T*>(neighbour_address(move.to, i)));
+  } else {
+    targets.push_back(reinterpret_cast<T*>(address(move.to)));
+  }
+  combine<T>(m_exec, m_operation, parts, size, targets);
+  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
+  traffic.reduced += static_cast<std::uint64_t>(size) * (parts.size() - 1);
+  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
+}
+
+std::byte* Execution::address(Slice const& slice) const {
+  if (slice.owner >= 0) {
+    auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
+    return neighbour_address(slice, static_cast<std::size_t>(place));
+  }
+  Memory const& memory = slice.buffer == BufferId::data ? m_data : m_scratch;
+  TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= memory.elements,
+                     "{} [{}, {}) is outside of {} elements", to_string(slice.buffer), slice.range.begin,
+                     slice.range.end, memory.elements);
+  return memory.data + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
+}
+
+/// In the part of the node's segment that belongs to the neighbour, where it said at its first barrier.
+std::byte* Execution::neighbour_address(Slice const& slice, std::size_t neighbour) const {
+  SharedSegment const& segment = *m_options.segment;
+  std::uint64_t const buffer = slice.buffer == BufferId::data ? segment.data_offset(m_ticket, neighbour)
+                                                              : segment.scratch_offset(m_ticket, neighbour);
+  std::uint64_t const end = buffer + static_cast<std::uint64_t>(slice.range.end) * size_of(m_type);
+  TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
+                     to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));
+  return segment.part(neighbour) + buffer + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
+}
+
+} // namespace trainstone

@@ -1,0 +1,118 @@
+#pragma once
+
+// The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
+// that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
+// a round are posted together, receives first; a buffer is fenced (this exec instance only) before MPI or a neighbour
+// touches it; a message's length is checked before it becomes an int. Counts messages, bytes and reductions where they
+// start. Buffers must be host-accessible for now.
+
+#include "comm/communicator.hpp"
+#include "comm/counters.hpp"
+#include "comm/element.hpp"
+#include "comm/execution/shared_segment.hpp"
+#include "comm/schedule.hpp"
+#include "core/views.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace trainstone {
+
+namespace Impl {
+class MessageRounds;
+}
+
+struct ExecutionOptions {
+  Purpose purpose = Purpose::training;
+  /// Elements; the same on all ranks. Longer moves are cut into several messages, which are counted as such.
+  Index longest_message = longest_mpi_message;
+  /// Where data (and scratch, if neighbours look at it) lies, for schedules that need shared memory; must outlive the
+  /// execution.
+  SharedSegment* segment = nullptr;
+  /// Prepare the messages once and start them again in every run, instead of making them anew.
+  bool persistent = true;
+};
+
+/// A collective in execution; may be started again after it has ended.
+/// All ranks make, start and wait for the executions of a communicator in the same order, or use an ExecutionQueue.
+/// bf16 and fp16 are added in fp32 and rounded once per reduction: once per hop of a ring, once in all by a combine.
+/// Delay points: "trainstone::comm::start", "...::receive", "...::send", "...::barrier", "...::wait" and the kernels'.
+class Execution {
+public:
+  /// \param[in]     exec     reductions are enqueued here    \param[in] communicator must outlive the execution
+  /// \param[in]     schedule of this rank in this communicator
+  /// \param[in,out] data     (schedule.elements)             \param[out] scratch (at least schedule.scratch_elements)
+  /// \throws Error if rank, ranks or extents differ from the schedule's, the memory is not host-accessible, or the
+  ///         schedule needs shared memory and what neighbours look at does not lie in options.segment
+  template <class T>
+  Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
+            Vector<T> data, Vector<T> scratch, ExecutionOptions const& options = {})
+      : Execution(exec, communicator, std::move(schedule), operation, element_type_of<T>(),
+                  Memory{reinterpret_cast<std::byte*>(data.data()), static_cast<Index>(data.extent(0))},
+                  Memory{reinterpret_cast<std::byte*>(scratch.data()), static_cast<Index>(scratch.extent(0))},
+                  options) {}
+  Execution(Execution&&) noexcept;
+  Execution& operator=(Execution&&) = delete;
+  /// Must not be in flight.
+  ~Execution();
+
+  /// Posts the first round: waits for what exec has enqueued, not for messages.
+  /// \throws CollectiveError if the communicator checks the order of calls and ranks call different ones
+  void start();
+  /// Advances as far as is possible without waiting for others; true when the collective has ended.
+  bool progress();
+  /// Waits for the end. On return the result is complete for work enqueued on exec from now on: the last
+  /// reductions are enqueued there and not fenced.
+  void wait();
+  void run() {
+    start();
+    wait();
+  }
+
+  bool in_flight() const { return m_round < m_schedule.rounds.size(); }
+  Schedule const& schedule() const { return m_schedule; }
+
+private:
+  struct Memory {
+    std::byte* data;
+    Index elements;
+  };
+  enum class Wait { no, yes };
+
+  Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
+            ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
+
+  void require_shared_buffers() const;
+  bool advance(Wait wait);
+  void begin_round();
+  void arrive_at_barrier();
+  bool round_complete(Wait wait);
+  bool all_neighbours_came(Wait wait);
+  void fence();
+  void enqueue_moves(std::size_t first, std::size_t last);
+  template <class T>
+  void enqueue_move(Move const& move);
+  template <class T>
+  void enqueue_combine(Move const& move);
+  std::size_t first_message(Round const& round) const;
+  std::byte* address(Slice const& slice) const;
+  std::byte* neighbour_address(Slice const& slice, std::size_t neighbour) const;
+
+  ExecutionSpace m_exec;
+  Communicator* m_communicator;
+  Schedule m_schedule;
+  Operation m_operation;
+  ElementType m_type;
+  Memory m_data;
+  Memory m_scratch;
+  ExecutionOptions m_options;
+  CollectiveCall m_call;
+  std::unique_ptr<Impl::MessageRounds> m_messages;
+  std::size_t m_round;             ///< schedule.rounds.size(): not in flight
+  std::uint64_t m_ticket = 0;      ///< of the segment, if shared
+  std::uint64_t m_barriers = 0;    ///< come to in this run
+  bool m_kernels_enqueued = false; ///< since the last fence
+};
+
+} // namespace trainstone

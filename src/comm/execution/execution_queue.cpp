@@ -1,0 +1,125 @@
+#include "comm/execution/execution_queue.hpp"
+
+#include "comm/mpi.hpp"
+#include "core/counters.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace trainstone {
+
+struct ExecutionQueue::State {
+  std::mutex mutex; // guards all below, and the executions themselves
+  std::vector<Execution*> in_flight;
+  std::exception_ptr error; // of the thread
+  bool stop = false;
+  std::condition_variable changed;
+  Counters counted;          // by the thread
+  CommCounters communicated; // by the thread
+  std::thread thread;        // the last member: the others exist when it starts
+
+  /// In the order in which they were started.
+  void advance_all() {
+    std::erase_if(in_flight, [](Execution* execution) { return execution->progress(); });
+  }
+
+  void run() {
+    ThreadCounters const redirected(counted);
+    ThreadCommCounters const redirected_communication(communicated);
+    std::unique_lock lock(mutex);
+    while (!stop) {
+      changed.wait(lock, [this] { return stop || (!in_flight.empty() && !error); });
+      try {
+        if (!stop) advance_all();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.unlock();
+      std::this_thread::yield(); // the caller may want the lock
+      lock.lock();
+    }
+  }
+
+  /// Seconds stay out: they passed beside the caller's.
+  void merge_counters() {
+    counters().launches += counted.launches;
+    for (Phase const phase : phases) {
+      counters().flops[phase] += counted.flops[phase];
+      counters().bytes[phase] += counted.bytes[phase];
+    }
+    comm_counters() += communicated;
+    counted = {};
+    communicated = {};
+  }
+
+  void rethrow() {
+    if (error) std::rethrow_exception(error);
+  }
+};
+
+ExecutionQueue::ExecutionQueue(Progress progress) : m_state(std::make_unique<State>()) {
+  if (progress == Progress::by_caller) return;
+  int provided = MPI_THREAD_SINGLE;
+  TRAINSTONE_MPI_CHECK(MPI_Query_thread(&provided));
+  TRAINSTONE_REQUIRE(provided >= MPI_THREAD_MULTIPLE, "MPI has thread level {}, a progress thread needs level {}",
+                     provided, MPI_THREAD_MULTIPLE);
+  m_state->thread = std::thread([state = m_state.get()] { state->run(); });
+}
+
+ExecutionQueue::~ExecutionQueue() {
+  if (!m_state->thread.joinable()) return;
+  {
+    std::lock_guard const lock(m_state->mutex);
+    m_state->stop = true;
+  }
+  m_state->changed.notify_one();
+  m_state->thread.join();
+}
+
+void ExecutionQueue::start(Execution& execution) {
+  std::lock_guard const lock(m_state->mutex);
+  m_state->rethrow();
+  execution.start();
+  if (!execution.in_flight()) return;
+  m_state->in_flight.push_back(&execution);
+  m_state->changed.notify_one();
+}
+
+bool ExecutionQueue::progress() {
+  std::lock_guard const lock(m_state->mutex);
+  m_state->rethrow();
+  m_state->advance_all();
+  m_state->merge_counters();
+  return m_state->in_flight.empty();
+}
+
+void ExecutionQueue::wait(Execution const& execution) {
+  Patience patience;
+  while (true) {
+    {
+      std::lock_guard const lock(m_state->mutex);
+      m_state->rethrow();
+      m_state->advance_all();
+      m_state->merge_counters();
+      if (std::ranges::find(m_state->in_flight, &execution) == m_state->in_flight.end()) return;
+    }
+    patience.look_again();
+  }
+}
+
+void ExecutionQueue::wait_all() {
+  Patience patience;
+  while (!progress()) patience.look_again();
+}
+
+std::size_t ExecutionQueue::in_flight() const {
+  std::lock_guard const lock(m_state->mutex);
+  m_state->rethrow();
+  return m_state->in_flight.size();
+}
+
+} // namespace trainstone

@@ -1,0 +1,47 @@
+#pragma once
+
+// Several collectives in flight. Owns the order in which they were started, and optionally a thread that keeps them
+// going while the caller computes. Promises: whatever execution is waited for, all advance meanwhile, so ranks may wait
+// in different orders; what the thread counts is the process' as soon as wait() has returned. The thread's seconds are
+// nobody's: they pass beside the caller's. While the communicator checks the order of calls, start() waits for all
+// ranks to start the same, so that ranks must not wait between two starts that others make one after the other.
+
+#include "comm/execution/execution.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace trainstone {
+
+enum class Progress {
+  by_caller, ///< inside start, progress and wait only
+  by_thread, ///< by a thread of the queue, too; needs MpiThreads::multiple
+};
+
+/// All ranks start the same collectives in the same order. For use by one thread.
+class ExecutionQueue {
+public:
+  /// \throws Error if a thread is asked for and MPI was not initialised for several
+  explicit ExecutionQueue(Progress progress = Progress::by_caller);
+  ExecutionQueue(ExecutionQueue const&) = delete;
+  ExecutionQueue& operator=(ExecutionQueue const&) = delete;
+  /// All executions must have ended.
+  ~ExecutionQueue();
+
+  /// Starts an execution, which must outlive its time in the queue and is driven by the queue alone until its end.
+  void start(Execution& execution);
+  /// Advances all as far as possible without waiting; true when none is in flight.
+  /// \throws what an execution threw, on the thread too
+  bool progress();
+  /// Waits for one execution of the queue; what was started before or after it may still be in flight.
+  void wait(Execution const& execution);
+  void wait_all();
+  /// How many are in flight. Does not advance any. \throws what an execution threw on the thread
+  std::size_t in_flight() const;
+
+private:
+  struct State;
+  std::unique_ptr<State> m_state;
+};
+
+} // namespace trainstone

@@ -1,0 +1,122 @@
+#include "comm/execution/message_rounds.hpp"
+
+#include "comm/execution/shared_segment.hpp"
+#include "core/launch.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace trainstone::Impl {
+
+namespace {
+
+int checked_count(Index elements) {
+  TRAINSTONE_REQUIRE(elements >= 0 && elements <= std::numeric_limits<int>::max(),
+                     "a message of {} elements is not possible", elements);
+  return static_cast<int>(elements);
+}
+
+} // namespace
+
+MPI_Datatype mpi_type(ElementType type) {
+  switch (type) {
+  case ElementType::float32: return MPI_FLOAT;
+  case ElementType::float64: return MPI_DOUBLE;
+  case ElementType::bfloat16:
+  case ElementType::float16: return MPI_UINT16_T;
+  case ElementType::int32: return MPI_INT32_T;
+  case ElementType::int64: return MPI_INT64_T;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings,
+                             Address const& address)
+    : m_settings(settings), m_offsets{0} {
+  for (Round const& round : schedule.rounds) {
+    for (Action const action : {Action::receive, Action::send}) {
+      for (Move const& move : round) {
+        if (move.action != action) continue;
+        Slice const& slice = action == Action::send ? move.from : move.to;
+        add(move, topology.link(schedule.rank, move.peer), address(slice));
+      }
+    }
+    checked_count(std::ssize(m_messages)); // as MPI counts requests
+    m_offsets.push_back(m_messages.size());
+  }
+  m_requests.assign(m_messages.size(), MPI_REQUEST_NULL);
+  if (!settings.persistent) return;
+  for (std::size_t i = 0; i < m_messages.size(); ++i) prepare(m_messages[i], m_requests[i]);
+}
+
+MessageRounds::~MessageRounds() {
+  for (MPI_Request& request : m_requests) {
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  }
+}
+
+/// One move, in as many messages as its length demands; both sides cut alike.
+void MessageRounds::add(Move const& move, Link link, std::byte* memory) {
+  Index done = 0;
+  do { // a signal is one message without elements
+    int const count = checked_count(std::min(m_settings.longest_message, move.size() - done));
+    m_messages.push_back(
+        {move.action, link, move.peer, count, memory + static_cast<std::size_t>(done) * size_of(m_settings.type)});
+    done += count;
+  } while (done < move.size());
+}
+
+void MessageRounds::prepare(Message const& message, MPI_Request& request) const {
+  auto const [comm, tag, type, longest, persistent] = m_settings;
+  MPI_Datatype const datatype = mpi_type(type);
+  if (message.action == Action::receive) {
+    TRAINSTONE_MPI_CHECK(MPI_Recv_init(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+  } else {
+    TRAINSTONE_MPI_CHECK(MPI_Send_init(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+  }
+}
+
+void MessageRounds::start(Message const& message, MPI_Request& request) const {
+  if (m_settings.persistent) {
+    TRAINSTONE_MPI_CHECK(MPI_Start(&request));
+    return;
+  }
+  auto const [comm, tag, type, longest, persistent] = m_settings;
+  MPI_Datatype const datatype = mpi_type(type);
+  if (message.action == Action::receive) {
+    TRAINSTONE_MPI_CHECK(MPI_Irecv(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+  } else {
+    TRAINSTONE_MPI_CHECK(MPI_Isend(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+  }
+}
+
+void MessageRounds::post(std::size_t round, Traffic& traffic) {
+  for (std::size_t i = m_offsets[round]; i < m_offsets[round + 1]; ++i) {
+    Message const& message = m_messages[i];
+    bool const sends = message.action == Action::send;
+    if (delay_point()) delay_point()(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
+    start(message, m_requests[i]);
+    if (!sends) continue;
+    std::uint64_t const bytes = static_cast<std::uint64_t>(message.count) * size_of(m_settings.type);
+    ++traffic.messages;
+    traffic.bytes += bytes;
+    if (message.link == Link::intra) continue;
+    ++traffic.inter_messages;
+    traffic.inter_bytes += bytes;
+  }
+}
+
+bool MessageRounds::test(std::size_t round) {
+  int complete = 1;
+  TRAINSTONE_MPI_CHECK(MPI_Testall(size(round), m_requests.data() + m_offsets[round], &complete, MPI_STATUSES_IGNORE));
+  return complete != 0;
+}
+
+/// By testing: on MPICH 5.0 with UCX MPI_Waitall takes 0.6 us longer for messages that are there almost at once.
+void MessageRounds::wait(std::size_t round) {
+  Patience patience;
+  while (!test(round)) patience.look_again();
+}
+
+} // namespace trainstone::Impl

@@ -1,0 +1,61 @@
+#pragma once
+
+// The messages of a schedule, round by round, as MPI requests. Owns the requests, made once (persistent) or anew every
+// time. For src/comm/execution/execution.cpp alone.
+
+#include "comm/counters.hpp"
+#include "comm/mpi.hpp"
+#include "comm/schedule.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace trainstone::Impl {
+
+class MessageRounds {
+public:
+  /// Where a slice lies.
+  using Address = std::function<std::byte*(Slice const&)>;
+  struct Settings {
+    MPI_Comm comm;
+    int tag;
+    ElementType type;
+    Index longest_message;
+    bool persistent;
+  };
+
+  MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings, Address const& address);
+  MessageRounds(MessageRounds const&) = delete;
+  MessageRounds& operator=(MessageRounds const&) = delete;
+  ~MessageRounds();
+
+  bool empty(std::size_t round) const { return m_offsets[round] == m_offsets[round + 1]; }
+  /// Posts the receives of a round, then its sends, and counts what is sent.
+  void post(std::size_t round, Traffic& traffic);
+  /// Whether the round's messages are complete. Does not wait.
+  bool test(std::size_t round);
+  void wait(std::size_t round);
+
+private:
+  /// A message: a move, or a part of one that is too long.
+  struct Message {
+    Action action;
+    Link link;
+    Rank peer;
+    int count;
+    std::byte* memory;
+  };
+
+  void add(Move const& move, Link link, std::byte* memory);
+  void prepare(Message const& message, MPI_Request& request) const;
+  void start(Message const& message, MPI_Request& request) const;
+  int size(std::size_t round) const { return static_cast<int>(m_offsets[round + 1] - m_offsets[round]); }
+
+  Settings m_settings;
+  std::vector<Message> m_messages;     ///< by round; receives before sends
+  std::vector<MPI_Request> m_requests; ///< one per message
+  std::vector<std::size_t> m_offsets;  ///< where each round's messages begin, and the end
+};
+
+} // namespace trainstone::Impl

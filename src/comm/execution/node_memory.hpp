@@ -1,0 +1,53 @@
+#pragma once
+
+// Pages that the processes of a node map together. Owns the mapping; knows nothing of what lies in it. For
+// src/comm/execution/shared_segment.cpp and its tests.
+
+#include "comm/communicator.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+namespace trainstone::Impl {
+
+/// How processes get at each other's pages.
+enum class Sharing {
+  nameless, ///< a file without a name, which the others open through /proc; it ends with its last process
+  named,    ///< a POSIX shared-memory object, unlinked as soon as all have opened it: where /proc does not show the
+            ///< neighbours, as in containers with one process each
+};
+
+std::string_view to_string(Sharing sharing);
+
+class NodeMemory {
+public:
+  /// Collective over the communicator; one mapping per node. `bytes` (> 0) are the same on all ranks of a node. The
+  /// pages are zero, and not there yet.
+  /// \throws CollectiveError on all ranks of the communicator, naming rank and reason, if one of them cannot map it
+  NodeMemory(Communicator const& communicator, std::uint64_t bytes, Sharing sharing);
+
+  /// Page-aligned.
+  std::byte* begin() const { return m_mapping.get(); }
+
+  /// Makes the pages of a range (of whole pages), near the calling process. \throws Error if the system has no more
+  void populate(std::uint64_t offset, std::uint64_t bytes) const;
+
+private:
+  struct Unmap {
+    std::uint64_t bytes;
+    void operator()(std::byte* begin) const;
+  };
+  std::unique_ptr<std::byte, Unmap> m_mapping;
+};
+
+/// The smallest unit of memory that the system hands out.
+std::uint64_t page_bytes();
+
+/// Runs `body` on every rank of the communicator; if it throws an Error on one of them, all throw.
+/// \throws CollectiveError "rank 2 cannot WHAT: ..." of the first such rank
+void on_all_ranks(Communicator const& communicator, std::string_view what, std::function<void()> const& body);
+
+} // namespace trainstone::Impl

@@ -1,0 +1,211 @@
+#include "comm/measurement/collective_contest.hpp"
+
+#include "comm/control.hpp"
+#include "comm/execution/execution.hpp"
+#include "comm/measurement/exact_data.hpp"
+#include "comm/measurement/mpi_collective.hpp"
+#include "comm/registry.hpp"
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "core/types.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <type_traits>
+
+namespace trainstone {
+
+namespace {
+
+Problem with_segment(Problem problem, Index segment) {
+  problem.segment = segment;
+  return problem;
+}
+
+template <class T>
+Vector<T> cut(Vector<std::byte> memory, Index elements, char const* what) {
+  auto const count = static_cast<std::size_t>(elements);
+  TRAINSTONE_REQUIRE(count * sizeof(T) <= memory.extent(0), "{} of {} elements of {} bytes do not fit into {}", what,
+                     elements, sizeof(T), memory.extent(0));
+  return Vector<T>(reinterpret_cast<T*>(memory.data()), count);
+}
+
+/// Written by who calculates: small vectors by the calling thread, as the executor's kernels do.
+template <class T>
+void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
+  constexpr std::size_t inline_bytes = 32768;
+  std::size_t const bytes = data.extent(0) * sizeof(T);
+  if (bytes <= inline_bytes) {
+    for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
+    return;
+  }
+  using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+  launch_for(
+      {"trainstone::comm::contest_write", Phase::other, 0, bytes}, Policy(exec, 0, static_cast<Index>(data.extent(0))),
+      KOKKOS_LAMBDA(Index i) { data(i) = value; });
+}
+
+/// The contestants on buffers of one type.
+template <class T>
+class Contest {
+public:
+  Contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem, Operation operation,
+          ContestBuffers const& buffers)
+      : m_exec(exec),
+        m_communicator(communicator),
+        m_problem(problem),
+        m_operation(operation),
+        m_buffers(buffers),
+        m_data(cut<T>(buffers.data, problem.elements(), "data")) {}
+
+  TimedCall call_of(Contestant const& contestant) const {
+    if (!contestant.algorithm) {
+      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data);
+      return [mpi] { mpi->run(); };
+    }
+    Schedule schedule =
+        make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
+    Vector<T> const scratch = cut<T>(m_buffers.scratch, schedule.scratch_elements, "scratch");
+    auto const execution = std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data,
+                                                       scratch, ExecutionOptions{.segment = m_buffers.segment});
+    return [execution, exec = m_exec] {
+      execution->run();
+      exec.fence("trainstone::comm::contest: the clock is read");
+    };
+  }
+
+  /// Wrong elements of all ranks after one call.
+  Index wrong(TimedCall const& call, ExactData const& truth) const {
+    truth.fill<T>(m_communicator.rank(), m_data);
+    barrier(m_communicator); // in shared memory nobody may begin before all have filled their part
+    call();
+    Index const mine = truth.wrong<T>(m_communicator.rank(), m_data);
+    std::vector<Index> const all = all_gather_values(m_communicator, mine);
+    return std::accumulate(all.begin(), all.end(), Index{0});
+  }
+
+  /// Zeros stay zeros, however often they are added up; other values would end at infinity.
+  void fill_for_timing() const { std::fill_n(m_data.data(), m_data.extent(0), T{}); }
+
+  /// Writes what this rank holds at the start.
+  TimedCall writing() const {
+    Range const held = Impl::initially_held(m_problem, m_communicator.rank());
+    Vector<T> const own(m_data.data() + held.begin, static_cast<std::size_t>(held.size()));
+    T const value = one();
+    return [own, value, exec = m_exec] {
+      write_all<T>(exec, own, value);
+      exec.fence("trainstone::comm::contest: the data is written");
+    };
+  }
+
+private:
+  /// Not zero: a loop that writes zeros becomes a library's, which passes caches by.
+  static T one() {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return T{1};
+    } else {
+      return from_float<T>(1);
+    }
+  }
+
+  ExecutionSpace m_exec;
+  Communicator& m_communicator;
+  Problem const& m_problem;
+  Operation m_operation;
+  ContestBuffers m_buffers;
+  Vector<T> m_data;
+};
+
+/// Of calls that each follow a `write`: without the time of this one, which was measured in the same pass.
+std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<TimedCall> const& calls,
+                                     TimedCall const& write, TimingOptions const& options) {
+  constexpr double least_seconds = 1e-9; // where noise has made the difference negative
+  std::vector<TimedCall> fresh;
+  for (TimedCall const& call : calls) {
+    fresh.push_back([&write, &call] {
+      write();
+      call();
+    });
+  }
+  fresh.push_back(write);
+  std::vector<TimedSamples> samples = time_interleaved(communicator, fresh, options);
+  TimedSamples const writing = std::move(samples.back());
+  samples.pop_back();
+  for (TimedSamples& one : samples)
+    for (std::size_t pass = 0; pass < one.seconds.size(); ++pass)
+      one.seconds[pass] = std::max(least_seconds, one.seconds[pass] - writing.seconds[pass]);
+  return samples;
+}
+
+template <class T>
+std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communicator, ExactData const* truth,
+                               std::span<Contestant const> contestants, ContestOptions const& options) {
+  std::vector<TimedCall> calls;
+  for (Contestant const& contestant : contestants) calls.push_back(contest.call_of(contestant));
+  std::vector<ContestResult> results(calls.size());
+  auto const check_all = [&] {
+    for (std::size_t i = 0; truth && i < calls.size(); ++i) results[i].wrong += contest.wrong(calls[i], *truth);
+  };
+  check_all();
+  contest.fill_for_timing();
+  std::vector<TimedSamples> samples = options.fresh ? time_fresh(communicator, calls, contest.writing(), options.timing)
+                                                    : time_interleaved(communicator, calls, options.timing);
+  for (std::size_t i = 0; i < calls.size(); ++i) results[i].samples = std::move(samples[i]);
+  check_all();
+  return results;
+}
+
+} // namespace
+
+std::string to_string(Contestant const& contestant) {
+  if (!contestant.algorithm) return "mpi";
+  std::string const name(to_string(*contestant.algorithm));
+  return contestant.segment > 0 ? fmt::format("{}/{}", name, contestant.segment) : name;
+}
+
+std::uint64_t scratch_bytes(Problem const& problem, Rank rank, ElementType type,
+                            std::span<Contestant const> contestants) {
+  Index largest = 0;
+  for (Contestant const& contestant : contestants) {
+    if (!contestant.algorithm) continue;
+    Problem const segmented = with_segment(problem, contestant.segment);
+    largest = std::max(largest, make_schedule(segmented, *contestant.algorithm, rank).scratch_elements);
+  }
+  return static_cast<std::uint64_t>(largest) * size_of(type);
+}
+
+std::vector<ContestResult> run_contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
+                                       Operation operation, ElementType type, std::span<Contestant const> contestants,
+                                       ContestBuffers const& buffers, ContestOptions const& options) {
+  std::optional<ExactData> truth;
+  if (options.check) truth.emplace(problem, operation, type);
+  ExactData const* const wanted = truth ? &*truth : nullptr;
+  auto const run_as = [&]<class T>(T) {
+    return run(Contest<T>(exec, communicator, problem, operation, buffers), communicator, wanted, contestants, options);
+  };
+  switch (type) {
+  case ElementType::float32: return run_as(float{});
+  case ElementType::float64: return run_as(double{});
+  case ElementType::int32: return run_as(std::int32_t{});
+  case ElementType::int64: return run_as(std::int64_t{});
+  case ElementType::bfloat16: return run_as(bf16{});
+  case ElementType::float16: return run_as(fp16{});
+  }
+  return {};
+}
+
+double bus_factor(Collective collective, Rank ranks) {
+  double const share = static_cast<double>(ranks - 1) / ranks;
+  switch (collective) {
+  case Collective::all_reduce: return 2 * share;
+  case Collective::reduce_scatter:
+  case Collective::all_gather:
+  case Collective::all_to_all:
+  case Collective::gather:
+  case Collective::scatter: return share;
+  default: return 1;
+  }
+}
+
+} // namespace trainstone

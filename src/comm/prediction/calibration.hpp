@@ -1,0 +1,60 @@
+#pragma once
+
+// Measures what communication costs on the ranks of a communicator and fits the curves that schedules are priced with.
+// Owns which probes run at which sizes and how their times become costs. Promises: probes run interleaved, so that
+// what changes on the machine meets all of them; sizes between the fitted ones are held out, to tell how good the
+// fit is; all ranks return the same. Writes no file (report/machine_file.hpp).
+
+#include "comm/communicator.hpp"
+#include "comm/measurement/collective_timing.hpp"
+#include "comm/prediction/fitted_machine.hpp"
+#include "core/memory.hpp"
+#include "core/views.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+struct CalibrationOptions {
+  std::uint64_t max_bytes = 64 << 20; ///< of one message
+  std::uint64_t factor = 2;           ///< from one fitted size to the next, from 8 bytes on
+  bool hold_out = true;               ///< measure sizes in between, too
+  TimingOptions timing{.samples = 20, .sample_seconds = 1e-3};
+};
+
+/// The measured costs that one curve comes from.
+struct CalibratedCurve {
+  std::string name; ///< as named_curves has it
+  std::vector<TimeSample> fitted;
+  std::vector<TimeSample> held_out; ///< not seen by the fit
+};
+
+/// A message while its receiver sends one, too, and alone. MachineModel takes them to be equal.
+struct MessagePair {
+  Link link;
+  double bytes;
+  double exchange; ///< seconds
+  double one_way;
+};
+
+struct Calibration {
+  FittedMachine machine;
+  std::vector<CalibratedCurve> curves;
+  std::vector<MessagePair> messages;
+};
+
+/// Collective over the communicator; with one rank there is nothing but copies. Buffers are entered in the ledger:
+/// three times max_bytes.
+Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
+                                    CalibrationOptions const& options);
+
+/// How many times as long as `machine` says things take now: by curve (and "node_barrier"), medians over a few small
+/// sizes; what one of the two does not know is left out. Takes a fraction of a second: for telling a machine that has
+/// changed its state since (virtual cores that were moved, other clock rates, other programs). Collective.
+std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Communicator& communicator,
+                                                  FittedMachine const& machine);
+
+} // namespace trainstone

@@ -1,0 +1,56 @@
+#include "comm/prediction/fitted_machine.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trainstone {
+
+MachineModel FittedMachine::model() const {
+  auto const curve = [](std::optional<FittedCurve> const& fitted) {
+    return fitted ? fitted->curve : PiecewiseLinear();
+  };
+  MachineModel machine;
+  for (std::size_t link = 0; link < link_count; ++link) machine.message[link] = curve(message[link]);
+  machine.reduce = curve(reduce);
+  machine.copy = curve(copy);
+  machine.combine = curve(combine);
+  machine.fetch = curve(fetch);
+  machine.node_barrier = node_barrier.value_or(0);
+  machine.ports = ports;
+  return machine;
+}
+
+std::string FittedMachine::missing_for(Topology const& topology, bool shared_memory) const {
+  std::vector<std::string_view> missing;
+  bool const neighbours = topology.nodes() < topology.ranks();
+  bool const several = topology.ranks() > 1;
+  auto const need = [&](bool needed, bool measured, std::string_view what) {
+    if (needed && !measured) missing.push_back(what);
+  };
+  need(neighbours, message[static_cast<std::size_t>(Link::intra)].has_value(), "messages inside a node");
+  need(topology.nodes() > 1, message[static_cast<std::size_t>(Link::inter)].has_value(), "messages between nodes");
+  need(several, reduce.has_value(), "reductions");
+  need(several, copy.has_value(), "copies");
+  need(neighbours && shared_memory, combine.has_value(), "sums in shared memory");
+  need(neighbours && shared_memory, fetch.has_value(), "copies in shared memory");
+  need(neighbours && shared_memory, node_barrier.has_value(), "barriers of a node");
+  return fmt::format("{}", fmt::join(missing, ", "));
+}
+
+bool FittedMachine::extrapolates_message(Link link, double bytes) const {
+  std::optional<FittedCurve> const& curve = message[static_cast<std::size_t>(link)];
+  return !curve || curve->extrapolates(bytes);
+}
+
+std::vector<NamedCurve> named_curves(FittedMachine& machine) {
+  return {{"message_intra", &machine.message[static_cast<std::size_t>(Link::intra)]},
+          {"message_inter", &machine.message[static_cast<std::size_t>(Link::inter)]},
+          {"reduce", &machine.reduce},
+          {"copy", &machine.copy},
+          {"combine", &machine.combine},
+          {"fetch", &machine.fetch}};
+}
+
+} // namespace trainstone

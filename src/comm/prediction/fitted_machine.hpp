@@ -1,0 +1,42 @@
+#pragma once
+
+// A machine as it was measured: a MachineModel whose curves know from which sizes they come. Owns which of them there
+// are: nothing is known of messages between nodes after a measurement on one node. Does not measure and does not read
+// files (report/machine_file.hpp).
+
+#include "comm/prediction/machine_fit.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+/// A machine as measured: curves are absent where nothing was measured (messages between nodes on a single node).
+struct FittedMachine {
+  std::array<std::optional<FittedCurve>, link_count> message;
+  std::optional<FittedCurve> reduce;
+  std::optional<FittedCurve> copy;
+  std::optional<FittedCurve> combine;
+  std::optional<FittedCurve> fetch;
+  std::optional<double> node_barrier; ///< seconds
+  int ports = 1;
+
+  /// What was not measured takes no time here: ask missing_for() before a problem is priced.
+  MachineModel model() const;
+  /// What schedules on such ranks may use and was not measured: "messages between nodes"; empty if all is there.
+  std::string missing_for(Topology const& topology, bool shared_memory) const;
+  /// Whether a message of so many bytes is outside of what was measured on that link.
+  bool extrapolates_message(Link link, double bytes) const;
+};
+
+/// The curves of a machine by name, for what prints, reads and writes all of them.
+struct NamedCurve {
+  std::string_view name; ///< "message_intra": as files and tables write it
+  std::optional<FittedCurve>* curve;
+};
+std::vector<NamedCurve> named_curves(FittedMachine& machine);
+
+} // namespace trainstone
