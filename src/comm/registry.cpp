@@ -25,6 +25,7 @@
 #include "comm/algorithms/segmented_ring.hpp"
 #include "comm/algorithms/shared.hpp"
 #include "comm/algorithms/shared_copy.hpp"
+#include "comm/algorithms/shared_mailbox.hpp"
 #include "comm/algorithms/tree.hpp"
 #include "comm/algorithms/whole_ring.hpp"
 #include "core/error.hpp"
@@ -68,6 +69,8 @@ constexpr std::array table{
                         make_shared_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared_copy, Needs::shared_memory, Symmetry::none,
                         make_shared_copy_all_reduce},
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,
+                        make_shared_mailbox_all_reduce, mailbox_elements},
     // --- reduce-scatter
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::ring, Needs::nothing, Symmetry::nodes,
                         make_ring_reduce_scatter},
@@ -79,6 +82,8 @@ constexpr std::array table{
                         Symmetry::nodes_if_power_of_two, make_recursive_reduce_scatter},
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,
+                        make_shared_mailbox_reduce_scatter, mailbox_elements},
     // --- all-gather
     RegisteredAlgorithm{Collective::all_gather, Algorithm::ring, Needs::nothing, Symmetry::nodes, make_ring_all_gather},
     RegisteredAlgorithm{Collective::all_gather, Algorithm::direct, Needs::nothing, Symmetry::nodes,
@@ -91,6 +96,8 @@ constexpr std::array table{
                         make_bruck_all_gather},
     RegisteredAlgorithm{Collective::all_gather, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_all_gather},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,
+                        make_shared_mailbox_all_gather, mailbox_elements},
     // --- broadcast
     RegisteredAlgorithm{Collective::broadcast, Algorithm::binomial, Needs::nothing, Symmetry::none,
                         make_binomial_broadcast},
@@ -98,6 +105,8 @@ constexpr std::array table{
                         make_scatter_all_gather_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_broadcast},
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,
+                        make_shared_mailbox_broadcast, mailbox_elements},
     // --- reduce
     RegisteredAlgorithm{Collective::reduce, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_reduce},
     // --- gather
@@ -153,6 +162,14 @@ std::vector<Algorithm> algorithms_of(Collective collective) {
   return found;
 }
 
+std::vector<Algorithm> unlimited_algorithms_of(Collective collective) {
+  std::vector<Algorithm> found = algorithms_of(collective);
+  std::erase_if(found, [&](Algorithm algorithm) {
+    return find_algorithm(collective, algorithm).most_elements < std::numeric_limits<Index>::max();
+  });
+  return found;
+}
+
 Collective parse_collective(std::string_view name) {
   auto const found = std::ranges::find(collectives, name, [](Collective c) { return to_string(c); });
   if (found != collectives.end()) return *found;
@@ -180,8 +197,11 @@ RegisteredAlgorithm const& find_algorithm(Collective collective, Algorithm algor
 
 std::string refusal(Problem const& problem, Algorithm algorithm) {
   RegisteredAlgorithm const& line = find_algorithm(problem.collective, algorithm);
-  if (line.needs == Needs::nothing) return "";
   std::string const name = fmt::format("{} {}", to_string(problem.collective), to_string(algorithm));
+  if (problem.elements() > line.most_elements) {
+    return fmt::format("{} is for up to {} elements, these are {}", name, line.most_elements, problem.elements());
+  }
+  if (line.needs == Needs::nothing) return "";
   if (problem.topology.nodes() > 1) {
     return fmt::format("{} works inside one node only, these {} ranks are on {}", name, problem.ranks(),
                        problem.topology.nodes());

@@ -5,6 +5,7 @@
 
 #include "comm/problem.hpp"
 
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,12 +28,15 @@ struct RegisteredAlgorithm {
   Needs needs;
   Symmetry symmetry;
   Schedule (*make)(Problem const& problem, Rank rank);
+  Index most_elements = std::numeric_limits<Index>::max(); ///< that it can be given
 };
 
 std::span<RegisteredAlgorithm const> registered_algorithms();
 
 /// The algorithms of one collective, in the table's order.
 std::vector<Algorithm> algorithms_of(Collective collective);
+/// Those that take any number of elements: a model's gradients.
+std::vector<Algorithm> unlimited_algorithms_of(Collective collective);
 
 /// The collective that a flag names. \throws InputError listing the legal names
 Collective parse_collective(std::string_view name);

@@ -36,6 +36,7 @@ std::string_view to_string(Algorithm algorithm) {
   case Algorithm::hierarchical: return "hierarchical";
   case Algorithm::shared: return "shared";
   case Algorithm::shared_copy: return "shared_copy";
+  case Algorithm::shared_mailbox: return "shared_mailbox";
   case Algorithm::direct: return "direct";
   case Algorithm::recursive: return "recursive";
   case Algorithm::bruck: return "bruck";
@@ -64,6 +65,7 @@ std::string_view to_string(BufferId buffer) {
   switch (buffer) {
   case BufferId::data: return "data";
   case BufferId::scratch: return "scratch";
+  case BufferId::mailbox: return "mailbox";
   }
   return "unknown";
 }

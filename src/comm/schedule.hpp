@@ -56,6 +56,7 @@ enum class Algorithm {
   hierarchical,
   shared,
   shared_copy,
+  shared_mailbox,
   direct,
   recursive,
   bruck,
@@ -87,6 +88,7 @@ inline constexpr std::array algorithms{
     Algorithm::hierarchical,
     Algorithm::shared,
     Algorithm::shared_copy,
+    Algorithm::shared_mailbox,
     Algorithm::direct,
     Algorithm::recursive,
     Algorithm::bruck,
@@ -118,7 +120,12 @@ enum class Action {
 enum class BufferId {
   data,    ///< the caller's input and output
   scratch, ///< Schedule::scratch_elements, undefined at the start
+  mailbox, ///< mailbox_elements beside the rank's flags in the node's memory, undefined at the start
 };
+
+/// A rank has a mailbox of its own for every run of a schedule: neighbours may read there, after a node barrier, though
+/// the rank has gone on. It writes there only itself; messages never do.
+inline constexpr Index mailbox_elements = 125;
 
 std::string_view to_string(Action action);
 std::string_view to_string(BufferId buffer);

@@ -18,6 +18,10 @@ CategoryBytes model_state_bytes(ParameterTable const& table) {
   return bytes;
 }
 
+std::uint64_t shared_gradients_overhead(ParameterTable const& table) {
+  return SharedSegment::overhead(vector_bytes(table));
+}
+
 ModelState::ModelState(ExecutionSpace const& exec, MemoryLedger& ledger, ParameterTable const& table)
     : ModelState(exec, ledger, table, std::nullopt) {}
 

@@ -15,6 +15,9 @@ namespace trainstone {
 /// What ModelState will allocate: 4 + 4 + 8 bytes per element of the table.
 CategoryBytes model_state_bytes(ParameterTable const& table);
 
+/// What shared gradients take beyond their bytes, among the buffers.
+std::uint64_t shared_gradients_overhead(ParameterTable const& table);
+
 class ModelState {
 public:
   /// Allocates and zeroes all four vectors; waits for nothing. The ledger must outlive the object.

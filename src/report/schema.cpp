@@ -110,7 +110,8 @@ std::vector<std::string> preset_names() {
 
 std::vector<std::string> all_reduce_names() {
   std::vector<std::string> names;
-  for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) names.emplace_back(to_string(algorithm));
+  for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce))
+    names.emplace_back(to_string(algorithm));
   return names;
 }
 

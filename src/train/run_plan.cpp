@@ -69,6 +69,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.memory.push_back(
       {MemoryCategory::buffers, "GEMM scratch", Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
+  if (reduction.shared_memory)
+    plan.memory.push_back({MemoryCategory::buffers, "flags of shared memory", shared_gradients_overhead(plan.table)});
   add_items(plan, MemoryCategory::data, data_plan(shape));
 
   plan.gradients = DataParallel::traffic(plan.table, reduction, rank);

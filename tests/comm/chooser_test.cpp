@@ -132,7 +132,8 @@ TEST_CASE("segments change the price of exactly the algorithms that are said to 
     if (line.collective == Collective::barrier || line.collective == Collective::server_push ||
         line.collective == Collective::server_pull)
       continue;
-    Problem problem = Problem::on_one_node(line.collective, Partition::even(1 << 12, 4));
+    Index const elements = std::min(Index{1 << 12}, line.most_elements);
+    Problem problem = Problem::on_one_node(line.collective, Partition::even(elements, 4));
     problem.shared_memory = line.needs == Needs::shared_memory;
     problem.segment = 128;
     Schedule const cut = make_schedule(problem, line.algorithm, 1);

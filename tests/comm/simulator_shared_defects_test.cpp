@@ -147,6 +147,45 @@ TEST_CASE("a barrier between writing and reading makes them right", "[comm][simu
               "no node barrier between itself and rank 0, round 1");
 }
 
+TEST_CASE("what goes wrong with mailboxes is found", "[comm][simulator][defects]") {
+  auto const mailbox = [](Index begin, Index end, Rank owner = own_memory) {
+    return Slice{BufferId::mailbox, {begin, end}, owner};
+  };
+  std::vector<std::vector<Round>> rounds(3, {{Move::copy(data(0, 3), mailbox(0, 3))},
+                                             {Move::node_barrier()},
+                                             {Move::combine(mailbox(0, 3, every_neighbour), data(0, 3))}});
+  auto const check = [&](Defect defect, Rank rank, std::string const& words) {
+    check_found(three_neighbours, schedules_of(three_neighbours, rounds), defect, rank, words);
+  };
+  check_proved(three_neighbours, schedules_of(three_neighbours, rounds));
+  SECTION("reading before the barrier") {
+    for (auto& of_rank : rounds) of_rank.erase(of_rank.begin() + 1);
+    for (auto& of_rank : rounds) of_rank.push_back({Move::node_barrier()});
+    check(Defect::read_while_written, 0, "before the first node barrier");
+  }
+  SECTION("another letter while neighbours may still read the first one") {
+    rounds[1].push_back({Move::copy(data(0, 1), mailbox(1, 2))});
+    check(Defect::read_while_written, 1, "both touch mailbox [1, 2) of rank 1");
+  }
+  SECTION("writing into a neighbour's") {
+    rounds[2].insert(rounds[2].begin() + 2, {{Move::copy(data(0, 1), mailbox(0, 1, 1))}, {Move::node_barrier()}});
+    check(Defect::malformed, 2, "a mailbox is written by its owner alone");
+  }
+  SECTION("sending from it") {
+    rounds[0].push_back({Move::send(1, mailbox(0, 1))});
+    rounds[1].push_back({Move::receive(0, data(0, 1))});
+    check(Defect::malformed, 0, "messages start and end in data or scratch");
+  }
+  SECTION("more than it holds") {
+    rounds[0][0] = {Move::copy(data(0, 3), mailbox(mailbox_elements - 2, mailbox_elements + 1))};
+    check(Defect::malformed, 0, "outside its buffer");
+  }
+  SECTION("nothing in it") {
+    rounds[2].erase(rounds[2].begin());
+    check(Defect::undefined_read, 2, "element 0 of rank 2's mailbox, which nothing has written");
+  }
+}
+
 TEST_CASE("shared memory that is not there is found", "[comm][simulator][defects]") {
   SECTION("the problem has none") {
     Problem problem = three_neighbours;

@@ -102,9 +102,13 @@ TEST_CASE("a new part is zero, in the ledger while it lives, and knows what lies
   MemoryLedger ledger;
   std::uint64_t const bytes = 5 * page + static_cast<std::uint64_t>(world.rank());
   {
-    SharedSegment made = make_segment(world, ledger, bytes);
+    SharedSegment made(world, ledger, MemoryCategory::gradients, "test", bytes);
     SharedSegment const segment = std::move(made);
-    CHECK(ledger.current()[MemoryCategory::buffers] == bytes);
+    CHECK(ledger.current()[MemoryCategory::gradients] == bytes);
+    CHECK(ledger.current()[MemoryCategory::buffers] == SharedSegment::overhead(bytes));
+    // a kilobyte for each ticket and a cache line, then a part: both in whole pages
+    std::uint64_t const whole = (64 * 1024 + 64 + page - 1) / page * page + (bytes + page - 1) / page * page;
+    CHECK(ledger.current().total() == whole);
     std::byte const* const begin = segment.bytes().data();
     CHECK(std::all_of(begin, begin + bytes, [](std::byte byte) { return byte == std::byte{0}; }));
     CHECK(segment.contains(begin, bytes));
@@ -116,7 +120,7 @@ TEST_CASE("a new part is zero, in the ledger while it lives, and knows what lies
     barrier(world); // nobody's part goes while others look at it
   }
   CHECK(ledger.current().total() == 0);
-  CHECK(ledger.high_water()[MemoryCategory::buffers] == bytes);
+  CHECK(ledger.high_water()[MemoryCategory::gradients] == bytes);
 }
 
 TEST_CASE("tickets come round after 64 and keep the offsets of their first barrier", "[mpi][shared_segment]") {
@@ -155,6 +159,33 @@ TEST_CASE("more than 64 tickets at once are refused", "[mpi][shared_segment]") {
   CHECK_THROWS_AS(segment.next_ticket(), Error);
   segment.close_ticket(first);
   CHECK(segment.next_ticket() == SharedSegment::open_tickets);
+}
+
+TEST_CASE("a ticket's place is taken again when all neighbours have closed it and not before",
+          "[mpi][shared_segment]") {
+  Communicator const world = Communicator::world();
+  MemoryLedger ledger;
+  SharedSegment segment = make_segment(world, ledger, 0);
+  std::uint64_t wrong = 0;
+  auto const at = [&](std::uint64_t ticket, std::size_t neighbour) -> std::uint32_t& {
+    return element(segment.mailbox(ticket, neighbour), SharedSegment::mailbox_bytes / 4 - 1);
+  };
+  auto const read_and_close = [&](std::uint64_t ticket) {
+    for (std::size_t n = 0; n < segment.neighbours().size(); ++n)
+      wrong += at(ticket, n) == value(segment.neighbours()[n], 0, ticket) ? 0 : 1;
+    segment.close_ticket(ticket);
+  };
+  std::uint64_t const unread = 7; // by rank 0, until no more tickets can be had without closing it
+  for (std::uint64_t turn = 0; turn < 3 * SharedSegment::open_tickets; ++turn) {
+    std::uint64_t const ticket = segment.next_ticket();
+    at(ticket, segment.me()) = value(world.rank(), 0, ticket);
+    meet(segment, ticket, 0);
+    if (world.rank() > 0 || ticket != unread) read_and_close(ticket);
+    if (world.rank() > 0 || ticket != unread + SharedSegment::open_tickets - 1) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // the others would go on if they could
+    read_and_close(unread);
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a barrier is complete when the last rank has come and not before", "[mpi][shared_segment]") {

@@ -105,6 +105,12 @@ bool Execution::progress() { return advance(Wait::no); }
 
 void Execution::wait() { advance(Wait::yes); }
 
+void Execution::run() {
+  PhaseTimer const timer(Phase::communication); // one for both: reading the clock is much of what few bytes take
+  start();
+  wait();
+}
+
 /// Goes on until the end, or, not waiting, until others are missing.
 bool Execution::advance(Wait wait) {
   PhaseTimer const timer(Phase::communication);
@@ -237,6 +243,7 @@ std::byte* Execution::address(Slice const& slice) const {
     auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
     return neighbour_address(slice, static_cast<std::size_t>(place));
   }
+  if (slice.buffer == BufferId::mailbox) return neighbour_address(slice, m_options.segment->me());
   Memory const& memory = slice.buffer == BufferId::data ? m_data : m_scratch;
   TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= memory.elements,
                      "{} [{}, {}) is outside of {} elements", to_string(slice.buffer), slice.range.begin,
@@ -247,12 +254,14 @@ std::byte* Execution::address(Slice const& slice) const {
 /// In the part of the node's segment that belongs to the neighbour, where it said at its first barrier.
 std::byte* Execution::neighbour_address(Slice const& slice, std::size_t neighbour) const {
   SharedSegment const& segment = *m_options.segment;
+  auto const begin = static_cast<std::uint64_t>(slice.range.begin) * size_of(m_type);
+  if (slice.buffer == BufferId::mailbox) return segment.mailbox(m_ticket, neighbour) + begin;
   std::uint64_t const buffer = slice.buffer == BufferId::data ? segment.data_offset(m_ticket, neighbour)
                                                               : segment.scratch_offset(m_ticket, neighbour);
   std::uint64_t const end = buffer + static_cast<std::uint64_t>(slice.range.end) * size_of(m_type);
   TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
                      to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));
-  return segment.part(neighbour) + buffer + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
+  return segment.part(neighbour) + buffer + begin;
 }
 
 } // namespace trainstone

@@ -65,10 +65,7 @@ public:
   /// Waits for the end. On return the result is complete for work enqueued on exec from now on: the last
   /// reductions are enqueued there and not fenced.
   void wait();
-  void run() {
-    start();
-    wait();
-  }
+  void run();
 
   bool in_flight() const { return m_round < m_schedule.rounds.size(); }
   Schedule const& schedule() const { return m_schedule; }

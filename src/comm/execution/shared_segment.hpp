@@ -6,6 +6,7 @@
 // groups of one; the node group is the communicator's own (host name and boot id, or emulated).
 
 #include "comm/communicator.hpp"
+#include "comm/schedule.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 
@@ -19,7 +20,8 @@ namespace trainstone {
 class SharedSegment {
 public:
   /// Collective over the communicator. `bytes` of this rank's part may differ between ranks, and be 0; the part is
-  /// entered in the ledger, zeroed by the system, its pages touched first by this rank.
+  /// zeroed by the system, its pages touched first by this rank. It is entered in the ledger,
+  /// its overhead among the buffers.
   /// \throws Error on all ranks of the node if the system refuses
   SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                 std::string const& label, std::uint64_t bytes);
@@ -34,15 +36,18 @@ public:
   /// Where the part of a neighbour (by its place in neighbours()) begins here, and its length.
   std::byte* part(std::size_t neighbour) const;
   std::uint64_t part_bytes(std::size_t neighbour) const;
+  /// What a part of so many bytes takes beyond these: flags, mailboxes, and the rest of its last page.
+  static std::uint64_t overhead(std::uint64_t part_bytes);
   /// Whether [first, first + bytes) lies in this rank's part.
   bool contains(std::byte const* first, std::uint64_t bytes) const;
 
   // --- waiting for neighbours. A sequence of barriers belongs to a ticket; tickets are drawn in the same order on all
   // ranks of the node; up to `open_tickets` of them may be in use at once.
   static constexpr std::uint64_t open_tickets = 64;
-  /// \throws Error if the ticket drawn so many times ago is still open
+  /// Waits for neighbours that have not closed the ticket drawn so many times ago.
+  /// \throws Error if this rank has not closed it itself
   std::uint64_t next_ticket();
-  /// This rank has seen all neighbours at the ticket's last barrier.
+  /// This rank does not look at what belongs to the ticket any more.
   void close_ticket(std::uint64_t ticket);
   /// Tells the neighbours that this rank has come to barrier `step` (0, 1, ...) of a ticket, and where its buffers
   /// begin in its part (offsets in bytes; the first barrier's are kept). All that it wrote before is visible to who
@@ -53,6 +58,13 @@ public:
   /// What a neighbour told when it arrived; valid between all_arrived() of the ticket's first and last barrier.
   std::uint64_t data_offset(std::uint64_t ticket, std::size_t neighbour) const;
   std::uint64_t scratch_offset(std::uint64_t ticket, std::size_t neighbour) const;
+
+  /// Mailbox of a neighbour for a ticket: mailbox_bytes that it alone writes, and that stay until all have closed the
+  /// ticket.
+  static constexpr std::uint64_t mailbox_bytes = mailbox_elements * sizeof(std::int64_t);
+  std::byte* mailbox(std::uint64_t ticket, std::size_t neighbour) const;
+  /// This rank's place in neighbours().
+  std::size_t me() const;
 
 private:
   struct State;

@@ -56,10 +56,15 @@ public:
     }
     bool const peer_exists = move.peer >= 0 && move.peer < m_schedule.ranks && move.peer != m_schedule.rank;
     if (move.is_message() && !peer_exists) return "there is no such peer";
-    if (move.is_message() && (move.reads() ? move.from : move.to).owner != own_memory)
-      return "messages start and end in a rank's own memory";
+    if (move.is_message()) {
+      Slice const& slice = move.reads() ? move.from : move.to;
+      if (slice.owner != own_memory) return "messages start and end in a rank's own memory";
+      if (slice.buffer == BufferId::mailbox) return "messages start and end in data or scratch";
+    }
     if (move.reads() && !owner_exists(move, move.from)) return "the source's owner is no neighbour";
     if (move.writes() && !owner_exists(move, move.to)) return "the target's owner is no neighbour";
+    if (move.writes() && move.to.buffer == BufferId::mailbox && move.to.owner != own_memory)
+      return "a mailbox is written by its owner alone";
     if (move.reads() && !is_inside(move, move.from)) return "source empty or outside its buffer";
     if (move.writes() && !is_inside(move, move.to)) return "target empty or outside its buffer";
     return move.is_local() && !lengths_agree(move) ? "lengths differ" : nullptr;
@@ -77,6 +82,8 @@ private:
     if (signal && slice.range.empty()) return true;
     if (slice.range.begin < 0 || slice.range.begin >= slice.range.end) return false;
     if (slice.buffer == BufferId::data) return slice.range.end <= m_schedule.elements;
+    if (slice.buffer == BufferId::mailbox)
+      return m_schedule.needs_shared_memory() && slice.range.end <= mailbox_elements;
     auto const fits = [&](Rank owner) {
       return slice.range.end <= m_schedules[static_cast<std::size_t>(owner)].scratch_elements;
     };
@@ -130,11 +137,13 @@ std::vector<std::vector<MemoryAccess>> accesses_between_barriers(Schedule const&
   return accesses;
 }
 
-/// Before a rank's first node barrier and after its last one the data of others may not be touched.
+/// Before a rank's first node barrier and after its last one the data of others may not be touched; what a mailbox
+/// holds stays there after the last one.
 std::optional<Finding> find_unguarded(Rank rank, std::vector<std::vector<MemoryAccess>> const& accesses) {
   for (std::size_t const part : {std::size_t{0}, accesses.size() - 1}) {
     for (MemoryAccess const& access : accesses[part]) {
-      if (access.owner == rank) continue;
+      bool const stays = access.buffer == BufferId::mailbox && part > 0;
+      if (access.owner == rank || stays) continue;
       return finding(Defect::read_while_written, rank, access.round,
                      fmt::format("{} touches memory of rank {} {}, where that rank may still write",
                                  describe(*access.move), access.owner,

@@ -24,8 +24,8 @@ SymbolicRun::SymbolicRun(Problem const& problem, std::vector<Schedule> const& sc
   m_ranks.reserve(schedules.size());
   for (Schedule const& schedule : schedules) {
     std::vector<bool> nobody(barrier ? schedules.size() : 0, false);
-    m_ranks.push_back(
-        {SymbolicBuffer(schedule.elements), SymbolicBuffer(schedule.scratch_elements), 0, nobody, nobody});
+    m_ranks.push_back({SymbolicBuffer(schedule.elements), SymbolicBuffer(schedule.scratch_elements),
+                       SymbolicBuffer(mailbox_elements), 0, nobody, nobody});
     if (barrier) m_ranks.back().heard[static_cast<std::size_t>(schedule.rank)] = true;
     Range const held = initially_held(problem, schedule.rank);
     m_ranks.back().data.write(held, {{held.size(), held.begin, schedule.rank}});
@@ -67,7 +67,13 @@ bool SymbolicRun::has_heard(Rank rank, Rank other) const {
 }
 
 SymbolicBuffer& SymbolicRun::buffer(Rank owner, BufferId buffer) {
-  return buffer == BufferId::data ? state(owner).data : state(owner).scratch;
+  State& of_owner = state(owner);
+  switch (buffer) {
+  case BufferId::data: return of_owner.data;
+  case BufferId::scratch: return of_owner.scratch;
+  case BufferId::mailbox: break;
+  }
+  return of_owner.mailbox;
 }
 
 std::vector<Rank> SymbolicRun::owners(Rank rank, Slice const& slice) const {

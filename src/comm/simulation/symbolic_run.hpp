@@ -42,6 +42,7 @@ private:
   struct State {
     SymbolicBuffer data;
     SymbolicBuffer scratch;
+    SymbolicBuffer mailbox;
     std::size_t round;
     std::vector<bool> heard;          // of barriers, by rank
     std::vector<bool> heard_in_round; // what the messages of this round say

@@ -50,7 +50,11 @@ constexpr Line lines[] = {{Collective::all_reduce, Algorithm::shared},
                           {Collective::all_reduce, Algorithm::shared_copy},
                           {Collective::reduce_scatter, Algorithm::shared},
                           {Collective::all_gather, Algorithm::shared},
-                          {Collective::broadcast, Algorithm::shared}};
+                          {Collective::broadcast, Algorithm::shared},
+                          {Collective::all_reduce, Algorithm::shared_mailbox},
+                          {Collective::reduce_scatter, Algorithm::shared_mailbox},
+                          {Collective::all_gather, Algorithm::shared_mailbox},
+                          {Collective::broadcast, Algorithm::shared_mailbox}};
 
 } // namespace
 
@@ -104,6 +108,41 @@ TEST_CASE("counts in shared memory equal the exact sums of block sizes", "[comm]
   }
 }
 
+TEST_CASE("through mailboxes there is one barrier, and everybody fetches or adds up what it needs",
+          "[comm][algorithms]") {
+  for (Rank const n : ranks_to_try()) {
+    if (n == 1) continue;
+    for (Partition const& partition : partitions_to_try(n)) {
+      if (partition.elements() == 0 || partition.elements() > mailbox_elements) continue;
+      INFO(n << " ranks, " << partition.elements() << " elements, largest block " << partition.largest());
+      Index const s = partition.elements();
+      Index const largest = partition.largest();
+      Index smallest = s;
+      for (Rank rank = 0; rank < n; ++rank) smallest = std::min(smallest, partition.size(rank));
+      auto const counts = [&](Collective collective) {
+        return counted(shared_problem(collective, partition, has_root(collective) ? n - 1 : 0),
+                       Algorithm::shared_mailbox);
+      };
+      check_shared_row(counts(Collective::all_reduce), {1, (n + 1) * s, n * (n + 1) * s, (n - 1) * s});
+      check_shared_row(counts(Collective::reduce_scatter), {1, (n + 1) * largest, (n + 1) * s, (n - 1) * largest});
+      check_shared_row(counts(Collective::all_gather), {1, 2 * (s - smallest), 2 * (n - 1) * s, 0});
+      check_shared_row(counts(Collective::broadcast), {1, 2 * s, 2 * (n - 1) * s, 0});
+    }
+  }
+}
+
+TEST_CASE("mailboxes hold a fixed number of elements, and more are refused", "[comm][algorithms]") {
+  for (Collective const collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+    Problem const largest = shared_problem(collective, Partition::even(mailbox_elements, 3));
+    CHECK(defect_of(largest, Algorithm::shared_mailbox) == "");
+    Problem const larger = shared_problem(collective, Partition::even(mailbox_elements + 1, 3));
+    CHECK(refusal(larger, Algorithm::shared_mailbox) ==
+          fmt::format("{} shared_mailbox is for up to 125 elements, these are 126", to_string(collective)));
+    CHECK_THROWS_AS(make_schedule(larger, Algorithm::shared_mailbox, 0), InputError);
+  }
+}
+
 TEST_CASE("a rank alone and an empty buffer need no barrier", "[comm][algorithms]") {
   for (Line const& line : lines) {
     CHECK(make_schedule(shared_problem(line.collective, Partition::even(7, 1)), line.algorithm, 0).rounds.empty());
@@ -115,8 +154,9 @@ TEST_CASE("sums in shared memory are evaluated in the balanced tree over the ran
           "[comm][algorithms]") {
   for (Rank n = 1; n <= 17; ++n) {
     for (Partition const& partition : partitions_to_try(n)) {
-      for (Algorithm const algorithm : {Algorithm::shared, Algorithm::shared_copy}) {
+      for (Algorithm const algorithm : {Algorithm::shared, Algorithm::shared_copy, Algorithm::shared_mailbox}) {
         Problem const problem = shared_problem(Collective::all_reduce, partition);
+        if (!refusal(problem, algorithm).empty()) continue;
         auto const schedules = make_schedules(problem, algorithm);
         for (Index element = 0; element < partition.elements(); element += 3) {
           INFO(to_string(algorithm) << " of " << n << " ranks, element " << element);
@@ -140,6 +180,7 @@ TEST_CASE("algorithms in shared memory have no defect", "[comm][algorithms]") {
     if (n > 33) continue;
     for (Partition const& partition : partitions_to_try(n)) {
       for (Line const& line : lines) {
+        if (partition.elements() > find_algorithm(line.collective, line.algorithm).most_elements) continue;
         INFO(to_string(line.collective) << ' ' << to_string(line.algorithm) << " of " << n << " ranks, "
                                         << partition.elements() << " elements");
         for (Rank const root : {0, n - 1}) {
@@ -155,11 +196,15 @@ TEST_CASE("without any one of its barriers an algorithm in shared memory is refu
   for (Line const& line : lines) {
     Problem const problem = shared_problem(line.collective, Partition::even(7, 3));
     auto const schedules = make_schedules(problem, line.algorithm);
-    for (std::size_t round = 0; round < schedules[0].rounds.size(); ++round) {
-      if (schedules[0].rounds[round] != Round{Move::node_barrier()}) continue;
+    Round const barrier{Move::node_barrier()};
+    for (Index which = 0; which < std::ranges::count(schedules[0].rounds, barrier); ++which) {
       auto broken = schedules;
-      for (Schedule& schedule : broken) schedule.rounds.erase(schedule.rounds.begin() + static_cast<Index>(round));
-      INFO(to_string(line.collective) << ' ' << to_string(line.algorithm) << " without round " << round);
+      for (Schedule& schedule : broken) {
+        auto found = std::ranges::find(schedule.rounds, barrier);
+        for (Index i = 0; i < which; ++i) found = std::find(found + 1, schedule.rounds.end(), barrier);
+        schedule.rounds.erase(found);
+      }
+      INFO(to_string(line.collective) << ' ' << to_string(line.algorithm) << " without barrier " << which);
       auto const finding = find_defect(problem, broken);
       REQUIRE(finding);
       CHECK(finding->defect == Defect::read_while_written);
