@@ -63,7 +63,7 @@ constexpr std::array table{
                         make_circulant_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::ordered, Needs::nothing, Symmetry::nodes,
                         make_ordered_all_reduce},
-    RegisteredAlgorithm{Collective::all_reduce, Algorithm::hierarchical, Needs::nothing,
+    RegisteredAlgorithm{Collective::all_reduce, Algorithm::hierarchical, Needs::shared_memory_if_any,
                         Symmetry::nodes_if_power_of_two, make_hierarchical_all_reduce},
     RegisteredAlgorithm{Collective::all_reduce, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_all_reduce},
@@ -201,7 +201,7 @@ std::string refusal(Problem const& problem, Algorithm algorithm) {
   if (problem.elements() > line.most_elements) {
     return fmt::format("{} is for up to {} elements, these are {}", name, line.most_elements, problem.elements());
   }
-  if (line.needs == Needs::nothing) return "";
+  if (line.needs != Needs::shared_memory) return "";
   if (problem.topology.nodes() > 1) {
     return fmt::format("{} works inside one node only, these {} ranks are on {}", name, problem.ranks(),
                        problem.topology.nodes());

@@ -13,7 +13,9 @@
 
 namespace trainstone {
 
-enum class Needs { nothing, shared_memory };
+/// What an algorithm needs of the buffers: nothing; the memory that the ranks of one node share, and all ranks on that
+/// node; or such memory where nodes have it, instead of which it also takes messages.
+enum class Needs { nothing, shared_memory, shared_memory_if_any };
 
 /// Whether all ranks do the same, so that what holds for the ranks of one node holds for all: on even partitions and
 /// nodes of equal size in block order, rank r + k does what rank r does, with all peers moved by k (or by the bits of
@@ -29,6 +31,9 @@ struct RegisteredAlgorithm {
   Symmetry symmetry;
   Schedule (*make)(Problem const& problem, Rank rank);
   Index most_elements = std::numeric_limits<Index>::max(); ///< that it can be given
+
+  /// Where the ranks of a node can share memory, the buffers should lie there.
+  bool uses_shared_memory() const { return needs != Needs::nothing; }
 };
 
 std::span<RegisteredAlgorithm const> registered_algorithms();

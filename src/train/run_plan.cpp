@@ -23,11 +23,9 @@ Traffic one_value_traffic(Rank rank, Topology const& topology) {
   return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
 }
 
-/// Shared memory where the algorithm cannot do without it, or can use it between nodes.
 GradientReduction gradient_reduction(RunConfig const& config, Topology const& topology) {
   Algorithm const all_reduce = parse_algorithm(Collective::all_reduce, config.comm.allreduce);
-  bool const shared = find_algorithm(Collective::all_reduce, all_reduce).needs == Needs::shared_memory;
-  return {all_reduce, topology, shared || all_reduce == Algorithm::hierarchical};
+  return {all_reduce, topology, find_algorithm(Collective::all_reduce, all_reduce).uses_shared_memory()};
 }
 
 } // namespace

@@ -102,7 +102,7 @@ TEST_CASE("every algorithm says what it is, and moves nothing empty", "[comm][al
         for (Schedule const& schedule : schedules) {
           CHECK(schedule.collective == line.collective);
           CHECK(schedule.algorithm == line.algorithm);
-          CHECK(schedule.needs_shared_memory() <= named.problem.shared_memory);
+          CHECK(schedule.needs_shared_memory() <= (named.problem.shared_memory && line.uses_shared_memory()));
           for (Round const& round : schedule.rounds) CHECK(!round.empty());
         }
         // a barrier waits for all without having any elements, and so may shared memory
@@ -111,6 +111,17 @@ TEST_CASE("every algorithm says what it is, and moves nothing empty", "[comm][al
         if (ranks == 1) CHECK(count(named.problem, schedules, 4).total == Traffic{});
       }
     }
+  }
+}
+
+TEST_CASE("the table says which algorithms use shared memory, and which cannot do without it", "[comm][algorithms]") {
+  for (RegisteredAlgorithm const& line : registered_algorithms()) {
+    INFO(name_of(line));
+    NamedProblem named = typical_problem(line, 6);
+    named.problem.shared_memory = true;
+    CHECK(make_schedule(named.problem, line.algorithm, 0).needs_shared_memory() == line.uses_shared_memory());
+    named.problem.shared_memory = false;
+    CHECK(refusal(named.problem, line.algorithm).empty() == (line.needs != Needs::shared_memory));
   }
 }
 

@@ -148,7 +148,7 @@ NamedProblem typical_problem(RegisteredAlgorithm const& line, Rank ranks) {
   for (NamedTopology const& topology : {NamedTopology{"2 nodes", Topology::block(ranks, 2)}, topologies(ranks)[0]}) {
     NamedProblem named = make_problem(line.collective, partition, topology, 1);
     named.problem.servers = servers;
-    named.problem.shared_memory = line.needs == Needs::shared_memory || line.algorithm == Algorithm::hierarchical;
+    named.problem.shared_memory = line.uses_shared_memory();
     if (refusal(named.problem, line.algorithm).empty()) return named;
   }
   return {};
