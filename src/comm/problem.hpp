@@ -27,6 +27,9 @@
 
 namespace trainstone {
 
+/// Elements per message of segmented algorithms, unless the problem says otherwise.
+inline constexpr Index default_segment = 16384;
+
 struct Problem {
   Collective collective = Collective::all_reduce;
   Partition partition = Partition::even(0, 1);
@@ -34,11 +37,12 @@ struct Problem {
   Rank root = 0;              ///< of broadcast, reduce, gather, scatter
   Rank servers = 0;           ///< of server_push and server_pull: 1 ... ranks-1
   bool shared_memory = false; ///< the buffers of ranks on one node lie in one segment that all of them see
-  Index segment = 0;          ///< elements per message of segmented algorithms; 0: theirs
+  Index segment = 0;          ///< elements per message of segmented algorithms; 0: default_segment
 
   Rank ranks() const { return partition.ranks(); }
   Index elements() const { return partition.elements(); }
   Rank workers() const { return ranks() - servers; }
+  Index longest_segment() const { return segment > 0 ? segment : default_segment; }
 
   /// On one node, without shared memory, root 0.
   static Problem on_one_node(Collective collective, Partition const& partition) {

@@ -1,6 +1,5 @@
 #include "comm/algorithms/pipelined_tree.hpp"
 
-#include "comm/algorithms/segmented_ring.hpp"
 #include "comm/schedule_builder.hpp"
 
 #include <algorithm>
@@ -41,7 +40,7 @@ BinaryPlace binary_place(Rank position, Rank size) {
 }
 
 Partition make_segments(Problem const& problem) {
-  Index const longest = problem.segment > 0 ? problem.segment : default_segment;
+  Index const longest = problem.longest_segment();
   Index const count = (problem.elements() + longest - 1) / longest;
   return Partition::even(problem.elements(), static_cast<Rank>(std::max<Index>(count, 1)));
 }

@@ -2,7 +2,7 @@
 
 // All-reduce on a binary tree, in segments: sums go up to the root and results come down at the same time, each rank
 // working on several segments at once. Long messages at the depth of a tree; an inner rank sends up to 3 S bytes. Any
-// number of ranks, any number of elements; Problem::segment elements per message (16,384 if 0).
+// number of ranks, any number of elements; Problem::longest_segment() elements per message.
 // Source: Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009 (the
 // pipelined binary tree that the two trees are made of).
 

@@ -84,8 +84,8 @@ private:
 
 Schedule make_segmented_ring_all_reduce(Problem const& problem, Rank rank) {
   ScheduleBuilder builder(problem, Algorithm::segmented_ring, rank);
-  Index const segment = problem.segment > 0 ? problem.segment : default_segment;
-  Index const pieces = std::max<Index>(1, (problem.partition.largest() + segment - 1) / segment);
+  Index const longest = problem.longest_segment();
+  Index const pieces = std::max<Index>(1, (problem.partition.largest() + longest - 1) / longest);
   SegmentedRing ring(builder, ring_of(problem, rank), pieces);
   ring.append_reduce_scatter();
   ring.append_all_gather();

@@ -8,9 +8,6 @@
 
 namespace trainstone {
 
-/// Elements per message at most, unless the problem says otherwise.
-inline constexpr Index default_segment = 16384;
-
 Schedule make_segmented_ring_all_reduce(Problem const& problem, Rank rank);
 
 } // namespace trainstone
