@@ -79,7 +79,7 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   CommbenchHeader header;
   header.version = fmt::format("{} git {} {}", TRAINSTONE_VERSION, git_commit, git_dirty ? "dirty" : "clean");
   header.mpi = machinery.mpi.library();
-  header.thread_level = mpi_thread_level();
+  header.thread_level = machinery.mpi.thread_level();
   header.mpi_settings = mpi_control_variables();
   header.ranks = communicator.size();
   header.nodes = communicator.topology().nodes();

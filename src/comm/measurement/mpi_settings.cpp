@@ -1,7 +1,5 @@
 #include "comm/measurement/mpi_settings.hpp"
 
-#include "comm/mpi.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,18 +13,6 @@ namespace {
 constexpr std::array<std::string_view, 6> prefixes{"MPICH_", "MPIR_", "OMPI_MCA_", "I_MPI_", "UCX_", "FI_"};
 
 } // namespace
-
-std::string mpi_thread_level() {
-  int level = MPI_THREAD_SINGLE;
-  TRAINSTONE_MPI_CHECK(MPI_Query_thread(&level));
-  switch (level) {
-  case MPI_THREAD_SINGLE: return "MPI_THREAD_SINGLE";
-  case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
-  case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
-  case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
-  default: return fmt::format("thread level {}", level);
-  }
-}
 
 std::vector<std::pair<std::string, std::string>> mpi_control_variables() {
   std::vector<std::pair<std::string, std::string>> settings;

@@ -8,9 +8,6 @@
 
 namespace trainstone {
 
-/// "MPI_THREAD_FUNNELED": what the library gives. MPI must be running.
-std::string mpi_thread_level();
-
 /// The control variables that the environment of this process sets: MPICH's (and its descendants'), Open MPI's, and
 /// those of the libraries under them; by name.
 std::vector<std::pair<std::string, std::string>> mpi_control_variables();
