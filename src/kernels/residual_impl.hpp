@@ -24,13 +24,8 @@ void residual_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T co
   launch_for(
       kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const n = team.league_rank();
-        T const* const x_row = Impl::row_of(x, n);
-        T const* const branch_row = Impl::row_of(branch, n);
-        T const* const bias = branch_bias.data();
-        T* const sum_row = Impl::row_of(sum, n);
-        Impl::row_for(team, columns, [&](Index c) {
-          sum_row[c] = from_float<T>(to_float(x_row[c]) + (to_float(branch_row[c]) + to_float(bias[c])));
-        });
+        Impl::add_branch(team, columns, Impl::row_of(x, n), Impl::row_of(branch, n), branch_bias.data(),
+                         Impl::row_of(sum, n));
       });
 }
 

@@ -84,6 +84,14 @@ KOKKOS_INLINE_FUNCTION void row_for(Team const& team, Index count, Body const& b
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
 }
 
+/// sum = x + (branch + bias): the residual connection of one row. `sum` may be x.
+template <class T>
+KOKKOS_INLINE_FUNCTION void add_branch(Team const& team, Index columns, T const* x, T const* branch, T const* bias,
+                                       T* sum) {
+  row_for(team, columns,
+          [&](Index c) { sum[c] = from_float<T>(to_float(x[c]) + (to_float(branch[c]) + to_float(bias[c]))); });
+}
+
 /// body(i) for i in [0, count), where body itself is vector code on the host.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void team_for(Team const& team, Index count, Body const& body) {
