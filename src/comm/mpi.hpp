@@ -1,7 +1,8 @@
 #pragma once
 
 // MPI as the rest of src/comm uses it: the one header that includes mpi.h. Owns the check that every call goes
-// through and the handles behind the public classes. For src/comm/*.cpp alone.
+// through, the handle behind Communicator and MPI's names of element types. For .cpp files of src/comm and what they
+// alone include: public headers know nothing of MPI.
 
 #include "comm/element.hpp"
 #include "core/error.hpp"
@@ -25,11 +26,11 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
-  std::uint64_t calls = 0;        ///< of collectives
-  std::uint64_t order_hash = 0;   ///< of all of them
+  std::uint64_t calls = 0;        ///< of collectives, so far; errors name it
+  std::uint64_t order_hash = 0;   ///< of all calls, in their order
 };
 
-/// A type that MPI does not have travels as integers of its size: messages only move it.
+/// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.
 MPI_Datatype mpi_type(ElementType type);
 
 } // namespace trainstone::Impl
