@@ -8,9 +8,9 @@
 #include "comm/prediction/calibration.hpp"
 #include "commbench_plan.hpp"
 #include "git_version.hpp"
+#include "machine_source.hpp"
 #include "report/atomic_file.hpp"
 #include "report/commbench_table.hpp"
-#include "report/machine_file.hpp"
 #include "report/result.hpp"
 
 #include <fmt/format.h>
@@ -54,15 +54,12 @@ private:
 std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, Machinery& machinery,
                                    FittedMachine& machine) {
   if (!options.machine_file.empty()) {
-    MeasuredMachine measured;
+    MachineSource source;
     collectively(communicator, [&] {
-      measured = read_machine_file(options.machine_file);
-      std::string const missing = measured.fit.missing_for(communicator.topology(), options.shared_buffers);
-      TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: does not know {}; make one on such ranks with calibrate",
-                               options.machine_file, missing);
+      source = read_machine_source(options.machine_file, communicator.topology(), options.shared_buffers);
     });
-    machine = measured.fit;
-    return machine_line(options.machine_file, measured);
+    machine = source.measured->fit;
+    return source.description;
   }
   MemoryLedger ledger;
   CalibrationOptions quick;

@@ -84,10 +84,6 @@ struct CommbenchOptions {
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments);
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments);
 
-/// The collective on even blocks (among the servers: of what they hold); root and servers where it has them.
-Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
-                          bool shared_memory);
-
 /// "64M" = 67108864; K, M and G are powers of 1024, as nccl-tests has them. \throws InputError naming the flag
 std::uint64_t parse_size(std::string const& flag, std::string const& text);
 /// \throws InputError unless it is an integer from `least` to `most`

@@ -59,19 +59,6 @@ private:
 
 } // namespace
 
-Problem benchmark_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers,
-                          bool shared_memory) {
-  Rank const ranks = topology.ranks();
-  bool const served = has_servers(collective);
-  return {.collective = collective,
-          .partition = served ? server_partition(elements, ranks - servers, servers) : Partition::even(elements, ranks),
-          .topology = topology,
-          .root = has_root(collective) ? root : 0,
-          .servers = served ? servers : 0,
-          .shared_memory = shared_memory,
-          .segment = 0};
-}
-
 std::vector<Contestant> PlannedContest::contestants() const {
   std::vector<Contestant> all;
   for (PlannedRow const& row : rows) all.push_back(row.contestant);
@@ -101,8 +88,8 @@ CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& to
     for (ElementType const type : options.types) {
       for (std::uint64_t const bytes : options.sizes) {
         auto const elements = without_data ? 0 : static_cast<Index>(bytes / size_of(type));
-        Problem const problem =
-            benchmark_problem(collective, elements, topology, options.root, options.servers, options.shared_buffers);
+        Problem problem = even_problem(collective, elements, topology, options.root, options.servers);
+        problem.shared_memory = options.shared_buffers;
         std::vector<PlannedRow> rows = picker.rows(problem, type);
         if (!rows.empty()) plan.contests.push_back({problem, type, std::move(rows)});
         if (without_data) break;

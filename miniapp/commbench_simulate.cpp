@@ -16,21 +16,6 @@ namespace trainstone {
 
 namespace {
 
-Problem simulated_problem(SimulateOptions const& options, Topology const& topology, Collective collective,
-                          Index elements) {
-  bool const servers = collective == Collective::server_push || collective == Collective::server_pull;
-  bool const root = collective == Collective::broadcast || collective == Collective::reduce ||
-                    collective == Collective::gather || collective == Collective::scatter;
-  return {.collective = collective,
-          .partition = servers ? server_partition(elements, options.ranks - options.servers, options.servers)
-                               : Partition::even(elements, options.ranks),
-          .topology = topology,
-          .root = root ? options.root : 0,
-          .servers = servers ? options.servers : 0,
-          .shared_memory = false,
-          .segment = 0};
-}
-
 /// Those of the collective that were named and pass messages only; all such if none was named.
 std::vector<Algorithm> wanted_algorithms(SimulateOptions const& options, Problem const& problem) {
   std::vector<Algorithm> wanted;
@@ -62,7 +47,8 @@ public:
 private:
   void add_size(Collective collective, std::uint64_t bytes) {
     std::size_t const element = size_of(m_options.type);
-    Problem const problem = simulated_problem(m_options, m_topology, collective, static_cast<Index>(bytes / element));
+    Problem const problem =
+        even_problem(collective, static_cast<Index>(bytes / element), m_topology, m_options.root, m_options.servers);
     std::uint64_t const used = bytes / element * element;
     Link const slowest = m_topology.nodes() > 1 ? Link::inter : Link::intra;
     for (Algorithm const algorithm : wanted_algorithms(m_options, problem)) {

@@ -30,21 +30,20 @@ std::int64_t count_if_given(std::string const& flag, std::string const& text, bo
 
 Problem problem_of(ExplainArguments const& arguments) {
   Collective const collective = parse_collective(arguments.collective);
-  bool const servers = has_servers(collective);
-  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, servers ? 2 : 1, most_ranks));
+  bool const served = has_servers(collective);
+  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, served ? 2 : 1, most_ranks));
   auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
-  Problem problem{.collective = collective, .topology = Topology::block(ranks, nodes)};
-  problem.shared_memory = arguments.shared;
-  problem.root =
+  auto const root =
       static_cast<Rank>(count_if_given("--root", arguments.root, has_root(collective), collective, 0, ranks - 1, 0));
-  problem.servers = static_cast<Rank>(
-      count_if_given("--servers", arguments.servers, servers, collective, 1, ranks - 1, servers ? 1 : 0));
-  problem.segment = count_if_given("--segment", arguments.segment, true, collective, 1, most_elements, 0);
+  auto const servers =
+      static_cast<Rank>(count_if_given("--servers", arguments.servers, served, collective, 1, ranks - 1, 1));
+  Index const segment = count_if_given("--segment", arguments.segment, true, collective, 1, most_elements, 0);
   bool const has_elements = collective != Collective::barrier;
   Index const elements = count_if_given("--elements", arguments.elements, has_elements, collective, 0, most_elements,
-                                        has_elements ? 2 * (servers ? problem.servers : ranks) : 0);
-  problem.partition =
-      servers ? server_partition(elements, ranks - problem.servers, problem.servers) : Partition::even(elements, ranks);
+                                        has_elements ? 2 * (served ? servers : ranks) : 0);
+  Problem problem = even_problem(collective, elements, Topology::block(ranks, nodes), root, servers);
+  problem.shared_memory = arguments.shared;
+  problem.segment = segment;
   return problem;
 }
 

@@ -9,10 +9,11 @@ MachineSource read_machine_source(std::string const& path, Topology const& topol
   if (path.empty()) return {default_machine(), "assumed, typical figures (no --machine)", {}};
   MeasuredMachine measured = read_machine_file(path);
   std::string const missing = measured.fit.missing_for(topology, shared_memory);
-  TRAINSTONE_REQUIRE_INPUT(missing.empty(),
-                           "{}: has no times of {}, which {} ranks on {} nodes need; calibrate where there are some "
-                           "(--emulated-nodes measures with several nodes on one), or leave out --machine",
-                           path, missing, topology.ranks(), topology.nodes());
+  TRAINSTONE_REQUIRE_INPUT(
+      missing.empty(),
+      "--machine {}: no times of {}, which {} ranks on {} nodes need; calibrate where there are some "
+      "(--emulated-nodes measures with several nodes on one), or leave out --machine",
+      path, missing, topology.ranks(), topology.nodes());
   MachineModel const model = measured.fit.model();
   std::string const description = machine_line(path, measured);
   return {model, description, std::move(measured)};

@@ -78,18 +78,10 @@ void measure_collective(benchmark::State& state, Stage& stage, Problem const& pr
 }
 
 void register_collective(Stage& stage, Collective collective, std::uint64_t bytes) {
-  bool const served = collective == Collective::server_push || collective == Collective::server_pull;
-  Rank const ranks = stage.communicator.size();
-  if (served && ranks < 2) return;
+  if (has_servers(collective) && stage.communicator.size() < 2) return;
   auto const elements = collective == Collective::barrier ? 0 : static_cast<Index>(bytes / sizeof(Element));
-  Problem problem{.collective = collective,
-                  .partition = Partition::even(elements, ranks),
-                  .topology = stage.communicator.topology(),
-                  .shared_memory = stage.has_shared_memory()};
-  if (served) {
-    problem.servers = 1;
-    problem.partition = server_partition(elements, ranks - 1, 1);
-  }
+  Problem problem = even_problem(collective, elements, stage.communicator.topology(), 0, 1);
+  problem.shared_memory = stage.has_shared_memory();
   std::vector<Contestant> contestants;
   for (Algorithm const algorithm : algorithms_of(collective))
     if (refusal(problem, algorithm).empty()) contestants.push_back({.algorithm = algorithm});

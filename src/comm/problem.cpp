@@ -4,6 +4,16 @@
 
 namespace trainstone {
 
+Problem even_problem(Collective collective, Index elements, Topology const& topology, Rank root, Rank servers) {
+  Rank const ranks = topology.ranks();
+  bool const served = has_servers(collective);
+  return {.collective = collective,
+          .partition = served ? server_partition(elements, ranks - servers, servers) : Partition::even(elements, ranks),
+          .topology = topology,
+          .root = has_root(collective) ? root : 0,
+          .servers = served ? servers : 0};
+}
+
 Range all_to_all_range(Partition const& partition, Rank i, Rank j) {
   Rank const ranks = partition.ranks();
   Index begin = 0; // of the blocks i, i+1, ..., i+j-1 (mod ranks)

@@ -50,6 +50,10 @@ struct Problem {
   }
 };
 
+/// On even blocks (with servers: evenly among these). Root and servers are passed over where the collective has none,
+/// so that one setting serves many collectives.
+Problem even_problem(Collective collective, Index elements, Topology const& topology, Rank root = 0, Rank servers = 0);
+
 /// Where in rank i's data of an all-to-all its message for rank j lies.
 Range all_to_all_range(Partition const& partition, Rank i, Rank j);
 

@@ -148,7 +148,7 @@ class Measurements(unittest.TestCase):
         self.assertRegex(measured.result().out, r"# predictions: \S+peaks.json: 2 ranks on 1 node")
         self.assertEqual(simulated.result().code, 0, simulated.result())
         self.assertEqual(elsewhere.result().code, 64, elsewhere.result())
-        self.assertIn("does not know messages between nodes", elsewhere.result().err)
+        self.assertIn("no times of messages between nodes", elsewhere.result().err)
 
 
 class Refusals(RefusalTest):

@@ -95,17 +95,12 @@ TEST_CASE("the number of calls follows the time, alike on all ranks", "[mpi][tim
 TEST_CASE("all contestants of all collectives are exact in every type that they carry", "[mpi][contest]") {
   ExecutionSpace const exec;
   Communicator communicator = Communicator::world();
-  Rank const ranks = communicator.size();
   for (Collective const collective : collectives) {
-    bool const served = collective == Collective::server_push || collective == Collective::server_pull;
-    if (served && ranks < 2) continue;
+    if (has_servers(collective) && communicator.size() < 2) continue;
     for (Index const length : {1009, 840}) { // uneven blocks, and equal ones: other calls of MPI
       for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::int64}) {
         Index const elements = collective == Collective::barrier ? 0 : length;
-        Problem problem = all_reduce_of(elements, communicator);
-        problem.collective = collective;
-        problem.servers = served ? 1 : 0;
-        if (served) problem.partition = server_partition(elements, ranks - 1, 1);
+        Problem const problem = even_problem(collective, elements, communicator.topology(), 0, 1);
         std::vector<Contestant> const contestants = message_passing(problem, type);
         Memory const memory(problem, communicator.rank(), type, contestants);
         auto const results =

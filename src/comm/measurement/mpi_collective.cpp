@@ -31,7 +31,7 @@ int mpi_count(Index elements) {
 } // namespace
 
 std::string mpi_refusal(Problem const& problem, ElementType type) {
-  if (problem.collective == Collective::server_push || problem.collective == Collective::server_pull) {
+  if (has_servers(problem.collective)) {
     return "MPI has no collective with parameter servers";
   }
   if (adds_up(problem.collective) && is_16_bit(type)) {
