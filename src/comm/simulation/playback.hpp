@@ -4,13 +4,12 @@
 // who waits for whom; what messages carry and cost is the visitor's. For the simulator alone.
 
 #include "comm/schedule.hpp"
+#include "comm/simulation/channels.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace trainstone::Impl {
@@ -46,10 +45,7 @@ public:
       ++state.round;
       begin_round(rank);
     }
-    std::vector<Posted> waiting;
-    for (auto const& [ranks, channel] : m_channels) {
-      waiting.insert(waiting.end(), channel.waiting.begin() + channel.first, channel.waiting.end());
-    }
+    std::vector<Posted> waiting = m_channels.waiting();
     for (auto const& [node, come] : m_barriers) waiting.insert(waiting.end(), come.begin(), come.end());
     return waiting;
   }
@@ -58,10 +54,6 @@ private:
   struct State {
     std::size_t round = 0;
     std::size_t open_messages = 0;
-  };
-  struct Channel { // from one rank to another: sends or receives that wait for the other half, the oldest first
-    std::vector<Posted> waiting;
-    std::ptrdiff_t first = 0;
   };
 
   Schedule const& schedule(Rank rank) const { return m_schedules[static_cast<std::size_t>(rank)]; }
@@ -96,22 +88,12 @@ private:
     bool const sends = posted.move->action == Action::send;
     Rank const from = sends ? posted.rank : posted.move->peer;
     Rank const to = sends ? posted.move->peer : posted.rank;
-    Channel& channel = m_channels[static_cast<std::uint64_t>(from) * m_ranks.size() + static_cast<std::uint64_t>(to)];
-    std::vector<Posted>& waiting = channel.waiting;
-    if (waiting.empty() || waiting.back().move->action == posted.move->action) {
-      waiting.push_back(posted);
-      return;
-    }
-    Posted const oldest = waiting[static_cast<std::size_t>(channel.first)];
-    if (++channel.first == std::ssize(waiting)) {
-      waiting.clear();
-      channel.first = 0;
-    }
-    Posted const& send = sends ? posted : oldest;
-    Posted const& receive = sends ? oldest : posted;
-    m_visitor.deliver(send, receive);
-    complete_message(send.rank);
-    complete_message(receive.rank);
+    auto const channel = static_cast<std::uint64_t>(from) * m_ranks.size() + static_cast<std::uint64_t>(to);
+    auto const other = m_channels.meet(channel, sends, posted);
+    if (!other) return;
+    m_visitor.deliver(sends ? posted : *other, sends ? *other : posted);
+    complete_message(from);
+    complete_message(to);
   }
 
   void complete_message(Rank rank) {
@@ -121,7 +103,7 @@ private:
   std::vector<Schedule> const& m_schedules;
   Visitor& m_visitor;
   std::vector<State> m_ranks;
-  std::unordered_map<std::uint64_t, Channel> m_channels;
+  Channels<std::uint64_t, Posted> m_channels;     // by sender and receiver
   std::map<Rank, std::vector<Posted>> m_barriers; // by a node's first rank: who has come
   std::deque<Rank> m_finished_rounds;             // ranks whose round's messages are all delivered
 };

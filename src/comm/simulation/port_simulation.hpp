@@ -1,51 +1,16 @@
 #pragma once
 
-// Time: plays schedules on a modelled machine whose ranks have so many ports. Owns what of the schedules takes time (a
-// fraction of their memory) and the order in which messages get the ports: whenever a port of the sender and one of
-// the receiver are free and both have posted, the message goes that comes first in its sender's round, then in its
-// receiver's. No rank's number decides anything, so that symmetric schedules take the same time on all ranks, and one
-// rank may be played for all that do the same. For the simulator alone.
+// The price of schedules on a modelled machine. Owns what each of their moves takes there, which is all that it keeps
+// of them; plays that (timed_playback.hpp). For the simulator alone.
 
 #include "comm/schedule.hpp"
 #include "comm/simulation/machine_model.hpp"
+#include "comm/simulation/timed_playback.hpp"
 
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 namespace trainstone::Impl {
-
-/// How rank r + k does what rank r does, if ranks 0 ... k-1 are played for all: its peers are moved by k, or by the
-/// bits of k.
-enum class Motion { shift, exchange };
-
-/// What takes time in one rank's schedule.
-struct TimedMessage {
-  double seconds;
-  Rank peer;
-  bool sends;
-};
-struct TimedRound {
-  double early_seconds; ///< local moves while messages are under way
-  double late_seconds;  ///< and when they are complete
-  std::size_t first_message;
-  std::size_t last_message;
-  bool node_barrier;
-};
-struct TimedRank {
-  std::size_t first_round;
-  std::size_t last_round;
-  Rank first_neighbour; ///< names its node
-  std::size_t neighbours;
-};
-
-struct TimedSchedules {
-  std::vector<TimedMessage> messages;
-  std::vector<TimedRound> rounds;
-  std::vector<TimedRank> ranks;
-  double barrier_seconds;
-  int ports;
-};
 
 class PortSimulation {
 public:
