@@ -13,10 +13,12 @@ import sys
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 
 
-def names():
+def names(ranks):
+    """What these processes have made; others may run tests meanwhile."""
     if not SHARED_MEMORY.is_dir():
         return set()
-    return {entry.name for entry in SHARED_MEMORY.iterdir() if entry.name.startswith("trainstone")}
+    prefixes = tuple(f"trainstone-{rank}-" for rank in ranks)
+    return {entry.name for entry in SHARED_MEMORY.iterdir() if entry.name.startswith(prefixes)}
 
 
 def processes_that_wait(run):
@@ -38,13 +40,13 @@ def main():
         ranks = processes_that_wait(run)
         if len(ranks) != 3:
             sys.exit(f"3 ranks were started, {len(ranks)} wait")
-        while_running = names()
+        while_running = names(ranks)
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
         status = run.wait(timeout=60)
     if status == 0:
         sys.exit("the run ended well although its ranks were killed")
-    left = while_running | names()
+    left = while_running | names(ranks)
     if left:
         sys.exit(f"shared memory has names: {', '.join(sorted(left))}")
     print("nothing is left of 3 killed ranks")

@@ -21,24 +21,6 @@ namespace trainstone::Impl {
 
 namespace {
 
-/// A file descriptor, closed at the end.
-class File {
-public:
-  explicit File(int descriptor = -1) : m_descriptor(descriptor) {}
-  File(File&& other) noexcept : m_descriptor(std::exchange(other.m_descriptor, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(m_descriptor, other.m_descriptor);
-    return *this;
-  }
-  ~File() {
-    if (m_descriptor >= 0) close(m_descriptor);
-  }
-  int descriptor() const { return m_descriptor; }
-
-private:
-  int m_descriptor;
-};
-
 [[noreturn]] void fail(std::string_view call, int error) {
   throw Error(fmt::format("{}: {}", call, std::strerror(error)));
 }
@@ -100,6 +82,15 @@ File open_neighbours(Sharing sharing, Address const& address) {
 
 } // namespace
 
+File& File::operator=(File&& other) noexcept {
+  std::swap(m_descriptor, other.m_descriptor);
+  return *this;
+}
+
+File::~File() {
+  if (m_descriptor >= 0) close(m_descriptor);
+}
+
 std::string_view to_string(Sharing sharing) { return sharing == Sharing::nameless ? "nameless" : "named"; }
 
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
@@ -120,16 +111,15 @@ void on_all_ranks(Communicator const& communicator, std::string_view what, std::
 NodeMemory::NodeMemory(Communicator const& communicator, std::uint64_t bytes, Sharing sharing) {
   Rank const first = communicator.topology().neighbours(communicator.rank()).front();
   bool const creates = communicator.rank() == first;
-  File file;
   Address address;
   std::exception_ptr error;
   try {
     on_all_ranks(communicator, "make shared memory", [&] {
-      if (creates) file = create(sharing, bytes, address);
+      if (creates) m_file = create(sharing, bytes, address);
     });
     address = all_gather_values(communicator, address)[static_cast<std::size_t>(first)];
     on_all_ranks(communicator, "open its neighbour's shared memory", [&] {
-      if (!creates) file = open_neighbours(sharing, address);
+      if (!creates) m_file = open_neighbours(sharing, address);
     });
   } catch (CollectiveError const&) {
     error = std::current_exception();
@@ -137,7 +127,7 @@ NodeMemory::NodeMemory(Communicator const& communicator, std::uint64_t bytes, Sh
   if (creates && address.name[0] != '\0') shm_unlink(address.name.data());
   if (error) std::rethrow_exception(error);
   on_all_ranks(communicator, "map shared memory", [&] {
-    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
+    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m_file.descriptor(), 0);
     if (mapped == MAP_FAILED) fail(fmt::format("mmap of {} bytes", bytes), errno);
     m_mapping = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(mapped), Unmap{bytes});
   });
@@ -147,10 +137,8 @@ void NodeMemory::Unmap::operator()(std::byte* begin) const { munmap(begin, bytes
 
 void NodeMemory::populate(std::uint64_t offset, std::uint64_t bytes) const {
   if (bytes == 0) return;
-#ifdef MADV_POPULATE_WRITE // says that there is no memory, where a first touch would end in a bus error; Linux 5.14
-  if (madvise(begin() + offset, bytes, MADV_POPULATE_WRITE) == 0) return;
-  if (errno != EINVAL) fail(fmt::format("making pages for {} bytes of shared memory", bytes), errno);
-#endif
+  if (fallocate(m_file.descriptor(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    fail(fmt::format("making pages for {} bytes of shared memory", bytes), errno);
   for (std::uint64_t page = 0; page < bytes; page += page_bytes()) begin()[offset + page] = std::byte{0};
 }
 

@@ -10,17 +10,31 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace trainstone::Impl {
 
 /// How processes get at each other's pages.
 enum class Sharing {
   nameless, ///< a file without a name, which the others open through /proc; it ends with its last process
-  named,    ///< a POSIX shared-memory object, unlinked as soon as all have opened it: where /proc does not show the
-            ///< neighbours, as in containers with one process each
+  named,    ///< a POSIX shared-memory object, unlinked as soon as all have opened it (a kill before that leaves it
+            ///< behind): where /proc does not show the neighbours, as in containers with one process each
 };
 
 std::string_view to_string(Sharing sharing);
+
+/// A file descriptor, closed at the end.
+class File {
+public:
+  explicit File(int descriptor = -1) : m_descriptor(descriptor) {}
+  File(File&& other) noexcept : m_descriptor(std::exchange(other.m_descriptor, -1)) {}
+  File& operator=(File&& other) noexcept;
+  ~File();
+  int descriptor() const { return m_descriptor; }
+
+private:
+  int m_descriptor;
+};
 
 class NodeMemory {
 public:
@@ -32,7 +46,8 @@ public:
   /// Page-aligned.
   std::byte* begin() const { return m_mapping.get(); }
 
-  /// Makes the pages of a range (of whole pages), near the calling process. \throws Error if the system has no more
+  /// Makes the pages of a range (of whole pages), near the calling process.
+  /// \throws Error if the system has no more, where a first touch would end in a bus error
   void populate(std::uint64_t offset, std::uint64_t bytes) const;
 
 private:
@@ -40,6 +55,7 @@ private:
     std::uint64_t bytes;
     void operator()(std::byte* begin) const;
   };
+  File m_file;
   std::unique_ptr<std::byte, Unmap> m_mapping;
 };
 

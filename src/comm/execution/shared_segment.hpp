@@ -1,7 +1,8 @@
 #pragma once
 
 // Memory that all ranks of a node see. Owns one POSIX shared-memory segment per node group: a part per rank, and the
-// flags by which ranks wait for each other. Promises: nothing with a name is left in the system, even after a kill.
+// flags by which ranks wait for each other. Promises: nothing with a name is left in the system, even after a kill (but
+// see Sharing::named of node_memory.hpp).
 // Not MPI windows: MPICH's ch4:ucx builds have none (upstream issues 7705, 7814), and there MPI_COMM_TYPE_SHARED gives
 // groups of one; the node group is the communicator's own (host name and boot id, or emulated).
 
