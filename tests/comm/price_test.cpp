@@ -242,6 +242,22 @@ TEST_CASE("65536 ranks on 8192 nodes are priced by one node", "[comm][price]") {
         about(2 * 16 * (alpha + s * beta) + 16 * gamma * s));
 }
 
+TEST_CASE("blocks that are empty cost nothing, however many ranks there are to be alike", "[comm][price]") {
+  MachineModel machine = uniform_machine(constants);
+  machine.of(Link::inter) = PiecewiseLinear(4 * constants.alpha, constants.beta); // few blocks do not queue for it
+  Rank const ranks = 96;
+  for (RegisteredAlgorithm const& line : registered_algorithms()) {
+    if (line.symmetry == Symmetry::none || line.collective == Collective::barrier) continue;
+    for (Index const elements : {1, 5, 95, 97}) {
+      Problem const problem = even_problem(line.collective, elements, Topology::block(ranks, 12));
+      std::vector<Schedule> const schedules = make_schedules(problem, line.algorithm);
+      INFO(to_string(line.collective) << " " << to_string(line.algorithm) << " of " << elements);
+      CHECK(price(problem, line.algorithm, bytes_of_float, machine) ==
+            about(price(problem, schedules, bytes_of_float, machine)));
+    }
+  }
+}
+
 // --- the machine's curves --------------------------------------------------------------------------------
 
 TEST_CASE("a piecewise line uses the piece that begins at or before the size", "[comm][price]") {
