@@ -3,6 +3,7 @@
 // Groups of ranks. Owns a duplicated MPI communicator, on which errors return and are thrown, its tags, the map of
 // ranks to nodes, and the order in which its collectives are called. MPI itself stays behind comm/mpi.hpp.
 
+#include "comm/fingerprint.hpp"
 #include "comm/topology.hpp"
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 namespace trainstone {
 
 namespace Impl {
+class CallComparison;
 struct CommunicatorHandle;
 }
 
@@ -33,11 +35,11 @@ class CollectiveCall {
 public:
   explicit CollectiveCall(std::string text);
   std::string const& text() const { return m_text; }
-  std::uint64_t hash() const { return m_hash; }
+  std::uint64_t hash() const { return m_fingerprint.value(); }
 
 private:
   std::string m_text;
-  std::uint64_t m_hash;
+  Fingerprint m_fingerprint;
 };
 
 enum class OrderCheck { no, yes };
@@ -69,12 +71,12 @@ public:
   /// collectives never mix.
   int next_tag();
 
-  /// From now on every call of a collective is compared between all ranks before it starts. For debugging: it costs an
-  /// exchange per call. Collective.
+  /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
+  /// debugging: it costs an exchange per call. Collective.
   void check_order(OrderCheck check);
-  /// Every collective's first act, with what it is.
-  /// \throws CollectiveError on all ranks, naming the calls and ranks that differ, if the order is checked
-  void announce(CollectiveCall const& call) const;
+  /// Every collective's first act, with what it is. Does not wait.
+  /// \return what the collective must complete before it goes on; null: nothing, the order is not checked
+  std::unique_ptr<Impl::CallComparison> announce(CollectiveCall const& call) const;
   /// Of all calls so far, in order: equal on all ranks if they called the same.
   std::uint64_t order_hash() const;
 

@@ -5,6 +5,7 @@
 // alone include: public headers know nothing of MPI.
 
 #include "comm/element.hpp"
+#include "comm/fingerprint.hpp"
 #include "core/error.hpp"
 
 #include <mpi.h>
@@ -26,8 +27,9 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
-  std::uint64_t calls = 0;        ///< of collectives, so far; errors name it
-  std::uint64_t order_hash = 0;   ///< of all calls, in their order
+  bool calls_differ = false;      ///< as the order check has found
+  std::uint64_t calls = 0;        ///< of collectives
+  Fingerprint order_fingerprint;  ///< of all of them
 };
 
 /// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.

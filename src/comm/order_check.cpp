@@ -1,6 +1,5 @@
 #include "comm/order_check.hpp"
 
-#include "comm/mpi.hpp"
 #include "core/error.hpp"
 
 #include <fmt/ranges.h>
@@ -16,27 +15,25 @@ namespace trainstone {
 
 namespace {
 
-/// A call as it travels: cut to a fixed length, so that one exchange compares whatever ranks call.
-using Announcement = std::array<char, 120>;
+/// A call as it travels: of a fixed length, so that one exchange compares whatever ranks call.
+using Announcement = std::array<char, 256>;
 
-constexpr char const* leaving = "the end of the communicator";
-
-/// All ranks' calls, by rank.
-std::vector<std::string> exchange(Impl::CommunicatorHandle const& handle, int ranks, std::string const& call) {
-  Announcement mine{};
-  std::copy_n(call.begin(), std::min(call.size(), mine.size() - 1), mine.begin());
-  std::vector<Announcement> all(static_cast<std::size_t>(ranks));
-  TRAINSTONE_MPI_CHECK(
-      MPI_Allgather(mine.data(), mine.size(), MPI_CHAR, all.data(), mine.size(), MPI_CHAR, handle.order));
-  std::vector<std::string> calls;
-  for (Announcement const& announcement : all) calls.emplace_back(announcement.data());
-  return calls;
+/// A text that is too long ends in its hash, so that what distinguishes it is never cut off.
+Announcement announcement_of(CollectiveCall const& call) {
+  Announcement announcement{};
+  std::string text = call.text();
+  if (text.size() >= announcement.size()) {
+    std::string const end = fmt::format("... #{:016x}", call.hash());
+    text = text.substr(0, announcement.size() - 1 - end.size()) + end;
+  }
+  std::ranges::copy(text, announcement.begin());
+  return announcement;
 }
 
 /// "ranks 0, 2: all_reduce ...; rank 1: broadcast ..."; empty if all are equal
-std::string difference(std::vector<std::string> const& calls) {
+std::string difference(std::vector<Announcement> const& calls) {
   std::map<std::string, std::vector<std::size_t>> callers;
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) callers[calls[rank]].push_back(rank);
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) callers[calls[rank].data()].push_back(rank);
   if (callers.size() == 1) return "";
   std::string text;
   for (auto const& [call, ranks] : callers) {
@@ -46,12 +43,10 @@ std::string difference(std::vector<std::string> const& calls) {
   return text;
 }
 
-constexpr std::uint64_t fnv_prime = 0x100000001b3u; // FNV-1a
-
 } // namespace
 
-CollectiveCall::CollectiveCall(std::string text) : m_text(std::move(text)), m_hash(0xcbf29ce484222325u) {
-  for (char const c : m_text) m_hash = (m_hash ^ static_cast<unsigned char>(c)) * fnv_prime;
+CollectiveCall::CollectiveCall(std::string text) : m_text(std::move(text)) {
+  for (char const c : m_text) m_fingerprint.add(static_cast<unsigned char>(c));
 }
 
 void Communicator::check_order(OrderCheck check) {
@@ -65,29 +60,71 @@ void Communicator::check_order(OrderCheck check) {
   TRAINSTONE_MPI_CHECK(MPI_Comm_set_errhandler(order, MPI_ERRORS_RETURN));
 }
 
-void Communicator::announce(CollectiveCall const& call) const {
+std::unique_ptr<Impl::CallComparison> Communicator::announce(CollectiveCall const& call) const {
   ++m_handle->calls;
-  m_handle->order_hash = (m_handle->order_hash ^ call.hash()) * fnv_prime;
-  if (m_handle->order == MPI_COMM_NULL) return;
-  std::string const text = difference(exchange(*m_handle, m_size, call.text()));
-  if (text.empty()) return;
-  throw CollectiveError(
-      fmt::format("ranks call different collectives (call {} of this communicator): {}", m_handle->calls, text));
+  m_handle->order_fingerprint.add(call.hash());
+  if (m_handle->order == MPI_COMM_NULL) return nullptr;
+  return std::make_unique<Impl::CallComparison>(*m_handle, m_size, call);
 }
 
-std::uint64_t Communicator::order_hash() const { return m_handle->order_hash; }
+std::uint64_t Communicator::order_hash() const { return m_handle->order_fingerprint.value(); }
 
-void Impl::leave_order_check(Communicator const& communicator) noexcept {
-  CommunicatorHandle handle = communicator.handle();
+namespace Impl {
+
+/// What MPI reads and writes until the exchange is over.
+struct CallComparison::Exchanged {
+  Announcement mine;
+  std::vector<Announcement> all; ///< by rank
+};
+
+CallComparison::CallComparison(CommunicatorHandle& handle, Rank ranks, CollectiveCall const& call)
+    : m_handle(&handle),
+      m_number(handle.calls),
+      m_exchanged(std::make_unique<Exchanged>(
+          Exchanged{announcement_of(call), std::vector<Announcement>(static_cast<std::size_t>(ranks))})) {
+  constexpr int length = std::tuple_size_v<Announcement>;
+  TRAINSTONE_MPI_CHECK(MPI_Iallgather(m_exchanged->mine.data(), length, MPI_CHAR, m_exchanged->all.data(), length,
+                                      MPI_CHAR, handle.order, &m_request));
+}
+
+CallComparison::~CallComparison() {
+  // MPI has no way to end a collective that other ranks may never join: what it writes to must stay.
+  if (m_request != MPI_REQUEST_NULL) static_cast<void>(m_exchanged.release());
+}
+
+bool CallComparison::test() {
+  int complete = 1;
+  TRAINSTONE_MPI_CHECK(MPI_Test(&m_request, &complete, MPI_STATUS_IGNORE));
+  if (!complete) return false;
+  require_equal();
+  return true;
+}
+
+void CallComparison::wait() {
+  TRAINSTONE_MPI_CHECK(MPI_Wait(&m_request, MPI_STATUS_IGNORE));
+  require_equal();
+}
+
+void CallComparison::require_equal() const {
+  std::string const text = difference(m_exchanged->all);
+  if (text.empty()) return;
+  m_handle->calls_differ = true;
+  throw CollectiveError(
+      fmt::format("ranks call different collectives (call {} of this communicator): {}", m_number, text));
+}
+
+void leave_order_check(Communicator const& communicator) noexcept {
+  static CollectiveCall const leaving("the end of the communicator");
+  bool const others_come = std::uncaught_exceptions() == 0 && !communicator.handle().calls_differ; // for all we know
   try {
-    // while an error unwinds, the others may never come
-    std::string const text =
-        std::uncaught_exceptions() > 0 ? "" : difference(exchange(handle, communicator.size(), leaving));
-    if (!text.empty()) std::fprintf(stderr, "trainstone: ranks call different collectives: %s\n", text.c_str());
+    if (others_come) communicator.announce(leaving)->wait();
   } catch (std::exception const& error) {
     std::fprintf(stderr, "trainstone: %s\n", error.what());
   }
+  CommunicatorHandle handle = communicator.handle();
   MPI_Comm_free(&handle.order);
 }
+
+} // namespace Impl
 
 } // namespace trainstone

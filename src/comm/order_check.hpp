@@ -2,11 +2,40 @@
 
 // The order check of a communicator's collectives: ranks that call different collectives at the same place get an
 // error that names the calls and the ranks, on every rank, instead of waiting for each other for ever. Behind
-// Communicator::check_order and announce; works in a message space of its own.
+// Communicator::check_order and announce; works in a message space of its own. For src/comm/*.cpp alone.
 
 #include "comm/communicator.hpp"
+#include "comm/mpi.hpp"
+
+#include <memory>
 
 namespace trainstone::Impl {
+
+/// The exchange of one call between all ranks, under way. Ranks make them in the order of their calls.
+class CallComparison {
+public:
+  /// Posts the exchange, waits for nobody. The communicator checks its order and outlives this.
+  CallComparison(CommunicatorHandle& handle, Rank ranks, CollectiveCall const& call);
+  CallComparison(CallComparison const&) = delete;
+  CallComparison& operator=(CallComparison const&) = delete;
+  ~CallComparison();
+
+  /// Whether all ranks have made their call. Does not wait.
+  /// \throws CollectiveError on all ranks, naming the calls and ranks, if they differ
+  bool test();
+  /// Until all ranks have made their call. \throws as test() does
+  void wait();
+
+private:
+  struct Exchanged;
+
+  void require_equal() const;
+
+  CommunicatorHandle* m_handle;
+  std::uint64_t m_number; ///< of the call
+  std::unique_ptr<Exchanged> m_exchanged;
+  MPI_Request m_request = MPI_REQUEST_NULL;
+};
 
 /// The communicator's destructor: ranks that still call collectives are told that this one has left.
 void leave_order_check(Communicator const& communicator) noexcept;

@@ -211,6 +211,57 @@ TEST_CASE("ranks that call different collectives are told which, on every rank",
   CHECK(communicator.order_hash() != hash);
 }
 
+TEST_CASE("a checked order lets ranks wait for each other between two starts", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  for (Rank waiting = 0; waiting < communicator.size(); ++waiting) {
+    many.fill(problem, communicator.rank());
+    ExecutionQueue queue;
+    bool const waits = communicator.rank() == waiting;
+    queue.start(many.executions[0]);
+    if (waits) barrier(messenger); // the others come here after all their starts
+    for (std::size_t i = 1; i < many.executions.size(); ++i) queue.start(many.executions[i]);
+    if (!waits) barrier(messenger);
+    queue.wait_all();
+    many.check(problem, communicator.rank());
+  }
+}
+
+TEST_CASE("a rank that has started more than others is told what differs, and can end", "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  auto const run = [&] {
+    ManyCollectives many(communicator, problem);
+    ExecutionQueue queue;
+    bool const is_last = communicator.rank() + 1 == communicator.size();
+    queue.start(many.executions[is_last ? 1 : 0]);
+    if (!is_last) queue.start(many.executions[2]);
+    queue.wait_all();
+  };
+  CHECK_THROWS_WITH(run(), ContainsSubstring("rank 0") && ContainsSubstring("all_reduce naive"));
+}
+
+TEST_CASE("an order is checked on a progress that is polled, and nothing is in flight after an error",
+          "[mpi][execution]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  Execution& execution = many.executions[communicator.rank() == 0 ? 0 : 1];
+  auto const poll = [&] {
+    execution.start();
+    while (!execution.progress()) std::this_thread::yield();
+  };
+  CHECK_THROWS_AS(poll(), CollectiveError);
+  CHECK_FALSE(execution.in_flight());
+}
+
 TEST_CASE("a rank that has left is named to those that go on", "[mpi][execution]") {
   Communicator world = Communicator::world();
   if (world.size() == 1) return;

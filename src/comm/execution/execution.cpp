@@ -2,6 +2,7 @@
 
 #include "comm/execution/message_rounds.hpp"
 #include "comm/execution/reduce.hpp"
+#include "comm/order_check.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"
 
@@ -92,13 +93,13 @@ void Execution::require_shared_buffers() const {
 void Execution::start() {
   PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
-  m_communicator->announce(m_call);
+  m_comparison = m_communicator->announce(m_call);
   reach_delay_point("trainstone::comm::start");
   if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
   m_barriers = 0;
   m_round = 0;
   m_kernels_enqueued = true; // by the caller, perhaps
-  if (in_flight()) begin_round();
+  if (!m_comparison && in_flight()) begin_round();
 }
 
 bool Execution::progress() { return advance(Wait::no); }
@@ -114,6 +115,7 @@ void Execution::run() {
 /// Goes on until the end, or, not waiting, until others are missing.
 bool Execution::advance(Wait wait) {
   PhaseTimer const timer(Phase::communication);
+  if (m_comparison && !all_call_the_same(wait)) return false;
   while (in_flight()) {
     if (!round_complete(wait)) return false;
     Round const& round = m_schedule.rounds[m_round];
@@ -125,6 +127,21 @@ bool Execution::advance(Wait wait) {
       m_options.segment->close_ticket(m_ticket);
     }
   }
+  return true;
+}
+
+/// Whether all ranks have started this collective. Then its first round is posted; nothing is, if they differ.
+bool Execution::all_call_the_same(Wait wait) {
+  try {
+    if (wait == Wait::no && !m_comparison->test()) return false;
+    if (wait == Wait::yes) m_comparison->wait();
+  } catch (CollectiveError const&) {
+    m_comparison.reset();
+    m_round = m_schedule.rounds.size();
+    throw;
+  }
+  m_comparison.reset();
+  if (in_flight()) begin_round();
   return true;
 }
 

@@ -20,6 +20,7 @@
 namespace trainstone {
 
 namespace Impl {
+class CallComparison;
 class MessageRounds;
 }
 
@@ -57,17 +58,18 @@ public:
   /// Must not be in flight.
   ~Execution();
 
-  /// Posts the first round: waits for what exec has enqueued, not for messages.
-  /// \throws CollectiveError if the communicator checks the order of calls and ranks call different ones
+  /// Posts the first round: waits for what exec has enqueued, not for other ranks. Where the communicator checks the
+  /// order of calls, the first round is posted by progress() or wait(), once all ranks are known to call the same.
   void start();
   /// Advances as far as is possible without waiting for others; true when the collective has ended.
+  /// \throws CollectiveError on all ranks if the order of calls is checked and ranks call different ones
   bool progress();
-  /// Waits for the end. On return the result is complete for work enqueued on exec from now on: the last
-  /// reductions are enqueued there and not fenced.
+  /// Waits for the end; throws as progress() does. On return the result is complete for work enqueued on exec from now
+  /// on: the last reductions are enqueued there and not fenced.
   void wait();
   void run();
 
-  bool in_flight() const { return m_round < m_schedule.rounds.size(); }
+  bool in_flight() const { return m_comparison || m_round < m_schedule.rounds.size(); }
   Schedule const& schedule() const { return m_schedule; }
 
 private:
@@ -82,6 +84,7 @@ private:
 
   void require_shared_buffers() const;
   bool advance(Wait wait);
+  bool all_call_the_same(Wait wait);
   void begin_round();
   void arrive_at_barrier();
   bool round_complete(Wait wait);
@@ -105,6 +108,7 @@ private:
   Memory m_scratch;
   ExecutionOptions m_options;
   CollectiveCall m_call;
+  std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;
   std::size_t m_round;             ///< schedule.rounds.size(): not in flight
   std::uint64_t m_ticket = 0;      ///< of the segment, if shared

@@ -3,8 +3,7 @@
 // Several collectives in flight. Owns the order in which they were started, and optionally a thread that keeps them
 // going while the caller computes. Promises: whatever execution is waited for, all advance meanwhile, so ranks may wait
 // in different orders; what the thread counts is the process' as soon as wait() has returned. The thread's seconds are
-// nobody's: they pass beside the caller's. While the communicator checks the order of calls, start() waits for all
-// ranks to start the same, so that ranks must not wait between two starts that others make one after the other.
+// nobody's: they pass beside the caller's.
 
 #include "comm/execution/execution.hpp"
 
