@@ -19,7 +19,9 @@
 
 #include "comm/partition.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -178,6 +180,13 @@ struct Move {
 };
 
 using Round = std::vector<Move>;
+
+namespace Impl {
+/// How many moves of a round run while its messages are under way: those before the first message.
+inline std::size_t early_moves(Round const& round) {
+  return static_cast<std::size_t>(std::ranges::find_if(round, &Move::is_message) - round.begin());
+}
+} // namespace Impl
 
 /// One rank's part in a collective.
 struct Schedule {

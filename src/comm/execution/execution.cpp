@@ -119,7 +119,7 @@ bool Execution::advance(Wait wait) {
   while (in_flight()) {
     if (!round_complete(wait)) return false;
     Round const& round = m_schedule.rounds[m_round];
-    enqueue_moves(first_message(round), round.size());
+    enqueue_moves(Impl::early_moves(round), round.size());
     ++m_round;
     if (in_flight()) {
       begin_round();
@@ -148,12 +148,11 @@ bool Execution::all_call_the_same(Wait wait) {
 void Execution::begin_round() {
   Round const& round = m_schedule.rounds[m_round];
   if (round.front().action == Action::node_barrier) return arrive_at_barrier();
-  std::size_t const first = first_message(round);
   if (!m_messages->empty(m_round)) {
     fence();
     m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
-    enqueue_moves(0, first);
   }
+  enqueue_moves(0, Impl::early_moves(round));
 }
 
 void Execution::arrive_at_barrier() {
@@ -194,12 +193,6 @@ void Execution::fence() {
   static std::string const label = "trainstone::comm::execute: others touch the buffers"; // allocates once
   if (m_kernels_enqueued) m_exec.fence(label);
   m_kernels_enqueued = false;
-}
-
-/// Where the messages of a round begin, which local moves may come before; 0 if there is none.
-std::size_t Execution::first_message(Round const& round) const {
-  if (m_messages->empty(m_round)) return 0;
-  return static_cast<std::size_t>(std::ranges::find_if(round, &Move::is_message) - round.begin());
 }
 
 void Execution::enqueue_moves(std::size_t first, std::size_t last) {

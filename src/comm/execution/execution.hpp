@@ -95,7 +95,6 @@ private:
   void enqueue_move(Move const& move);
   template <class T>
   void enqueue_combine(Move const& move);
-  std::size_t first_message(Round const& round) const;
   std::byte* address(Slice const& slice) const;
   std::byte* neighbour_address(Slice const& slice, std::size_t neighbour) const;
 

@@ -108,11 +108,4 @@ private:
   std::deque<Rank> m_finished_rounds;             // ranks whose round's messages are all delivered
 };
 
-/// The moves of a round that run while its messages are under way: those before the first message.
-inline std::size_t early_moves(Round const& round) {
-  std::size_t first_message = 0;
-  while (first_message < round.size() && !round[first_message].is_message()) ++first_message;
-  return first_message;
-}
-
 } // namespace trainstone::Impl
