@@ -47,7 +47,11 @@ void ScheduleBuilder::copy(Slice const& from, Slice const& to) {
 }
 
 void ScheduleBuilder::combine(Slice const& from, Slice const& to) {
-  if (!to.range.empty()) m_round.push_back(Move::combine(from, to));
+  if (to.range.empty()) return;
+  Index const read = from.range.size(), part = to.range.size();
+  bool const whole = from.owner == every_neighbour ? read == part : read >= part && read % part == 0;
+  TRAINSTONE_REQUIRE(whole, "{} elements are no parts of {} to be combined", read, part);
+  m_round.push_back(Move::combine(from, to));
 }
 
 void ScheduleBuilder::send_signal(Rank peer) { m_round.push_back(Move::send(peer, {})); }

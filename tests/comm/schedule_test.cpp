@@ -1,5 +1,6 @@
 #include "comm/counters.hpp"
 #include "comm/registry.hpp"
+#include "comm/schedule_builder.hpp"
 #include "core/error.hpp"
 #include "support/traffic.hpp"
 
@@ -68,6 +69,23 @@ TEST_CASE("a problem that contradicts itself has no schedules", "[comm][schedule
 
   Problem barrier = Problem::on_one_node(Collective::barrier, Partition::even(1, 3));
   CHECK_THROWS_AS(make_schedules(barrier, Algorithm::dissemination), Error);
+}
+
+TEST_CASE("a combine of something else than whole parts is refused", "[comm][schedule]") {
+  Problem problem = Problem::on_one_node(Collective::all_reduce, Partition::even(12, 3));
+  problem.shared_memory = true;
+  ScheduleBuilder builder(problem, Algorithm::ordered, 0);
+  CHECK_NOTHROW(builder.combine(scratch_slice({0, 12}), data_slice({0, 4})));
+  CHECK_NOTHROW(builder.combine(data_slice({0, 4}, every_neighbour), data_slice({0, 4})));
+  CHECK_THROWS_AS(builder.combine(scratch_slice({0, 11}), data_slice({0, 4})), Error);
+  CHECK_THROWS_AS(builder.combine(scratch_slice({0, 3}), data_slice({0, 4})), Error);
+  CHECK_THROWS_AS(builder.combine(data_slice({0, 8}, every_neighbour), data_slice({0, 4})), Error);
+}
+
+TEST_CASE("more segments than can be counted are refused", "[comm][schedule]") {
+  Problem problem = Problem::on_one_node(Collective::all_reduce, Partition::even((Index{1} << 40) + 1, 3));
+  problem.segment = 1;
+  CHECK_THROWS_AS(make_schedule(problem, Algorithm::pipelined_tree, 0), InputError);
 }
 
 TEST_CASE("predicted traffic counts sends and reduces, and cuts long messages", "[comm][schedule]") {

@@ -1,8 +1,10 @@
 #include "comm/algorithms/pipelined_tree.hpp"
 
 #include "comm/schedule_builder.hpp"
+#include "core/error.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 namespace trainstone {
@@ -41,8 +43,11 @@ BinaryPlace binary_place(Rank position, Rank size) {
 
 Partition make_segments(Problem const& problem) {
   Index const longest = problem.longest_segment();
-  Index const count = (problem.elements() + longest - 1) / longest;
-  return Partition::even(problem.elements(), static_cast<Rank>(std::max<Index>(count, 1)));
+  Index const count = std::max<Index>(problem.elements() / longest + (problem.elements() % longest > 0 ? 1 : 0), 1);
+  TRAINSTONE_REQUIRE_INPUT(count < std::numeric_limits<Rank>::max(),
+                           "pipelined_tree: {} elements in segments of {} are {} segments; fewer than {} are possible",
+                           problem.elements(), longest, count, std::numeric_limits<Rank>::max());
+  return Partition::even(problem.elements(), static_cast<Rank>(count));
 }
 
 } // namespace
