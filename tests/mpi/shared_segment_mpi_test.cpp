@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -285,6 +286,12 @@ TEST_CASE("an error of any rank is thrown on all with its words", "[mpi][shared_
     };
     CHECK_THROWS_AS(act(), CollectiveError);
     CHECK_THROWS_WITH(act(), fmt::format("rank {0} cannot do it: no luck on {0}", failing));
+    auto const run_out_of_memory = [&] {
+      Impl::on_all_ranks(world, "do it", [&] {
+        if (world.rank() == failing) throw std::bad_alloc();
+      });
+    };
+    CHECK_THROWS_AS(run_out_of_memory(), CollectiveError);
   }
 }
 

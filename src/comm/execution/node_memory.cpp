@@ -99,7 +99,7 @@ void on_all_ranks(Communicator const& communicator, std::string_view what, std::
   std::string error;
   try {
     body();
-  } catch (Error const& caught) {
+  } catch (std::exception const& caught) { // memory may run out, too
     error = caught.what();
   }
   std::vector<std::string> const errors = all_gather_texts(communicator, error);

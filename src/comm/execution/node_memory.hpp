@@ -62,7 +62,7 @@ private:
 /// The smallest unit of memory that the system hands out.
 std::uint64_t page_bytes();
 
-/// Runs `body` on every rank of the communicator; if it throws an Error on one of them, all throw.
+/// Runs `body` on every rank of the communicator; if it throws on one of them, all throw.
 /// \throws CollectiveError "rank 2 cannot WHAT: ..." of the first such rank
 void on_all_ranks(Communicator const& communicator, std::string_view what, std::function<void()> const& body);
 
