@@ -41,6 +41,7 @@ std::unique_ptr<Impl::CommunicatorHandle> owned(MPI_Comm comm) {
   TRAINSTONE_MPI_CHECK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
   auto handle = std::make_unique<Impl::CommunicatorHandle>();
   handle->comm = comm;
+  handle->largest_tag = largest_tag(comm);
   return handle;
 }
 
@@ -64,7 +65,6 @@ Communicator::Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle, std
     : m_handle(std::move(handle)), m_emulated_node(emulated_node) {
   TRAINSTONE_MPI_CHECK(MPI_Comm_rank(m_handle->comm, &m_rank));
   TRAINSTONE_MPI_CHECK(MPI_Comm_size(m_handle->comm, &m_size));
-  m_largest_tag = largest_tag(m_handle->comm);
   m_nodes = make_node_map(all_gather_texts(*this, host_name() + emulated_node), all_gather_texts(*this, boot_id()));
   m_topology = Topology(m_nodes.node_of_rank);
 }
@@ -92,8 +92,6 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
   std::swap(m_emulated_node, other.m_emulated_node);
   std::swap(m_rank, other.m_rank);
   std::swap(m_size, other.m_size);
-  std::swap(m_largest_tag, other.m_largest_tag);
-  std::swap(m_tag, other.m_tag);
   return *this;
 }
 
@@ -124,10 +122,29 @@ Rank Communicator::node_size() const {
   return static_cast<Rank>(std::ranges::count(m_nodes.node_of_rank, mine));
 }
 
-int Communicator::next_tag() {
-  int const tag = m_tag;
-  m_tag = tag == m_largest_tag ? 0 : tag + 1;
-  return tag;
+HeldTag Communicator::take_tag() { return HeldTag(*m_handle); }
+
+void Communicator::limit_tags(int largest) {
+  TRAINSTONE_REQUIRE(largest >= m_handle->next_tag && largest <= m_handle->largest_tag, "no limit {} of tags: {} to {}",
+                     largest, m_handle->next_tag, m_handle->largest_tag);
+  m_handle->largest_tag = largest;
+}
+
+HeldTag::HeldTag(Impl::CommunicatorHandle& handle) : m_handle(&handle) {
+  TRAINSTONE_REQUIRE(std::ssize(handle.held_tags) <= handle.largest_tag,
+                     "{} collectives of one communicator are prepared, MPI has no more tags", handle.held_tags.size());
+  bool is_free = false;
+  while (!is_free) {
+    m_tag = handle.next_tag;
+    handle.next_tag = m_tag == handle.largest_tag ? 0 : m_tag + 1;
+    is_free = handle.held_tags.insert(m_tag).second;
+  }
+}
+
+HeldTag::HeldTag(HeldTag&& other) noexcept : m_handle(std::exchange(other.m_handle, nullptr)), m_tag(other.m_tag) {}
+
+HeldTag::~HeldTag() {
+  if (m_handle) m_handle->held_tags.erase(m_tag);
 }
 
 } // namespace trainstone

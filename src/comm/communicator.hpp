@@ -17,7 +17,7 @@ namespace trainstone {
 namespace Impl {
 class CallComparison;
 struct CommunicatorHandle;
-}
+} // namespace Impl
 
 /// Which ranks share a node: same host name and same boot (containers may share one of the two).
 struct NodeMap {
@@ -44,6 +44,20 @@ private:
 
 enum class OrderCheck { no, yes };
 
+/// A tag that no other collective of the communicator gets while this object lives; the communicator outlives it.
+class HeldTag {
+public:
+  explicit HeldTag(Impl::CommunicatorHandle& handle);
+  HeldTag(HeldTag&& other) noexcept;
+  HeldTag& operator=(HeldTag&&) = delete;
+  ~HeldTag();
+  int value() const { return m_tag; }
+
+private:
+  Impl::CommunicatorHandle* m_handle; ///< null: moved from
+  int m_tag = 0;
+};
+
 /// A group of ranks with a message space of its own. Move-only; creating one is collective.
 class Communicator {
 public:
@@ -67,9 +81,13 @@ public:
   /// The first `ranks` ranks; nothing on the others. Collective over all.
   std::optional<Communicator> first(Rank ranks) const;
 
-  /// The tag of the next collective: from a sequence that advances on all ranks alike, so that messages of different
-  /// collectives never mix.
-  int next_tag();
+  /// The tag of the next collective, so that messages of different collectives never mix: from a sequence that advances
+  /// on all ranks alike and, when it comes round, leaves out what is still held. All ranks take tags, and give them
+  /// back, in the same order.
+  /// \throws Error if all tags are held
+  HeldTag take_tag();
+  /// Uses tags 0 ... largest only, so that they come round soon. Collective; for tests.
+  void limit_tags(int largest);
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
   /// debugging: it costs an exchange per call. Collective.
@@ -91,8 +109,6 @@ private:
   NodeMap m_nodes;
   Topology m_topology = Topology::one_node(1);
   std::string m_emulated_node; ///< empty: none
-  int m_largest_tag = 0;
-  int m_tag = 0;
 };
 
 } // namespace trainstone

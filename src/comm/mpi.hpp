@@ -11,6 +11,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 namespace trainstone::Impl {
@@ -26,6 +27,9 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
 /// What a Communicator owns.
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
+  int largest_tag = 0;
+  int next_tag = 0;
+  std::set<int> held_tags;
   MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
   bool calls_differ = false;      ///< as the order check has found
   std::uint64_t calls = 0;        ///< of collectives

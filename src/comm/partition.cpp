@@ -3,8 +3,13 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainstone {
+
+Partition::Partition(std::vector<Index> offsets) : m_offsets(std::move(offsets)) {
+  for (Index const offset : m_offsets) m_fingerprint.add(static_cast<std::uint64_t>(offset));
+}
 
 Partition Partition::even(Range const& part, Rank ranks) {
   TRAINSTONE_REQUIRE(part.size() >= 0 && ranks >= 1, "cannot cut {} elements into {} blocks", part.size(), ranks);

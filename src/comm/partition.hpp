@@ -4,9 +4,9 @@
 // Promises: blocks lie one after the other without gaps; any sizes are normal, zero-length blocks and an empty
 // buffer too. Knows nothing of types, bytes or MPI.
 
+#include "comm/fingerprint.hpp"
 #include "core/index.hpp"
 
-#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -46,12 +46,15 @@ public:
   Index largest() const;
   /// Where each block begins, and where the last one ends: ranks() + 1 values.
   std::vector<Index> const& offsets() const { return m_offsets; }
+  /// Of the offsets. Kept, because schedules of very many ranks are made from one partition.
+  Fingerprint const& fingerprint() const { return m_fingerprint; }
   bool operator==(Partition const&) const = default;
 
 private:
-  explicit Partition(std::vector<Index> offsets) : m_offsets(std::move(offsets)) {}
+  explicit Partition(std::vector<Index> offsets);
 
   std::vector<Index> m_offsets;
+  Fingerprint m_fingerprint;
 };
 
 } // namespace trainstone

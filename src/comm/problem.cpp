@@ -14,6 +14,14 @@ Problem even_problem(Collective collective, Index elements, Topology const& topo
           .servers = served ? servers : 0};
 }
 
+Agreement agreement_on(Problem const& problem) {
+  Agreement agreement{.root = problem.root, .servers = problem.servers, .segment = problem.segment, .placement = {}};
+  agreement.placement.add(problem.partition.fingerprint().value());
+  agreement.placement.add(problem.topology.fingerprint().value());
+  agreement.placement.add(problem.shared_memory ? 1 : 0);
+  return agreement;
+}
+
 Range all_to_all_range(Partition const& partition, Rank i, Rank j) {
   Rank const ranks = partition.ranks();
   Index begin = 0; // of the blocks i, i+1, ..., i+j-1 (mod ranks)

@@ -54,6 +54,9 @@ struct Problem {
 /// so that one setting serves many collectives.
 Problem even_problem(Collective collective, Index elements, Topology const& topology, Rank root = 0, Rank servers = 0);
 
+/// What the ranks that solve a problem together must agree on, beside collective, algorithm and length.
+Agreement agreement_on(Problem const& problem);
+
 /// Where in rank i's data of an all-to-all its message for rank j lies.
 Range all_to_all_range(Partition const& partition, Rank i, Rank j);
 

@@ -214,7 +214,9 @@ Schedule make_schedule(Problem const& problem, Algorithm algorithm, Rank rank) {
   TRAINSTONE_REQUIRE(rank >= 0 && rank < problem.ranks(), "no rank {} among {}", rank, problem.ranks());
   std::string const reason = refusal(problem, algorithm);
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
-  return find_algorithm(problem.collective, algorithm).make(problem, rank);
+  Schedule schedule = find_algorithm(problem.collective, algorithm).make(problem, rank);
+  schedule.agreement = agreement_on(problem);
+  return schedule;
 }
 
 std::vector<Schedule> make_schedules(Problem const& problem, Algorithm algorithm) {

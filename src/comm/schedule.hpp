@@ -188,6 +188,16 @@ inline std::size_t early_moves(Round const& round) {
 }
 } // namespace Impl
 
+/// What else ranks must agree on when they run a collective: of the Problem that their schedules solve.
+struct Agreement {
+  Rank root = 0;
+  Rank servers = 0;
+  Index segment = 0;
+  Fingerprint placement; ///< of the blocks, the ranks' nodes, and whether these share memory
+
+  bool operator==(Agreement const&) const = default;
+};
+
 /// One rank's part in a collective.
 struct Schedule {
   Collective collective;
@@ -199,6 +209,7 @@ struct Schedule {
   std::vector<Round> rounds;
   /// The ranks of this node, this one included, ascending, if a move is shared or a node barrier; else empty.
   std::vector<Rank> neighbours;
+  Agreement agreement{}; ///< set by make_schedule
 
   bool needs_shared_memory() const { return !neighbours.empty(); }
   bool operator==(Schedule const&) const = default;

@@ -32,6 +32,7 @@ Topology::Topology(std::vector<int> node_of_rank) : m_node_of_rank(std::move(nod
   TRAINSTONE_REQUIRE(std::ranges::min(m_node_of_rank) >= 0, "node {} is negative", std::ranges::min(m_node_of_rank));
   m_members.resize(static_cast<std::size_t>(std::ranges::max(m_node_of_rank)) + 1);
   for (Rank rank = 0; rank < ranks(); ++rank) m_members[static_cast<std::size_t>(node_of(rank))].push_back(rank);
+  for (int const node : m_node_of_rank) m_fingerprint.add(static_cast<std::uint64_t>(node));
   m_ring_position.resize(m_node_of_rank.size());
   for (std::vector<Rank> const& node : m_members) {
     TRAINSTONE_REQUIRE(!node.empty(), "one of {} nodes has no rank", m_members.size());

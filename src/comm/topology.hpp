@@ -46,6 +46,8 @@ public:
   std::vector<Rank> const& ring() const { return m_ring; }
   /// Where a rank stands in ring().
   Rank ring_position(Rank rank) const { return m_ring_position[static_cast<std::size_t>(rank)]; }
+  /// Of the ranks' nodes.
+  Fingerprint const& fingerprint() const { return m_fingerprint; }
   bool operator==(Topology const& other) const { return m_node_of_rank == other.m_node_of_rank; }
 
 private:
@@ -53,6 +55,7 @@ private:
   std::vector<std::vector<Rank>> m_members;
   std::vector<Rank> m_ring;
   std::vector<Rank> m_ring_position;
+  Fingerprint m_fingerprint;
 };
 
 } // namespace trainstone

@@ -71,6 +71,22 @@ TEST_CASE("a problem that contradicts itself has no schedules", "[comm][schedule
   CHECK_THROWS_AS(make_schedules(barrier, Algorithm::dissemination), Error);
 }
 
+TEST_CASE("a schedule says what other ranks must agree on", "[comm][schedule]") {
+  Problem const problem = Problem::on_one_node(Collective::broadcast, Partition::even(7, 4));
+  auto const agreement = [](Problem const& of) {
+    return make_schedule(of, Algorithm::scatter_all_gather, 1).agreement;
+  };
+  CHECK(agreement(problem) == agreement(problem));
+  Problem other = problem;
+  SECTION("root") { other.root = 2; }
+  SECTION("segment") { other.segment = 2; }
+  SECTION("blocks") { other.partition = Partition::of_sizes({2, 2, 1, 2}); }
+  SECTION("nodes") { other.topology = Topology::block(4, 2); }
+  SECTION("order of nodes") { other.topology = Topology::cyclic(4, 2); }
+  SECTION("shared memory") { other.shared_memory = true; }
+  CHECK(agreement(other) != agreement(problem));
+}
+
 TEST_CASE("a combine of something else than whole parts is refused", "[comm][schedule]") {
   Problem problem = Problem::on_one_node(Collective::all_reduce, Partition::even(12, 3));
   problem.shared_memory = true;

@@ -1,5 +1,5 @@
 // How schedules are executed: the same bits in every run and under delays at every point, several collectives in
-// flight, a progress by polling, prepared and fresh messages, and the order of calls.
+// flight, a progress by polling, prepared and fresh messages.
 
 #include "comm/control.hpp"
 #include "comm/execution/execution_queue.hpp"
@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <random>
 #include <set>
 #include <thread>
@@ -178,101 +177,6 @@ TEST_CASE("a collective makes progress by polling alone", "[mpi][execution]") {
     CHECK_FALSE(execution.in_flight());
   }
   many.check(problem, communicator.rank());
-}
-
-TEST_CASE("ranks that call different collectives are told which, on every rank", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  if (communicator.size() == 1) return;
-  communicator.check_order(OrderCheck::yes);
-  ExecutionSpace const exec;
-  Problem problem = test::problems(communicator, Collective::all_reduce, 12)[0];
-  std::vector<float> data(13), scratch(13);
-  auto const start = [&](Index elements, Algorithm algorithm) {
-    problem.partition = Partition::even(elements, communicator.size());
-    Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
-    scratch.resize(static_cast<std::size_t>(schedule.scratch_elements));
-    Execution(exec, communicator, schedule, Operation::sum,
-              Vector<float>(data.data(), static_cast<std::size_t>(elements)),
-              Vector<float>(scratch.data(), scratch.size()))
-        .run();
-  };
-  CHECK_NOTHROW(start(12, Algorithm::ring));
-  std::uint64_t const hash = communicator.order_hash();
-  for (std::uint64_t const other : all_gather_values(communicator, hash)) CHECK(other == hash);
-
-  bool const last = communicator.rank() + 1 == communicator.size();
-  CHECK_THROWS_WITH(start(last ? 13 : 12, Algorithm::ring),
-                    ContainsSubstring("all_reduce ring sum float32 of 12 elements") &&
-                        ContainsSubstring(fmt::format("rank {}: all_reduce ring sum float32 of 13 elements",
-                                                      communicator.size() - 1)));
-  CHECK_THROWS_WITH(start(12, last ? Algorithm::tree : Algorithm::ring), ContainsSubstring("all_reduce tree"));
-  auto const call = [&] { last ? barrier(communicator) : start(12, Algorithm::ring); };
-  CHECK_THROWS_WITH(call(), ContainsSubstring("barrier of a report"));
-  CHECK(communicator.order_hash() != hash);
-}
-
-TEST_CASE("a checked order lets ranks wait for each other between two starts", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  Communicator const messenger = Communicator::world();
-  communicator.check_order(OrderCheck::yes);
-  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
-  ManyCollectives many(communicator, problem);
-  for (Rank waiting = 0; waiting < communicator.size(); ++waiting) {
-    many.fill(problem, communicator.rank());
-    ExecutionQueue queue;
-    bool const waits = communicator.rank() == waiting;
-    queue.start(many.executions[0]);
-    if (waits) barrier(messenger); // the others come here after all their starts
-    for (std::size_t i = 1; i < many.executions.size(); ++i) queue.start(many.executions[i]);
-    if (!waits) barrier(messenger);
-    queue.wait_all();
-    many.check(problem, communicator.rank());
-  }
-}
-
-TEST_CASE("a rank that has started more than others is told what differs, and can end", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  if (communicator.size() == 1) return;
-  communicator.check_order(OrderCheck::yes);
-  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
-  auto const run = [&] {
-    ManyCollectives many(communicator, problem);
-    ExecutionQueue queue;
-    bool const is_last = communicator.rank() + 1 == communicator.size();
-    queue.start(many.executions[is_last ? 1 : 0]);
-    if (!is_last) queue.start(many.executions[2]);
-    queue.wait_all();
-  };
-  CHECK_THROWS_WITH(run(), ContainsSubstring("rank 0") && ContainsSubstring("all_reduce naive"));
-}
-
-TEST_CASE("an order is checked on a progress that is polled, and nothing is in flight after an error",
-          "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  if (communicator.size() == 1) return;
-  communicator.check_order(OrderCheck::yes);
-  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
-  ManyCollectives many(communicator, problem);
-  Execution& execution = many.executions[communicator.rank() == 0 ? 0 : 1];
-  auto const poll = [&] {
-    execution.start();
-    while (!execution.progress()) std::this_thread::yield();
-  };
-  CHECK_THROWS_AS(poll(), CollectiveError);
-  CHECK_FALSE(execution.in_flight());
-}
-
-TEST_CASE("a rank that has left is named to those that go on", "[mpi][execution]") {
-  Communicator world = Communicator::world();
-  if (world.size() == 1) return;
-  std::optional<Communicator> copy = world.first(world.size());
-  copy->check_order(OrderCheck::yes);
-  if (world.rank() == 0) { // prints a line of its own to stderr
-    copy.reset();
-    return;
-  }
-  CHECK_THROWS_WITH(barrier(*copy), ContainsSubstring("rank 0: the end of the communicator"));
-  copy->check_order(OrderCheck::no);
 }
 
 TEST_CASE("buffers outside of the shared segment are refused where a schedule needs them there", "[mpi][execution]") {

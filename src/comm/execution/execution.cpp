@@ -19,10 +19,18 @@ void require_host_accessible() {
                      MemorySpace::name());
 }
 
-CollectiveCall describe(Schedule const& schedule, Operation operation, ElementType type) {
-  return CollectiveCall(fmt::format("{} {} {} {} of {} elements", to_string(schedule.collective),
-                                    to_string(schedule.algorithm), to_string(operation), to_string(type),
-                                    schedule.elements));
+/// "all_reduce ring sum float32 of 1000 elements, ...": all that ranks must agree on.
+CollectiveCall describe(Schedule const& schedule, Operation operation, ElementType type, Index longest_message,
+                        int tag) {
+  auto const& [root, servers, segment, placement] = schedule.agreement;
+  std::string text = fmt::format("{} {}", to_string(schedule.collective), to_string(schedule.algorithm));
+  if (adds_up(schedule.collective)) text += fmt::format(" {}", to_string(operation));
+  text += fmt::format(" {} of {} elements", to_string(type), schedule.elements);
+  if (has_root(schedule.collective)) text += fmt::format(", root {}", root);
+  if (has_servers(schedule.collective)) text += fmt::format(", {} servers", servers);
+  if (segment > 0) text += fmt::format(", segments of {}", segment);
+  if (longest_message < longest_mpi_message) text += fmt::format(", messages of at most {}", longest_message);
+  return CollectiveCall(text + fmt::format(", placement {:016x}, tag {}", placement.value(), tag));
 }
 
 /// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it.
@@ -49,7 +57,8 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_data(data),
       m_scratch(scratch),
       m_options(options),
-      m_call(describe(m_schedule, operation, type)),
+      m_tag(communicator.take_tag()),
+      m_call(describe(m_schedule, operation, type, options.longest_message, m_tag.value())),
       m_round(m_schedule.rounds.size()) {
   require_host_accessible();
   TRAINSTONE_REQUIRE(m_schedule.rank == communicator.rank() && m_schedule.ranks == communicator.size(),
@@ -66,7 +75,7 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
   if (m_schedule.needs_shared_memory()) require_shared_buffers();
   m_messages = std::make_unique<Impl::MessageRounds>(
       m_schedule, communicator.topology(),
-      Impl::MessageRounds::Settings{communicator.handle().comm, communicator.next_tag(), type, options.longest_message,
+      Impl::MessageRounds::Settings{communicator.handle().comm, m_tag.value(), type, options.longest_message,
                                     options.persistent},
       [this](Slice const& slice) { return address(slice); });
 }

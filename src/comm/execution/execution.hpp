@@ -106,6 +106,7 @@ private:
   Memory m_data;
   Memory m_scratch;
   ExecutionOptions m_options;
+  HeldTag m_tag;
   CollectiveCall m_call;
   std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;

@@ -1,0 +1,188 @@
+// The order check: ranks that call different collectives are told which, on every rank, and ranks that call the same
+// never wait for each other because of it.
+
+#include "comm/control.hpp"
+#include "comm/execution/execution_queue.hpp"
+#include "comm/order_check.hpp"
+#include "core/error.hpp"
+#include "support/collective_run.hpp"
+#include "support/many_collectives.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <optional>
+#include <thread>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using test::ManyCollectives;
+
+namespace {
+
+void run(Communicator& communicator, Problem const& problem, Algorithm algorithm = Algorithm::ring,
+         Index longest_message = longest_mpi_message) {
+  ExecutionSpace const exec;
+  Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
+  std::vector<float> data(static_cast<std::size_t>(schedule.elements));
+  std::vector<float> scratch(static_cast<std::size_t>(schedule.scratch_elements));
+  Execution(exec, communicator, schedule, Operation::sum, Vector<float>(data.data(), data.size()),
+            Vector<float>(scratch.data(), scratch.size()), {.longest_message = longest_message})
+      .run();
+}
+
+Problem even_problem(Communicator const& communicator, Collective collective, Index elements) {
+  return {.collective = collective,
+          .partition = Partition::even(elements, communicator.size()),
+          .topology = communicator.topology()};
+}
+
+} // namespace
+
+TEST_CASE("ranks that call different collectives are told which, on every rank", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  auto const start = [&](Index elements, Algorithm algorithm) {
+    run(communicator, even_problem(communicator, Collective::all_reduce, elements), algorithm);
+  };
+  CHECK_NOTHROW(start(12, Algorithm::ring));
+  std::uint64_t const hash = communicator.order_hash();
+  for (std::uint64_t const other : all_gather_values(communicator, hash)) CHECK(other == hash);
+
+  bool const last = communicator.rank() + 1 == communicator.size();
+  CHECK_THROWS_WITH(start(last ? 13 : 12, Algorithm::ring),
+                    ContainsSubstring("all_reduce ring sum float32 of 12 elements") &&
+                        ContainsSubstring(fmt::format("rank {}: all_reduce ring sum float32 of 13 elements",
+                                                      communicator.size() - 1)));
+  CHECK_THROWS_WITH(start(12, last ? Algorithm::tree : Algorithm::ring), ContainsSubstring("all_reduce tree"));
+  auto const call = [&] { last ? barrier(communicator) : start(12, Algorithm::ring); };
+  CHECK_THROWS_WITH(call(), ContainsSubstring("barrier of a report"));
+  CHECK(communicator.order_hash() != hash);
+}
+
+TEST_CASE("a checked order lets ranks wait for each other between two starts", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  for (Rank waiting = 0; waiting < communicator.size(); ++waiting) {
+    many.fill(problem, communicator.rank());
+    ExecutionQueue queue;
+    bool const waits = communicator.rank() == waiting;
+    queue.start(many.executions[0]);
+    if (waits) barrier(messenger); // the others come here after all their starts
+    for (std::size_t i = 1; i < many.executions.size(); ++i) queue.start(many.executions[i]);
+    if (!waits) barrier(messenger);
+    queue.wait_all();
+    many.check(problem, communicator.rank());
+  }
+}
+
+TEST_CASE("a rank that has started more than others is told what differs, and can end", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  auto const run = [&] {
+    ManyCollectives many(communicator, problem);
+    ExecutionQueue queue;
+    bool const is_last = communicator.rank() + 1 == communicator.size();
+    queue.start(many.executions[is_last ? 1 : 0]);
+    if (!is_last) queue.start(many.executions[2]);
+    queue.wait_all();
+  };
+  CHECK_THROWS_WITH(run(), ContainsSubstring("all_reduce naive") && ContainsSubstring("all_reduce whole_ring"));
+}
+
+TEST_CASE("an order is checked on a progress that is polled, and nothing is in flight after an error", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  Execution& execution = many.executions[communicator.rank() == 0 ? 0 : 1];
+  auto const poll = [&] {
+    execution.start();
+    while (!execution.progress()) std::this_thread::yield();
+  };
+  CHECK_THROWS_AS(poll(), CollectiveError);
+  CHECK_FALSE(execution.in_flight());
+}
+
+TEST_CASE("a rank that has left is named to those that go on", "[mpi][order]") {
+  Communicator world = Communicator::world();
+  if (world.size() == 1) return;
+  std::optional<Communicator> copy = world.first(world.size());
+  copy->check_order(OrderCheck::yes);
+  if (world.rank() == 0) { // prints a line of its own to stderr
+    copy.reset();
+    return;
+  }
+  CHECK_THROWS_WITH(barrier(*copy), ContainsSubstring("rank 0: the end of the communicator"));
+  copy->check_order(OrderCheck::no);
+}
+
+TEST_CASE("ranks that agree on kind and length, but on nothing else, are told in what they differ", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  Rank const ranks = communicator.size();
+  if (ranks == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  bool const last = communicator.rank() + 1 == ranks;
+  Index const elements = 12 * ranks;
+  Problem problem = even_problem(communicator, Collective::all_reduce, elements);
+  auto const last_rank = ContainsSubstring(fmt::format("rank {}: ", ranks - 1));
+  SECTION("blocks") {
+    std::vector<Index> sizes(static_cast<std::size_t>(ranks), 12);
+    ++sizes.front();
+    --sizes.back();
+    if (last) problem.partition = Partition::of_sizes(sizes);
+    CHECK_THROWS_WITH(run(communicator, problem), last_rank && ContainsSubstring("placement "));
+  }
+  SECTION("nodes") {
+    if (last) problem.topology = Topology::block(ranks, 2);
+    CHECK_THROWS_WITH(run(communicator, problem), last_rank && ContainsSubstring("placement "));
+  }
+  SECTION("root") {
+    problem.collective = Collective::broadcast;
+    problem.root = last ? 1 : 0;
+    CHECK_THROWS_WITH(
+        run(communicator, problem, Algorithm::binomial),
+        last_rank && ContainsSubstring(fmt::format("broadcast binomial float32 of {} elements, root 1", elements)));
+  }
+  SECTION("servers") {
+    if (ranks == 2) return;
+    Rank const servers = last ? 2 : 1;
+    problem.collective = Collective::server_push;
+    problem.servers = servers;
+    problem.partition = server_partition(elements, ranks - servers, servers);
+    CHECK_THROWS_WITH(run(communicator, problem, Algorithm::direct), last_rank && ContainsSubstring("2 servers"));
+  }
+  SECTION("segment") {
+    problem.segment = last ? 3 : 4;
+    CHECK_THROWS_WITH(run(communicator, problem, Algorithm::segmented_ring),
+                      last_rank && ContainsSubstring("segments of 3"));
+  }
+  SECTION("longest message") {
+    CHECK_THROWS_WITH(run(communicator, problem, Algorithm::ring, last ? 5 : longest_mpi_message),
+                      last_rank && ContainsSubstring("messages of at most 5"));
+  }
+  SECTION("the order in which the executions were made") {
+    HeldTag const tag = communicator.take_tag();
+    std::optional<HeldTag> another;
+    if (last) another.emplace(communicator.take_tag());
+    CHECK_THROWS_WITH(run(communicator, problem),
+                      last_rank && ContainsSubstring(fmt::format("tag {}", tag.value() + 2)));
+  }
+}
+
+TEST_CASE("calls that differ at the end of a long text are told apart", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  std::string const text(1000, 'x');
+  CHECK_NOTHROW(communicator.announce(CollectiveCall(text))->wait());
+  CHECK_THROWS_AS(communicator.announce(CollectiveCall(text + (communicator.rank() == 0 ? "a" : "b")))->wait(),
+                  CollectiveError);
+}
