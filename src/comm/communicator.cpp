@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -97,6 +98,8 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 
 Communicator::~Communicator() {
   if (!m_handle) return;
+  // MPICH 5.0 ends the program when messages are left in a communicator that is freed.
+  if (m_handle->failed || std::uncaught_exceptions() > 0) return;
   if (m_handle->order != MPI_COMM_NULL) Impl::leave_order_check(*this);
   MPI_Comm_free(&m_handle->comm);
 }
@@ -121,6 +124,8 @@ Rank Communicator::node_size() const {
   int const mine = m_nodes.node_of_rank[static_cast<std::size_t>(m_rank)];
   return static_cast<Rank>(std::ranges::count(m_nodes.node_of_rank, mine));
 }
+
+void Communicator::give_up() noexcept { m_handle->failed = true; }
 
 HeldTag Communicator::take_tag() { return HeldTag(*m_handle); }
 

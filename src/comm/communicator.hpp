@@ -98,6 +98,9 @@ public:
   /// Of all calls so far, in order: equal on all ranks if they called the same.
   std::uint64_t order_hash() const;
 
+  /// After an error: collectives are unfinished, and other ranks may never come. Nothing is waited for in the end.
+  void give_up() noexcept;
+
   Impl::CommunicatorHandle const& handle() const { return *m_handle; }
 
 private:

@@ -31,7 +31,7 @@ struct CommunicatorHandle {
   int next_tag = 0;
   std::set<int> held_tags;
   MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
-  bool calls_differ = false;      ///< as the order check has found
+  bool failed = false;            ///< an error has left collectives unfinished
   std::uint64_t calls = 0;        ///< of collectives
   Fingerprint order_fingerprint;  ///< of all of them
 };

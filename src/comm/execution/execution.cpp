@@ -7,6 +7,9 @@
 #include "core/types.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <string>
 
 namespace trainstone {
@@ -72,6 +75,9 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
   TRAINSTONE_REQUIRE(options.longest_message >= 1 && options.longest_message <= longest_mpi_message,
                      "the longest message must have 1 to {} elements, not {}", longest_mpi_message,
                      options.longest_message);
+  TRAINSTONE_REQUIRE(std::ranges::none_of(m_schedule.rounds, [](Round const& round) { return round.empty(); }),
+                     "the schedule of {} {} has an empty round", to_string(m_schedule.collective),
+                     to_string(m_schedule.algorithm));
   if (m_schedule.needs_shared_memory()) require_shared_buffers();
   m_messages = std::make_unique<Impl::MessageRounds>(
       m_schedule, communicator.topology(),
@@ -81,7 +87,15 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
 }
 
 Execution::Execution(Execution&&) noexcept = default;
-Execution::~Execution() = default;
+
+Execution::~Execution() {
+  if (!in_flight()) return;
+  m_communicator->give_up();
+  if (std::uncaught_exceptions() > 0) return; // the members withdraw what they have posted
+  std::fprintf(stderr, "trainstone: rank %d: %s was destroyed while in flight\n", m_schedule.rank,
+               m_call.text().c_str());
+  std::abort();
+}
 
 void Execution::require_shared_buffers() const {
   SharedSegment const* const segment = m_options.segment;
@@ -99,21 +113,41 @@ void Execution::require_shared_buffers() const {
   }
 }
 
+/// What has failed is over.
+template <class Work>
+auto Execution::or_end(Work const& work) {
+  try {
+    return work();
+  } catch (...) {
+    m_communicator->give_up();
+    m_comparison.reset();
+    m_messages->withdraw();
+    m_round = m_schedule.rounds.size();
+    throw;
+  }
+}
+
 void Execution::start() {
   PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
-  m_comparison = m_communicator->announce(m_call);
-  reach_delay_point("trainstone::comm::start");
-  if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
-  m_barriers = 0;
-  m_round = 0;
-  m_kernels_enqueued = true; // by the caller, perhaps
-  if (!m_comparison && in_flight()) begin_round();
+  or_end([this] {
+    m_comparison = m_communicator->announce(m_call);
+    reach_delay_point("trainstone::comm::start");
+    if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
+    m_barriers = 0;
+    m_round = 0;
+    m_kernels_enqueued = true; // by the caller, perhaps
+    if (!m_comparison && in_flight()) begin_round();
+  });
 }
 
-bool Execution::progress() { return advance(Wait::no); }
+bool Execution::progress() {
+  return or_end([this] { return advance(Wait::no); });
+}
 
-void Execution::wait() { advance(Wait::yes); }
+void Execution::wait() {
+  or_end([this] { return advance(Wait::yes); });
+}
 
 void Execution::run() {
   PhaseTimer const timer(Phase::communication); // one for both: reading the clock is much of what few bytes take
@@ -141,14 +175,8 @@ bool Execution::advance(Wait wait) {
 
 /// Whether all ranks have started this collective. Then its first round is posted; nothing is, if they differ.
 bool Execution::all_call_the_same(Wait wait) {
-  try {
-    if (wait == Wait::no && !m_comparison->test()) return false;
-    if (wait == Wait::yes) m_comparison->wait();
-  } catch (CollectiveError const&) {
-    m_comparison.reset();
-    m_round = m_schedule.rounds.size();
-    throw;
-  }
+  if (wait == Wait::no && !m_comparison->test()) return false;
+  if (wait == Wait::yes) m_comparison->wait();
   m_comparison.reset();
   if (in_flight()) begin_round();
   return true;
@@ -190,6 +218,9 @@ bool Execution::all_neighbours_came(Wait wait) {
   SharedSegment const& segment = *m_options.segment;
   Patience patience;
   while (!segment.all_arrived(m_ticket, m_barriers)) {
+    // A neighbour may wait for a message that this rank's MPI still has to deliver.
+    constexpr unsigned looks_per_visit = 256;
+    if (++m_looks % looks_per_visit == 0) m_messages->let_mpi_work();
     if (wait == Wait::no) return false;
     patience.look_again();
   }

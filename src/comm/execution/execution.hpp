@@ -22,7 +22,7 @@ namespace trainstone {
 namespace Impl {
 class CallComparison;
 class MessageRounds;
-}
+} // namespace Impl
 
 struct ExecutionOptions {
   Purpose purpose = Purpose::training;
@@ -55,7 +55,8 @@ public:
                   options) {}
   Execution(Execution&&) noexcept;
   Execution& operator=(Execution&&) = delete;
-  /// Must not be in flight.
+  /// Must not be in flight: ends the process with a message if it is. Only while an exception unwinds, what is posted
+  /// is withdrawn instead; the other ranks that take part must end, too.
   ~Execution();
 
   /// Posts the first round: waits for what exec has enqueued, not for other ranks. Where the communicator checks the
@@ -69,6 +70,8 @@ public:
   void wait();
   void run();
 
+  /// Not after start(), progress() or wait() has thrown: what was posted is withdrawn, and the execution is of no more
+  /// use.
   bool in_flight() const { return m_comparison || m_round < m_schedule.rounds.size(); }
   Schedule const& schedule() const { return m_schedule; }
 
@@ -83,6 +86,8 @@ private:
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
   void require_shared_buffers() const;
+  template <class Work>
+  auto or_end(Work const& work);
   bool advance(Wait wait);
   bool all_call_the_same(Wait wait);
   void begin_round();
@@ -113,6 +118,7 @@ private:
   std::size_t m_round;             ///< schedule.rounds.size(): not in flight
   std::uint64_t m_ticket = 0;      ///< of the segment, if shared
   std::uint64_t m_barriers = 0;    ///< come to in this run
+  unsigned m_looks = 0;            ///< in vain, at neighbours
   bool m_kernels_enqueued = false; ///< since the last fence
 };
 

@@ -51,6 +51,7 @@ MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology,
 }
 
 MessageRounds::~MessageRounds() {
+  withdraw();
   for (MPI_Request& request : m_requests) {
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   }
@@ -92,11 +93,13 @@ void MessageRounds::start(Message const& message, MPI_Request& request) const {
 }
 
 void MessageRounds::post(std::size_t round, Traffic& traffic) {
+  m_posted_begin = m_posted_end = m_offsets[round];
   for (std::size_t i = m_offsets[round]; i < m_offsets[round + 1]; ++i) {
     Message const& message = m_messages[i];
     bool const sends = message.action == Action::send;
     if (delay_point()) delay_point()(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
     start(message, m_requests[i]);
+    ++m_posted_end;
     if (!sends) continue;
     std::uint64_t const bytes = static_cast<std::uint64_t>(message.count) * size_of(m_settings.type);
     ++traffic.messages;
@@ -110,6 +113,7 @@ void MessageRounds::post(std::size_t round, Traffic& traffic) {
 bool MessageRounds::test(std::size_t round) {
   int complete = 1;
   TRAINSTONE_MPI_CHECK(MPI_Testall(size(round), m_requests.data() + m_offsets[round], &complete, MPI_STATUSES_IGNORE));
+  if (complete) m_posted_end = m_posted_begin;
   return complete != 0;
 }
 
@@ -117,6 +121,20 @@ bool MessageRounds::test(std::size_t round) {
 void MessageRounds::wait(std::size_t round) {
   Patience patience;
   while (!test(round)) patience.look_again();
+}
+
+void MessageRounds::withdraw() noexcept {
+  for (std::size_t i = m_posted_begin; i < m_posted_end; ++i) {
+    if (m_requests[i] == MPI_REQUEST_NULL) continue;
+    if (m_messages[i].action == Action::receive) MPI_Cancel(&m_requests[i]);
+    MPI_Request_free(&m_requests[i]);
+  }
+  m_posted_end = m_posted_begin;
+}
+
+void MessageRounds::let_mpi_work() const {
+  int is_there = 0;
+  TRAINSTONE_MPI_CHECK(MPI_Iprobe(MPI_ANY_SOURCE, m_settings.tag, m_settings.comm, &is_there, MPI_STATUS_IGNORE));
 }
 
 } // namespace trainstone::Impl

@@ -28,6 +28,7 @@ public:
   MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings, Address const& address);
   MessageRounds(MessageRounds const&) = delete;
   MessageRounds& operator=(MessageRounds const&) = delete;
+  /// Withdraws what is posted.
   ~MessageRounds();
 
   bool empty(std::size_t round) const { return m_offsets[round] == m_offsets[round + 1]; }
@@ -36,6 +37,10 @@ public:
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
   void wait(std::size_t round);
+  /// Cancels the receives and forgets the sends of a round that is posted and not complete. Nothing can be posted then.
+  void withdraw() noexcept;
+  /// Gives MPI an opportunity to go on with whatever it has begun.
+  void let_mpi_work() const;
 
 private:
   /// A message: a move, or a part of one that is too long.
@@ -56,6 +61,8 @@ private:
   std::vector<Message> m_messages;     ///< by round; receives before sends
   std::vector<MPI_Request> m_requests; ///< one per message
   std::vector<std::size_t> m_offsets;  ///< where each round's messages begin, and the end
+  std::size_t m_posted_begin = 0;      ///< the messages that are posted and not known to be complete
+  std::size_t m_posted_end = 0;
 };
 
 } // namespace trainstone::Impl
