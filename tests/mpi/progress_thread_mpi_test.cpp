@@ -7,6 +7,7 @@
 #include "support/traffic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <thread>
 
@@ -32,8 +33,9 @@ void compute(ExecutionSpace const& exec, Vector<float> values) {
 
 TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][thread]") {
   Communicator communicator = Communicator::world();
-  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
-  test::ManyCollectives many(communicator, problem);
+  Index const elements = GENERATE(1009, 100'000); // the second: kernels for all of Kokkos' threads
+  Problem const problem = test::problems(communicator, Collective::all_reduce, elements)[0];
+  test::ManyCollectives many(communicator, problem, std::uint64_t{1} << 26);
   Traffic predicted;
   for (Execution const& execution : many.executions)
     predicted += predict_traffic(execution.schedule(), problem.topology, sizeof(float));

@@ -13,8 +13,8 @@ namespace trainstone::test {
 
 /// One all-reduce per algorithm that this problem allows, each on data of its own.
 struct ManyCollectives {
-  explicit ManyCollectives(Communicator& communicator, Problem const& problem)
-      : segment(communicator, ledger, MemoryCategory::buffers, "test", std::uint64_t{1} << 24), arena(segment.bytes()) {
+  ManyCollectives(Communicator& communicator, Problem const& problem, std::uint64_t bytes = std::uint64_t{1} << 24)
+      : segment(communicator, ledger, MemoryCategory::buffers, "test", bytes), arena(segment.bytes()) {
     ExecutionSpace const exec;
     for (Algorithm const algorithm : algorithms_of(problem.collective)) {
       if (!refusal(problem, algorithm).empty()) continue;

@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -17,6 +18,7 @@ struct ExecutionQueue::State {
   std::vector<Execution*> in_flight;
   std::exception_ptr error; // of the thread
   bool stop = false;
+  bool some_ended = false; // since counters were merged
   std::condition_variable changed;
   Counters counted;          // by the thread
   CommCounters communicated; // by the thread
@@ -24,7 +26,14 @@ struct ExecutionQueue::State {
 
   /// In the order in which they were started.
   void advance_all() {
-    std::erase_if(in_flight, [](Execution* execution) { return execution->progress(); });
+    if (std::erase_if(in_flight, [](Execution* execution) { return execution->progress(); }) > 0) some_ended = true;
+  }
+
+  /// By the caller, which shares what the thread has counted when a collective has ended: the counters are long.
+  void advance_for_caller() {
+    rethrow();
+    advance_all();
+    if (std::exchange(some_ended, false) && thread.joinable()) merge_counters();
   }
 
   void run() {
@@ -91,9 +100,7 @@ void ExecutionQueue::start(Execution& execution) {
 
 bool ExecutionQueue::progress() {
   std::lock_guard const lock(m_state->mutex);
-  m_state->rethrow();
-  m_state->advance_all();
-  m_state->merge_counters();
+  m_state->advance_for_caller();
   return m_state->in_flight.empty();
 }
 
@@ -102,9 +109,7 @@ void ExecutionQueue::wait(Execution const& execution) {
   while (true) {
     {
       std::lock_guard const lock(m_state->mutex);
-      m_state->rethrow();
-      m_state->advance_all();
-      m_state->merge_counters();
+      m_state->advance_for_caller();
       if (std::ranges::find(m_state->in_flight, &execution) == m_state->in_flight.end()) return;
     }
     patience.look_again();

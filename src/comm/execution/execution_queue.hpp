@@ -3,7 +3,9 @@
 // Several collectives in flight. Owns the order in which they were started, and optionally a thread that keeps them
 // going while the caller computes. Promises: whatever execution is waited for, all advance meanwhile, so ranks may wait
 // in different orders; what the thread counts is the process' as soon as wait() has returned. The thread's seconds are
-// nobody's: they pass beside the caller's.
+// nobody's: they pass beside the caller's. It starts kernels on the executions' instances: Kokkos runs those of an
+// instance one after the other, whoever starts them (a lock per instance; seen in 4.5.1 Serial and 5.2.2 OpenMP, where
+// the thread has OpenMP workers of its own).
 
 #include "comm/execution/execution.hpp"
 
