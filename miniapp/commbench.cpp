@@ -89,6 +89,7 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
       "{} samples of each, interleaved A B B A; a sample is {} calls after a barrier, its time the slowest rank's; {}",
       options.samples, options.calls > 0 ? std::to_string(options.calls) : "some",
       options.fresh ? "data written anew before every call" : "one call's result is the next one's data");
+  if (options.check_order) header.timing += "; with the exchange that checks the order of calls";
   return header;
 }
 
@@ -179,6 +180,7 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
     plan = plan_commbench(options, communicator->topology());
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
+  if (options.check_order) communicator->check_order(OrderCheck::yes);
   FittedMachine machine;
   std::string const source = describe_machine_model(options, *communicator, machinery, machine);
   predict_contests(plan, machine.model());

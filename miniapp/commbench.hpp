@@ -40,6 +40,7 @@ struct CommbenchArguments {
   std::string machine_file;
   std::string json_file;
   std::string simulate;
+  bool check_order = false;
 };
 
 struct CalibrateArguments {
@@ -79,6 +80,7 @@ struct CommbenchOptions {
   int samples = 10;
   std::string machine_file; ///< empty: measured before the first table
   std::string json_file;    ///< empty: none
+  bool check_order = false; ///< compare every call between all ranks
 };
 
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments);

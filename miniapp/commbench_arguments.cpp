@@ -184,6 +184,7 @@ CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology c
                            options.samples);
   options.machine_file = arguments.machine_file;
   options.json_file = arguments.json_file;
+  options.check_order = arguments.check_order;
   return options;
 }
 
@@ -236,6 +237,8 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("--machine", arguments.machine_file, "peaks.json of calibrate; default: a short calibration at the start");
   add("--json", arguments.json_file, "file for all results");
   add("--simulate", arguments.simulate, "ranks=N[,nodes=M]: price every algorithm on a modelled machine, run nothing");
+  command.add_flag("--check-order", arguments.check_order,
+                   "compare every call between all ranks, which is told with the times because it takes some");
 }
 
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments) {

@@ -87,6 +87,7 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
   if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
     fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
+  if (run.config.comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);
 }
 
@@ -123,6 +124,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, communicator); });
   require_same_run(run, communicator);
+  if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
 

@@ -10,6 +10,7 @@ namespace trainstone {
 struct CommConfig {
   std::string allreduce = "ring";
   std::int64_t expected_ranks = 0; ///< refuse to run with another number of ranks; 0 = any
+  bool check_order = false;        ///< compare every call of a collective between all ranks
 };
 
 } // namespace trainstone

@@ -36,6 +36,7 @@ std::string to_toml(DeckValue const& value) {
   struct Printer {
     std::string operator()(std::int64_t integer) const { return fmt::format("{}", integer); }
     std::string operator()(double number) const { return number_text(number); }
+    std::string operator()(bool yes) const { return yes ? "true" : "false"; }
     std::string operator()(std::string const& words) const { return quoted(words); }
     std::string operator()(std::vector<double> const& numbers) const { return list(numbers, number_text); }
     std::string operator()(std::vector<std::string> const& texts) const { return list(texts, quoted); }

@@ -9,7 +9,7 @@
 
 namespace trainstone {
 
-using DeckValue = std::variant<std::int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
+using DeckValue = std::variant<std::int64_t, double, bool, std::string, std::vector<double>, std::vector<std::string>>;
 
 /// The value in TOML syntax; numbers with the fewest digits that read back the same.
 std::string to_toml(DeckValue const& value);

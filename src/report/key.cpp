@@ -39,6 +39,7 @@ std::string type_name(Key const& key) {
   switch (key.type) {
   case KeyType::integer: return "an integer";
   case KeyType::number: return "a number";
+  case KeyType::boolean: return "true or false";
   case KeyType::text: return "a string";
   case KeyType::number_list: return fmt::format("a list of {} numbers", key.length);
   case KeyType::text_list: return "a list of strings";

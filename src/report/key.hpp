@@ -15,7 +15,7 @@
 
 namespace trainstone {
 
-enum class KeyType { integer, number, text, number_list, text_list };
+enum class KeyType { integer, number, boolean, text, number_list, text_list };
 
 /// Legal numbers; the bounds belong to it unless they are marked open.
 struct LegalRange {

@@ -19,6 +19,8 @@ constexpr KeyType type_of() {
     return KeyType::integer;
   } else if constexpr (std::is_same_v<Member, double>) {
     return KeyType::number;
+  } else if constexpr (std::is_same_v<Member, bool>) {
+    return KeyType::boolean;
   } else if constexpr (std::is_same_v<Member, std::string>) {
     return KeyType::text;
   } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
@@ -212,6 +214,8 @@ std::vector<Key> machine_keys() {
              "algorithm that sums gradients"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
+      key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,
+          "compare every call of a collective between all ranks: a difference is an error instead of a hang; slower"),
       choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),
              "who multiplies matrices; auto = the first of a fixed order that was built, and is printed"),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),

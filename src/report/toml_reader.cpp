@@ -53,6 +53,7 @@ std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
   switch (key.type) {
   case KeyType::integer: return node.is_integer() ? wrapped(node.value<std::int64_t>()) : std::nullopt;
   case KeyType::number: return node.is_number() ? wrapped(node.value<double>()) : std::nullopt;
+  case KeyType::boolean: return node.is_boolean() ? wrapped(node.value<bool>()) : std::nullopt;
   case KeyType::text: return node.is_string() ? wrapped(node.value<std::string>()) : std::nullopt;
   case KeyType::number_list: return wrapped(elements<double>(node));
   case KeyType::text_list: return wrapped(elements<std::string>(node));

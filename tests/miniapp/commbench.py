@@ -43,7 +43,7 @@ class Measurements(unittest.TestCase):
 
     def test_every_collective_by_every_algorithm_is_exact_and_predicted(self):
         many, three = start("commbench", "-b", "8", "-e", "8K", "-f", "32", *QUICK, ranks=2), start(
-            "commbench", "-b", "1000", "-e", "1000", *QUICK, ranks=3)
+            "commbench", "-b", "1000", "-e", "1000", "--check-order", *QUICK, ranks=3)
         for ranks, outcome in ((2, many.result()), (3, three.result())):
             self.assert_ok(outcome)
             tables = table(outcome)
@@ -51,6 +51,7 @@ class Measurements(unittest.TestCase):
                 "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all",
                 "barrier", "server_push", "server_pull"})
             self.assertIn(f"# {ranks} ranks on 1 node | buffers shared\n", outcome.out)
+            self.assertEqual("exchange that checks the order of calls" in outcome.out, ranks == 3)
             for (name, _), rows in tables.items():
                 with self.subTest(collective=name, ranks=ranks):
                     self.assertIn("auto", algorithms(rows))

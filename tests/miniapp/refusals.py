@@ -72,6 +72,8 @@ class Decks(RefusalTest):
             "too large to be counted": with_changes({"model.context": "1000000000"}, "counted in 64 bits"),
             "other number of ranks than expected": with_changes({"comm.expected_ranks": "2"}, "the run has 1 rank",
                                                                 at="comm.expected_ranks"),
+            "neither checked nor not": with_changes({"comm.check_order": "1"}, "must be true or false",
+                                                    at="comm.check_order"),
             "batch does not divide by 3 ranks": with_changes({}, "no multiple of 3", "nearest legal values: 3 or 6",
                                                              at="batch.global", ranks=3),
             "batch contradicts itself on 2 ranks": with_changes(

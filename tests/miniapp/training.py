@@ -35,7 +35,7 @@ class Verification(TrainingTest):
         cls.unreferenced = run("run", cls.deck.path)
         cls.recorded = run("run", cls.deck.path, "--record-golden", ranks=2)
         cls.golden = json.loads(cls.deck.golden.read_text())
-        cls.valid = run("run", cls.deck.path, ranks=4)
+        cls.valid = run("run", cls.deck.path, *settings("comm.check_order=true"), ranks=4)
         damaged = json.loads(json.dumps(cls.golden))
         (curve,) = damaged["curves"].values()
         curve["losses"][2] *= 1.01
@@ -61,6 +61,11 @@ class Verification(TrainingTest):
                                     "\nFOM_PER_RANK: ", "\nRESULT: VALID ")
         self.assertEqual(outcome.result["status"], "VALID")
         self.assertNotIn("UNREFERENCED", outcome.out)
+
+    def test_the_order_of_collectives_is_checked_on_demand(self):
+        note = "\nnote: the order of collectives is checked"
+        self.assertIn(note, self.valid.out)
+        self.assertNotIn(note, self.recorded.out)
 
     def test_a_loss_that_differs_by_one_percent_fails_and_shows_no_figure_of_merit(self):
         outcome = self.assert_ended(self.invalid, FAILED, "VERIFICATION FAILED (7/8): loss-curve\n",

@@ -39,6 +39,7 @@ TEST_CASE("every key stores what it is given", "[deck]") {
     DeckValue value = key.default_value();
     if (auto* integer = std::get_if<std::int64_t>(&value)) *integer += 1;
     if (auto* number = std::get_if<double>(&value)) *number += 0.125;
+    if (auto* yes = std::get_if<bool>(&value)) *yes = !*yes;
     if (auto* text = std::get_if<std::string>(&value)) *text = key.choices.empty() ? "x" : key.choices.back();
     if (auto* numbers = std::get_if<std::vector<double>>(&value)) *numbers = {0.25, 0.75};
     if (auto* texts = std::get_if<std::vector<std::string>>(&value)) *texts = {"x", "y"};
@@ -50,7 +51,7 @@ TEST_CASE("every key stores what it is given", "[deck]") {
 TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
   Deck const deck = read_small({"optimizer.lr=0.0003", "optimizer.eps=1e-8", "model.save=\"quo\\\"te\\\\ \\n\"",
                                 "optimizer.betas=[0.1, 0.95]", "data.files=[\"a.txt\", \"b c.txt\"]",
-                                "faults.nan.step=3", "faults.nan.unit=block 1"});
+                                "faults.nan.step=3", "faults.nan.unit=block 1", "comm.check_order=true"});
   Deck const again = read_text(print_deck(deck));
   CHECK(deck_hash(again) == deck_hash(deck));
   for (Key const& key : deck_keys()) {
@@ -102,8 +103,8 @@ TEST_CASE("the golden key ignores how the work is split and measured", "[deck]")
   std::string const key = golden_key(read_small(), 1);
   CHECK(golden_key(read_small(), 2) == key);
   CHECK(golden_key(read_small({"batch.accumulation=4", "batch.global=0"}), 1) == key); // global follows: 8
-  for (char const* change : {"batch.micro=4", "bench.warmup_steps=2", "comm.expected_ranks=1", "kernels.gemm=kokkos",
-                             "model.save=m.bin", "data.validation_files=[\"v.txt\"]"}) {
+  for (char const* change : {"batch.micro=4", "bench.warmup_steps=2", "comm.expected_ranks=1", "comm.check_order=true",
+                             "kernels.gemm=kokkos", "model.save=m.bin", "data.validation_files=[\"v.txt\"]"}) {
     INFO(change);
     CHECK(golden_key(read_small({change}), 1) == key);
   }
