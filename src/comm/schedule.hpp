@@ -11,8 +11,8 @@
 //     touch what these read or write (beyond reading together); the others run when all messages are complete, one
 //     after the other in the listed order;
 //   - a node barrier is the only move of its round.
-// Between two ranks messages match in the order in which they are listed. No range is empty, but for the messages of
-// Collective::barrier, which carry nothing.
+// Between two ranks messages match in the order in which they are listed. No round is empty, and no range, but for the
+// messages of Collective::barrier, which carry nothing.
 //
 // Shared memory: a slice may lie in the memory of a neighbour, a rank of the same node (Schedule::neighbours). What one
 // rank writes there is visible to the others after the next node barrier, and only node barriers order such accesses.

@@ -153,6 +153,7 @@ TEST_CASE("losing any single move of any algorithm is found", "[comm][algorithms
             auto broken = correct;
             Round& moves = broken[rank].rounds[round];
             moves.erase(moves.begin() + static_cast<std::ptrdiff_t>(i));
+            if (moves.empty()) broken[rank].rounds.erase(broken[rank].rounds.begin() + static_cast<Index>(round));
             INFO(name_of(line) << " on " << ranks << " ranks, rank " << rank << ", round " << round << ", move " << i);
             CHECK(find_defect(named.problem, broken));
           }

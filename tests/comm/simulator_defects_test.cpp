@@ -198,6 +198,10 @@ TEST_CASE("malformed moves and schedules are found before anything is played", "
     send.from.range.end = send.from.range.begin;
     check_found(schedules, Defect::malformed, 0, "empty");
   }
+  SECTION("an empty round") {
+    schedules[2].rounds.insert(schedules[2].rounds.begin() + 3, Round{});
+    check_found(schedules, Defect::malformed, 2, "round 3: nothing is in it");
+  }
   SECTION("lengths of a reduce") {
     ++find_move(schedules[0], 0, Action::reduce).to.range.end;
     check_found(schedules, Defect::malformed, 0, "lengths differ");

@@ -185,6 +185,7 @@ std::optional<Finding> find_malformed(Problem const& problem, std::vector<Schedu
   for (Schedule const& schedule : schedules) {
     MoveCheck const check(schedules, schedule);
     for (std::size_t i = 0; i < schedule.rounds.size(); ++i) {
+      if (schedule.rounds[i].empty()) return finding(Defect::malformed, schedule.rank, i, "nothing is in it");
       for (Move const& move : schedule.rounds[i]) {
         char const* const complaint = check.complaint(schedule.rounds[i], move);
         if (!complaint) continue;
