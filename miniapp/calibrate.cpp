@@ -44,10 +44,9 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
   }
   if (calibration.machine.node_barrier)
     fmt::print("# node barrier\n    {:.3f} us\n", *calibration.machine.node_barrier * 1e6);
-  std::vector<MessagePairText> pairs;
-  for (MessagePair const& pair : calibration.messages)
-    pairs.push_back({std::string(to_string(pair.link)), pair.bytes, pair.exchange, pair.one_way});
-  fmt::print("{}", message_pair_lines(pairs));
+  for (Link const link : {Link::intra, Link::inter})
+    if (auto const share = calibration.machine.overlap[static_cast<std::size_t>(link)])
+      fmt::print("# messages {} hide {:.0f} % of the work that ranks do meanwhile\n", to_string(link), 100 * *share);
 }
 
 } // namespace

@@ -66,7 +66,7 @@ std::string describe_machine_model(CommbenchOptions const& options, Communicator
   quick.max_bytes = std::max<std::uint64_t>(options.sizes.back(), 4096);
   quick.factor = 4;
   quick.hold_out = false;
-  quick.timing.samples = 8;
+  quick.passes = 2;
   machine = calibrate_communication(machinery.exec, communicator, ledger, quick).machine;
   return "a short calibration just before (--machine takes a better one from a file)";
 }

@@ -56,19 +56,4 @@ std::string curve_error_lines(FittedCurveText const& curve) {
   return text;
 }
 
-std::string message_pair_lines(std::span<MessagePairText const> pairs) {
-  std::string text;
-  for (std::string const link : {"intra", "inter"}) {
-    std::vector<double> ratios;
-    for (MessagePairText const& pair : pairs)
-      if (pair.link == link) ratios.push_back(pair.one_way / pair.exchange);
-    if (ratios.empty()) continue;
-    Summary const ratio = summarize(ratios);
-    text +=
-        fmt::format("# {}: a message alone takes {:.2f} to {:.2f} of the time of one in an exchange (median {:.2f})\n",
-                    link, ratio.minimum, ratio.maximum, ratio.median);
-  }
-  return text;
-}
-
 } // namespace trainstone

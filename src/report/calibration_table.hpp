@@ -30,14 +30,6 @@ struct FittedCurveText {
   std::vector<SizeError> errors; ///< by ascending bytes
 };
 
-/// A message while its receiver sends one, too, and alone; seconds.
-struct MessagePairText {
-  std::string link;
-  double bytes;
-  double exchange;
-  double one_way;
-};
-
 /// The share of the absolute errors of some curve's held-out sizes from `from_bytes` on that are at most `limit`.
 /// \throws Error if there are none
 double share_within(FittedCurveText const& curve, double from_bytes, double limit);
@@ -47,7 +39,5 @@ double share_within(FittedCurveText const& curve, double from_bytes, double limi
 std::string curve_lines(FittedCurveText const& curve);
 /// Every size: measured us, error in percent, "held out".
 std::string curve_error_lines(FittedCurveText const& curve);
-/// "messages alone take 0.72 to 1.03 of the time of those exchanged (median 0.9)", per link.
-std::string message_pair_lines(std::span<MessagePairText const> pairs);
 
 } // namespace trainstone

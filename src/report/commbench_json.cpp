@@ -75,6 +75,9 @@ Json summary_json(std::span<CommbenchRow const> rows) {
                       {"minimum_bytes", line.minimum_bytes},
                       {"sizes", line.sizes}});
   }
+  Json scores = Json::array();
+  for (PredictionScore const& line : prediction_scores(rows))
+    scores.push_back({{"algorithm", line.algorithm}, {"within", line.within}, {"sizes", line.sizes}});
   Json crossovers = Json::array();
   std::vector<SizeComparison> const sizes = comparisons(rows);
   for (CrossoverRow const& row : crossover_rows(sizes)) {
@@ -84,6 +87,7 @@ Json summary_json(std::span<CommbenchRow const> rows) {
   return {{"collective", rows.front().collective},
           {"type", rows.front().type},
           {"ratios_to_mpi", ratios},
+          {"predictions", {{"limit", prediction_limit}, {"scores", scores}}},
           {"crossovers", crossovers}};
 }
 

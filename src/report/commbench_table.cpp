@@ -41,6 +41,14 @@ std::string ratio_lines(std::span<CommbenchRow const> rows) {
   return fmt::format("# time of mpi / time of ours      {:>10} {:>10}\n", "geo. mean", "minimum") + text;
 }
 
+std::string score_lines(std::span<CommbenchRow const> rows) {
+  std::string text;
+  for (PredictionScore const& line : prediction_scores(rows))
+    text += fmt::format("#   {:<28} {:>10} of {}\n", line.algorithm, line.within, line.sizes);
+  if (text.empty()) return "";
+  return fmt::format("# predictions within {:.0f} % of the median\n", 100 * prediction_limit) + text;
+}
+
 } // namespace
 
 std::string CommbenchRow::name() const {
@@ -74,6 +82,19 @@ std::vector<RatioToMpi> ratios_to_mpi(std::span<CommbenchRow const> rows) {
     }
     auto const before = static_cast<double>(line->sizes++);
     line->geometric_mean = std::exp((std::log(line->geometric_mean) * before + std::log(value)) / (before + 1));
+  }
+  return lines;
+}
+
+std::vector<PredictionScore> prediction_scores(std::span<CommbenchRow const> rows) {
+  std::vector<PredictionScore> lines;
+  for (CommbenchRow const& row : rows) {
+    std::optional<double> const error = residual(row);
+    if (row.algorithm == "auto" || !error) continue;
+    auto line = std::ranges::find(lines, row.algorithm, &PredictionScore::algorithm);
+    if (line == lines.end()) line = lines.insert(lines.end(), {.algorithm = row.algorithm});
+    ++line->sizes;
+    if (std::abs(*error) <= prediction_limit) ++line->within;
   }
   return lines;
 }
@@ -145,7 +166,7 @@ std::string commbench_row_line(CommbenchRow const& row) {
 }
 
 std::string commbench_summary_lines(std::span<CommbenchRow const> rows) {
-  std::string text = ratio_lines(rows);
+  std::string text = ratio_lines(rows) + score_lines(rows);
   std::vector<SizeComparison> const sizes = comparisons(rows);
   if (sizes.empty()) return text;
   return text + "# predicted choice against the measured one\n" + crossover_table(crossover_rows(sizes));

@@ -76,6 +76,17 @@ struct RatioToMpi {
 /// Per algorithm, in the order of the rows; rows are of one collective and type. Empty without rows of MPI.
 std::vector<RatioToMpi> ratios_to_mpi(std::span<CommbenchRow const> rows);
 
+/// An algorithm's predictions that are at most `prediction_limit` of the measured median away from it.
+struct PredictionScore {
+  std::string algorithm;
+  std::size_t within = 0;
+  std::size_t sizes = 0; ///< that have a prediction and a right result
+};
+inline constexpr double prediction_limit = 0.25;
+
+/// Per algorithm, without auto, in the order of the rows; rows are of one collective and type.
+std::vector<PredictionScore> prediction_scores(std::span<CommbenchRow const> rows);
+
 /// What `auto` has to choose among: rows of one collective and type without MPI's, wrong and unpriced ones.
 std::vector<SizeComparison> comparisons(std::span<CommbenchRow const> rows);
 
@@ -84,7 +95,7 @@ std::string commbench_header_lines(CommbenchHeader const& header);
 std::string commbench_column_lines();
 /// One line without its end.
 std::string commbench_row_line(CommbenchRow const& row);
-/// Ratios and crossovers of one collective and type.
+/// Ratios, scores of predictions and crossovers of one collective and type.
 std::string commbench_summary_lines(std::span<CommbenchRow const> rows);
 
 /// Everything as JSON text, samples included. Times in seconds, sizes in bytes, rates in bytes/s.

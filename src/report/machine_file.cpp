@@ -82,7 +82,7 @@ public:
     require(value.is_number(), fmt::format("{} is {}, must be a number", pointer, value.dump()));
     return value.get<double>();
   }
-  double positive(std::string const& pointer) const {
+  double non_negative(std::string const& pointer) const {
     double const value = number(pointer);
     require(value >= 0, fmt::format("{} is {}, must not be negative", pointer, value));
     return value;
@@ -98,8 +98,8 @@ public:
     require(value.is_string(), fmt::format("{} is {}, must be a string", pointer, value.dump()));
     return value.get<std::string>();
   }
-  std::optional<double> optional_positive(std::string const& pointer) const {
-    return has(pointer) ? std::optional(positive(pointer)) : std::nullopt;
+  std::optional<double> optional_non_negative(std::string const& pointer) const {
+    return has(pointer) ? std::optional(non_negative(pointer)) : std::nullopt;
   }
   /// How many elements an array has; 0 if there is none.
   std::size_t length(std::string const& pointer) const {
@@ -139,9 +139,9 @@ PiecewiseLinear read_pieces(Document const& document, std::string const& place) 
   std::vector<PiecewiseLinear::Piece> pieces;
   for (std::size_t i = 0; i < length; ++i) {
     std::string const line = fmt::format("{}/{}", place, i);
-    PiecewiseLinear::Piece const piece{document.positive(line + "/from_bytes"),
+    PiecewiseLinear::Piece const piece{document.non_negative(line + "/from_bytes"),
                                        document.number(line + "/start_seconds"),
-                                       document.positive(line + "/seconds_per_byte")};
+                                       document.non_negative(line + "/seconds_per_byte")};
     bool const in_order = i == 0 ? piece.from_bytes == 0 : piece.from_bytes > pieces.back().from_bytes;
     document.require(in_order, fmt::format("{}/from_bytes is {}, lines must ascend from 0", line, piece.from_bytes));
     double const begin = piece.start + piece.per_byte * piece.from_bytes;
@@ -155,13 +155,13 @@ PiecewiseLinear read_pieces(Document const& document, std::string const& place) 
 FittedCurve read_curve(Document const& document, std::string const& place) {
   FittedCurve fitted;
   fitted.curve = read_pieces(document, place + "/pieces");
-  fitted.from_bytes = document.positive(place + "/from_bytes");
-  fitted.to_bytes = document.positive(place + "/to_bytes");
+  fitted.from_bytes = document.non_negative(place + "/from_bytes");
+  fitted.to_bytes = document.non_negative(place + "/to_bytes");
   document.require(fitted.from_bytes <= fitted.to_bytes, place + "/to_bytes must not be below from_bytes");
   std::vector<TimeSample> samples;
   for (std::size_t i = 0; i < document.length(place + "/samples"); ++i) {
     std::string const sample = fmt::format("{}/samples/{}", place, i);
-    samples.push_back({document.positive(sample + "/bytes"), document.number(sample + "/seconds")});
+    samples.push_back({document.non_negative(sample + "/bytes"), document.number(sample + "/seconds")});
     document.require(samples.back().seconds > 0, sample + "/seconds must be above 0");
   }
   if (!samples.empty()) fitted.errors = errors_of(fitted.curve, samples);
@@ -207,6 +207,9 @@ std::string machine_json(MeasuredMachine const& machine) {
   json["provenance"] = {{"time", from.time}, {"host", from.host},   {"cpu", from.cpu},    {"mpi", from.mpi},
                         {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}};
   json["ports"] = machine.fit.ports;
+  for (Link const link : {Link::intra, Link::inter})
+    json["overlap"][std::string(to_string(link))] =
+        optional_number(machine.fit.overlap[static_cast<std::size_t>(link)], "the overlap");
   json["node_barrier_seconds"] = optional_number(machine.fit.node_barrier, "the node barrier");
   Json curves = Json::object();
   FittedMachine fit = machine.fit; // named_curves also serves readers, who fill it
@@ -228,15 +231,21 @@ MeasuredMachine read_machine_file(std::string const& path) {
   MeasuredMachine machine;
   machine.provenance = read_provenance(document);
   machine.fit.ports = static_cast<int>(document.count("/ports"));
-  machine.fit.node_barrier = document.optional_positive("/node_barrier_seconds");
+  for (Link const link : {Link::intra, Link::inter}) {
+    std::string const place = fmt::format("/overlap/{}", to_string(link));
+    std::optional<double> const share = document.optional_non_negative(place);
+    document.require(share.value_or(0) <= 1, fmt::format("{} is {}, must be at most 1", place, share.value_or(0)));
+    machine.fit.overlap[static_cast<std::size_t>(link)] = share;
+  }
+  machine.fit.node_barrier = document.optional_non_negative("/node_barrier_seconds");
   std::vector<NamedCurve> const curves = named_curves(machine.fit);
   require_known_curves(document, curves);
   for (NamedCurve const& one : curves) {
     std::string const place = fmt::format("/curves/{}", one.name);
     if (document.has(place)) *one.curve = read_curve(document, place);
   }
-  machine.gemm_flops_per_second = document.optional_positive("/peaks/gemm_flops_per_second");
-  machine.bandwidth_bytes_per_second = document.optional_positive("/peaks/bandwidth_bytes_per_second");
+  machine.gemm_flops_per_second = document.optional_non_negative("/peaks/gemm_flops_per_second");
+  machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
   return machine;
 }
 

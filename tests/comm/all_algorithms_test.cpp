@@ -45,7 +45,8 @@ MachineModel uneven_machine() {
   MachineModel machine = uniform_machine({.alpha = 1e-6, .beta = 1e-10, .gamma = 3e-11});
   machine.of(Link::inter) = PiecewiseLinear(5e-6, 7e-10);
   machine.copy = PiecewiseLinear(2e-7, 2.3e-11);
-  machine.combine = PiecewiseLinear(4e-8, 1.3e-11);
+  machine.combine_to_own = PiecewiseLinear(4e-8, 1.3e-11);
+  machine.combine_to_all = PiecewiseLinear(5e-8, 1.7e-11);
   machine.fetch = PiecewiseLinear(3e-8, 1.7e-11);
   machine.node_barrier = 3e-7;
   return machine;

@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -54,9 +55,12 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
   MachineModel machine;
   machine.of(Link::intra) = PiecewiseLinear(1, 0.25);
   machine.of(Link::inter) = PiecewiseLinear(3, 0.5);
+  machine.one_way = {PiecewiseLinear(0.5, 0.125), PiecewiseLinear(2, 0.25)};
+  machine.overlap = {0.5, 0};
   machine.reduce = PiecewiseLinear(0, 2);
   machine.copy = PiecewiseLinear(0, 4);
-  machine.combine = PiecewiseLinear(0, 8);
+  machine.combine_to_own = PiecewiseLinear(0, 8);
+  machine.combine_to_all = PiecewiseLinear(0, 64);
   machine.fetch = PiecewiseLinear(0, 16);
   machine.node_barrier = 32;
   Index const elements = 24; // a multiple of 1, 2, 3 and 8
@@ -69,23 +73,26 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
       bool const any_pair = partner(topology, 0, Link::intra).has_value();
       double expected = 0;
       switch (probe) {
-      case Probe::exchange_intra:
-      case Probe::one_way_intra: expected = machine.of(Link::intra)(bytes); break;
-      case Probe::exchange_inter:
-      case Probe::one_way_inter: expected = machine.of(Link::inter)(bytes); break;
+      case Probe::exchange_intra: expected = machine.of(Link::intra)(bytes); break;
+      case Probe::exchange_inter: expected = machine.of(Link::inter)(bytes); break;
+      case Probe::one_way_intra: expected = machine.one_way[0](bytes); break;
+      case Probe::one_way_inter: expected = machine.one_way[1](bytes); break;
+      case Probe::overlap_intra: // half of the reduction is hidden
+        expected = std::max(machine.of(Link::intra)(bytes), machine.reduce(bytes) / 2) + machine.reduce(bytes) / 2;
+        break;
+      case Probe::overlap_inter: expected = machine.of(Link::inter)(bytes) + machine.reduce(bytes); break;
       case Probe::exchange_reduce:
         expected = machine.of(any_pair ? Link::intra : Link::inter)(bytes) + machine.reduce(bytes);
         break;
       case Probe::reduce: expected = machine.reduce(bytes); break;
       case Probe::copy: expected = machine.copy(bytes); break;
       case Probe::node_barrier: expected = machine.node_barrier; break;
-      case Probe::combine:
-      case Probe::combine_own: expected = machine.combine(bytes); break;
+      case Probe::combine_to_own: expected = machine.combine_to_own(bytes); break;
+      case Probe::combine_to_all: expected = machine.combine_to_all(bytes); break;
       case Probe::fetch: expected = machine.fetch(bytes); break;
       }
       INFO(to_string(probe) << ", " << topology.ranks() << " ranks on " << topology.nodes() << " nodes");
-      Extras const also = extras(probe);
-      double const extra = machine.node_barrier * also.barriers + machine.copy(elements * sizeof(float)) * also.copies;
+      double const extra = machine.node_barrier * extra_barriers(probe);
       CHECK(seconds == expected * repetitions(probe) + extra);
     }
   }
@@ -96,16 +103,16 @@ TEST_CASE("what cannot be measured is said", "[calibration]") {
   CHECK(is_possible(Probe::copy, Topology::one_node(1), true));
   CHECK_FALSE(is_possible(Probe::exchange_inter, Topology::one_node(4), true));
   CHECK_FALSE(is_possible(Probe::exchange_intra, Topology::block(3, 3), true));
-  CHECK_FALSE(is_possible(Probe::combine, Topology::block(3, 3), true));
-  CHECK_FALSE(is_possible(Probe::combine, Topology::one_node(4), false));
+  CHECK_FALSE(is_possible(Probe::combine_to_all, Topology::block(3, 3), true));
+  CHECK_FALSE(is_possible(Probe::combine_to_all, Topology::one_node(4), false));
   CHECK(is_possible(Probe::exchange_reduce, Topology::block(3, 3), true));
 }
 
 TEST_CASE("the smallest probes of many neighbours have a slice for each", "[calibration]") {
   Topology const topology = Topology::one_node(8);
-  for (Schedule const& schedule : all_ranks(Probe::combine, topology, 2)) {
+  for (Schedule const& schedule : all_ranks(Probe::combine_to_all, topology, 2)) {
     CHECK(schedule.elements == 8);
-    CHECK(schedule.rounds.size() == 4);
+    CHECK(schedule.rounds.size() == 3);
   }
-  CHECK(priced_bytes(Probe::combine, topology, 2, 4) == 8 * 2 * 4);
+  CHECK(priced_bytes(Probe::combine_to_all, topology, 2, 4) == 8 * 2 * 4);
 }

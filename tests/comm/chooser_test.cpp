@@ -100,7 +100,7 @@ TEST_CASE("a few elements on many ranks are priced as such, not as one for every
 
 TEST_CASE("a slow network makes algorithms win that cross node borders less", "[chooser]") {
   MachineModel machine = uniform_machine({1e-6, 1e-10, 1e-10});
-  machine.of(Link::inter) = PiecewiseLinear(1e-6, 1e-8);
+  machine.set_messages(Link::inter, PiecewiseLinear(1e-6, 1e-8));
   Problem problem = all_reduce(1 << 20, 16);
   problem.topology = Topology::block(16, 2);
   std::array const pair{Algorithm::butterfly, Algorithm::hierarchical};

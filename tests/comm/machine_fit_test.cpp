@@ -254,7 +254,8 @@ TEST_CASE("least squares that may not be negative cannot be lowered any further"
 
 TEST_CASE("a measured machine says what was not measured", "[fit]") {
   FittedMachine machine;
-  machine.message[0] = fit_curve(measure(line));
+  machine.message[0] = machine.one_way[0] = fit_curve(measure(line));
+  machine.overlap[0] = 0.5;
   machine.reduce = machine.copy = fit_curve(measure(concave));
   CHECK(machine.missing_for(Topology::one_node(3), false).empty());
   CHECK(machine.missing_for(Topology::one_node(1), true).empty());
@@ -267,5 +268,7 @@ TEST_CASE("a measured machine says what was not measured", "[fit]") {
   CHECK(!machine.extrapolates_message(Link::intra, 64));
   CHECK(machine.model().of(Link::intra) == machine.message[0]->curve);
   CHECK(machine.model().of(Link::inter) == PiecewiseLinear());
+  CHECK(machine.model().one_way[0] == machine.one_way[0]->curve);
+  CHECK(machine.model().overlap == std::array{0.5, 1.0});
   CHECK(machine.model().reduce == machine.reduce->curve);
 }

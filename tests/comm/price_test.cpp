@@ -23,9 +23,10 @@ constexpr AlphaBetaGamma constants{.alpha = 2e-6, .beta = 1e-10, .gamma = 3e-11}
 /// Seconds that are easy to tell apart; one element is one byte here.
 MachineModel simple_machine() {
   MachineModel machine = uniform_machine({.alpha = 10, .beta = 1, .gamma = 100});
-  machine.of(Link::inter) = PiecewiseLinear(1000, 1);
+  machine.set_messages(Link::inter, PiecewiseLinear(1000, 1));
   machine.copy = PiecewiseLinear(0, 3);
-  machine.combine = PiecewiseLinear(0, 20);
+  machine.combine_to_own = PiecewiseLinear(0, 20);
+  machine.combine_to_all = PiecewiseLinear(0, 30);
   machine.fetch = PiecewiseLinear(0, 5);
   machine.node_barrier = 7;
   return machine;
@@ -120,8 +121,34 @@ TEST_CASE("every kind of local move takes its own time", "[comm][price]") {
   CHECK(priced(Move::combine(scratch(0, 6), data(0, 2))) == 2 * 2 * 100);          // two additions
   CHECK(priced(Move::copy(data(0, 2, 1), data(0, 2))) == 4 * 5);                   // read and written
   CHECK(priced(Move::combine(data(0, 2, every_neighbour), data(0, 2))) == 6 * 20); // two read, one written
-  CHECK(priced(Move::combine(data(0, 2, every_neighbour), data(0, 2, every_neighbour))) == 8 * 20);
+  CHECK(priced(Move::combine(data(0, 2, every_neighbour), data(0, 2, every_neighbour))) == 8 * 30);
   CHECK(priced(Move::reduce(data(0, 2, 1), data(0, 2))) == 6 * 20);
+}
+
+TEST_CASE("small moves through a large buffer take the time per byte that large ones take", "[comm][price]") {
+  MachineModel machine = simple_machine();
+  machine.copy = PiecewiseLinear({{0, 2, 1}, {100, 0, 5}});
+  auto const priced = [&](Index pieces) {
+    std::vector<Round> rounds;
+    for (Index i = 0; i < pieces; ++i) rounds.push_back({Move::copy(data(40 * i, 40 * (i + 1)), scratch(0, 40))});
+    return price(all_reduce(400, 2), schedules_of(all_reduce(400, 2), {rounds, {}}, 40), 1, machine);
+  };
+  CHECK(priced(1) == 42);           // touches as much as a copy that is measured
+  CHECK(priced(2) == 2 * 42);       // 120 bytes: as one of 60, whose start is a smaller part of its time
+  CHECK(priced(10) == 10 * 40 * 5); // 440 bytes: as one of 220
+}
+
+TEST_CASE("a message between ranks that do nothing else takes its own time", "[comm][price]") {
+  MachineModel machine = simple_machine(); // 10 + bytes
+  machine.one_way[0] = PiecewiseLinear(4, 1);
+  Problem const problem = all_reduce(2, 3);
+  Move const send = Move::send(1, data(0, 1));
+  Move const receive = Move::receive(0, data(0, 1));
+  CHECK(price(problem, schedules_of(problem, {{{send}}, {{receive}}, {}}), 1, machine) == 5);
+  // 1 passes on something else meanwhile: whoever is slower
+  Move const further = Move::send(2, data(1, 2));
+  CHECK(price(problem, schedules_of(problem, {{{send}}, {{receive, further}}, {{Move::receive(1, data(1, 2))}}}), 1,
+              machine) == 11);
 }
 
 TEST_CASE("a node barrier lets the neighbours go when the last one has come", "[comm][price]") {

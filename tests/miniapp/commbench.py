@@ -68,7 +68,7 @@ class Measurements(unittest.TestCase):
         self.assertIn("shared", algorithms(table(many.result())[("all_reduce", "float32")]))
         for when in ("before", "after"):
             self.assertRegex(many.result().out,
-                             rf"(?m)^# {when} the measurements, measured / predicted: message_intra [\d.]+ reduce ")
+                             rf"(?m)^# {when} the measurements, measured / predicted: message_intra [\d.]+ one_way_intra ")
         self.assertIn("# time of mpi / time of ours", many.result().out)
         self.assertIn("auto picks", many.result().out)
 
@@ -121,6 +121,8 @@ class Measurements(unittest.TestCase):
         summary, = file["summaries"]
         self.assertEqual([line["algorithm"] for line in summary["ratios_to_mpi"]], ["ring", "auto"])
         self.assertEqual([line["bytes"] for line in summary["crossovers"]], [64, 128])
+        self.assertEqual([(line["algorithm"], line["sizes"]) for line in summary["predictions"]["scores"]],
+                         [("ring", 2)])
 
     def test_without_checks_nothing_is_called_exact(self):
         outcome = run("commbench", "-b", "8", "-e", "8", "-c", "0", "--collectives", "barrier,all_reduce", "--fresh=0",
@@ -134,8 +136,9 @@ class Measurements(unittest.TestCase):
     def test_a_calibration_becomes_a_file_that_commbench_and_simulations_take(self):
         calibration = run("calibrate", "-e", "4K", "--all-sizes", ranks=2)
         self.assertEqual((calibration.code, calibration.err, calibration.left), (0, "", ["peaks.json"]), calibration)
-        for text in ("# message_intra", "# reduce", "# copy", "# combine", "# fetch", "# node barrier",
-                     "held out: |error| median", "  held out\n", "a message alone takes"):
+        for text in ("# message_intra", "# one_way_intra", "# reduce", "# copy", "# combine_to_own", "# combine_to_all",
+                     "# fetch", "# node barrier", "# messages intra hide ",
+                     "held out: |error| median", "  held out\n"):
             self.assertIn(text, calibration.out)
         self.assertNotIn("message_inter", calibration.out)
         peaks = calibration.folder / "peaks.json"

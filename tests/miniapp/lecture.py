@@ -15,14 +15,15 @@ def table_rows(text, title, until="  Note"):
     return {line[2:19].strip(): line[19:].split() for line in lines if line[2:19].strip()}
 
 
-def write_machine(folder, curves=("message_intra", "reduce", "copy"), largest=1e6):
+def write_machine(folder, curves=("message_intra", "one_way_intra", "reduce", "copy"), largest=1e6):
     """A machine file with invented figures: 3 us + 5 GB/s; the rest takes no time."""
     curve = lambda start, slope: {"from_bytes": 8, "to_bytes": largest, "pieces": [
         {"from_bytes": 0, "start_seconds": start, "seconds_per_byte": slope}]}
     provenance = {"time": "2000-01-01T00:00:00Z", "host": "paper", "cpu": "none", "mpi": "none", "code": "0",
                   "ranks": 2, "nodes": 1}
     machine = {"schema_version": 1, "kind": "machine", "provenance": provenance, "ports": 1,
-               "curves": {name: curve(3e-6, 2e-10) if name.startswith("message") else curve(0, 0) for name in curves}}
+               "overlap": {"intra": 1},
+               "curves": {name: curve(3e-6, 2e-10) if "_in" in name else curve(0, 0) for name in curves}}
     (folder / "peaks.json").write_text(json.dumps(machine))
 
 

@@ -32,7 +32,7 @@ class HelpTest(unittest.TestCase):
     def test_help_deck_lists_every_key_with_type_default_range_and_meaning(self):
         listed = run("--help-deck")
         self.assertEqual(listed.code, 0, listed)
-        keys = re.findall(r"(?m)^  (\w[\w.]+) +(an? .*); default (.*)\n      (\S.*)$", listed.out)
+        keys = re.findall(r"(?m)^  (\w[\w.]+) +(an? .*|true or false); default (.*)\n      (\S.*)$", listed.out)
         printed = run("run", Deck().path, "--print-deck").out
         sections = re.split(r"(?m)^\[(.+)\]$", printed)[1:]
         resolved = [f"{section}.{key}" for section, body in zip(sections[::2], sections[1::2])

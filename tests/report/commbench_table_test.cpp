@@ -101,6 +101,19 @@ TEST_CASE("ratios pair the samples of a pass, then take the geometric mean over 
   CHECK(ratios[1].sizes == 1);
 }
 
+TEST_CASE("predictions are counted per algorithm, by the median, up to a quarter of it", "[commbench]") {
+  std::vector const rows{
+      predicted(row("ring", 8, {1, 4, 9}), 5),    predicted(row("tree", 8, {4, 4, 4}), 5.1),
+      predicted(row("auto", 8, {4, 4, 4}), 4),    row("mpi", 8, {4, 4, 4}),
+      predicted(row("ring", 16, {4, 4, 4}), 2.9), spoiled(predicted(row("ring", 32, {4, 4, 4}), 4), 1),
+      predicted(row("tree", 16, {4, 4, 4}), 3)};
+  auto const scores = prediction_scores(rows);
+  REQUIRE(scores.size() == 2);
+  CHECK((scores[0].algorithm == "ring" && scores[0].within == 1 && scores[0].sizes == 2));
+  CHECK((scores[1].algorithm == "tree" && scores[1].within == 1 && scores[1].sizes == 2));
+  CHECK_THAT(commbench_summary_lines(rows), ContainsSubstring("# predictions within 25 % of the median\n#   ring"));
+}
+
 TEST_CASE("choices are compared among our algorithms, without auto and mpi", "[commbench]") {
   CommbenchRow automatic = predicted(row("auto", 8, {1e-6}), 1e-6);
   automatic.picked = "ring";
@@ -169,10 +182,4 @@ TEST_CASE("a fitted curve is printed with its pieces and its errors on fitted an
   CHECK(share_within(curve, 0, 0.25) == 0.5);
   CHECK(share_within(curve, 16, 0.25) == 1);
   CHECK_THROWS_AS(share_within(curve, 17, 0.25), Error);
-}
-
-TEST_CASE("messages alone and exchanged are compared per link", "[calibration]") {
-  std::vector<MessagePairText> const pairs{{"intra", 8, 2e-6, 1e-6}, {"intra", 16, 2e-6, 2e-6}};
-  std::string const text = message_pair_lines(pairs);
-  CHECK_THAT(text, ContainsSubstring("intra: a message alone takes 0.50 to 1.00") && !ContainsSubstring("inter"));
 }

@@ -32,9 +32,12 @@ MeasuredMachine sample_machine() {
   MeasuredMachine machine;
   machine.fit.message[0] = fitted(1e-6, 1e-10);
   machine.fit.message[1] = fitted(3e-6, 2e-10);
+  machine.fit.one_way = {fitted(7e-7, 2e-10), fitted(2e-6, 3e-10)};
+  machine.fit.overlap = {0.0, 2.0 / 3};
   machine.fit.reduce = fitted(1e-7, 3e-10);
   machine.fit.copy = fitted(2e-7, 4e-10);
-  machine.fit.combine = fitted(3e-7, 5e-10);
+  machine.fit.combine_to_own = fitted(3e-7, 5e-10);
+  machine.fit.combine_to_all = fitted(5e-7, 7e-10);
   machine.fit.fetch = fitted(4e-7, 6e-10);
   machine.fit.node_barrier = 1e-6 / 3;
   machine.fit.ports = 2;
@@ -88,12 +91,14 @@ TEST_CASE("what was not measured stays so", "[machine-file]") {
   std::string const path = folder.path() + "/peaks.json";
   MeasuredMachine machine = sample_machine();
   machine.fit.message[1].reset();
-  machine.fit.combine.reset();
+  machine.fit.overlap[1].reset();
+  machine.fit.combine_to_all.reset();
   machine.fit.node_barrier.reset();
   write_machine_file(path, machine);
   MeasuredMachine const read = read_machine_file(path);
   CHECK(!read.fit.message[1]);
-  CHECK(!read.fit.combine);
+  CHECK(!read.fit.overlap[1]);
+  CHECK(!read.fit.combine_to_all);
   CHECK(!read.fit.node_barrier);
   CHECK(read.fit.missing_for(Topology::block(4, 2), true) ==
         "messages between nodes, sums in shared memory, barriers of a node");
@@ -144,8 +149,10 @@ TEST_CASE("a damaged field is named with what it must be", "[machine-file]") {
   CHECK_THAT(error_after([](Json& j) { j["ports"] = 1.5; }), ContainsSubstring("/ports is 1.5"));
   CHECK_THAT(error_after([](Json& j) { j.erase("curves"); }), ContainsSubstring("/curves is missing"));
   CHECK_THAT(error_after([](Json& j) { j["curves"]["latency"] = 1; }),
-             ContainsSubstring("no curve \"latency\"; there is: message_intra, message_inter, reduce, copy, combine, "
-                               "fetch"));
+             ContainsSubstring("no curve \"latency\"; there is: message_intra, message_inter, one_way_intra, "
+                               "one_way_inter, reduce, copy, combine_to_own, combine_to_all, fetch"));
+  CHECK_THAT(error_after([](Json& j) { j["overlap"]["intra"] = 1.5; }),
+             ContainsSubstring("/overlap/intra is 1.5, must be at most 1"));
   CHECK_THAT(error_after([](Json& j) { j["node_barrier_seconds"] = -1; }), ContainsSubstring("must not be negative"));
   CHECK_THAT(error_after([](Json& j) { j["curves"]["copy"]["from_bytes"] = "8"; }),
              ContainsSubstring("/curves/copy/from_bytes is \"8\", must be a number"));

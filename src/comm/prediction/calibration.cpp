@@ -2,6 +2,7 @@
 
 #include "comm/execution/execution.hpp"
 #include "comm/execution/shared_segment.hpp"
+#include "comm/measurement/fresh_data.hpp"
 #include "comm/prediction/calibration_probes.hpp"
 #include "core/error.hpp"
 
@@ -16,16 +17,35 @@ namespace trainstone {
 namespace {
 
 using Element = float;
-using SamplesOfProbes = std::map<Probe, std::vector<double>>; ///< seconds of the whole probe, per pass
+using SamplesOfProbes = std::map<Probe, std::vector<double>>; ///< seconds of the whole probe
 
 constexpr std::uint64_t smallest_bytes = 8;
 constexpr double least_seconds = 1e-9; // of a difference that noise has made negative
 
-/// The quarter quantile: what disturbs a machine only makes it slower, and more often than not for several samples in
-/// a row; on a quiet one it is the median within 2 %.
+/// The median, as of what is predicted.
 double typical(std::vector<double> values) {
   std::ranges::sort(values);
-  return values[(values.size() - 1) / 4];
+  std::size_t const half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// One size, and what was measured there.
+struct ProbedSize {
+  Index elements;
+  bool held_out;
+  SamplesOfProbes seconds = {};
+};
+
+std::vector<ProbedSize> sizes_of(CalibrationOptions const& options) {
+  std::vector<ProbedSize> sizes;
+  auto const add = [&](std::uint64_t bytes, bool held_out) {
+    if (bytes <= options.max_bytes) sizes.push_back({static_cast<Index>(bytes / sizeof(Element)), held_out});
+  };
+  for (std::uint64_t bytes = smallest_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
+    add(bytes, false);
+    if (options.hold_out) add(bytes + bytes / 2, true);
+  }
+  return sizes;
 }
 
 /// Runs the probes of one size against each other.
@@ -39,27 +59,39 @@ public:
         m_segment(communicator, ledger, MemoryCategory::buffers, "calibration", bytes_needed(options)) {
     std::ranges::fill(std::span(m_segment.bytes().data(), m_segment.bytes().extent(0)), std::byte{});
     for (Probe const probe : probes)
-      if (is_possible(probe, communicator.topology(), true)) m_probes.push_back(probe);
+      if (is_possible(probe, communicator.topology(), true))
+        (needs_fresh_data(probe) ? m_fresh_probes : m_probes).push_back(probe);
   }
 
   Topology const& topology() const { return m_communicator.topology(); }
 
-  SamplesOfProbes measure(Index elements) {
-    std::vector<TimedCall> calls;
-    for (Probe const probe : m_probes) calls.push_back(call_of(make_probe(probe, topology(), rank(), elements)));
-    std::vector<TimedSamples> const samples = time_interleaved(m_communicator, calls, m_timing);
-    SamplesOfProbes seconds;
-    for (std::size_t i = 0; i < m_probes.size(); ++i) seconds[m_probes[i]] = samples[i].seconds;
-    return seconds;
+  /// Adds samples to what was measured at this size.
+  void measure(ProbedSize& size) {
+    append(size, m_probes, time_interleaved(m_communicator, calls_of(m_probes, size.elements), m_timing));
+    if (m_fresh_probes.empty()) return;
+    TimedCall const write = write_call(m_exec, Arena(m_segment.bytes()).vector<Element>("data", size.elements));
+    append(size, m_fresh_probes, time_fresh(m_communicator, calls_of(m_fresh_probes, size.elements), write, m_timing));
   }
 
 private:
-  Rank rank() const { return m_communicator.rank(); }
-
   std::uint64_t bytes_needed(CalibrationOptions const& options) const {
     auto const largest = static_cast<Index>(options.max_bytes / sizeof(Element));
-    Schedule const probe = make_probe(Probe::copy, topology(), rank(), largest);
+    Schedule const probe = make_probe(Probe::copy, topology(), m_communicator.rank(), largest);
     return static_cast<std::uint64_t>(probe.elements + probe.scratch_elements) * sizeof(Element) + 2 * Arena::alignment;
+  }
+
+  static void append(ProbedSize& size, std::vector<Probe> const& measured, std::vector<TimedSamples> const& samples) {
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      std::vector<double>& all = size.seconds[measured[i]];
+      all.insert(all.end(), samples[i].seconds.begin(), samples[i].seconds.end());
+    }
+  }
+
+  std::vector<TimedCall> calls_of(std::vector<Probe> const& wanted, Index elements) {
+    std::vector<TimedCall> calls;
+    for (Probe const probe : wanted)
+      calls.push_back(call_of(make_probe(probe, topology(), m_communicator.rank(), elements)));
+    return calls;
   }
 
   TimedCall call_of(Schedule schedule) {
@@ -81,13 +113,13 @@ private:
   TimingOptions m_timing;
   SharedSegment m_segment;
   std::vector<Probe> m_probes;
+  std::vector<Probe> m_fresh_probes;
 };
 
-/// The time of one move: the probe's less `less`'s and its extras', over its repetitions.
+/// The time of one move: the probe's less `less`'s and its barriers', over its repetitions.
 double cost(SamplesOfProbes const& seconds, Probe probe, std::optional<Probe> less = {}) {
   double total = typical(seconds.at(probe)) - (less ? typical(seconds.at(*less)) : 0);
-  if (int const barriers = extras(probe).barriers; barriers > 0) total -= barriers * cost(seconds, Probe::node_barrier);
-  if (int const copies = extras(probe).copies; copies > 0) total -= copies * cost(seconds, Probe::copy);
+  if (int const barriers = extra_barriers(probe); barriers > 0) total -= barriers * cost(seconds, Probe::node_barrier);
   return std::max(least_seconds, total / repetitions(probe));
 }
 
@@ -99,55 +131,45 @@ double reduction_cost(SamplesOfProbes const& seconds) {
   return std::max(cost(seconds, Probe::exchange_reduce, plain), cost(seconds, Probe::reduce));
 }
 
-/// What a curve is measured with; two probes are averaged.
+/// What a curve is measured with.
 struct CurveSource {
   char const* name; ///< of the curve
-  std::array<std::optional<Probe>, 2> probes;
+  Probe probe;
 };
 constexpr std::array sources{
-    CurveSource{"message_intra", {Probe::exchange_intra}},
-    CurveSource{"message_inter", {Probe::exchange_inter}},
-    CurveSource{"reduce", {Probe::exchange_reduce}},
-    CurveSource{"copy", {Probe::copy}},
-    // Bytes in a neighbour's memory cost more than those in one's own, and the two have different shares of them; the
-    // model has one curve for both.
-    CurveSource{"combine", {Probe::combine, Probe::combine_own}},
-    CurveSource{"fetch", {Probe::fetch}},
+    CurveSource{"message_intra", Probe::exchange_intra},
+    CurveSource{"message_inter", Probe::exchange_inter},
+    CurveSource{"one_way_intra", Probe::one_way_intra},
+    CurveSource{"one_way_inter", Probe::one_way_inter},
+    CurveSource{"reduce", Probe::exchange_reduce},
+    CurveSource{"copy", Probe::copy},
+    CurveSource{"combine_to_own", Probe::combine_to_own},
+    CurveSource{"combine_to_all", Probe::combine_to_all},
+    CurveSource{"fetch", Probe::fetch},
 };
 
-/// Of a curve at one size; nothing if it cannot be measured here.
-std::optional<TimeSample> sample(CurveSource const& source, SamplesOfProbes const& seconds, Topology const& topology,
-                                 Index elements) {
-  TimeSample sum{0, 0};
-  int count = 0;
-  for (std::optional<Probe> const& probe : source.probes) {
-    if (!probe || !seconds.contains(*probe)) continue;
-    sum.bytes += priced_bytes(*probe, topology, elements, sizeof(Element));
-    sum.seconds += *probe == Probe::exchange_reduce ? reduction_cost(seconds) : cost(seconds, *probe);
-    ++count;
+/// How much of reductions exchanges hide; nothing if there is no such link.
+std::optional<double> overlap(std::vector<ProbedSize> const& sizes, Probe exchange, Probe overlapping) {
+  std::vector<double> shares;
+  for (auto const& [elements, held_out, seconds] : sizes) {
+    if (held_out || !seconds.contains(exchange)) continue;
+    double const one_after_the_other = cost(seconds, exchange) + cost(seconds, Probe::reduce);
+    double const hidden = one_after_the_other - cost(seconds, overlapping);
+    shares.push_back(std::clamp(hidden / std::min(cost(seconds, exchange), cost(seconds, Probe::reduce)), 0.0, 1.0));
   }
-  if (count == 0) return {};
-  return TimeSample{sum.bytes / count, sum.seconds / count};
+  return shares.empty() ? std::nullopt : std::optional(typical(shares));
 }
 
-void add_costs(Calibration& calibration, SamplesOfProbes const& seconds, Topology const& topology, Index elements,
-               bool held_out) {
-  for (CurveSource const& source : sources) {
-    std::optional<TimeSample> const measured = sample(source, seconds, topology, elements);
-    if (!measured) continue;
-    auto curve = std::ranges::find(calibration.curves, source.name, &CalibratedCurve::name);
-    if (curve == calibration.curves.end()) {
-      curve = calibration.curves.insert(curve, {.name = source.name, .fitted = {}, .held_out = {}});
-    }
-    (held_out ? curve->held_out : curve->fitted).push_back(*measured);
+void add_costs(Calibration& calibration, ProbedSize const& size, Topology const& topology) {
+  for (auto const& [name, probe] : sources) {
+    if (!size.seconds.contains(probe)) continue;
+    auto curve = std::ranges::find(calibration.curves, name, &CalibratedCurve::name);
+    if (curve == calibration.curves.end())
+      curve = calibration.curves.insert(curve, {.name = name, .fitted = {}, .held_out = {}});
+    double const seconds = probe == Probe::exchange_reduce ? reduction_cost(size.seconds) : cost(size.seconds, probe);
+    (size.held_out ? curve->held_out : curve->fitted)
+        .push_back({priced_bytes(probe, topology, size.elements, sizeof(Element)), seconds});
   }
-  auto const add_pair = [&](Link link, Probe exchange, Probe one_way) {
-    if (!seconds.contains(exchange)) return;
-    double const bytes = priced_bytes(exchange, topology, elements, sizeof(Element));
-    calibration.messages.push_back({link, bytes, cost(seconds, exchange), cost(seconds, one_way)});
-  };
-  add_pair(Link::intra, Probe::exchange_intra, Probe::one_way_intra);
-  add_pair(Link::inter, Probe::exchange_inter, Probe::one_way_inter);
 }
 
 } // namespace
@@ -157,23 +179,21 @@ Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& co
   TRAINSTONE_REQUIRE(options.max_bytes >= smallest_bytes && options.factor >= 2, "sizes to {} bytes by a factor of {}",
                      options.max_bytes, options.factor);
   Prober prober(exec, communicator, ledger, options);
+  std::vector<ProbedSize> sizes = sizes_of(options);
+  for (int pass = 0; pass < options.passes; ++pass)
+    for (ProbedSize& size : sizes) prober.measure(size);
   Calibration calibration;
   std::vector<double> barriers;
-  auto const measure = [&](std::uint64_t bytes, bool held_out) {
-    auto const elements = static_cast<Index>(bytes / sizeof(Element));
-    SamplesOfProbes const seconds = prober.measure(elements);
-    add_costs(calibration, seconds, prober.topology(), elements, held_out);
-    if (seconds.contains(Probe::node_barrier)) barriers.push_back(cost(seconds, Probe::node_barrier));
-  };
-  for (std::uint64_t bytes = smallest_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
-    measure(bytes, false);
-    std::uint64_t const between = bytes + bytes / 2;
-    if (options.hold_out && between <= options.max_bytes) measure(between, true);
+  for (ProbedSize const& size : sizes) {
+    add_costs(calibration, size, prober.topology());
+    if (size.seconds.contains(Probe::node_barrier)) barriers.push_back(cost(size.seconds, Probe::node_barrier));
   }
   for (NamedCurve const& named : named_curves(calibration.machine)) {
     auto const curve = std::ranges::find(calibration.curves, named.name, &CalibratedCurve::name);
     if (curve != calibration.curves.end()) *named.curve = fit_curve(curve->fitted);
   }
+  calibration.machine.overlap = {overlap(sizes, Probe::exchange_intra, Probe::overlap_intra),
+                                 overlap(sizes, Probe::exchange_inter, Probe::overlap_inter)};
   if (!barriers.empty()) calibration.machine.node_barrier = typical(barriers);
   return calibration;
 }
@@ -185,6 +205,7 @@ std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Co
   options.max_bytes = 32768;
   options.factor = 64;
   options.hold_out = false;
+  options.passes = 1;
   options.timing.samples = 8;
   Calibration const now = calibrate_communication(exec, communicator, ledger, options);
   std::vector<std::pair<std::string, double>> ratios;

@@ -22,7 +22,8 @@ struct CalibrationOptions {
   std::uint64_t max_bytes = 64 << 20; ///< of one message
   std::uint64_t factor = 2;           ///< from one fitted size to the next, from 8 bytes on
   bool hold_out = true;               ///< measure sizes in between, too
-  TimingOptions timing{.samples = 20, .sample_seconds = 1e-3};
+  int passes = 6;                     ///< over all sizes, so that what disturbs for seconds meets them all alike
+  TimingOptions timing{.warmup_calls = 2, .samples = 4, .sample_seconds = 1e-3}; ///< per pass
 };
 
 /// The measured costs that one curve comes from.
@@ -32,18 +33,9 @@ struct CalibratedCurve {
   std::vector<TimeSample> held_out; ///< not seen by the fit
 };
 
-/// A message while its receiver sends one, too, and alone. MachineModel takes them to be equal.
-struct MessagePair {
-  Link link;
-  double bytes;
-  double exchange; ///< seconds
-  double one_way;
-};
-
 struct Calibration {
   FittedMachine machine;
   std::vector<CalibratedCurve> curves;
-  std::vector<MessagePair> messages;
 };
 
 /// Collective over the communicator; with one rank there is nothing but copies. Buffers are entered in the ledger:

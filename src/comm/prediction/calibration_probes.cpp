@@ -32,27 +32,22 @@ struct Writer {
   }
   Slice scratch() const { return {BufferId::scratch, {0, elements}}; }
 
-  /// Sends a part and receives the other one, then the other way round.
-  void exchange(Rank peer) {
-    rounds.push_back({Move::receive(peer, part(1)), Move::send(peer, part(0))});
-    rounds.push_back({Move::receive(peer, part(0)), Move::send(peer, part(1))});
-  }
-  /// As in a ring's reduce-scatter: what was received is added to what is sent next.
+  void exchange(Rank peer) { rounds.push_back({Move::receive(peer, part(1)), Move::send(peer, part(0))}); }
+  /// What was received is added to what was sent.
   void exchange_and_reduce(Rank peer) {
-    for (std::size_t i : {0, 1}) {
-      rounds.push_back(
-          {Move::receive(peer, scratch()), Move::send(peer, part(i)), Move::reduce(scratch(), part(1 - i))});
-    }
+    rounds.push_back({Move::receive(peer, scratch()), Move::send(peer, part(0)), Move::reduce(scratch(), part(0))});
   }
-  /// There and back, twice; the receiver sends back what it has received.
+  /// Something else is added up while messages are under way.
+  void exchange_while_reducing(Rank peer) {
+    rounds.push_back({Move::reduce(part(0), scratch()), Move::receive(peer, part(1)), Move::send(peer, part(0))});
+  }
+  /// There and back, each what its sender has written.
   void one_way(Rank peer) {
+    Round const send{Move::send(peer, part(0))};
+    Round const receive{Move::receive(peer, part(1))};
     bool const first = rank < peer;
-    for (std::size_t i : {0, 1}) {
-      Move const there = first ? Move::send(peer, part(i)) : Move::receive(peer, part(i));
-      Move const back = first ? Move::receive(peer, part(1 - i)) : Move::send(peer, part(i));
-      rounds.push_back({there});
-      rounds.push_back({back});
-    }
+    rounds.push_back(first ? send : receive);
+    rounds.push_back(first ? receive : send);
   }
   void copies() {
     rounds.push_back({Move::copy(part(0), part(1))});
@@ -70,12 +65,10 @@ struct Writer {
   Index data_elements() const {
     return std::max(2 * elements, slice_elements() * static_cast<Index>(largest_node(topology)));
   }
-  /// Moves of what the ranks wrote before; at the end they write it anew.
   void in_shared_memory(Move const& move) {
     barriers(1);
     rounds.push_back({move});
     barriers(1);
-    rounds.push_back({Move::copy(scratch(), part(0))});
   }
   void combine(Rank target) {
     Index const begin = static_cast<Index>(place_in_node(topology, rank)) * slice_elements();
@@ -89,17 +82,20 @@ struct Writer {
   }
 };
 
-bool uses_shared_memory(Probe probe) {
-  return probe == Probe::node_barrier || probe == Probe::combine || probe == Probe::combine_own ||
-         probe == Probe::fetch;
+bool is_combine_or_fetch(Probe probe) {
+  return probe == Probe::combine_to_all || probe == Probe::combine_to_own || probe == Probe::fetch;
 }
+
+bool uses_shared_memory(Probe probe) { return probe == Probe::node_barrier || is_combine_or_fetch(probe); }
 
 std::optional<Link> link_of(Probe probe) {
   switch (probe) {
   case Probe::exchange_intra:
-  case Probe::one_way_intra: return Link::intra;
+  case Probe::one_way_intra:
+  case Probe::overlap_intra: return Link::intra;
   case Probe::exchange_inter:
-  case Probe::one_way_inter: return Link::inter;
+  case Probe::one_way_inter:
+  case Probe::overlap_inter: return Link::inter;
   default: return {};
   }
 }
@@ -121,12 +117,14 @@ std::string_view to_string(Probe probe) {
   case Probe::exchange_inter: return "exchange, inter";
   case Probe::one_way_intra: return "one way, intra";
   case Probe::one_way_inter: return "one way, inter";
+  case Probe::overlap_intra: return "exchange while reducing, intra";
+  case Probe::overlap_inter: return "exchange while reducing, inter";
   case Probe::exchange_reduce: return "exchange and reduce";
   case Probe::reduce: return "reduce";
   case Probe::copy: return "copy";
   case Probe::node_barrier: return "node barrier";
-  case Probe::combine: return "combine";
-  case Probe::combine_own: return "combine to own memory";
+  case Probe::combine_to_all: return "combine to all";
+  case Probe::combine_to_own: return "combine to own";
   case Probe::fetch: return "fetch";
   }
   return "unknown";
@@ -166,6 +164,10 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   case Probe::one_way_inter:
     if (peer) writer.one_way(*peer);
     break;
+  case Probe::overlap_intra:
+  case Probe::overlap_inter:
+    if (peer) writer.exchange_while_reducing(*peer);
+    break;
   case Probe::exchange_reduce:
     if (peer) writer.exchange_and_reduce(*peer);
     break;
@@ -174,10 +176,10 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   case Probe::node_barrier:
     if (has_neighbours) writer.barriers(repetitions(probe));
     break;
-  case Probe::combine:
+  case Probe::combine_to_all:
     if (has_neighbours) writer.combine(every_neighbour);
     break;
-  case Probe::combine_own:
+  case Probe::combine_to_own:
     if (has_neighbours) writer.combine(own_memory);
     break;
   case Probe::fetch:
@@ -200,26 +202,26 @@ double priced_bytes(Probe probe, Topology const& topology, Index elements, std::
   if (probe == Probe::fetch) return 2 * moved(elements);
   auto const parts = static_cast<Index>(largest_node(topology));
   Index const slice = Writer{topology, 0, elements}.slice_elements();
-  if (probe == Probe::combine) return moved(2 * parts * slice); // every part read, and written
-  if (probe == Probe::combine_own) return moved((parts + 1) * slice);
+  if (probe == Probe::combine_to_all) return moved(2 * parts * slice); // every part read, and written
+  if (probe == Probe::combine_to_own) return moved((parts + 1) * slice);
   return moved(elements);
 }
 
 int repetitions(Probe probe) {
   switch (probe) {
+  case Probe::node_barrier: return 4;
   case Probe::one_way_intra:
   case Probe::one_way_inter:
-  case Probe::node_barrier: return 4;
-  case Probe::combine:
-  case Probe::combine_own:
-  case Probe::fetch: return 1;
-  default: return 2;
+  case Probe::reduce:
+  case Probe::copy: return 2;
+  default: return 1;
   }
 }
 
-Extras extras(Probe probe) {
-  bool const shared = uses_shared_memory(probe) && probe != Probe::node_barrier;
-  return shared ? Extras{.barriers = 2, .copies = 1} : Extras{};
+bool needs_fresh_data(Probe probe) {
+  return probe != Probe::reduce && probe != Probe::copy && probe != Probe::node_barrier;
 }
+
+int extra_barriers(Probe probe) { return is_combine_or_fetch(probe) ? 2 : 0; }
 
 } // namespace trainstone

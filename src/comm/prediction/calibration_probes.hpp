@@ -2,7 +2,7 @@
 
 // Small schedules whose times tell what messages, reductions, copies and shared memory cost. Owns their form: made of
 // the same moves as those of algorithms and run by the same executor, so that its overheads are in the figures. What
-// is sent, added or fetched was written just before by a move of the probe, as in a collective. Plain values.
+// is sent or looked at by neighbours is to be written before by who runs them, as in a training. Plain values.
 
 #include "comm/schedule.hpp"
 #include "comm/topology.hpp"
@@ -15,24 +15,26 @@
 namespace trainstone {
 
 enum class Probe {
-  exchange_intra, ///< two rounds: each of a pair sends to the other, what it has just received
+  exchange_intra, ///< each of a pair sends to the other
   exchange_inter,
-  one_way_intra, ///< four messages to and fro: one of a pair sends at a time
+  one_way_intra, ///< two messages, to and fro: one of a pair sends at a time
   one_way_inter,
-  exchange_reduce, ///< as exchange, each followed by a reduction of what was received
+  overlap_intra, ///< as exchange, and a reduction in own memory while the messages are under way
+  overlap_inter,
+  exchange_reduce, ///< as exchange, followed by a reduction of what was received
   reduce,          ///< two reductions in own memory, there and back
   copy,            ///< two copies in own memory, there and back
   node_barrier,    ///< four of them
-  // between barriers; then every rank writes its data anew, as it would the next gradients
-  combine,     ///< a slice of all neighbours' data summed up, to all of them
-  combine_own, ///< the same, to the rank's own alone
-  fetch,       ///< a neighbour's data copied
+  // between barriers, of data that every rank has written anew
+  combine_to_all, ///< a slice of all neighbours' data summed up, to all of them
+  combine_to_own, ///< the same, to the rank's own alone
+  fetch,          ///< a neighbour's data copied
 };
 
 inline constexpr std::array probes{
-    Probe::exchange_intra,  Probe::exchange_inter, Probe::one_way_intra, Probe::one_way_inter,
-    Probe::exchange_reduce, Probe::reduce,         Probe::copy,          Probe::node_barrier,
-    Probe::combine,         Probe::combine_own,    Probe::fetch};
+    Probe::exchange_intra, Probe::exchange_inter,  Probe::one_way_intra, Probe::one_way_inter, Probe::overlap_intra,
+    Probe::overlap_inter,  Probe::exchange_reduce, Probe::reduce,        Probe::copy,          Probe::node_barrier,
+    Probe::combine_to_all, Probe::combine_to_own,  Probe::fetch};
 
 std::string_view to_string(Probe probe);
 
@@ -51,11 +53,10 @@ double priced_bytes(Probe probe, Topology const& topology, Index elements, std::
 
 /// How many times the probe does what it measures, one after the other.
 int repetitions(Probe probe);
-/// What else is in it.
-struct Extras {
-  int barriers = 0; ///< node barriers
-  int copies = 0;   ///< as many elements as Probe::copy copies at a time
-};
-Extras extras(Probe probe);
+/// Node barriers that are in it besides.
+int extra_barriers(Probe probe);
+/// Whether its first `elements` elements are to be written by their rank before every run, as a training writes its
+/// next gradients: what neighbours have read is no longer the rank's own.
+bool needs_fresh_data(Probe probe);
 
 } // namespace trainstone

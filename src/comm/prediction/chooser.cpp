@@ -71,11 +71,12 @@ PricedAlgorithm choose_algorithm(Problem const& problem, std::size_t element_byt
 
 MachineModel default_machine() {
   MachineModel machine;
-  machine.of(Link::intra) = PiecewiseLinear(1e-6, 1 / 10e9);
-  machine.of(Link::inter) = PiecewiseLinear(2e-6, 1 / 12.5e9);
+  machine.set_messages(Link::intra, PiecewiseLinear(1e-6, 1 / 10e9));
+  machine.set_messages(Link::inter, PiecewiseLinear(2e-6, 1 / 12.5e9));
   machine.reduce = PiecewiseLinear(1e-7, 1 / 8e9);
   machine.copy = PiecewiseLinear(1e-7, 1 / 10e9);
-  machine.combine = PiecewiseLinear(1e-7, 1 / 20e9);
+  machine.combine_to_own = PiecewiseLinear(1e-7, 1 / 20e9);
+  machine.combine_to_all = PiecewiseLinear(1e-7, 1 / 20e9);
   machine.fetch = PiecewiseLinear(1e-7, 1 / 20e9);
   machine.node_barrier = 5e-7;
   return machine;

@@ -17,9 +17,12 @@ namespace trainstone {
 /// A machine as measured: curves are absent where nothing was measured (messages between nodes on a single node).
 struct FittedMachine {
   std::array<std::optional<FittedCurve>, link_count> message;
+  std::array<std::optional<FittedCurve>, link_count> one_way;
+  std::array<std::optional<double>, link_count> overlap; ///< share of local work that messages hide
   std::optional<FittedCurve> reduce;
   std::optional<FittedCurve> copy;
-  std::optional<FittedCurve> combine;
+  std::optional<FittedCurve> combine_to_own;
+  std::optional<FittedCurve> combine_to_all;
   std::optional<FittedCurve> fetch;
   std::optional<double> node_barrier; ///< seconds
   int ports = 1;

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -26,11 +27,19 @@ double PiecewiseLinear::operator()(double bytes) const {
   return m_pieces[i].start + m_pieces[i].per_byte * bytes;
 }
 
+double seconds_among(PiecewiseLinear const& curve, double bytes, double touched) {
+  constexpr double touched_by_probe = 2; // times its bytes: what is sent or added, and where it comes
+  double const alone = curve(bytes);
+  double const as_large = touched / touched_by_probe;
+  return as_large <= bytes ? alone : std::max(alone, curve(as_large) / as_large * bytes);
+}
+
 MachineModel uniform_machine(AlphaBetaGamma const& constants) {
   MachineModel machine;
-  machine.message.fill(PiecewiseLinear(constants.alpha, constants.beta));
+  for (Link const link : {Link::intra, Link::inter}) machine.set_messages(link, {constants.alpha, constants.beta});
   machine.reduce = PiecewiseLinear(0, constants.gamma);
-  machine.combine = PiecewiseLinear(0, constants.gamma);
+  machine.combine_to_own = PiecewiseLinear(0, constants.gamma);
+  machine.combine_to_all = PiecewiseLinear(0, constants.gamma);
   return machine;
 }
 

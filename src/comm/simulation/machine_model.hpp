@@ -37,18 +37,33 @@ private:
 
 /// One full-duplex port per rank by default: a message occupies its sender's and its receiver's port for its time.
 struct MachineModel {
-  std::array<PiecewiseLinear, link_count> message; ///< by bytes sent; start-up (alpha) included
-  PiecewiseLinear reduce;                          ///< by bytes added
-  PiecewiseLinear copy;                            ///< by bytes copied, inside a rank's own memory
-  PiecewiseLinear combine;                         ///< by bytes read and written in shared memory
-  PiecewiseLinear fetch;                           ///< a copy from or to a neighbour, by bytes read and written
-  double node_barrier = 0;                         ///< seconds
-  int ports = 1;                                   ///< messages that a rank can send, and receive, at the same time
+  /// By bytes sent; start-up (alpha) included. Of ranks that send and receive in the same round, and of those that do
+  /// only one of the two. Between one of these and one of those: the slower one's.
+  std::array<PiecewiseLinear, link_count> message;
+  std::array<PiecewiseLinear, link_count> one_way;
+  /// How much of a local move is hidden behind messages that are under way: 1 where others than the rank itself carry
+  /// them, 0 where it copies them with its own hands.
+  std::array<double, link_count> overlap{1, 1};
+  PiecewiseLinear reduce;         ///< by bytes added
+  PiecewiseLinear copy;           ///< by bytes copied, inside a rank's own memory
+  PiecewiseLinear combine_to_own; ///< a sum of neighbours' data, by bytes read and written
+  PiecewiseLinear combine_to_all; ///< the same, written to all neighbours
+  PiecewiseLinear fetch;          ///< a copy from or to a neighbour, by bytes read and written
+  double node_barrier = 0;        ///< seconds
+  int ports = 1;                  ///< messages that a rank can send, and receive, at the same time
 
   PiecewiseLinear& of(Link link) { return message[static_cast<std::size_t>(link)]; }
   PiecewiseLinear const& of(Link link) const { return message[static_cast<std::size_t>(link)]; }
+  void set_messages(Link link, PiecewiseLinear const& curve) { // whether the other one sends, too, or not
+    message[static_cast<std::size_t>(link)] = one_way[static_cast<std::size_t>(link)] = curve;
+  }
   bool operator==(MachineModel const&) const = default;
 };
+
+/// A move of `bytes` by a rank that touches `touched` bytes in the whole of its schedule. Curves are measured where one
+/// move comes after the other on the same data (calibration_probes.hpp), which small ones find in the caches; one of
+/// many that go through a large buffer does not, and takes no less per byte than a move that has as much to itself.
+double seconds_among(PiecewiseLinear const& curve, double bytes, double touched);
 
 /// Every message alpha + beta * bytes, every reduction gamma per byte added, every combine in shared memory gamma per
 /// byte read or written; copies, fetches and node barriers are free.

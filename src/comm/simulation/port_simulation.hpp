@@ -25,7 +25,7 @@ public:
   std::optional<double> run(Motion motion = Motion::shift) const;
 
 private:
-  double local_seconds(Schedule const& schedule, Move const& move) const;
+  double local_seconds(Schedule const& schedule, Move const& move, double touched) const;
 
   MachineModel const& m_machine;
   Topology const& m_topology;

@@ -46,8 +46,10 @@ PiecewiseLinear stretched(PiecewiseLinear const& curve, double factor) {
 
 /// A machine on which `factor` times as many bytes take what they take on the given one.
 MachineModel stretched(MachineModel machine, double factor) {
-  for (PiecewiseLinear& message : machine.message) message = stretched(message, factor);
-  for (PiecewiseLinear* const curve : {&machine.reduce, &machine.copy, &machine.combine, &machine.fetch})
+  for (auto* const curves : {&machine.message, &machine.one_way})
+    for (PiecewiseLinear& message : *curves) message = stretched(message, factor);
+  for (PiecewiseLinear* const curve :
+       {&machine.reduce, &machine.copy, &machine.combine_to_own, &machine.combine_to_all, &machine.fetch})
     *curve = stretched(*curve, factor);
   return machine;
 }

@@ -144,11 +144,12 @@ private:
   }
 
   void enqueue(Half const& send, Half const& receive) {
-    m_ports.enqueue({.sender = send.rank,
-                     .receiver = receive.rank,
-                     .turn = {send.place, receive.place, 0},
-                     .ready = std::max(at(send.rank).begin, at(receive.rank).begin),
-                     .seconds = m_timed.messages[send.message].seconds});
+    m_ports.enqueue(
+        {.sender = send.rank,
+         .receiver = receive.rank,
+         .turn = {send.place, receive.place, 0},
+         .ready = std::max(at(send.rank).begin, at(receive.rank).begin),
+         .seconds = std::max(m_timed.messages[send.message].seconds, m_timed.messages[receive.message].seconds)});
   }
 
   void start_messages() {

@@ -1,0 +1,77 @@
+#include "comm/measurement/fresh_data.hpp"
+
+#include "core/launch.hpp"
+#include "core/types.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+/// Not zero: a loop that writes zeros becomes a library's, which passes caches by.
+template <class T>
+T one() {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return T{1};
+  } else {
+    return from_float<T>(1);
+  }
+}
+
+/// Written by who calculates: small vectors by the calling thread, as the executor's kernels do.
+template <class T>
+void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
+  constexpr std::size_t inline_bytes = 32768;
+  std::size_t const bytes = data.extent(0) * sizeof(T);
+  if (bytes <= inline_bytes) {
+    for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
+    return;
+  }
+  using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+  launch_for(
+      {"trainstone::comm::write_fresh", Phase::other, 0, bytes}, Policy(exec, 0, static_cast<Index>(data.extent(0))),
+      KOKKOS_LAMBDA(Index i) { data(i) = value; });
+}
+
+} // namespace
+
+template <class T>
+TimedCall write_call(ExecutionSpace const& exec, Vector<T> data) {
+  return [data, exec] {
+    write_all<T>(exec, data, one<T>());
+    exec.fence("trainstone::comm::write_call: the data is written");
+  };
+}
+
+template TimedCall write_call(ExecutionSpace const&, Vector<float>);
+template TimedCall write_call(ExecutionSpace const&, Vector<double>);
+template TimedCall write_call(ExecutionSpace const&, Vector<std::int32_t>);
+template TimedCall write_call(ExecutionSpace const&, Vector<std::int64_t>);
+template TimedCall write_call(ExecutionSpace const&, Vector<bf16>);
+template TimedCall write_call(ExecutionSpace const&, Vector<fp16>);
+
+std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<TimedCall> const& calls,
+                                     TimedCall const& write, TimingOptions const& options) {
+  constexpr double least_seconds = 1e-9; // where noise has made the difference negative
+  std::vector<TimedCall> fresh;
+  for (TimedCall const& call : calls) {
+    fresh.push_back([&write, &call] {
+      write();
+      call();
+    });
+  }
+  fresh.push_back(write);
+  std::vector<TimedSamples> samples = time_interleaved(communicator, fresh, options);
+  TimedSamples const writing = std::move(samples.back());
+  samples.pop_back();
+  for (TimedSamples& one_call : samples)
+    for (std::size_t pass = 0; pass < one_call.seconds.size(); ++pass)
+      one_call.seconds[pass] = std::max(least_seconds, one_call.seconds[pass] - writing.seconds[pass]);
+  return samples;
+}
+
+} // namespace trainstone
