@@ -224,7 +224,8 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("--samples", arguments.samples, "samples of every time");
   add("-c,--check", arguments.check, "1: check every result, 0: do not");
   add("--fresh", arguments.fresh,
-      "1: data is written by its rank before every call, as in a training, which is timed apart and taken off;\n"
+      "1: data is written by its rank before every call, as in a training, and what has a root or servers begins after "
+      "a barrier; both are timed apart and taken off;\n"
       "0: the result of one call is the input of the next one, as in nccl-tests");
   add("-d,--datatype", arguments.types, "float, double, int32, int64, half, bfloat16 or all; several with commas");
   add("-o,--op", arguments.operation, "sum, max or min");

@@ -3,16 +3,15 @@
 #include "comm/control.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/measurement/exact_data.hpp"
+#include "comm/measurement/fresh_data.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
-#include "core/launch.hpp"
 #include "core/types.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <type_traits>
 
 namespace trainstone {
 
@@ -29,21 +28,6 @@ Vector<T> cut(Vector<std::byte> memory, Index elements, char const* what) {
   TRAINSTONE_REQUIRE(count * sizeof(T) <= memory.extent(0), "{} of {} elements of {} bytes do not fit into {}", what,
                      elements, sizeof(T), memory.extent(0));
   return Vector<T>(reinterpret_cast<T*>(memory.data()), count);
-}
-
-/// Written by who calculates: small vectors by the calling thread, as the executor's kernels do.
-template <class T>
-void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
-  constexpr std::size_t inline_bytes = 32768;
-  std::size_t const bytes = data.extent(0) * sizeof(T);
-  if (bytes <= inline_bytes) {
-    for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
-    return;
-  }
-  using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
-  launch_for(
-      {"trainstone::comm::contest_write", Phase::other, 0, bytes}, Policy(exec, 0, static_cast<Index>(data.extent(0))),
-      KOKKOS_LAMBDA(Index i) { data(i) = value; });
 }
 
 /// The contestants on buffers of one type.
@@ -88,27 +72,20 @@ public:
   /// Zeros stay zeros, however often they are added up; other values would end at infinity.
   void fill_for_timing() const { std::fill_n(m_data.data(), m_data.extent(0), T{}); }
 
-  /// Writes what this rank holds at the start.
+  /// Writes what this rank holds at the start. Where a rank may be done before the others, nobody writes before all
+  /// are: else one call would overlap with the next one, and look shorter than it is.
   TimedCall writing() const {
     Range const held = Impl::initially_held(m_problem, m_communicator.rank());
-    Vector<T> const own(m_data.data() + held.begin, static_cast<std::size_t>(held.size()));
-    T const value = one();
-    return [own, value, exec = m_exec] {
-      write_all<T>(exec, own, value);
-      exec.fence("trainstone::comm::contest: the data is written");
+    TimedCall const write =
+        write_call(m_exec, Vector<T>(m_data.data() + held.begin, static_cast<std::size_t>(held.size())));
+    if (!has_root(m_problem.collective) && !has_servers(m_problem.collective)) return write;
+    return [write, this] {
+      barrier(m_communicator);
+      write();
     };
   }
 
 private:
-  /// Not zero: a loop that writes zeros becomes a library's, which passes caches by.
-  static T one() {
-    if constexpr (std::is_arithmetic_v<T>) {
-      return T{1};
-    } else {
-      return from_float<T>(1);
-    }
-  }
-
   ExecutionSpace m_exec;
   Communicator& m_communicator;
   Problem const& m_problem;
@@ -116,27 +93,6 @@ private:
   ContestBuffers m_buffers;
   Vector<T> m_data;
 };
-
-/// Of calls that each follow a `write`: without the time of this one, which was measured in the same pass.
-std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<TimedCall> const& calls,
-                                     TimedCall const& write, TimingOptions const& options) {
-  constexpr double least_seconds = 1e-9; // where noise has made the difference negative
-  std::vector<TimedCall> fresh;
-  for (TimedCall const& call : calls) {
-    fresh.push_back([&write, &call] {
-      write();
-      call();
-    });
-  }
-  fresh.push_back(write);
-  std::vector<TimedSamples> samples = time_interleaved(communicator, fresh, options);
-  TimedSamples const writing = std::move(samples.back());
-  samples.pop_back();
-  for (TimedSamples& one : samples)
-    for (std::size_t pass = 0; pass < one.seconds.size(); ++pass)
-      one.seconds[pass] = std::max(least_seconds, one.seconds[pass] - writing.seconds[pass]);
-  return samples;
-}
 
 template <class T>
 std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communicator, ExactData const* truth,

@@ -39,8 +39,9 @@ struct ContestOptions {
   TimingOptions timing = {};
   bool check = true;
   /// Every call finds data that its rank has just written, as in a training: without that, algorithms in shared memory
-  /// find much of what they read in their own caches, where the call before has left it. Writing alone is measured,
-  /// too, and taken off. false: the result of one call is the input of the next one, as in nccl-tests.
+  /// find much of what they read in their own caches, where the call before has left it. Calls of collectives with a
+  /// root or servers begin after a barrier, too: they would overlap else. What comes before a call is also measured
+  /// alone, and taken off. false: one call after the other, on the result of the one before, as in nccl-tests.
   bool fresh = true;
 };
 
