@@ -99,25 +99,37 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 Communicator::~Communicator() {
   if (!m_handle) return;
   // MPICH 5.0 ends the program when messages are left in a communicator that is freed.
-  if (m_handle->failed || std::uncaught_exceptions() > 0) return;
+  if (m_handle->failed || std::uncaught_exceptions() > 0) {
+    if (m_handle->order != MPI_COMM_NULL) Impl::give_up_order_check(*this);
+    return;
+  }
   if (m_handle->order != MPI_COMM_NULL) Impl::leave_order_check(*this);
   MPI_Comm_free(&m_handle->comm);
 }
 
 Communicator Communicator::split(int colour) const {
   TRAINSTONE_REQUIRE(colour >= 0, "colour {} is negative", colour);
+  static CollectiveCall const call("split of the communicator");
+  announce_and_compare(call);
   MPI_Comm comm = MPI_COMM_NULL;
   TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
-  return Communicator(owned(comm), m_emulated_node);
+  return part(owned(comm));
 }
 
 std::optional<Communicator> Communicator::first(Rank ranks) const {
   TRAINSTONE_REQUIRE(ranks >= 1 && ranks <= m_size, "no first {} ranks of {}", ranks, m_size);
+  announce_and_compare(CollectiveCall(fmt::format("first {} ranks of the communicator", ranks)));
   MPI_Comm comm = MPI_COMM_NULL;
   int const colour = m_rank < ranks ? 0 : MPI_UNDEFINED;
   TRAINSTONE_MPI_CHECK(MPI_Comm_split(m_handle->comm, colour, m_rank, &comm));
   if (comm == MPI_COMM_NULL) return {};
-  return Communicator(owned(comm), m_emulated_node);
+  return part(owned(comm));
+}
+
+Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle) const {
+  Communicator made(std::move(handle), m_emulated_node);
+  if (m_handle->order != MPI_COMM_NULL) made.check_order(OrderCheck::yes);
+  return made;
 }
 
 Rank Communicator::node_size() const {

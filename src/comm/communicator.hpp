@@ -90,11 +90,14 @@ public:
   void limit_tags(int largest);
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
-  /// debugging: it costs an exchange per call. Collective.
+  /// debugging: it costs an exchange per call. So are those of communicators that are made of it. Collective.
   void check_order(OrderCheck check);
   /// Every collective's first act, with what it is. Does not wait.
   /// \return what the collective must complete before it goes on; null: nothing, the order is not checked
   std::unique_ptr<Impl::CallComparison> announce(CollectiveCall const& call) const;
+  /// The same for what cannot go on by steps: waits until all ranks have called.
+  /// \throws CollectiveError on all ranks if the order is checked and they call different collectives
+  void announce_and_compare(CollectiveCall const& call) const;
   /// Of all calls so far, in order: equal on all ranks if they called the same.
   std::uint64_t order_hash() const;
 
@@ -105,6 +108,7 @@ public:
 
 private:
   Communicator(std::unique_ptr<Impl::CommunicatorHandle> handle, std::string const& emulated_node);
+  Communicator part(std::unique_ptr<Impl::CommunicatorHandle> handle) const;
 
   std::unique_ptr<Impl::CommunicatorHandle> m_handle;
   Rank m_rank = 0;

@@ -2,7 +2,6 @@
 
 #include "comm/execution/execution.hpp"
 #include "comm/mpi.hpp"
-#include "comm/order_check.hpp"
 #include "comm/registry.hpp"
 
 #include <limits>
@@ -23,11 +22,6 @@ void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operatio
                       Vector<T>(scratch.data(), scratch.size()), {.purpose = Purpose::control, .persistent = false});
   execution.run();
   exec.fence("trainstone::comm::control_all_reduce: the host reads the result");
-}
-
-/// \throws CollectiveError on all ranks if the order is checked and they call different collectives
-void announce_and_compare(Communicator const& communicator, CollectiveCall const& call) {
-  if (auto const comparison = communicator.announce(call)) comparison->wait();
 }
 
 int checked_length(std::size_t bytes) {
@@ -61,13 +55,13 @@ std::int64_t control_all_reduce(ExecutionSpace const& exec, Communicator& commun
 
 void barrier(Communicator const& communicator) {
   static CollectiveCall const call("barrier of a report");
-  announce_and_compare(communicator, call);
+  communicator.announce_and_compare(call);
   TRAINSTONE_MPI_CHECK(MPI_Barrier(communicator.handle().comm));
 }
 
 void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byte const> mine,
                             std::span<std::byte> all) {
-  announce_and_compare(communicator, CollectiveCall(fmt::format("all-gather of {} bytes for a report", mine.size())));
+  communicator.announce_and_compare(CollectiveCall(fmt::format("all-gather of {} bytes for a report", mine.size())));
   int const length = checked_length(mine.size());
   TRAINSTONE_REQUIRE(all.size() == mine.size() * static_cast<std::size_t>(communicator.size()),
                      "{} bytes from each of {} ranks do not fill {}", mine.size(), communicator.size(), all.size());
@@ -77,7 +71,7 @@ void Impl::all_gather_bytes(Communicator const& communicator, std::span<std::byt
 
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text) {
   static CollectiveCall const call("all-gather of texts for a report");
-  announce_and_compare(communicator, call);
+  communicator.announce_and_compare(call);
   std::vector<int> const lengths = all_gather_values(communicator, checked_length(text.size()));
   std::vector<int> offsets(lengths.size());
   std::string joined(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');

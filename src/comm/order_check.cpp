@@ -67,6 +67,10 @@ std::unique_ptr<Impl::CallComparison> Communicator::announce(CollectiveCall cons
   return std::make_unique<Impl::CallComparison>(*m_handle, m_size, call);
 }
 
+void Communicator::announce_and_compare(CollectiveCall const& call) const {
+  if (auto const comparison = announce(call)) comparison->wait();
+}
+
 std::uint64_t Communicator::order_hash() const { return m_handle->order_fingerprint.value(); }
 
 namespace Impl {
@@ -116,12 +120,21 @@ void CallComparison::require_equal() const {
 void leave_order_check(Communicator const& communicator) noexcept {
   static CollectiveCall const leaving("the end of the communicator");
   try {
-    communicator.announce(leaving)->wait();
+    communicator.announce_and_compare(leaving);
   } catch (std::exception const& error) {
     std::fprintf(stderr, "trainstone: %s\n", error.what());
   }
   CommunicatorHandle handle = communicator.handle();
   MPI_Comm_free(&handle.order);
+}
+
+void give_up_order_check(Communicator const& communicator) noexcept {
+  static CollectiveCall const giving_up("the end of the communicator after an error");
+  try {
+    communicator.announce(giving_up); // whether the others ever answer is left to them
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "trainstone: %s\n", error.what());
+  }
 }
 
 } // namespace Impl

@@ -40,4 +40,7 @@ private:
 /// The communicator's destructor: ranks that still call collectives are told that this one has left.
 void leave_order_check(Communicator const& communicator) noexcept;
 
+/// The same after an error: says so and waits for nobody.
+void give_up_order_check(Communicator const& communicator) noexcept;
+
 } // namespace trainstone::Impl

@@ -15,7 +15,8 @@ Problem even_problem(Collective collective, Index elements, Topology const& topo
 }
 
 Agreement agreement_on(Problem const& problem) {
-  Agreement agreement{.root = problem.root, .servers = problem.servers, .segment = problem.segment, .placement = {}};
+  Agreement agreement{
+      .root = problem.root, .servers = problem.servers, .segment = problem.longest_segment(), .placement = {}};
   agreement.placement.add(problem.partition.fingerprint().value());
   agreement.placement.add(problem.topology.fingerprint().value());
   agreement.placement.add(problem.shared_memory ? 1 : 0);

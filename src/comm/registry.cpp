@@ -170,6 +170,10 @@ std::vector<Algorithm> unlimited_algorithms_of(Collective collective) {
   return found;
 }
 
+bool is_segmented(Algorithm algorithm) {
+  return algorithm == Algorithm::segmented_ring || algorithm == Algorithm::pipelined_tree;
+}
+
 Collective parse_collective(std::string_view name) {
   auto const found = std::ranges::find(collectives, name, [](Collective c) { return to_string(c); });
   if (found != collectives.end()) return *found;
@@ -199,7 +203,7 @@ std::string refusal(Problem const& problem, Algorithm algorithm) {
   RegisteredAlgorithm const& line = find_algorithm(problem.collective, algorithm);
   std::string const name = fmt::format("{} {}", to_string(problem.collective), to_string(algorithm));
   if (problem.elements() > line.most_elements) {
-    return fmt::format("{} is for up to {} elements, these are {}", name, line.most_elements, problem.elements());
+    return fmt::format("{} is for up to {} elements", name, line.most_elements);
   }
   if (line.needs != Needs::shared_memory) return "";
   if (problem.topology.nodes() > 1) {
@@ -216,6 +220,7 @@ Schedule make_schedule(Problem const& problem, Algorithm algorithm, Rank rank) {
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
   Schedule schedule = find_algorithm(problem.collective, algorithm).make(problem, rank);
   schedule.agreement = agreement_on(problem);
+  if (!is_segmented(algorithm)) schedule.agreement.segment = 0;
   return schedule;
 }
 

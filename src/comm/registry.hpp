@@ -43,6 +43,9 @@ std::vector<Algorithm> algorithms_of(Collective collective);
 /// Those that take any number of elements: a model's gradients.
 std::vector<Algorithm> unlimited_algorithms_of(Collective collective);
 
+/// Whether the algorithm sends its data in segments of Problem::segment elements.
+bool is_segmented(Algorithm algorithm);
+
 /// The collective that a flag names. \throws InputError listing the legal names
 Collective parse_collective(std::string_view name);
 /// The algorithm that a deck or flag names. \throws InputError listing the legal names

@@ -2,6 +2,19 @@
 
 namespace trainstone {
 
+namespace {
+
+/// Whether a list of enumerators can be indexed by them.
+template <class List>
+constexpr bool is_in_order(List const& list) {
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (static_cast<std::size_t>(list[i]) != i) return false;
+  return true;
+}
+static_assert(is_in_order(collectives) && is_in_order(algorithms), "the lists have the enumerators' order");
+
+} // namespace
+
 std::string_view to_string(Collective collective) {
   switch (collective) {
   case Collective::all_reduce: return "all_reduce";

@@ -41,6 +41,12 @@ TEST_CASE("every algorithm is found by the name that decks use", "[comm][schedul
   CHECK_THROWS_AS(find_algorithm(Collective::barrier, Algorithm::ring), Error);
 }
 
+TEST_CASE("no collective and no algorithm is missing from its list", "[comm][schedule]") {
+  // Counters have a place for each; that the lists are in the enumerators' order is asserted where they are named.
+  CHECK(to_string(static_cast<Collective>(collectives.size())) == "unknown");
+  CHECK(to_string(static_cast<Algorithm>(algorithms.size())) == "unknown");
+}
+
 TEST_CASE("names of collectives and algorithms are all different", "[comm][schedule]") {
   std::set<std::string_view> names;
   for (Collective const collective : collectives) names.insert(to_string(collective));
@@ -79,12 +85,23 @@ TEST_CASE("a schedule says what other ranks must agree on", "[comm][schedule]") 
   CHECK(agreement(problem) == agreement(problem));
   Problem other = problem;
   SECTION("root") { other.root = 2; }
-  SECTION("segment") { other.segment = 2; }
   SECTION("blocks") { other.partition = Partition::of_sizes({2, 2, 1, 2}); }
   SECTION("nodes") { other.topology = Topology::block(4, 2); }
   SECTION("order of nodes") { other.topology = Topology::cyclic(4, 2); }
   SECTION("shared memory") { other.shared_memory = true; }
   CHECK(agreement(other) != agreement(problem));
+}
+
+TEST_CASE("ranks agree on segments where there are some, however they are named", "[comm][schedule]") {
+  Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(7, 4));
+  auto const agreement = [&](Algorithm algorithm, Index segment) {
+    Problem other = problem;
+    other.segment = segment;
+    return make_schedule(other, algorithm, 1).agreement;
+  };
+  CHECK(agreement(Algorithm::segmented_ring, 2) != agreement(Algorithm::segmented_ring, 3));
+  CHECK(agreement(Algorithm::segmented_ring, 0) == agreement(Algorithm::segmented_ring, default_segment));
+  CHECK(agreement(Algorithm::ring, 2) == agreement(Algorithm::ring, 3));
 }
 
 TEST_CASE("a combine of something else than whole parts is refused", "[comm][schedule]") {

@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "comm/execution/execution.hpp"
+#include "comm/execution/execution_queue.hpp"
 #include "comm/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
@@ -116,4 +117,103 @@ TEST_CASE("a rank that waits in shared memory lets MPI deliver what it has sent 
   std::vector<float> const values = workspace.run<float>(problem, Algorithm::shared, Operation::sum);
   CHECK(test::mismatch(problem, Operation::sum, communicator.rank(), values) == "");
   TRAINSTONE_MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
+TEST_CASE("what arrives after an exception has come to its end when the memory is the caller's again", "[mpi][ends]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  std::vector<float> data(std::size_t{1} << 22, 1), scratch(data.size(), 0); // too long to be sent at once
+  auto const start_and_fail = [&] {
+    Execution execution = make_ring(communicator, data, scratch);
+    execution.start();
+    barrier(messenger); // all have posted
+    throw Error("of the caller");
+  };
+  CHECK_THROWS_AS(start_and_fail(), Error);
+  std::vector<float> const left = scratch;
+  barrier(messenger); // MPI works meanwhile
+  CHECK(scratch == left);
+  barrier(messenger);
+}
+
+TEST_CASE("an execution that has failed cannot be used again, nor can its segment", "[mpi][ends]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  MemoryLedger ledger;
+  SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 1024);
+  Problem problem = Problem::on_one_node(Collective::all_reduce, Partition::even(1, communicator.size()));
+  problem.shared_memory = true;
+  std::vector<float> own(1, 5);
+  auto* const shared = reinterpret_cast<float*>(segment.bytes().data());
+  *shared = 5;
+  // rank 1 adds nothing up and may not be asked where its data lies: who reads it finds out
+  Vector<float> const data(communicator.rank() == 1 ? own.data() : shared, 1);
+  Execution execution(ExecutionSpace(), communicator, make_schedule(problem, Algorithm::shared, communicator.rank()),
+                      Operation::sum, data, Vector<float>(), {.segment = &segment});
+  if (communicator.rank() == 0) {
+    CHECK_THROWS_WITH(execution.run(), ContainsSubstring("data of rank 1 lies outside of the node's shared memory"));
+    CHECK_THROWS_WITH(execution.start(), ContainsSubstring("unfinished"));
+    CHECK_THROWS_WITH(execution.wait(), ContainsSubstring("has failed before"));
+    CHECK_THROWS_WITH(segment.next_ticket(), ContainsSubstring("unfinished"));
+  } else {
+    auto const start_and_fail = [&] {
+      Execution mine = std::move(execution);
+      mine.start();
+      throw Error("the others never come to the second barrier");
+    };
+    CHECK_THROWS_AS(start_and_fail(), Error);
+  }
+  CHECK(*shared == 5);
+}
+
+TEST_CASE("a mailbox is looked at within its bounds", "[mpi][ends]") {
+  Communicator communicator = Communicator::world();
+  MemoryLedger ledger;
+  SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 1024);
+  Slice const too_far{BufferId::mailbox, {mailbox_elements, mailbox_elements + 1}};
+  std::vector<float> data(2, 1);
+  Schedule schedule{.collective = Collective::all_reduce,
+                    .algorithm = Algorithm::shared_mailbox,
+                    .rank = communicator.rank(),
+                    .ranks = communicator.size(),
+                    .elements = 2,
+                    .rounds = {{Move::copy({BufferId::data, {0, 1}}, too_far)}},
+                    .neighbours = communicator.topology().neighbours(communicator.rank())};
+  auto const run = [&] {
+    Execution(ExecutionSpace(), communicator, schedule, Operation::sum, Vector<float>(data.data(), 2), Vector<float>(),
+              {.segment = &segment})
+        .run();
+  };
+  CHECK_THROWS_WITH(run(), ContainsSubstring("mailbox [125, 126) of 125 elements"));
+  schedule.neighbours.clear();
+  CHECK_THROWS_WITH(run(), ContainsSubstring("without neighbours"));
+}
+
+TEST_CASE("a start does not wait for neighbours that have not looked at their mail", "[mpi][ends]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  MemoryLedger ledger;
+  SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 1 << 16);
+  Problem problem = Problem::on_one_node(Collective::all_reduce, Partition::even(4, communicator.size()));
+  problem.shared_memory = true;
+  std::deque<Execution> executions;
+  Arena arena(segment.bytes());
+  for (std::uint64_t i = 0; i <= SharedSegment::open_tickets; ++i) {
+    executions.emplace_back(ExecutionSpace(), communicator,
+                            make_schedule(problem, Algorithm::shared_mailbox, communicator.rank()), Operation::sum,
+                            arena.vector<float>("data", 4), Vector<float>(), ExecutionOptions{.segment = &segment});
+  }
+  ExecutionQueue queue;
+  for (std::uint64_t i = 0; i < SharedSegment::open_tickets; ++i) queue.start(executions[i]);
+  queue.progress(); // all have come to all their barriers
+  if (communicator.rank() == 0) {
+    queue.wait_all();
+    queue.start(executions.back());
+  }
+  barrier(messenger); // the others take what is there only now
+  if (communicator.rank() > 0) {
+    queue.wait_all();
+    queue.start(executions.back());
+  }
+  queue.wait_all();
 }

@@ -186,3 +186,55 @@ TEST_CASE("calls that differ at the end of a long text are told apart", "[mpi][o
   CHECK_THROWS_AS(communicator.announce(CollectiveCall(text + (communicator.rank() == 0 ? "a" : "b")))->wait(),
                   CollectiveError);
 }
+
+TEST_CASE("after an error a queue is of no more use, and its executions may end where it was caught", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
+  ManyCollectives many(communicator, problem);
+  ExecutionQueue queue;
+  Execution& mine = many.executions[communicator.rank() == 0 ? 0 : 1];
+  queue.start(mine);
+  queue.start(many.executions[2]);
+  CHECK_THROWS_AS(queue.wait(many.executions[2]), CollectiveError);
+  CHECK_THROWS_AS(queue.wait(mine), CollectiveError);
+  CHECK_THROWS_AS(queue.progress(), CollectiveError);
+  CHECK_THROWS_AS(queue.wait_all(), CollectiveError);
+}
+
+TEST_CASE("a rank that gives up is named to those that go on", "[mpi][order]") {
+  Communicator world = Communicator::world();
+  if (world.size() == 1 || world.size() > 3) return; // with more, rank 1 passes on what it gets
+  std::optional<Communicator> copy = world.first(world.size());
+  copy->check_order(OrderCheck::yes);
+  auto const start_and_fail = [&] {
+    std::vector<float> data(8, 1);
+    Schedule const schedule =
+        make_schedule(even_problem(*copy, Collective::broadcast, 8), Algorithm::binomial, copy->rank());
+    Execution execution(ExecutionSpace(), *copy, schedule, Operation::sum, Vector<float>(data.data(), 8),
+                        Vector<float>());
+    execution.start();
+    if (copy->rank() == 1) throw Error("of the caller");
+    execution.wait();
+  };
+  if (world.rank() == 1) {
+    CHECK_THROWS_AS(start_and_fail(), Error);
+    copy.reset();
+  } else {
+    CHECK_NOTHROW(start_and_fail()); // the messages are short, and nobody waits for rank 1
+    CHECK_THROWS_WITH(barrier(*copy), ContainsSubstring("rank 1: the end of the communicator after an error"));
+  }
+}
+
+TEST_CASE("making parts of a communicator is compared, and so are the calls of the parts", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  Communicator part = communicator.split(0);
+  bool const last = part.rank() + 1 == part.size();
+  CHECK_THROWS_WITH(run(part, even_problem(part, Collective::all_reduce, last ? 7 : 8)),
+                    ContainsSubstring("of 7 elements"));
+  auto const call = [&] { last ? static_cast<void>(communicator.split(0)) : barrier(communicator); };
+  CHECK_THROWS_WITH(call(), ContainsSubstring("split of the communicator"));
+}

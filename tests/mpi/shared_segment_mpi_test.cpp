@@ -179,6 +179,7 @@ TEST_CASE("a ticket's place is taken again when all neighbours have closed it an
   std::uint64_t const unread = 7; // by rank 0, until no more tickets can be had without closing it
   for (std::uint64_t turn = 0; turn < 3 * SharedSegment::open_tickets; ++turn) {
     std::uint64_t const ticket = segment.next_ticket();
+    for (Patience patience; !segment.is_free(ticket);) patience.look_again();
     at(ticket, segment.me()) = value(world.rank(), 0, ticket);
     meet(segment, ticket, 0);
     if (world.rank() > 0 || ticket != unread) read_and_close(ticket);

@@ -36,13 +36,17 @@ CollectiveCall describe(Schedule const& schedule, Operation operation, ElementTy
   return CollectiveCall(text + fmt::format(", placement {:016x}, tag {}", placement.value(), tag));
 }
 
-/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it.
+/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it; but for
+/// ranks with an empty block, which neighbour_address() looks after.
 bool is_seen_by_neighbours(Schedule const& schedule, BufferId buffer) {
   auto const touches = [buffer](Slice const& slice) { return slice.owner != own_memory && slice.buffer == buffer; };
   return std::ranges::any_of(schedule.rounds, [&](Round const& round) {
     return std::ranges::any_of(round, [&](Move const& move) { return touches(move.from) || touches(move.to); });
   });
 }
+
+/// In place of an offset: of a buffer at which nobody else may look.
+constexpr std::uint64_t not_shared = ~std::uint64_t{0};
 
 void reach_delay_point(char const* label) {
   if (delay_point()) delay_point()(label);
@@ -90,8 +94,9 @@ Execution::Execution(Execution&&) noexcept = default;
 
 Execution::~Execution() {
   if (!in_flight()) return;
-  m_communicator->give_up();
-  if (std::uncaught_exceptions() > 0) return; // the members withdraw what they have posted
+  bool const after_an_error = m_communicator->handle().failed || std::uncaught_exceptions() > 0;
+  give_up();
+  if (after_an_error) return; // the members withdraw what they have posted
   std::fprintf(stderr, "trainstone: rank %d: %s was destroyed while in flight\n", m_schedule.rank,
                m_call.text().c_str());
   std::abort();
@@ -113,13 +118,21 @@ void Execution::require_shared_buffers() const {
   }
 }
 
+/// Others may never come: nothing that is shared with them can be used again.
+void Execution::give_up() {
+  m_failed = true;
+  m_communicator->give_up();
+  if (m_schedule.needs_shared_memory()) m_options.segment->give_up();
+}
+
 /// What has failed is over.
 template <class Work>
 auto Execution::or_end(Work const& work) {
+  TRAINSTONE_REQUIRE(!m_failed, "{} has failed before", m_call.text());
   try {
     return work();
   } catch (...) {
-    m_communicator->give_up();
+    give_up();
     m_comparison.reset();
     m_messages->withdraw();
     m_round = m_schedule.rounds.size();
@@ -130,14 +143,15 @@ auto Execution::or_end(Work const& work) {
 void Execution::start() {
   PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
+  if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
   or_end([this] {
     m_comparison = m_communicator->announce(m_call);
     reach_delay_point("trainstone::comm::start");
-    if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
     m_barriers = 0;
     m_round = 0;
+    m_begun = false;
     m_kernels_enqueued = true; // by the caller, perhaps
-    if (!m_comparison && in_flight()) begin_round();
+    if (!m_comparison) may_begin(Wait::no);
   });
 }
 
@@ -158,7 +172,7 @@ void Execution::run() {
 /// Goes on until the end, or, not waiting, until others are missing.
 bool Execution::advance(Wait wait) {
   PhaseTimer const timer(Phase::communication);
-  if (m_comparison && !all_call_the_same(wait)) return false;
+  if (in_flight() && !m_begun && !may_begin(wait)) return false;
   while (in_flight()) {
     if (!round_complete(wait)) return false;
     Round const& round = m_schedule.rounds[m_round];
@@ -173,11 +187,17 @@ bool Execution::advance(Wait wait) {
   return true;
 }
 
-/// Whether all ranks have started this collective. Then its first round is posted; nothing is, if they differ.
-bool Execution::all_call_the_same(Wait wait) {
-  if (wait == Wait::no && !m_comparison->test()) return false;
-  if (wait == Wait::yes) m_comparison->wait();
-  m_comparison.reset();
+/// Whether all ranks are known to call the same, if that is checked, and have done with what had this ticket's place.
+/// Then the first round is posted.
+bool Execution::may_begin(Wait wait) {
+  if (m_comparison) {
+    if (wait == Wait::no && !m_comparison->test()) return false;
+    if (wait == Wait::yes) m_comparison->wait();
+    m_comparison.reset();
+  }
+  auto const is_free = [this] { return m_options.segment->is_free(m_ticket); };
+  if (m_schedule.needs_shared_memory() && !neighbours_do(wait, is_free)) return false;
+  m_begun = true;
   if (in_flight()) begin_round();
   return true;
 }
@@ -197,10 +217,10 @@ void Execution::arrive_at_barrier() {
   reach_delay_point("trainstone::comm::barrier");
   SharedSegment& segment = *m_options.segment;
   std::byte const* const begin = segment.bytes().data();
-  auto const offset = [&](Memory const& memory) { // of a buffer that nobody else looks for: 0
+  auto const offset = [&](Memory const& memory) {
     auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
     bool const shared = memory.elements > 0 && segment.contains(memory.data, bytes);
-    return shared ? static_cast<std::uint64_t>(memory.data - begin) : std::uint64_t{0};
+    return shared ? static_cast<std::uint64_t>(memory.data - begin) : not_shared;
   };
   segment.arrive(m_ticket, m_barriers, offset(m_data), offset(m_scratch));
 }
@@ -215,16 +235,23 @@ bool Execution::round_complete(Wait wait) {
 }
 
 bool Execution::all_neighbours_came(Wait wait) {
-  SharedSegment const& segment = *m_options.segment;
+  auto const came = [this] { return m_options.segment->all_arrived(m_ticket, m_barriers); };
+  if (!neighbours_do(wait, came)) return false;
+  ++m_barriers;
+  return true;
+}
+
+/// Looks at what neighbours are to do in shared memory.
+template <class IsDone>
+bool Execution::neighbours_do(Wait wait, IsDone const& is_done) {
   Patience patience;
-  while (!segment.all_arrived(m_ticket, m_barriers)) {
+  while (!is_done()) {
     // A neighbour may wait for a message that this rank's MPI still has to deliver.
     constexpr unsigned looks_per_visit = 256;
     if (++m_looks % looks_per_visit == 0) m_messages->let_mpi_work();
     if (wait == Wait::no) return false;
     patience.look_again();
   }
-  ++m_barriers;
   return true;
 }
 
@@ -293,7 +320,11 @@ std::byte* Execution::address(Slice const& slice) const {
     auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
     return neighbour_address(slice, static_cast<std::size_t>(place));
   }
-  if (slice.buffer == BufferId::mailbox) return neighbour_address(slice, m_options.segment->me());
+  if (slice.buffer == BufferId::mailbox) {
+    TRAINSTONE_REQUIRE(m_schedule.needs_shared_memory(), "a mailbox of a schedule without neighbours: {} {}",
+                       to_string(m_schedule.collective), to_string(m_schedule.algorithm));
+    return neighbour_address(slice, m_options.segment->me());
+  }
   Memory const& memory = slice.buffer == BufferId::data ? m_data : m_scratch;
   TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= memory.elements,
                      "{} [{}, {}) is outside of {} elements", to_string(slice.buffer), slice.range.begin,
@@ -305,9 +336,15 @@ std::byte* Execution::address(Slice const& slice) const {
 std::byte* Execution::neighbour_address(Slice const& slice, std::size_t neighbour) const {
   SharedSegment const& segment = *m_options.segment;
   auto const begin = static_cast<std::uint64_t>(slice.range.begin) * size_of(m_type);
-  if (slice.buffer == BufferId::mailbox) return segment.mailbox(m_ticket, neighbour) + begin;
+  if (slice.buffer == BufferId::mailbox) {
+    TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= mailbox_elements, "mailbox [{}, {}) of {} elements",
+                       slice.range.begin, slice.range.end, mailbox_elements);
+    return segment.mailbox(m_ticket, neighbour) + begin;
+  }
   std::uint64_t const buffer = slice.buffer == BufferId::data ? segment.data_offset(m_ticket, neighbour)
                                                               : segment.scratch_offset(m_ticket, neighbour);
+  TRAINSTONE_REQUIRE(buffer != not_shared, "{} of rank {} lies outside of the node's shared memory",
+                     to_string(slice.buffer), m_schedule.neighbours[neighbour]);
   std::uint64_t const end = buffer + static_cast<std::uint64_t>(slice.range.end) * size_of(m_type);
   TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
                      to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));

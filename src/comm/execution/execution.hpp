@@ -55,12 +55,15 @@ public:
                   options) {}
   Execution(Execution&&) noexcept;
   Execution& operator=(Execution&&) = delete;
-  /// Must not be in flight: ends the process with a message if it is. Only while an exception unwinds, what is posted
-  /// is withdrawn instead; the other ranks that take part must end, too.
+  /// Must not be in flight: ends the process with a message if it is. Only while an exception unwinds, and after an
+  /// error of the communicator, what is posted is withdrawn instead; what was sent may still be read by others, and
+  /// the other ranks that take part must end, too.
   ~Execution();
 
-  /// Posts the first round: waits for what exec has enqueued, not for other ranks. Where the communicator checks the
-  /// order of calls, the first round is posted by progress() or wait(), once all ranks are known to call the same.
+  /// Posts the first round: waits for what exec has enqueued, not for other ranks. progress() or wait() posts it where
+  /// the communicator checks the order of calls, once all ranks are known to call the same, and where neighbours still
+  /// look at what had this run's place among the segment's tickets.
+  /// \throws Error if the segment has no place for one more
   void start();
   /// Advances as far as is possible without waiting for others; true when the collective has ended.
   /// \throws CollectiveError on all ranks if the order of calls is checked and ranks call different ones
@@ -86,14 +89,17 @@ private:
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
   void require_shared_buffers() const;
+  void give_up();
   template <class Work>
   auto or_end(Work const& work);
   bool advance(Wait wait);
-  bool all_call_the_same(Wait wait);
+  bool may_begin(Wait wait);
   void begin_round();
   void arrive_at_barrier();
   bool round_complete(Wait wait);
   bool all_neighbours_came(Wait wait);
+  template <class IsDone>
+  bool neighbours_do(Wait wait, IsDone const& is_done);
   void fence();
   void enqueue_moves(std::size_t first, std::size_t last);
   template <class T>
@@ -119,6 +125,8 @@ private:
   std::uint64_t m_ticket = 0;      ///< of the segment, if shared
   std::uint64_t m_barriers = 0;    ///< come to in this run
   unsigned m_looks = 0;            ///< in vain, at neighbours
+  bool m_begun = false;            ///< the first round is posted
+  bool m_failed = false;           ///< for ever
   bool m_kernels_enqueued = false; ///< since the last fence
 };
 

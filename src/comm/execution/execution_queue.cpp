@@ -16,7 +16,7 @@ namespace trainstone {
 struct ExecutionQueue::State {
   std::mutex mutex; // guards all below, and the executions themselves
   std::vector<Execution*> in_flight;
-  std::exception_ptr error; // of the thread
+  std::exception_ptr error; // of an execution
   bool stop = false;
   bool some_ended = false; // since counters were merged
   std::condition_variable changed;
@@ -26,13 +26,24 @@ struct ExecutionQueue::State {
 
   /// In the order in which they were started.
   void advance_all() {
-    if (std::erase_if(in_flight, [](Execution* execution) { return execution->progress(); }) > 0) some_ended = true;
+    try {
+      for (Execution*& execution : in_flight)
+        if (execution->progress()) execution = nullptr;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (std::erase(in_flight, nullptr) > 0) some_ended = true;
   }
 
-  /// By the caller, which shares what the thread has counted when a collective has ended: the counters are long.
   void advance_for_caller() {
     rethrow();
     advance_all();
+    share_counters();
+    rethrow();
+  }
+
+  /// What the thread has counted, when a collective has ended: the counters are long.
+  void share_counters() {
     if (std::exchange(some_ended, false) && thread.joinable()) merge_counters();
   }
 
@@ -42,11 +53,7 @@ struct ExecutionQueue::State {
     std::unique_lock lock(mutex);
     while (!stop) {
       changed.wait(lock, [this] { return stop || (!in_flight.empty() && !error); });
-      try {
-        if (!stop) advance_all();
-      } catch (...) {
-        error = std::current_exception();
-      }
+      if (!stop) advance_all();
       lock.unlock();
       std::this_thread::yield(); // the caller may want the lock
       lock.lock();
@@ -87,6 +94,7 @@ ExecutionQueue::~ExecutionQueue() {
   }
   m_state->changed.notify_one();
   m_state->thread.join();
+  m_state->merge_counters();
 }
 
 void ExecutionQueue::start(Execution& execution) {
@@ -123,6 +131,7 @@ void ExecutionQueue::wait_all() {
 
 std::size_t ExecutionQueue::in_flight() const {
   std::lock_guard const lock(m_state->mutex);
+  m_state->share_counters();
   m_state->rethrow();
   return m_state->in_flight.size();
 }

@@ -4,6 +4,9 @@
 #include "core/launch.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <span>
 
@@ -15,6 +18,18 @@ int checked_count(Index elements) {
   TRAINSTONE_REQUIRE(elements >= 0 && elements <= std::numeric_limits<int>::max(),
                      "a message of {} elements is not possible", elements);
   return static_cast<int>(elements);
+}
+
+/// A message that is being delivered already is delivered to its end: until then its memory is not the caller's.
+void end_of_cancelled(MPI_Request& request) noexcept {
+  auto const begin = std::chrono::steady_clock::now();
+  constexpr std::chrono::seconds long_enough(20);
+  int is_over = 0;
+  while (MPI_Test(&request, &is_over, MPI_STATUS_IGNORE) == MPI_SUCCESS && !is_over) {
+    if (std::chrono::steady_clock::now() - begin < long_enough) continue;
+    std::fprintf(stderr, "trainstone: a message that arrives after an error comes to no end\n");
+    std::abort();
+  }
 }
 
 } // namespace
@@ -126,8 +141,11 @@ void MessageRounds::wait(std::size_t round) {
 void MessageRounds::withdraw() noexcept {
   for (std::size_t i = m_posted_begin; i < m_posted_end; ++i) {
     if (m_requests[i] == MPI_REQUEST_NULL) continue;
-    if (m_messages[i].action == Action::receive) MPI_Cancel(&m_requests[i]);
-    MPI_Request_free(&m_requests[i]);
+    if (m_messages[i].action == Action::receive) {
+      MPI_Cancel(&m_requests[i]);
+      end_of_cancelled(m_requests[i]);
+    }
+    if (m_requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&m_requests[i]);
   }
   m_posted_end = m_posted_begin;
 }

@@ -37,7 +37,8 @@ public:
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
   void wait(std::size_t round);
-  /// Cancels the receives and forgets the sends of a round that is posted and not complete. Nothing can be posted then.
+  /// Cancels the receives and forgets the sends of a round that is posted and not complete: their memory may still be
+  /// read. Nothing can be posted then.
   void withdraw() noexcept;
   /// Gives MPI an opportunity to go on with whatever it has begun.
   void let_mpi_work() const;

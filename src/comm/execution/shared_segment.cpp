@@ -101,6 +101,7 @@ struct SharedSegment::State {
   std::uint64_t ticket = 0;
   std::uint64_t done_by_all = 0; ///< all ranks have closed the tickets below, as far as this one has looked
   std::array<bool, open_tickets> open{};
+  bool given_up = false;
 
   Member const& mine() const { return members[me]; }
   void look_what_is_done() {
@@ -123,7 +124,7 @@ SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& led
   for (Rank const rank : neighbours) total += footprint(part_bytes[static_cast<std::size_t>(rank)]);
   auto const me = static_cast<std::size_t>(std::ranges::find(neighbours, communicator.rank()) - neighbours.begin());
   m_state = std::make_unique<State>(
-      State{&ledger, category, neighbours, share(communicator, label, total), {}, me, 0, 0, {}});
+      State{&ledger, category, neighbours, share(communicator, label, total), {}, me, 0, 0, {}, false});
 
   std::byte* place = m_state->memory.begin();
   for (Rank const rank : neighbours) {
@@ -168,17 +169,23 @@ bool SharedSegment::contains(std::byte const* first, std::uint64_t bytes) const 
 
 std::uint64_t SharedSegment::next_ticket() {
   State& state = *m_state;
+  TRAINSTONE_REQUIRE(!state.given_up,
+                     "an error has left collective {} of a shared segment or an earlier one unfinished", state.ticket);
   bool& open = state.open[state.ticket % open_tickets];
   TRAINSTONE_REQUIRE(!open, "collective {} of a shared segment begins before collective {} has ended", state.ticket,
                      state.ticket - open_tickets);
-  Patience patience;
-  while (state.ticket >= state.done_by_all + open_tickets) { // once in so many tickets
-    state.look_what_is_done();
-    if (state.ticket >= state.done_by_all + open_tickets) patience.look_again();
-  }
   open = true;
   return state.ticket++;
 }
+
+bool SharedSegment::is_free(std::uint64_t ticket) {
+  State& state = *m_state;
+  if (ticket < state.done_by_all + open_tickets) return true;
+  state.look_what_is_done(); // once in so many tickets
+  return ticket < state.done_by_all + open_tickets;
+}
+
+void SharedSegment::give_up() noexcept { m_state->given_up = true; }
 
 void SharedSegment::close_ticket(std::uint64_t ticket) {
   State& state = *m_state;

@@ -45,9 +45,12 @@ public:
   // --- waiting for neighbours. A sequence of barriers belongs to a ticket; tickets are drawn in the same order on all
   // ranks of the node; up to `open_tickets` of them may be in use at once.
   static constexpr std::uint64_t open_tickets = 64;
-  /// Waits for neighbours that have not closed the ticket drawn so many times ago.
-  /// \throws Error if this rank has not closed it itself
+  /// \throws Error if this rank has not closed the ticket drawn so many times ago, or after give_up()
   std::uint64_t next_ticket();
+  /// Whether the neighbours have closed it, too; before, nothing of the new ticket may be used. Does not wait.
+  bool is_free(std::uint64_t ticket);
+  /// After an error: tickets stay open on some ranks, and no more are drawn.
+  void give_up() noexcept;
   /// This rank does not look at what belongs to the ticket any more.
   void close_ticket(std::uint64_t ticket);
   /// Tells the neighbours that this rank has come to barrier `step` (0, 1, ...) of a ticket, and where its buffers

@@ -46,6 +46,7 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
     : m_exec(exec),
       m_communicator(&communicator),
       m_problem(std::move(problem)),
+      m_call(fmt::format("MPI's {} of {} elements", to_string(m_problem.collective), elements)),
       m_operation(operation),
       m_type(type),
       m_data(data) {
@@ -67,6 +68,7 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
 }
 
 void MpiCollective::run() {
+  m_communicator->announce_and_compare(m_call);
   m_exec.fence("trainstone::comm::mpi_collective: MPI touches the data");
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);

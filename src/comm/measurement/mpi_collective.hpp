@@ -51,6 +51,7 @@ private:
   ExecutionSpace m_exec;
   Communicator const* m_communicator;
   Problem m_problem;
+  CollectiveCall m_call;
   Operation m_operation;
   ElementType m_type;
   std::byte* m_data;

@@ -42,10 +42,6 @@ std::string to_string(PricedAlgorithm const& candidate) {
   return candidate.segment == 0 ? name : fmt::format("{}/{}", name, candidate.segment);
 }
 
-bool is_segmented(Algorithm algorithm) {
-  return algorithm == Algorithm::segmented_ring || algorithm == Algorithm::pipelined_tree;
-}
-
 std::vector<PricedAlgorithm> rank_algorithms(Problem const& problem, std::size_t element_bytes,
                                              MachineModel const& machine, std::span<Algorithm const> among) {
   std::vector<PricedAlgorithm> ranked;

@@ -27,9 +27,6 @@ struct PricedAlgorithm {
 /// "ring", "segmented_ring/16384".
 std::string to_string(PricedAlgorithm const& candidate);
 
-/// Whether the algorithm sends its data in segments of Problem::segment elements.
-bool is_segmented(Algorithm algorithm);
-
 /// Segments that are tried where the problem names none.
 inline constexpr std::array<Index, 4> tried_segments{4096, 16384, 65536, 262144};
 
