@@ -69,7 +69,7 @@ int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
   MeasuredMachine machine;
   machine.fit = calibration.machine;
   machine.provenance = describe_here();
-  machine.provenance.mpi = machinery.mpi.library();
+  machine.provenance.mpi = machinery.mpi.implementation();
   machine.provenance.code = fmt::format("{} git {}", TRAINSTONE_VERSION, git_commit);
   machine.provenance.ranks = communicator->size();
   machine.provenance.nodes = communicator->topology().nodes();

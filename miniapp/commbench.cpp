@@ -75,7 +75,7 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
                             bool emulated, std::string const& machine) {
   CommbenchHeader header;
   header.version = fmt::format("{} git {} {}", TRAINSTONE_VERSION, git_commit, git_dirty ? "dirty" : "clean");
-  header.mpi = machinery.mpi.library();
+  header.mpi = machinery.mpi.implementation();
   header.thread_level = machinery.mpi.thread_level();
   header.mpi_settings = mpi_control_variables();
   header.ranks = communicator.size();

@@ -211,10 +211,19 @@ SimulateOptions check_simulation(CommbenchArguments const& arguments) {
   return options;
 }
 
-void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
-  auto const add = [&](std::string const& names, std::string& target, std::string const& help) {
+namespace {
+
+/// Adds flags whose text is looked at later; the last one of several counts.
+auto adder(CLI::App& command) {
+  return [&command](std::string const& names, std::string& target, std::string const& help) {
     command.add_option(names, target, help)->capture_default_str()->take_last();
   };
+}
+
+} // namespace
+
+void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
+  auto const add = adder(command);
   add("-b,--minbytes", arguments.min_bytes, "smallest size: of the data on a rank (K, M, G)");
   add("-e,--maxbytes", arguments.max_bytes, "largest size");
   add("-i,--stepbytes", arguments.step_bytes, "from one size to the next: so many bytes more, instead of -f");
@@ -243,9 +252,7 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
 }
 
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments) {
-  auto const add = [&](std::string const& names, std::string& target, std::string const& help) {
-    command.add_option(names, target, help)->capture_default_str()->take_last();
-  };
+  auto const add = adder(command);
   add("--out", arguments.output, "file for the fitted machine");
   add("-e,--maxbytes", arguments.max_bytes, "largest message");
   add("--emulated-nodes", arguments.emulated_nodes, "take the ranks to sit on so many nodes; 0: as they are");

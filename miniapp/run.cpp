@@ -23,7 +23,7 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   header.git = git_commit;
   header.dirty = git_dirty;
   header.kokkos = kokkos_description();
-  header.mpi = machinery.mpi.library();
+  header.mpi = machinery.mpi.implementation();
   header.ranks = machinery.communicator.size();
   header.nodes = machinery.communicator.nodes().count;
   header.deck = deck_label(run.deck);

@@ -139,7 +139,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.golden_key = run.golden_key;
   result.code = {TRAINSTONE_VERSION, git_commit, git_dirty, describe_compiler(), kokkos_description()};
   result.machine = describe_machine();
-  result.machine.mpi = machinery.mpi.library();
+  result.machine.mpi = machinery.mpi.implementation();
   result.topology = {machinery.communicator.size(), machinery.communicator.nodes().count, machinery.exec.concurrency(),
                      "host"};
   result.peaks = peaks;

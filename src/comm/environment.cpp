@@ -44,7 +44,7 @@ int MpiEnvironment::world_size() const {
   return size;
 }
 
-std::string MpiEnvironment::library() const {
+std::string MpiEnvironment::implementation() const {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   TRAINSTONE_MPI_CHECK(MPI_Get_library_version(text, &length));

@@ -23,8 +23,8 @@ public:
 
   int world_rank() const;
   int world_size() const;
-  /// The library in short: "MPICH 5.0.2".
-  std::string library() const;
+  /// Which MPI it is, in short: "MPICH 5.0.2".
+  std::string implementation() const;
   /// What MPI allows: "MPI_THREAD_FUNNELED".
   std::string thread_level() const;
 

@@ -71,6 +71,7 @@ public:
   /// Waits for the end; throws as progress() does. On return the result is complete for work enqueued on exec from now
   /// on: the last reductions are enqueued there and not fenced.
   void wait();
+  /// start() and wait().
   void run();
 
   /// Not after start(), progress() or wait() has thrown: what was posted is withdrawn, and the execution is of no more

@@ -14,9 +14,6 @@ namespace {
 
 using Blocks = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
 
-/// Below, as with a single block, the calling thread does the work itself; about what it gets done while threads are
-/// woken up.
-constexpr std::uint64_t inline_bytes = 32768;
 /// What a thread combines at a time.
 constexpr Index block_bytes = 65536;
 
@@ -53,7 +50,7 @@ void launch_blocks(ExecutionSpace const& exec, Kernel const& kernel, Body const&
   TRAINSTONE_REQUIRE(launches_wait, "{} finds its operands' addresses in host memory, kernels run on {}", kernel.label,
                      ExecutionSpace::name());
   Index const blocks = divide_up(body.n, body.block);
-  if (blocks > 1 && kernel.bytes > inline_bytes) return launch_for(kernel, Blocks(exec, 0, blocks), body);
+  if (blocks > 1 && kernel.bytes > largest_inline_bytes) return launch_for(kernel, Blocks(exec, 0, blocks), body);
   launch_inline(kernel, exec, [&] {
     for (Index i = 0; i < blocks; ++i) body(i);
   });

@@ -6,9 +6,13 @@
 #include "comm/element.hpp"
 #include "core/views.hpp"
 
+#include <cstdint>
 #include <span>
 
 namespace trainstone {
+
+/// Kernels on no more bytes are run by the calling thread: about what it gets done while threads are woken up.
+inline constexpr std::uint64_t largest_inline_bytes = 32768;
 
 /// to = to + from (or the larger, the smaller of the two), element by element.
 /// \param[in]     exec work is enqueued here; returns without fencing

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <new>
-#include <numeric>
+#include <memory>
 #include <utility>
 #include <vector>
 

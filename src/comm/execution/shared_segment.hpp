@@ -21,8 +21,8 @@ namespace trainstone {
 class SharedSegment {
 public:
   /// Collective over the communicator. `bytes` of this rank's part may differ between ranks, and be 0; the part is
-  /// zeroed by the system, its pages touched first by this rank. It is entered in the ledger,
-  /// its overhead among the buffers.
+  /// zeroed by the system, its pages touched first by this rank. It is entered in the ledger, its overhead among the
+  /// buffers.
   /// \throws Error on all ranks of the node if the system refuses
   SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                 std::string const& label, std::uint64_t bytes);

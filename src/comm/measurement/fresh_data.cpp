@@ -1,5 +1,6 @@
 #include "comm/measurement/fresh_data.hpp"
 
+#include "comm/execution/reduce.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"
 
@@ -22,12 +23,11 @@ T one() {
   }
 }
 
-/// Written by who calculates: small vectors by the calling thread, as the executor's kernels do.
+/// Written by who calculates, as the executor's kernels are run.
 template <class T>
 void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
-  constexpr std::size_t inline_bytes = 32768;
   std::size_t const bytes = data.extent(0) * sizeof(T);
-  if (bytes <= inline_bytes) {
+  if (bytes <= largest_inline_bytes) {
     for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
     return;
   }

@@ -22,13 +22,6 @@ using SamplesOfProbes = std::map<Probe, std::vector<double>>; ///< seconds of th
 constexpr std::uint64_t smallest_bytes = 8;
 constexpr double least_seconds = 1e-9; // of a difference that noise has made negative
 
-/// The median, as of what is predicted.
-double typical(std::vector<double> values) {
-  std::ranges::sort(values);
-  std::size_t const half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 /// One size, and what was measured there.
 struct ProbedSize {
   Index elements;
@@ -118,7 +111,7 @@ private:
 
 /// The time of one move: the probe's less `less`'s and its barriers', over its repetitions.
 double cost(SamplesOfProbes const& seconds, Probe probe, std::optional<Probe> less = {}) {
-  double total = typical(seconds.at(probe)) - (less ? typical(seconds.at(*less)) : 0);
+  double total = median(seconds.at(probe)) - (less ? median(seconds.at(*less)) : 0);
   if (int const barriers = extra_barriers(probe); barriers > 0) total -= barriers * cost(seconds, Probe::node_barrier);
   return std::max(least_seconds, total / repetitions(probe));
 }
@@ -157,7 +150,7 @@ std::optional<double> overlap(std::vector<ProbedSize> const& sizes, Probe exchan
     double const hidden = one_after_the_other - cost(seconds, overlapping);
     shares.push_back(std::clamp(hidden / std::min(cost(seconds, exchange), cost(seconds, Probe::reduce)), 0.0, 1.0));
   }
-  return shares.empty() ? std::nullopt : std::optional(typical(shares));
+  return shares.empty() ? std::nullopt : std::optional(median(shares));
 }
 
 void add_costs(Calibration& calibration, ProbedSize const& size, Topology const& topology) {
@@ -194,7 +187,7 @@ Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& co
   }
   calibration.machine.overlap = {overlap(sizes, Probe::exchange_intra, Probe::overlap_intra),
                                  overlap(sizes, Probe::exchange_inter, Probe::overlap_inter)};
-  if (!barriers.empty()) calibration.machine.node_barrier = typical(barriers);
+  if (!barriers.empty()) calibration.machine.node_barrier = median(barriers);
   return calibration;
 }
 
@@ -215,8 +208,7 @@ std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Co
     if (!*named.curve || curve == now.curves.end()) continue;
     std::vector<double> of_sizes;
     for (TimeSample const& one : curve->fitted) of_sizes.push_back(one.seconds / (*named.curve)->curve(one.bytes));
-    std::ranges::sort(of_sizes);
-    ratios.emplace_back(named.name, of_sizes[of_sizes.size() / 2]);
+    ratios.emplace_back(named.name, median(std::move(of_sizes)));
   }
   if (machine.node_barrier && now.machine.node_barrier)
     ratios.emplace_back("node_barrier", *now.machine.node_barrier / *machine.node_barrier);

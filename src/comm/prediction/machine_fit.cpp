@@ -187,13 +187,13 @@ std::pair<PiecewiseLinear, double> best_curve(Samples const& samples, int lines)
   return {curve, error};
 }
 
-double middle(std::vector<double> values) {
+} // namespace
+
+double median(std::vector<double> values) {
   std::ranges::sort(values);
   std::size_t const half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
-
-} // namespace
 
 FitErrors errors_of(PiecewiseLinear const& curve, std::span<TimeSample const> samples) {
   FitErrors errors;
@@ -204,7 +204,7 @@ FitErrors errors_of(PiecewiseLinear const& curve, std::span<TimeSample const> sa
     sizes.push_back(std::abs(errors.relative.back()));
   }
   errors.worst = std::ranges::max(sizes);
-  errors.median = middle(std::move(sizes));
+  errors.median = median(std::move(sizes));
   return errors;
 }
 

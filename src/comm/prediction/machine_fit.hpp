@@ -17,6 +17,9 @@ struct TimeSample {
   double seconds;
 };
 
+/// The mean of the two in the middle if their number is even. \param[in] values at least one
+double median(std::vector<double> values);
+
 /// How far a curve is from samples: predicted / measured - 1 of each, by ascending bytes; absolute values summed up.
 struct FitErrors {
   std::vector<TimeSample> samples;
