@@ -19,7 +19,12 @@ struct MicroBatch {
   Vector<std::int32_t const> targets; ///< (N)
   TokenBuckets buckets;               ///< of `tokens`; read by embed's backward only
   float gradient_scale = 1;           ///< 1 / (tokens of the global batch)
-  Write gradients = Write::overwrite; ///< what backward does with parameter gradients: add from the second one on
+};
+
+/// Where backward leaves the gradients of a unit's parameters.
+struct GradientTarget {
+  Vector<float> gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written
+  Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
 };
 
 /// What happens to the head's logits once they are there.
@@ -30,57 +35,80 @@ enum class LossMode {
 
 class Gpt {
 public:
-  /// \param[in] table                   outlives the object
-  /// \param[in] parameters, gradients   flat vectors of table.size() elements
-  /// \param[in] gemm                    outlives the object
-  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Vector<float> parameters,
-      Vector<float> gradients, Activations const& activations, Gemm& gemm);
+  /// \param[in] table, gemm   outlive the object
+  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations const& activations,
+      Gemm& gemm);
 
   GptConfig const& config() const { return m_config; }
   MicroBatchShape shape() const { return m_shape; }
   Activations const& activations() const { return m_activations; }
 
   /// Runs the unit's forward on `exec`; returns without fencing. The head ends with the logits.
-  void forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch);
+  /// \param[in] parameters (padded)   of the group that the unit reads
+  void forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, Vector<float const> parameters);
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
   /// Runs the unit's backward on `exec`; returns without fencing. Units in reverse order, head first: the head writes
-  /// root's gradient and embed adds to it.
-  void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch);
+  /// root's gradient, but for the position table's, and embed completes it, in the same memory.
+  /// \param[in] parameters (padded)   of the group that the unit reads; not looked at by embed
+  void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, Vector<float const> parameters,
+                GradientTarget const& target);
 
   /// What the unit's forward hands on: the residual stream, (N, C), or the head's logits, (N, Vp).
   Matrix<float> output(Unit unit) const;
 
 private:
-  Matrix<float const> input(Index block) const;
-  void forward_block(ExecutionSpace const& exec, Index block);
-  void backward_block(ExecutionSpace const& exec, Index block, Write mode);
-  void backward_mlp(ExecutionSpace const& exec, Index block, Write mode);
-  void backward_attention(ExecutionSpace const& exec, Index block, Write mode);
-  void linear(ExecutionSpace const& exec, Matrix<float const> x, Tensor weight, Index block, Matrix<float> y);
-  void linear_backward(ExecutionSpace const& exec, Matrix<float const> d_y, Matrix<float const> x, Tensor weight,
-                       Index block, Matrix<float> d_x, Write mode);
+  struct BlockBackward;
 
-  Matrix<float const> weight(Tensor tensor, Index block = -1) const;
-  Vector<float const> vector(Tensor tensor, Index block = -1) const;
-  Matrix<float> d_weight(Tensor tensor, Index block = -1) const;
-  Vector<float> d_vector(Tensor tensor, Index block = -1) const;
+  Matrix<float const> input(Index block) const;
+  void forward_block(ExecutionSpace const& exec, Index block, Vector<float const> parameters);
+  void backward_mlp(ExecutionSpace const& exec, BlockBackward const& block);
+  void backward_attention(ExecutionSpace const& exec, BlockBackward const& block);
+  void linear(ExecutionSpace const& exec, Matrix<float const> x, Matrix<float const> weight, Matrix<float> y);
+  void linear_backward(ExecutionSpace const& exec, Matrix<float const> d_y, Matrix<float const> x,
+                       Matrix<float const> weight, Matrix<float> d_x, Matrix<float> d_weight, Write write);
 
   GptConfig m_config;
   ParameterTable const* m_table;
   MicroBatchShape m_shape;
-  Vector<float> m_parameters;
-  Vector<float> m_gradients;
   Activations m_activations;
   Gemm* m_gemm;
 };
 
-/// Fills the parameters with their initial values: a function of (seed, parameter) alone, the same on every rank and
-/// for any number of ranks; padding is zero. Returns without fencing.
-void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, std::uint64_t seed,
+/// Fills a group's parameters (padded) with their initial values: a function of (seed, parameter) alone, the same on
+/// every rank and for any number of ranks; padding is zero. Returns without fencing.
+void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
                            Vector<float> parameters);
+
+/// The tensors of one parameter group, in a flat vector that begins where the group does.
+template <class T>
+class GroupTensors {
+public:
+  GroupTensors(ParameterTable const& table, Index group, Vector<T> flat)
+      : m_table(&table), m_block(group - 1), m_group(group), m_flat(flat) {}
+
+  Vector<T> vector(Tensor tensor) const {
+    ParameterTensor const& entry = m_table->find(tensor, m_block);
+    return Vector<T>(m_flat.data() + place(entry), static_cast<std::size_t>(entry.size()));
+  }
+  Matrix<T> matrix(Tensor tensor) const {
+    ParameterTensor const& entry = m_table->find(tensor, m_block);
+    return Matrix<T>(m_flat.data() + place(entry), static_cast<std::size_t>(entry.rows),
+                     static_cast<std::size_t>(entry.columns));
+  }
+
+private:
+  Index place(ParameterTensor const& entry) const {
+    return entry.offset - m_table->groups()[static_cast<std::size_t>(m_group)].offset;
+  }
+
+  ParameterTable const* m_table;
+  Index m_block; ///< -1 for root
+  Index m_group;
+  Vector<T> m_flat;
+};
 
 /// The part of a flat vector that holds `entry`.
 template <class T>

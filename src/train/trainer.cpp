@@ -66,14 +66,20 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, plan.table, m_state, plan.reduction, m_buffers),
       m_loader(plan.shape, config.model.vocab, m_data),
-      m_model(config.model, plan.table, plan.shape, m_state.parameters(), m_state.gradients(),
-              bind_all(config, plan, m_activation_memory), m_gemm),
+      m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm),
       m_loss_sum(m_buffers.vector<double>("loss sum", 1)),
       m_units(units(config.model.layers)) {
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
-  initialize_parameters(exec, plan.table, static_cast<std::uint64_t>(config.data.seed), m_state.parameters());
+  for (Index group = 0; group < std::ssize(plan.table.groups()); ++group)
+    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed),
+                          of_group(m_state.parameters(), group));
+}
+
+Vector<float> Trainer::of_group(Vector<float> flat, Index group) const {
+  ParameterGroup const& entry = m_plan->table.groups()[static_cast<std::size_t>(group)];
+  return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
 }
 
 Index Trainer::my_micro_batch(Index turn) const {
@@ -116,15 +122,19 @@ double Trainer::gradient(std::int64_t step) {
 double Trainer::forward_backward(std::int64_t step, Index turn) {
   MicroBatch batch = m_loader.load(m_exec, m_batches.training, step - 1, my_micro_batch(turn));
   batch.gradient_scale = 1.0f / static_cast<float>(m_config->batch.global * m_plan->shape.sequence);
-  batch.gradients = turn == 0 ? Write::overwrite : Write::add;
   double const loss_sum = forward_and_loss(batch, LossMode::training, step);
-  for (Unit unit : m_units | std::views::reverse) m_model.backward(m_exec, unit, batch);
+  Write const write = turn == 0 ? Write::overwrite : Write::add;
+  for (Unit unit : m_units | std::views::reverse) {
+    Index const group = group_read_by(unit);
+    m_model.backward(m_exec, unit, batch, of_group(m_state.parameters(), group),
+                     {of_group(m_state.gradients(), group), write});
+  }
   return loss_sum;
 }
 
 double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {
   for (Unit unit : m_units) {
-    m_model.forward(m_exec, unit, batch);
+    m_model.forward(m_exec, unit, batch, of_group(m_state.parameters(), group_read_by(unit)));
     inject_fault(unit, step);
   }
   m_model.loss(m_exec, batch, mode);
@@ -154,7 +164,7 @@ double Trainer::validate() {
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch);
-  for (Unit unit : m_units) m_model.forward(m_exec, unit, loaded);
+  for (Unit unit : m_units) m_model.forward(m_exec, unit, loaded, of_group(m_state.parameters(), group_read_by(unit)));
   m_exec.fence("trainstone::train::logits: the caller reads them");
 }
 

@@ -48,6 +48,7 @@ public:
   ModelState& state() { return m_state; }
 
 private:
+  Vector<float> of_group(Vector<float> flat, Index group) const;
   double forward_backward(std::int64_t step, Index turn);
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);

@@ -15,6 +15,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <ranges>
+
 using namespace trainstone;
 
 namespace {
@@ -36,8 +38,9 @@ struct TestModel {
         parameters(state_arena.vector<float>("parameters", table.size())),
         gradients(state_arena.vector<float>("gradients", table.size())),
         gemm(GemmProvider::automatic, scratch.bytes()),
-        gpt(config, table, rows, parameters, gradients, bind_activations(config, rows, activation_arena), gemm) {
-    initialize_parameters(exec, table, 7, parameters);
+        gpt(config, table, rows, bind_activations(config, rows, activation_arena), gemm) {
+    for (Index group = 0; group < std::ssize(table.groups()); ++group)
+      initialize_parameters(exec, table, group, 7, of_group(parameters, group));
     Kokkos::deep_copy(exec, gradients, 0.0f);
     for (Index i = 0; i < rows.rows(); ++i) {
       RandomBlock const random = random_block(5, RandomStream::tests, static_cast<std::uint64_t>(i));
@@ -58,11 +61,19 @@ struct TestModel {
             .gradient_scale = 1.0f / static_cast<float>(rows.rows())};
   }
 
-  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch) {
+  Vector<float> of_group(Vector<float> flat, Index group) const {
+    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+    return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
+  }
+
+  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
     std::vector<Unit> const all = units(config.layers);
-    for (Unit unit : all) gpt.forward(exec, unit, batch);
+    for (Unit unit : all) gpt.forward(exec, unit, batch, of_group(parameters, group_read_by(unit)));
     gpt.loss(exec, batch, LossMode::training);
-    for (auto unit = all.rbegin(); unit != all.rend(); ++unit) gpt.backward(exec, *unit, batch);
+    for (Unit unit : all | std::views::reverse) {
+      Index const group = group_read_by(unit);
+      gpt.backward(exec, unit, batch, of_group(parameters, group), {of_group(gradients, group), write});
+    }
   }
 
   GptConfig config;
@@ -123,11 +134,10 @@ TEST_CASE("losses and every gradient equal the reference model's on odd shapes",
 TEST_CASE("a second micro-batch adds to the gradients of the first", "[model]") {
   ExecutionSpace const exec;
   TestModel model(exec, small, {2, 5});
-  MicroBatch batch = model.load();
+  MicroBatch const batch = model.load();
   model.forward_backward(exec, batch);
   std::vector<float> const once = copy_to_host(exec, model.gradients, "test");
-  batch.gradients = Write::add;
-  model.forward_backward(exec, batch);
+  model.forward_backward(exec, batch, Write::add);
   std::vector<float> const twice = copy_to_host(exec, model.gradients, "test");
   std::vector<double> expected(once.begin(), once.end());
   for (double& value : expected) value *= 2;
