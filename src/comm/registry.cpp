@@ -80,6 +80,8 @@ constexpr std::array table{
                         make_circulant_reduce_scatter},
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::recursive, Needs::nothing,
                         Symmetry::nodes_if_power_of_two, make_recursive_reduce_scatter},
+    RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::ordered, Needs::nothing, Symmetry::nodes,
+                        make_ordered_reduce_scatter},
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_reduce_scatter},
     RegisteredAlgorithm{Collective::reduce_scatter, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,

@@ -196,3 +196,43 @@ TEST_CASE("buffers outside of the shared segment are refused where a schedule ne
   CHECK_THROWS_WITH(run_with(nullptr), ContainsSubstring("needs buffers in the node's shared memory"));
   CHECK_THROWS_WITH(run_with(&segment), ContainsSubstring("outside of the node's shared memory"));
 }
+
+TEST_CASE("data in pieces ends with the bits of data in one, and what lies between them stays", "[mpi][execution]") {
+  Communicator world = Communicator::world();
+  ExecutionSpace const exec;
+  MemoryLedger ledger;
+  SharedSegment segment(world, ledger, MemoryCategory::buffers, "test", std::uint64_t{1} << 22);
+  FractionRun in_one(world, std::uint64_t{1} << 20);
+  constexpr float untouched = -77;
+  Index const elements = 1009;
+  Pieces pieces; // out of order, with gaps, neighbours that touch, and a border inside of blocks
+  for (Range const& piece : {Range{1500, 1501}, Range{3, 500}, Range{500, 510}, Range{900, 1401}}) pieces.append(piece);
+  REQUIRE(pieces.elements() == elements);
+  for_all_reductions(world, elements, [&](Problem const& problem, Algorithm algorithm) {
+    INFO(to_string(problem.collective) << ' ' << to_string(algorithm));
+    Arena arena(segment.bytes());
+    Schedule const schedule = make_schedule(problem, algorithm, world.rank());
+    auto const memory = arena.vector<float>("data", pieces.extent() + 7);
+    auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
+    std::fill_n(memory.data(), memory.extent(0), untouched);
+    std::vector<float> values = fractions(world.rank(), elements);
+    for (Index i = 0; i < elements; ++i) memory(pieces.place(i)) = values[static_cast<std::size_t>(i)];
+    comm_counters() = {};
+    Execution(exec, world, schedule, Operation::sum, memory, scratch,
+              {.longest_message = 400, .segment = &segment, .pieces = pieces})
+        .run();
+    CHECK(comm_counters().total(Purpose::training) == predict_traffic(schedule, world.topology(), sizeof(float), 400));
+    for (Index i = 0; i < elements; ++i) values[static_cast<std::size_t>(i)] = memory(pieces.place(i));
+    CHECK(same_bits(defined_part(problem, world.rank(), values),
+                    defined_part(problem, world.rank(), in_one(problem, algorithm))));
+    auto const outside = std::count(memory.data(), memory.data() + memory.extent(0), untouched);
+    CHECK(outside == static_cast<std::ptrdiff_t>(memory.extent(0)) - elements);
+  });
+  CHECK_THROWS_AS(
+      Execution(exec, world,
+                make_schedule(Problem::on_one_node(Collective::all_reduce, Partition::even(8, world.size())),
+                              Algorithm::ring, world.rank()),
+                Operation::sum, Arena(segment.bytes()).vector<float>("data", 2000), Vector<float>(),
+                {.pieces = pieces}),
+      Error);
+}

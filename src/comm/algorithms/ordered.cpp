@@ -4,27 +4,40 @@
 
 namespace trainstone {
 
-Schedule make_ordered_all_reduce(Problem const& problem, Rank rank) {
-  ScheduleBuilder builder(problem, Algorithm::ordered, rank);
-  Rank const ranks = problem.ranks();
-  if (ranks == 1) return builder.finish();
-  Group const all = Group::all(ranks, rank);
-  Range const own = problem.partition.range(rank);
-  Range const parts = builder.new_scratch(ranks * own.size());
+namespace {
+
+void append_ordered_reduce_scatter(ScheduleBuilder& builder, Group const& all, Partition const& blocks) {
+  Range const own = blocks.range(all.me());
+  Range const parts = builder.new_scratch(all.size() * own.size());
   auto const part = [&](Rank of) {
     return scratch_slice({parts.begin + of * own.size(), parts.begin + (of + 1) * own.size()});
   };
-  builder.copy(data_slice(own), part(rank)); // while the messages are under way
-  for (Rank distance = 1; distance < ranks; ++distance) {
-    Rank const peer = all[rank - distance];
+  builder.copy(data_slice(own), part(all.me())); // while the messages are under way
+  for (Rank distance = 1; distance < all.size(); ++distance) {
+    Rank const peer = all[all.me() - distance];
     builder.receive(peer, part(peer));
   }
-  for (Rank distance = 1; distance < ranks; ++distance) {
-    Rank const peer = all[rank + distance];
-    builder.send(peer, data_slice(problem.partition.range(peer)));
+  for (Rank distance = 1; distance < all.size(); ++distance) {
+    Rank const peer = all[all.me() + distance];
+    builder.send(peer, data_slice(blocks.range(peer)));
   }
   builder.combine(scratch_slice(parts), data_slice(own));
   builder.end_round();
+}
+
+} // namespace
+
+Schedule make_ordered_reduce_scatter(Problem const& problem, Rank rank) {
+  ScheduleBuilder builder(problem, Algorithm::ordered, rank);
+  if (problem.ranks() > 1) append_ordered_reduce_scatter(builder, Group::all(problem.ranks(), rank), problem.partition);
+  return builder.finish();
+}
+
+Schedule make_ordered_all_reduce(Problem const& problem, Rank rank) {
+  ScheduleBuilder builder(problem, Algorithm::ordered, rank);
+  if (problem.ranks() == 1) return builder.finish();
+  Group const all = Group::all(problem.ranks(), rank);
+  append_ordered_reduce_scatter(builder, all, problem.partition);
   append_direct_all_gather(builder, all, problem.partition);
   return builder.finish();
 }

@@ -71,8 +71,11 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
   TRAINSTONE_REQUIRE(m_schedule.rank == communicator.rank() && m_schedule.ranks == communicator.size(),
                      "the schedule is for rank {} of {}, this is rank {} of {}", m_schedule.rank, m_schedule.ranks,
                      communicator.rank(), communicator.size());
-  TRAINSTONE_REQUIRE(data.elements == m_schedule.elements, "the schedule is for {} elements, the data has {}",
-                     m_schedule.elements, data.elements);
+  Pieces const& pieces = options.pieces;
+  TRAINSTONE_REQUIRE((pieces.is_contiguous() ? data.elements : pieces.elements()) == m_schedule.elements &&
+                         pieces.extent() <= data.elements,
+                     "the schedule is for {} elements, the data has {}, its pieces {} in {}", m_schedule.elements,
+                     data.elements, pieces.elements(), pieces.extent());
   TRAINSTONE_REQUIRE(scratch.elements >= m_schedule.scratch_elements,
                      "the schedule needs {} elements of scratch, there are {}", m_schedule.scratch_elements,
                      scratch.elements);
@@ -87,7 +90,12 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_schedule, communicator.topology(),
       Impl::MessageRounds::Settings{communicator.handle().comm, m_tag.value(), type, options.longest_message,
                                     options.persistent},
-      [this](Slice const& slice) { return address(slice); });
+      [this](Slice const& slice, Index element) {
+        return Impl::MessageRounds::Run{
+            address(slice, element), slice.buffer == BufferId::data ? m_options.pieces.run(slice.range.begin + element,
+                                                                                           slice.range.size() - element)
+                                                                    : slice.range.size() - element};
+      });
 }
 
 Execution::Execution(Execution&&) noexcept = default;
@@ -278,74 +286,99 @@ void Execution::enqueue_moves(std::size_t first, std::size_t last) {
   }
 }
 
-template <class T>
-void Execution::enqueue_move(Move const& move) {
-  if (move.action == Action::combine) return enqueue_combine<T>(move);
-  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
-  auto const size = static_cast<std::size_t>(move.size());
-  Vector<T const> const from(reinterpret_cast<T const*>(address(move.from)), size);
-  Vector<T> const to(reinterpret_cast<T*>(address(move.to)), size);
-  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
-  if (move.action == Action::copy) return copy<T>(m_exec, from, to);
-  reduce<T>(m_exec, m_operation, from, to);
-  traffic.reduced += size;
+/// How many of the move's elements, from `from` on, lie one after the other wherever it reads and writes data.
+Index Execution::run(Move const& move, Index from) const {
+  Index length = move.size() - from;
+  auto const limit = [&](Slice const& slice, Index first) {
+    if (slice.buffer == BufferId::data) length = m_options.pieces.run(slice.range.begin + first + from, length);
+  };
+  limit(move.to, 0);
+  Index const parts = move.from.owner == every_neighbour ? 1 : move.from.range.size() / move.size();
+  for (Index part = 0; part < parts; ++part) limit(move.from, part * move.size());
+  return length;
 }
 
 template <class T>
-void Execution::enqueue_combine(Move const& move) {
-  Index const size = move.size();
+void Execution::enqueue_move(Move const& move) {
+  for (Index done = 0, length = 0; done < move.size(); done += length) {
+    length = run(move, done);
+    enqueue_part<T>(move, {done, done + length});
+  }
+  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
+  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
+  if (move.action == Action::copy) return;
+  Index const additions = move.action == Action::combine ? combined_parts(move, m_schedule) - 1 : 1;
+  traffic.reduced += static_cast<std::uint64_t>(move.size() * additions);
+}
+
+/// Of a local move: `part` of its elements, which lie in one run.
+template <class T>
+void Execution::enqueue_part(Move const& move, Range const& part) {
+  if (move.action == Action::combine) return enqueue_combine<T>(move, part);
+  auto const size = static_cast<std::size_t>(part.size());
+  Vector<T const> const from(reinterpret_cast<T const*>(address(move.from, part.begin)), size);
+  Vector<T> const to(reinterpret_cast<T*>(address(move.to, part.begin)), size);
+  if (move.action == Action::copy) return copy<T>(m_exec, from, to);
+  reduce<T>(m_exec, m_operation, from, to);
+}
+
+template <class T>
+void Execution::enqueue_combine(Move const& move, Range const& part) {
   std::vector<T const*> parts;
   std::vector<T*> targets;
   if (move.from.owner == every_neighbour) {
     for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
-      parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, i)));
+      parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, part.begin, i)));
   } else {
-    auto const* const first = reinterpret_cast<T const*>(address(move.from));
-    for (Index part = 0; part < combined_parts(move, m_schedule); ++part) parts.push_back(first + part * size);
+    for (Index i = 0; i < combined_parts(move, m_schedule); ++i)
+      parts.push_back(reinterpret_cast<T const*>(address(move.from, i * move.size() + part.begin)));
   }
   if (move.to.owner == every_neighbour) {
     for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
-      targets.push_back(reinterpret_cast<T*>(neighbour_address(move.to, i)));
+      targets.push_back(reinterpret_cast<T*>(neighbour_address(move.to, part.begin, i)));
   } else {
-    targets.push_back(reinterpret_cast<T*>(address(move.to)));
+    targets.push_back(reinterpret_cast<T*>(address(move.to, part.begin)));
   }
-  combine<T>(m_exec, m_operation, parts, size, targets);
-  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
-  traffic.reduced += static_cast<std::uint64_t>(size) * (parts.size() - 1);
-  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
+  combine<T>(m_exec, m_operation, parts, part.size(), targets);
 }
 
-std::byte* Execution::address(Slice const& slice) const {
+/// Of an element of a slice, counted from the slice's begin.
+std::byte* Execution::address(Slice const& slice, Index element) const {
   if (slice.owner >= 0) {
     auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
-    return neighbour_address(slice, static_cast<std::size_t>(place));
+    return neighbour_address(slice, element, static_cast<std::size_t>(place));
   }
   if (slice.buffer == BufferId::mailbox) {
     TRAINSTONE_REQUIRE(m_schedule.needs_shared_memory(), "a mailbox of a schedule without neighbours: {} {}",
                        to_string(m_schedule.collective), to_string(m_schedule.algorithm));
-    return neighbour_address(slice, m_options.segment->me());
+    return neighbour_address(slice, element, m_options.segment->me());
   }
-  Memory const& memory = slice.buffer == BufferId::data ? m_data : m_scratch;
-  TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= memory.elements,
-                     "{} [{}, {}) is outside of {} elements", to_string(slice.buffer), slice.range.begin,
-                     slice.range.end, memory.elements);
-  return memory.data + static_cast<std::size_t>(slice.range.begin) * size_of(m_type);
+  bool const is_data = slice.buffer == BufferId::data;
+  Memory const& memory = is_data ? m_data : m_scratch;
+  Index const first = slice.range.begin + element, limit = is_data ? m_schedule.elements : m_scratch.elements;
+  TRAINSTONE_REQUIRE(first >= 0 && slice.range.end <= limit, "{} [{}, {}) is outside of {} elements",
+                     to_string(slice.buffer), slice.range.begin, slice.range.end, limit);
+  Index const place = is_data && !slice.range.empty() ? m_options.pieces.place(first) : first;
+  return memory.data + static_cast<std::size_t>(place) * size_of(m_type);
 }
 
 /// In the part of the node's segment that belongs to the neighbour, where it said at its first barrier.
-std::byte* Execution::neighbour_address(Slice const& slice, std::size_t neighbour) const {
+std::byte* Execution::neighbour_address(Slice const& slice, Index element, std::size_t neighbour) const {
   SharedSegment const& segment = *m_options.segment;
-  auto const begin = static_cast<std::uint64_t>(slice.range.begin) * size_of(m_type);
+  bool const is_data = slice.buffer == BufferId::data;
+  Index const first = slice.range.begin + element;
+  auto const begin = static_cast<std::uint64_t>(is_data ? m_options.pieces.place(first) : first) * size_of(m_type);
   if (slice.buffer == BufferId::mailbox) {
     TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= mailbox_elements, "mailbox [{}, {}) of {} elements",
                        slice.range.begin, slice.range.end, mailbox_elements);
     return segment.mailbox(m_ticket, neighbour) + begin;
   }
-  std::uint64_t const buffer = slice.buffer == BufferId::data ? segment.data_offset(m_ticket, neighbour)
-                                                              : segment.scratch_offset(m_ticket, neighbour);
+  std::uint64_t const buffer =
+      is_data ? segment.data_offset(m_ticket, neighbour) : segment.scratch_offset(m_ticket, neighbour);
   TRAINSTONE_REQUIRE(buffer != not_shared, "{} of rank {} lies outside of the node's shared memory",
                      to_string(slice.buffer), m_schedule.neighbours[neighbour]);
-  std::uint64_t const end = buffer + static_cast<std::uint64_t>(slice.range.end) * size_of(m_type);
+  Index const last = is_data ? m_options.pieces.place(slice.range.end - 1) : slice.range.end - 1;
+  std::uint64_t const end = buffer + static_cast<std::uint64_t>(last + 1) * size_of(m_type);
   TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
                      to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));
   return segment.part(neighbour) + buffer + begin;

@@ -9,6 +9,7 @@
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
 #include "comm/element.hpp"
+#include "comm/execution/pieces.hpp"
 #include "comm/execution/shared_segment.hpp"
 #include "comm/schedule.hpp"
 #include "core/views.hpp"
@@ -31,6 +32,8 @@ struct ExecutionOptions {
   /// Where data (and scratch, if neighbours look at it) lies, for schedules that need shared memory; must outlive the
   /// execution.
   SharedSegment* segment = nullptr;
+  /// Where the data's elements lie in it; the same on all ranks. Empty: one after the other.
+  Pieces pieces = {};
   /// Prepare the messages once and start them again in every run, instead of making them anew.
   bool persistent = true;
 };
@@ -43,7 +46,8 @@ class Execution {
 public:
   /// \param[in]     exec     reductions are enqueued here    \param[in] communicator must outlive the execution
   /// \param[in]     schedule of this rank in this communicator
-  /// \param[in,out] data     (schedule.elements)             \param[out] scratch (at least schedule.scratch_elements)
+  /// \param[in,out] data     (schedule.elements), or, with pieces, as long as these demand
+  /// \param[out]    scratch  (at least schedule.scratch_elements)
   /// \throws Error if rank, ranks or extents differ from the schedule's, the memory is not host-accessible, or the
   ///         schedule needs shared memory and what neighbours look at does not lie in options.segment
   template <class T>
@@ -103,12 +107,15 @@ private:
   bool neighbours_do(Wait wait, IsDone const& is_done);
   void fence();
   void enqueue_moves(std::size_t first, std::size_t last);
+  Index run(Move const& move, Index from) const;
   template <class T>
   void enqueue_move(Move const& move);
   template <class T>
-  void enqueue_combine(Move const& move);
-  std::byte* address(Slice const& slice) const;
-  std::byte* neighbour_address(Slice const& slice, std::size_t neighbour) const;
+  void enqueue_part(Move const& move, Range const& part);
+  template <class T>
+  void enqueue_combine(Move const& move, Range const& part);
+  std::byte* address(Slice const& slice, Index element) const;
+  std::byte* neighbour_address(Slice const& slice, Index element, std::size_t neighbour) const;
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;

@@ -53,8 +53,7 @@ MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology,
     for (Action const action : {Action::receive, Action::send}) {
       for (Move const& move : round) {
         if (move.action != action) continue;
-        Slice const& slice = action == Action::send ? move.from : move.to;
-        add(move, topology.link(schedule.rank, move.peer), address(slice));
+        add(move, topology.link(schedule.rank, move.peer), address);
       }
     }
     checked_count(std::ssize(m_messages)); // as MPI counts requests
@@ -70,26 +69,55 @@ MessageRounds::~MessageRounds() {
   for (MPI_Request& request : m_requests) {
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   }
+  for (MPI_Datatype& datatype : m_datatypes) MPI_Type_free(&datatype);
 }
 
 /// One move, in as many messages as its length demands; both sides cut alike.
-void MessageRounds::add(Move const& move, Link link, std::byte* memory) {
+void MessageRounds::add(Move const& move, Link link, Address const& address) {
+  Slice const& slice = move.action == Action::send ? move.from : move.to;
   Index done = 0;
   do { // a signal is one message without elements
-    int const count = checked_count(std::min(m_settings.longest_message, move.size() - done));
-    m_messages.push_back(
-        {move.action, link, move.peer, count, memory + static_cast<std::size_t>(done) * size_of(m_settings.type)});
+    Index const count = std::min(m_settings.longest_message, move.size() - done);
+    std::vector<Run> runs;
+    Index here = 0;
+    do {
+      Run run = address(slice, done + here);
+      run.elements = std::min(run.elements, count - here);
+      runs.push_back(run);
+      here += run.elements;
+    } while (here < count);
+    bool const in_one = runs.size() == 1;
+    m_messages.push_back({move.action, link, move.peer, static_cast<std::uint64_t>(count) * size_of(m_settings.type),
+                          runs.front().memory, in_one ? mpi_type(m_settings.type) : in_pieces(runs),
+                          in_one ? checked_count(count) : 1});
     done += count;
   } while (done < move.size());
 }
 
+/// Relative to the first run.
+MPI_Datatype MessageRounds::in_pieces(std::vector<Run> const& runs) {
+  std::vector<int> lengths;
+  std::vector<MPI_Aint> places;
+  for (Run const& run : runs) {
+    lengths.push_back(checked_count(run.elements));
+    places.push_back(run.memory - runs.front().memory);
+  }
+  MPI_Datatype datatype = MPI_DATATYPE_NULL;
+  TRAINSTONE_MPI_CHECK(MPI_Type_create_hindexed(checked_count(std::ssize(runs)), lengths.data(), places.data(),
+                                                mpi_type(m_settings.type), &datatype));
+  m_datatypes.push_back(datatype);
+  TRAINSTONE_MPI_CHECK(MPI_Type_commit(&m_datatypes.back()));
+  return m_datatypes.back();
+}
+
 void MessageRounds::prepare(Message const& message, MPI_Request& request) const {
   auto const [comm, tag, type, longest, persistent] = m_settings;
-  MPI_Datatype const datatype = mpi_type(type);
   if (message.action == Action::receive) {
-    TRAINSTONE_MPI_CHECK(MPI_Recv_init(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+    TRAINSTONE_MPI_CHECK(
+        MPI_Recv_init(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
   } else {
-    TRAINSTONE_MPI_CHECK(MPI_Send_init(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+    TRAINSTONE_MPI_CHECK(
+        MPI_Send_init(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
   }
 }
 
@@ -99,11 +127,10 @@ void MessageRounds::start(Message const& message, MPI_Request& request) const {
     return;
   }
   auto const [comm, tag, type, longest, persistent] = m_settings;
-  MPI_Datatype const datatype = mpi_type(type);
   if (message.action == Action::receive) {
-    TRAINSTONE_MPI_CHECK(MPI_Irecv(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+    TRAINSTONE_MPI_CHECK(MPI_Irecv(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
   } else {
-    TRAINSTONE_MPI_CHECK(MPI_Isend(message.memory, message.count, datatype, message.peer, tag, comm, &request));
+    TRAINSTONE_MPI_CHECK(MPI_Isend(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
   }
 }
 
@@ -116,12 +143,11 @@ void MessageRounds::post(std::size_t round, Traffic& traffic) {
     start(message, m_requests[i]);
     ++m_posted_end;
     if (!sends) continue;
-    std::uint64_t const bytes = static_cast<std::uint64_t>(message.count) * size_of(m_settings.type);
     ++traffic.messages;
-    traffic.bytes += bytes;
+    traffic.bytes += message.bytes;
     if (message.link == Link::intra) continue;
     ++traffic.inter_messages;
-    traffic.inter_bytes += bytes;
+    traffic.inter_bytes += message.bytes;
   }
 }
 

@@ -15,8 +15,13 @@ namespace trainstone::Impl {
 
 class MessageRounds {
 public:
-  /// Where a slice lies.
-  using Address = std::function<std::byte*(Slice const&)>;
+  /// Elements that lie one after the other.
+  struct Run {
+    std::byte* memory;
+    Index elements;
+  };
+  /// Where a slice lies from one of its elements on, to the end of the run or of the slice.
+  using Address = std::function<Run(Slice const&, Index element)>;
   struct Settings {
     MPI_Comm comm;
     int tag;
@@ -49,20 +54,24 @@ private:
     Action action;
     Link link;
     Rank peer;
-    int count;
+    std::uint64_t bytes;
     std::byte* memory;
+    MPI_Datatype datatype; ///< the elements', or one of m_datatypes
+    int count;             ///< of the datatype
   };
 
-  void add(Move const& move, Link link, std::byte* memory);
+  void add(Move const& move, Link link, Address const& address);
+  MPI_Datatype in_pieces(std::vector<Run> const& runs);
   void prepare(Message const& message, MPI_Request& request) const;
   void start(Message const& message, MPI_Request& request) const;
   int size(std::size_t round) const { return static_cast<int>(m_offsets[round + 1] - m_offsets[round]); }
 
   Settings m_settings;
-  std::vector<Message> m_messages;     ///< by round; receives before sends
-  std::vector<MPI_Request> m_requests; ///< one per message
-  std::vector<std::size_t> m_offsets;  ///< where each round's messages begin, and the end
-  std::size_t m_posted_begin = 0;      ///< the messages that are posted and not known to be complete
+  std::vector<Message> m_messages;       ///< by round; receives before sends
+  std::vector<MPI_Request> m_requests;   ///< one per message
+  std::vector<MPI_Datatype> m_datatypes; ///< of messages in several pieces
+  std::vector<std::size_t> m_offsets;    ///< where each round's messages begin, and the end
+  std::size_t m_posted_begin = 0;        ///< the messages that are posted and not known to be complete
   std::size_t m_posted_end = 0;
 };
 

@@ -30,6 +30,7 @@ TEST_CASE("counts of direct exchange equal the closed forms where N divides S", 
     Index const once = n > 1 ? 1 : 0;
     Partition const even = Partition::even(s, n);
     check_row(counted(Collective::reduce_scatter, Algorithm::direct, even), {once, n - 1, most, (n - 1) * s, most});
+    check_row(counted(Collective::reduce_scatter, Algorithm::ordered, even), {once, n - 1, most, (n - 1) * s, most});
     check_row(counted(Collective::all_gather, Algorithm::direct, even), {once, n - 1, most, (n - 1) * s, 0});
     check_row(counted(Collective::all_reduce, Algorithm::ordered, even),
               {2 * once, 2 * (n - 1), 2 * most, 2 * (n - 1) * s, most});
@@ -45,6 +46,7 @@ TEST_CASE("counts of direct exchange equal the exact sums of block sizes", "[com
       tell_exchange(reduce_scatter, all_gather, sizes);
       tell_exchange(both, both, sizes);
       check_traffic(counted(Collective::reduce_scatter, Algorithm::direct, partition), reduce_scatter);
+      check_traffic(counted(Collective::reduce_scatter, Algorithm::ordered, partition), reduce_scatter);
       check_traffic(counted(Collective::all_gather, Algorithm::direct, partition), all_gather);
       check_traffic(counted(Collective::all_reduce, Algorithm::ordered, partition), both);
     }
@@ -62,6 +64,17 @@ TEST_CASE("ordered adds every element in the balanced tree over the ranks, whate
         INFO(n << " ranks, " << partition.elements() << " elements, element " << element);
         for (Rank const rank : {0, n - 1}) CHECK(reduction_tree(problem, schedules, rank, element) == balanced_tree(n));
       }
+    }
+  }
+}
+
+TEST_CASE("ordered reduce-scatter gives every rank its block of the balanced tree", "[comm][algorithms]") {
+  for (Rank n = 1; n <= 17; ++n) {
+    Problem const problem = Problem::on_one_node(Collective::reduce_scatter, Partition::even(2 * n + 1, n));
+    auto const schedules = make_schedules(problem, Algorithm::ordered);
+    for (Rank const rank : {0, n - 1}) {
+      INFO(n << " ranks, rank " << rank);
+      CHECK(reduction_tree(problem, schedules, rank, problem.partition.range(rank).begin) == balanced_tree(n));
     }
   }
 }
