@@ -38,6 +38,7 @@ std::string to_toml(DeckValue const& value) {
     std::string operator()(double number) const { return number_text(number); }
     std::string operator()(bool yes) const { return yes ? "true" : "false"; }
     std::string operator()(std::string const& words) const { return quoted(words); }
+    std::string operator()(Quantity const& quantity) const { return quoted(to_string(quantity)); }
     std::string operator()(std::vector<double> const& numbers) const { return list(numbers, number_text); }
     std::string operator()(std::vector<std::string> const& texts) const { return list(texts, quoted); }
   };

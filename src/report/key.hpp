@@ -15,7 +15,7 @@
 
 namespace trainstone {
 
-enum class KeyType { integer, number, boolean, text, number_list, text_list };
+enum class KeyType { integer, number, boolean, text, quantity, number_list, text_list };
 
 /// Legal numbers; the bounds belong to it unless they are marked open.
 struct LegalRange {
@@ -29,10 +29,11 @@ struct LegalRange {
 struct Key {
   std::string name; ///< "batch.micro"
   KeyType type = KeyType::integer;
-  std::string unit;                 ///< empty = none
-  LegalRange range;                 ///< of numbers, and of each number of a list
-  std::vector<std::string> choices; ///< of texts; empty = any text
-  std::size_t length = 0;           ///< of lists; 0 = any
+  std::string unit;                      ///< of numbers; empty = none
+  Dimension dimension = Dimension::time; ///< of quantities
+  LegalRange range;                      ///< of numbers, of each number of a list, and of quantities in SI units
+  std::vector<std::string> choices;      ///< of texts; empty = any text
+  std::size_t length = 0;                ///< of lists; 0 = any
   std::string meaning;
   std::function<DeckValue(RunConfig const&)> get;
   std::function<void(RunConfig&, DeckValue const&)> set;

@@ -27,11 +27,21 @@ std::string now() {
   return text;
 }
 
+template <class Value>
+void set_value(Json& entry, Value const& value) {
+  entry["value"] = value;
+}
+
+void set_value(Json& entry, Quantity const& quantity) {
+  entry["value"] = quantity.value;
+  entry["unit"] = si_unit(quantity.dimension);
+}
+
 Json parameters_json(std::vector<Parameter> const& parameters) {
   Json json = Json::object();
   for (Parameter const& parameter : parameters) {
     Json& entry = json[parameter.key];
-    std::visit([&](auto const& value) { entry["value"] = value; }, parameter.value);
+    std::visit([&](auto const& value) { set_value(entry, value); }, parameter.value);
     if (!parameter.unit.empty()) entry["unit"] = parameter.unit;
     entry["origin"] = parameter.origin;
   }

@@ -64,6 +64,23 @@ Key number(char const* name, Section RunConfig::* section, Member Section::* mem
   return result;
 }
 
+/// A text with a unit that fills a number of seconds, bytes or bytes per second.
+template <class Section, class Member>
+Key quantity(char const* name, Section RunConfig::* section, Member Section::* member, Dimension dimension,
+             LegalRange range, std::string meaning) {
+  Key result = key(name, section, member, std::move(meaning));
+  result.type = KeyType::quantity;
+  result.dimension = dimension;
+  result.range = range;
+  result.get = [=](RunConfig const& config) {
+    return Quantity{dimension, static_cast<double>(config.*section.*member)};
+  };
+  result.set = [=](RunConfig& config, DeckValue const& value) {
+    config.*section.*member = static_cast<Member>(std::get<Quantity>(value).value);
+  };
+  return result;
+}
+
 template <class Section>
 Key choice(char const* name, Section RunConfig::* section, std::string Section::* member,
            std::vector<std::string> choices, std::string meaning) {

@@ -55,6 +55,10 @@ std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
   case KeyType::number: return node.is_number() ? wrapped(node.value<double>()) : std::nullopt;
   case KeyType::boolean: return node.is_boolean() ? wrapped(node.value<bool>()) : std::nullopt;
   case KeyType::text: return node.is_string() ? wrapped(node.value<std::string>()) : std::nullopt;
+  case KeyType::quantity: {
+    std::optional<std::string> const text = node.is_string() ? node.value<std::string>() : std::nullopt;
+    return text ? wrapped(read_quantity(*text, key.dimension)) : std::nullopt;
+  }
   case KeyType::number_list: return wrapped(elements<double>(node));
   case KeyType::text_list: return wrapped(elements<std::string>(node));
   }
@@ -64,8 +68,10 @@ std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
 Setting make_setting(Key const& key, toml::node const& node, Origin const& origin, std::string const& path) {
   std::optional<DeckValue> value = typed_value(key, node);
   if (!value) {
+    std::string const found =
+        key.type == KeyType::quantity && node.is_string() ? to_toml(*node.value<std::string>()) : found_type(node);
     fail(origin, path,
-         fmt::format("{} is {}, must be {}, for example {}", key.name, found_type(node), type_name(key), example(key)));
+         fmt::format("{} is {}, must be {}, for example {}", key.name, found, type_name(key), example(key)));
   }
   if (std::optional<std::string> const problem = find_problem(key, *value)) fail(origin, path, *problem);
   return {&key, std::move(*value), origin};
@@ -127,7 +133,8 @@ Setting read_override(std::string const& assignment, Origin::Kind kind) {
   std::string const text = trimmed(assignment.substr(equals + 1));
   Key const* const key = find_key(name);
   if (!key) fail_unknown(name, false, origin, "");
-  bool const bare = key->type == KeyType::text && (text.empty() || (text.front() != '"' && text.front() != '\''));
+  bool const is_string = key->type == KeyType::text || key->type == KeyType::quantity;
+  bool const bare = is_string && (text.empty() || (text.front() != '"' && text.front() != '\''));
   if (bare) return make_setting(*key, toml::value<std::string>(text), origin, "");
   try {
     toml::table const table = toml::parse("value = " + text);

@@ -41,6 +41,7 @@ TEST_CASE("every key stores what it is given", "[deck]") {
     if (auto* number = std::get_if<double>(&value)) *number += 0.125;
     if (auto* yes = std::get_if<bool>(&value)) *yes = !*yes;
     if (auto* text = std::get_if<std::string>(&value)) *text = key.choices.empty() ? "x" : key.choices.back();
+    if (auto* quantity = std::get_if<Quantity>(&value)) quantity->value += 1;
     if (auto* numbers = std::get_if<std::vector<double>>(&value)) *numbers = {0.25, 0.75};
     if (auto* texts = std::get_if<std::vector<std::string>>(&value)) *texts = {"x", "y"};
     key.set(config, value);
