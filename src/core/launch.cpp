@@ -12,6 +12,21 @@ LaunchObserver& launch_observer() {
   return instance;
 }
 
+BetweenLaunches& between_launches() {
+  thread_local BetweenLaunches instance;
+  return instance;
+}
+
+void Impl::call_between_launches() {
+  thread_local bool is_called = false;
+  if (is_called || !between_launches() || PhaseTimer::is_running()) return;
+  struct Called {
+    Called() { is_called = true; }
+    ~Called() { is_called = false; }
+  } const called;
+  between_launches()();
+}
+
 void Impl::count_launch(Kernel const& kernel, ExecutionSpace const& exec) {
   count_launch(kernel);
   if (launch_observer()) launch_observer()(kernel.label, exec);

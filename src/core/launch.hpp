@@ -1,6 +1,7 @@
 #pragma once
 
-// The one way to start a kernel. Owns the label, the counting (launches, FLOPs, bytes, seconds) and the delay point.
+// The one way to start a kernel. Owns the label, the counting (launches, FLOPs, bytes, seconds), the delay point and
+// what is called between launches.
 // Promises: the kernel runs on the given instance under the given label; nothing is fenced but where the docstring
 // says so. Seconds are taken where the host executes the kernel itself; on a device they are the launch's alone.
 
@@ -38,6 +39,12 @@ DelayPoint& delay_point();
 using LaunchObserver = std::function<void(char const* label, ExecutionSpace const& exec)>;
 LaunchObserver& launch_observer();
 
+/// Called after every launch_for, launch_reduce and launch_external of the thread that sets it: what must go on while
+/// kernels run does so here. Not called for the kernels that it starts itself, nor for those that are part of something
+/// longer that is timed as a whole, such as a collective. Each thread has its own; empty by default.
+using BetweenLaunches = std::function<void()>;
+BetweenLaunches& between_launches();
+
 /// Adds the time of its own life to a phase. Used by launch and by the executor of collectives. Of nested ones the
 /// outermost counts: the kernels of a collective are part of its time, and reading the clock once more would cost more
 /// than adding up few numbers.
@@ -48,6 +55,8 @@ public:
   }
   PhaseTimer(PhaseTimer const&) = delete;
   PhaseTimer& operator=(PhaseTimer const&) = delete;
+  /// Whether this thread is inside of one.
+  static bool is_running() { return depth() > 0; }
   ~PhaseTimer() {
     if (--depth() > 0) return;
     counters().seconds[m_phase] += std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
@@ -66,6 +75,7 @@ private:
 namespace Impl {
 void count_launch(Kernel const& kernel);
 void count_launch(Kernel const& kernel, ExecutionSpace const& exec);
+void call_between_launches();
 
 /// What Kokkos Tools are told of a kernel that Kokkos does not start, while it runs.
 class ShownKernel {
@@ -89,8 +99,11 @@ private:
 template <class Policy, class Body>
 void launch_for(Kernel const& kernel, Policy const& policy, Body const& body) {
   Impl::count_launch(kernel, policy.space());
-  PhaseTimer const timer(kernel.phase);
-  Kokkos::parallel_for(kernel.label, policy, body);
+  {
+    PhaseTimer const timer(kernel.phase);
+    Kokkos::parallel_for(kernel.label, policy, body);
+  }
+  Impl::call_between_launches();
 }
 
 /// A kernel of less than some microseconds, run by the calling thread, which parallel_for would keep longer than the
@@ -111,17 +124,23 @@ void launch_inline(Kernel const& kernel, ExecutionSpace const& exec, Body const&
 template <class Policy, class Body, class Result>
 void launch_reduce(Kernel const& kernel, Policy const& policy, Body const& body, Result&& result) {
   Impl::count_launch(kernel, policy.space());
-  PhaseTimer const timer(kernel.phase);
-  Kokkos::parallel_reduce(kernel.label, policy, body, std::forward<Result>(result));
+  {
+    PhaseTimer const timer(kernel.phase);
+    Kokkos::parallel_reduce(kernel.label, policy, body, std::forward<Result>(result));
+  }
+  Impl::call_between_launches();
 }
 
 /// A vendor library's call, wrapped so that it is labelled, counted and timed as a kernel is.
 template <class Call>
 void launch_external(Kernel const& kernel, Call const& call) {
   Impl::count_launch(kernel);
-  ScopedRegion const region(kernel.label);
-  PhaseTimer const timer(kernel.phase);
-  call();
+  {
+    ScopedRegion const region(kernel.label);
+    PhaseTimer const timer(kernel.phase);
+    call();
+  }
+  Impl::call_between_launches();
 }
 
 } // namespace trainstone

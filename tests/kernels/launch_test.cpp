@@ -19,7 +19,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <thread>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -80,7 +82,21 @@ void run_other_kernels(ExecutionSpace const& exec, Tensors const& t) {
 struct DoNothing {
   KOKKOS_FUNCTION void operator()(Index /*i*/) const {}
 };
+struct CountOne {
+  KOKKOS_FUNCTION void operator()(Index /*i*/, double& sum) const { sum += 1; }
+};
 using Elements = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+
+class CallAtEnd {
+public:
+  explicit CallAtEnd(std::function<void()> call) : m_call(std::move(call)) {}
+  CallAtEnd(CallAtEnd const&) = delete;
+  CallAtEnd& operator=(CallAtEnd const&) = delete;
+  ~CallAtEnd() { m_call(); }
+
+private:
+  std::function<void()> m_call;
+};
 
 /// The violations while `body` runs, of a guard on `exec`.
 template <class Body>
@@ -138,4 +154,58 @@ TEST_CASE("the guard reports what it is there for") {
   CHECK(violations(exec, [&] { Kokkos::View<float*> const view("mine", 3); }).size() >= 1);
   CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("mine"); }).size() == 1);
   CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("trainstone::test"); }).empty());
+}
+
+TEST_CASE("what is called between launches is called after each, and not for the kernels that it starts") {
+  ExecutionSpace const exec;
+  auto const launch = [&](ExecutionSpace const& space) {
+    launch_for({"trainstone::test::for"}, Elements(space, 0, 1), DoNothing());
+  };
+  std::vector<std::uint64_t> launches_before; // each call
+  between_launches() = [&] {
+    launches_before.push_back(counters().launches);
+    launch(exec);
+  };
+  CallAtEnd const reset([] { between_launches() = {}; });
+  std::uint64_t const first = counters().launches;
+  launch(exec);
+  CHECK(launches_before == std::vector{first + 1});
+  launch_external({"trainstone::test::external"}, [] {});
+  CHECK(launches_before == std::vector{first + 1, first + 3});
+  Kokkos::View<double, MemorySpace> const result("trainstone::test::result");
+  launch_reduce({"trainstone::test::reduce"}, Elements(exec, 0, 3), CountOne(), result);
+  CHECK(launches_before == std::vector{first + 1, first + 3, first + 5});
+  CHECK(counters().launches == first + 6);
+}
+
+TEST_CASE("kernels inside of what is timed as a whole, and those of other threads, are no time between launches") {
+  ExecutionSpace const exec;
+  auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
+  int calls = 0;
+  between_launches() = [&] { ++calls; };
+  CallAtEnd const reset([] { between_launches() = {}; });
+  {
+    PhaseTimer const collective(Phase::communication);
+    launch();
+    launch_external({"trainstone::test::external"}, launch);
+  }
+  CHECK(calls == 0);
+  std::thread(launch).join();
+  CHECK(calls == 0);
+  launch();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("what is called between launches may throw, and is called again") {
+  ExecutionSpace const exec;
+  int calls = 0;
+  between_launches() = [&] {
+    ++calls;
+    TRAINSTONE_REQUIRE(calls != 1, "the first call fails");
+  };
+  CallAtEnd const reset([] { between_launches() = {}; });
+  auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
+  CHECK_THROWS_AS(launch(), Error);
+  CHECK_NOTHROW(launch());
+  CHECK(calls == 2);
 }
