@@ -205,7 +205,8 @@ std::vector<Key> optimizer_keys() {
   auto const optimizer = &RunConfig::optimizer;
   auto const schedule = &RunConfig::schedule;
   return {
-      choice("optimizer.type", optimizer, &OptimizerConfig::type, {"adamw"}, "AdamW with bias correction"),
+      choice("optimizer.type", optimizer, &OptimizerConfig::type, {{"adamw", OptimizerType::adamw}},
+             "AdamW with bias correction"),
       number("optimizer.lr", optimizer, &OptimizerConfig::learning_rate, "", positive(), "peak learning rate"),
       number("optimizer.betas", optimizer, &OptimizerConfig::betas, "", below(1), "decay of the two moments"),
       number("optimizer.eps", optimizer, &OptimizerConfig::epsilon, "", positive(), "added outside the square root"),

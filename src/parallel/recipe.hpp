@@ -1,0 +1,72 @@
+#pragma once
+
+// Bytes of the state of training: what a precision recipe keeps per parameter, and how much of it one rank holds under
+// ZeRO. Plain values that plans and lectures share, so that there is one formula. Owns no memory; knows nothing of
+// padding, buffers or activations.
+// Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
+
+#include "core/error.hpp"
+#include "parallel/config.hpp"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+namespace trainstone {
+
+/// Bytes per parameter.
+struct Recipe {
+  std::string_view name;
+  std::int64_t parameter; ///< that the model computes with
+  std::int64_t gradient;
+  std::int64_t optimizer; ///< fp32: moments; of mixed recipes the master copy; of mixed20 a copy of the gradient
+
+  constexpr std::int64_t total() const { return parameter + gradient + optimizer; }
+};
+
+inline constexpr std::array<std::string_view, 4> recipe_names{"fp32", "mixed16", "mixed18", "mixed20"};
+
+/// \throws InputError for a name that is not in recipe_names
+constexpr Recipe recipe(std::string_view name, OptimizerConfig const& optimizer = {}) {
+  std::int64_t const moments = 4 * optimizer.moments();
+  if (name == recipe_names[0]) return {recipe_names[0], 4, 4, moments};
+  if (name == recipe_names[1]) return {recipe_names[1], 2, 2, 4 + moments};
+  if (name == recipe_names[2]) return {recipe_names[2], 2, 4, 4 + moments};
+  if (name == recipe_names[3]) return {recipe_names[3], 2, 2, 4 + moments + 4};
+  throw InputError(fmt::format("there is no precision recipe \"{}\"; there are: {}", name,
+                               fmt::join(recipe_names.begin(), recipe_names.end(), ", ")));
+}
+
+/// The stages of ZeRO: 0 = plain data parallelism, 1 shards the optimizer's state, 2 gradients too, 3 parameters too.
+inline constexpr int most_zero_stages = 4;
+
+/// Bytes, or other amounts, of the three kinds of state.
+template <class Number>
+struct StateBytes {
+  Number parameters;
+  Number gradients;
+  Number optimizer;
+
+  constexpr Number total() const { return parameters + gradients + optimizer; }
+};
+
+/// What each of `ranks` ranks holds all the time. std::int64_t counts what is allocated; double is for the parameters
+/// of a lecture, which are padded to nothing.
+/// \param[in] stage 0 to 3    \param[in] ranks a divisor of `parameters`, if these are integers
+template <class Number>
+  requires std::same_as<Number, std::int64_t> || std::same_as<Number, double>
+constexpr StateBytes<Number> state_bytes(Recipe const& recipe, int stage, Number parameters, Number ranks) {
+  TRAINSTONE_REQUIRE(0 <= stage && stage < most_zero_stages, "ZeRO has stages 0 to 3, and no stage {}", stage);
+  TRAINSTONE_REQUIRE(ranks > 0, "{} ranks", ranks);
+  if constexpr (std::same_as<Number, std::int64_t>)
+    TRAINSTONE_REQUIRE(parameters % ranks == 0, "{} parameters are no multiple of {} ranks", parameters, ranks);
+  auto const bytes = [&](std::int64_t per_parameter, bool sharded) {
+    return static_cast<Number>(per_parameter) * (sharded ? parameters / ranks : parameters);
+  };
+  return {bytes(recipe.parameter, stage >= 3), bytes(recipe.gradient, stage >= 2), bytes(recipe.optimizer, stage >= 1)};
+}
+
+} // namespace trainstone
