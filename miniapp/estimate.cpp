@@ -31,12 +31,10 @@ void print_parameters(RunPlan const& plan) {
 }
 
 void print_work(RunPlan const& plan) {
-  fmt::print("sent per step and rank (largest over ranks)\n");
-  fmt::print("  {:<36} {:>16} bytes in {} messages\n",
-             "gradients, all-reduce " + std::string(to_string(plan.reduction.all_reduce)), plan.gradients.bytes,
-             plan.gradients.messages);
-  fmt::print("  {:<36} {:>16} bytes in {} messages\n", "control (loss)", plan.step_control.bytes,
-             plan.step_control.messages);
+  fmt::print("sent per step by rank {}\n", plan.rank);
+  for (auto const* rows : {&plan.sent, &plan.control})
+    for (TrafficRow const& row : *rows)
+      fmt::print("  {:<52} {:>14} bytes in {} messages\n", row.name, row.traffic.bytes, row.traffic.messages);
   fmt::print("FLOP per step and rank\n");
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);

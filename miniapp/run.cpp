@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "core/host_copy.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/output.hpp"
@@ -44,9 +45,11 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
     std::uint64_t const flops = model_flops(counters());
     Traffic const sent = total_sent(comm_counters());
     StepReport report = trainer.step(step);
-    training.last_step_flops = model_flops(counters()) - flops;
-    training.last_step_sent = difference(total_sent(comm_counters()), sent);
-    if (validates_after(step, run)) {
+    bool const validates = validates_after(step, run);
+    if (validates || step == run.data->steps()) trainer.finish(); // what the step has begun
+    training.step_flops += model_flops(counters()) - flops;
+    training.step_sent += difference(total_sent(comm_counters()), sent);
+    if (validates) {
       report.validation_loss = trainer.validate();
       ++training.counted.validations;
       double const stop_loss = run.config.length.stop_loss;
@@ -71,7 +74,7 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   std::vector<double> losses;
   for (StepReport const& sample : training.samples) losses.push_back(sample.loss);
   if (run.golden) checks.push_back(compare_with_golden(*run.golden, losses, run.config.length.stop_loss > 0));
-  checks.push_back(check_replicas(exec, communicator, trainer.state()));
+  checks.push_back(check_replicas(exec, communicator, trainer));
   checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
@@ -91,10 +94,23 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   std::fflush(stdout);
 }
 
-void save_model(PreparedRun const& run, Machinery const& machinery, Trainer& trainer) {
+/// All parameters, on the first rank; nothing on the others. Collective.
+std::vector<float> collect_parameters(PreparedRun const& run, Machinery const& machinery, Trainer& trainer) {
+  bool const first = machinery.communicator.rank() == 0;
+  std::vector<float> all(first ? static_cast<std::size_t>(run.plan->table.size()) : 0);
+  trainer.engine().read_parameters([&](Index group, Vector<float const> whole) {
+    if (!first) return;
+    auto const begin = static_cast<std::size_t>(run.plan->table.groups()[static_cast<std::size_t>(group)].offset);
+    copy_to_host<float const>(machinery.exec, whole, std::span(all).subspan(begin, whole.extent(0)),
+                              "trainstone::run::collect_parameters: written to a file");
+  });
+  return all;
+}
+
+void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
   std::filesystem::path const path = run.config.model_setup.save;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  save_parameters(machinery.exec, path, run.config.model, run.plan->table, trainer.state().parameters());
+  save_parameters(path, run.config.model, run.plan->table, parameters);
   fmt::print("model written to {}\n", path.string());
 }
 
@@ -128,7 +144,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
 
-  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->reduction);
+  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
   Result result = begin_result(run, machinery, measure_peaks(machinery, run.plan->gemm));
 
   MemoryLedger ledger;
@@ -136,7 +152,9 @@ int run(RunOptions const& options, Machinery& machinery) {
   ModelSetup const& files = run.config.model_setup;
   if (!files.load.empty())
     collectively(communicator, [&] {
-      load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, trainer.state().parameters());
+      trainer.engine().set_parameters([&](Index group, Vector<float> whole) {
+        load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, whole);
+      });
     });
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   Training training = train(trainer, run, ledger, [&](StepReport const& step) {
@@ -145,10 +163,12 @@ int run(RunOptions const& options, Machinery& machinery) {
   result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
   finish_result(result, run, std::move(training), machinery);
   result.outcome = judge(result.checks, run.golden.has_value());
+  std::vector<float> parameters;
+  if (!files.save.empty()) parameters = collect_parameters(run, machinery, trainer);
   collectively(communicator, [&] {
     if (!first) return;
     std::string const json_path = write_result(options.common.output_folder, result); // first: nothing may lose it
-    if (!files.save.empty()) save_model(run, machinery, trainer);
+    if (!files.save.empty()) save_model(run, parameters);
     if (options.record_golden && result.outcome != Outcome::invalid) record_golden(run, result);
     print_end(result, json_path);
   });

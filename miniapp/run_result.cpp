@@ -53,8 +53,9 @@ double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) 
 }
 
 WorkAmounts counted_amounts(Training const& training) {
-  return {named(training.counted.memory), training.last_step_sent.bytes, training.last_step_sent.messages,
-          training.last_step_flops};
+  auto const steps = static_cast<std::uint64_t>(training.counted.steps);
+  return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
+          training.step_flops / steps};
 }
 
 Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
@@ -115,7 +116,7 @@ WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
 }
 
 WorkAmounts predicted_amounts(RunPlan const& plan) {
-  Traffic const sent = plan.gradients + plan.step_control;
+  Traffic const sent = plan.step_sent() + plan.step_control();
   return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total()};
 }
 

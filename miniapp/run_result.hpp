@@ -16,8 +16,8 @@ namespace trainstone {
 struct Training {
   std::vector<StepReport> samples;
   CountedRun counted;
-  Traffic last_step_sent; ///< counted in the last step alone, without validation
-  std::uint64_t last_step_flops = 0;
+  Traffic step_sent; ///< counted in all steps together, without validation
+  std::uint64_t step_flops = 0;
   bool stopped_early = false;
 };
 

@@ -19,7 +19,7 @@ void print_row(ReferenceRow const& row) {
 
 /// The deck that the reference's files amount to, so that --set is read and checked as in a run. All else that a deck
 /// can say is in the files, and refused here.
-KernelConfig read_kernel_config(DeckInput const& input, ReferenceFiles const& files) {
+RunConfig read_choices(DeckInput const& input, ReferenceFiles const& files) {
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   std::string const text =
       fmt::format("model = {{ layers = {}, heads = {}, channels = {}, context = {}, vocab = {} }}\n"
@@ -29,29 +29,32 @@ KernelConfig read_kernel_config(DeckInput const& input, ReferenceFiles const& fi
   Deck const deck = parse_deck(text, input);
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
-    if (given && !key.starts_with("kernels."))
-      fail_at(deck, key, fmt::format("{} comes from the reference's files; verify takes only keys of kernels", key));
+    bool const is_choice = key.starts_with("kernels.") || key.starts_with("parallel.") || key.starts_with("comm.");
+    if (given && !is_choice)
+      fail_at(deck, key,
+              fmt::format("{} comes from the reference's files; verify takes only keys of kernels, parallel and comm",
+                          key));
   }
-  return deck.config.kernels;
+  return deck.config;
 }
 
 } // namespace
 
 int verify(VerifyOptions const& options, Machinery& machinery) {
-  KernelConfig kernels;
+  RunConfig choices;
   collectively(machinery.communicator, [&] {
     check_reference_files(options.files, machinery.communicator.size());
-    kernels = read_kernel_config(options.common.deck, options.files);
-    resolve_gemm_provider(parse_gemm_provider(kernels.gemm));
+    choices = read_choices(options.common.deck, options.files);
+    resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
   });
   std::vector<ReferenceRow> const rows =
-      compare_with_reference(machinery.exec, machinery.communicator, options.files, kernels);
+      compare_with_reference(machinery.exec, machinery.communicator, options.files, choices);
 
   bool passed = true;
   for (ReferenceRow const& row : rows) passed = passed && row.passed;
   if (machinery.communicator.rank() == 0) {
     fmt::print("{}, ranks {}, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
-               to_string(resolve_gemm_provider(parse_gemm_provider(kernels.gemm))), kokkos_description());
+               to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), kokkos_description());
     fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
     for (ReferenceRow const& row : rows) print_row(row);
     fmt::print("VERIFICATION {}\n", passed ? "PASSED" : "FAILED");

@@ -43,4 +43,14 @@ Topology::Topology(std::vector<int> node_of_rank) : m_node_of_rank(std::move(nod
   }
 }
 
+Topology Topology::of(std::vector<Rank> const& members) const {
+  std::vector<int> seen, node_of_member;
+  for (Rank const member : members) {
+    auto const found = std::ranges::find(seen, node_of(member));
+    node_of_member.push_back(static_cast<int>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(node_of(member));
+  }
+  return Topology(std::move(node_of_member));
+}
+
 } // namespace trainstone

@@ -34,6 +34,9 @@ public:
   /// \param[in] node_of_rank per rank; nodes are 0 ... n-1, each with at least one rank
   explicit Topology(std::vector<int> node_of_rank);
 
+  /// Of some of the ranks, in the given order; nodes are numbered as they appear.
+  Topology of(std::vector<Rank> const& members) const;
+
   Rank ranks() const { return static_cast<Rank>(m_node_of_rank.size()); }
   int nodes() const { return static_cast<int>(m_members.size()); }
   int node_of(Rank rank) const { return m_node_of_rank[static_cast<std::size_t>(rank)]; }

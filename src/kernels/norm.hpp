@@ -13,17 +13,31 @@ namespace trainstone {
 /// Elements per block of the squared norm; groups of parameters are padded to a multiple of it.
 inline constexpr Index norm_block = 256;
 
-/// result = the sum of x^2: each block of 256 elements in fp32 lanes, then a balanced binary tree over the blocks in
-/// fp64: neighbours are added level by level, a last block without a partner moves up unchanged.
-///                                                           reference: reference::squared_norm
+/// block_sums = the sum of x^2 over each block of 256 elements, in fp32 lanes.     reference: reference::squared_norm
 /// \param[in]  exec            work is enqueued here; returns without fencing
 /// \param[in]  x (n)           n is a multiple of norm_block; padding must be 0
-/// \param[out] block_sums (n / norm_block)   scratch
-/// \param[out] result (1)      overwritten; 0 if n is 0
+/// \param[out] block_sums (n / norm_block)   overwritten
 /// \throws Error               if extents differ (message names both shapes)
-/// Work: 2 n FLOP; n sizeof(T) + n / 16 + 8 bytes.
+/// Work: 2 n FLOP; n sizeof(T) + n / 32 bytes.
 template <class T>
-void squared_norm(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums, Vector<double> result);
+void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums);
+
+/// result = the balanced binary tree over the values: neighbours are added level by level, a last value without a
+/// partner moves up unchanged.                                reference: reference::squared_norm
+/// \param[in]     exec         work is enqueued here; returns without fencing
+/// \param[in,out] values (n)   lost       \param[out] result (1)   overwritten; 0 if n is 0
+/// \throws Error               if extents differ (message names both shapes)
+/// Work: n FLOP; 8 n + 8 bytes.
+void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result);
+
+/// values = the same range of every share, one behind the other: values[i] = gathered[i / m][first + i % m], m = n / P.
+///                                                           reference: itself
+/// \param[in]  exec            work is enqueued here; returns without fencing
+/// \param[in]  gathered (P, k) shares      \param[in] first   of the range, in each share
+/// \param[out] values (n)      overwritten; n is a multiple of P, first + n / P <= k
+/// \throws Error               if the range is outside of the shares
+/// Work: 0 FLOP; 16 n bytes.
+void collect_shares(ExecutionSpace const& exec, Matrix<double const> gathered, Index first, Vector<double> values);
 
 /// result = the sum of x in fp64, in a fixed order.          reference: reference::sum
 /// \param[in]  exec            work is enqueued here; returns without fencing

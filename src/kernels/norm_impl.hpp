@@ -10,34 +10,12 @@
 
 namespace trainstone {
 
-namespace Impl {
-
-/// result = the balanced binary tree over `values`, evaluated in place by one team, level by level.
-inline void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result) {
-  Index const count = extent(values, 0);
-  Kernel const kernel{
-      .label = "trainstone::norm::tree", .flops = values.size(), .bytes = (values.size() + 1) * sizeof(double)};
-  launch_for(
-      kernel, row_policy(exec, 1), KOKKOS_LAMBDA(Team const& team) {
-        double* const nodes = values.data();
-        for (Index stride = 1; stride < count; stride *= 2) {
-          row_for(team, divide_up(count - stride, 2 * stride),
-                  [&](Index i) { nodes[2 * stride * i] += nodes[2 * stride * i + stride]; });
-          team.team_barrier();
-        }
-        Kokkos::single(Kokkos::PerTeam(team), [&] { result(0) = count > 0 ? nodes[0] : 0.0; });
-      });
-}
-
-} // namespace Impl
-
 template <class T>
-void squared_norm(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums, Vector<double> result) {
+void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums) {
   Index const count = Impl::extent(x, 0), blocks = count / norm_block;
-  TRAINSTONE_REQUIRE(count % norm_block == 0, "squared_norm: {} elements are not whole blocks of {}", count,
+  TRAINSTONE_REQUIRE(count % norm_block == 0, "squared_block_sums: {} elements are not whole blocks of {}", count,
                      norm_block);
-  Impl::require_shape("squared_norm: block_sums", block_sums, {blocks});
-  Impl::require_shape("squared_norm: result", result, {1});
+  Impl::require_shape("squared_block_sums: block_sums", block_sums, {blocks});
   Index const chunk = Impl::chunk_size / norm_block;
   Kernel const kernel{.label = "trainstone::norm::blocks",
                       .flops = 2 * x.size(),
@@ -53,7 +31,6 @@ void squared_norm(ExecutionSpace const& exec, Vector<T const> x, Vector<double> 
           });
         });
       });
-  Impl::tree_sum(exec, block_sums, result);
 }
 
 template <class T>

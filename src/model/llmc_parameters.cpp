@@ -14,10 +14,6 @@ std::string describe(GptConfig const& config) {
                      config.channels, config.context, config.vocab);
 }
 
-Vector<float> first_elements(ParameterTensor const& entry, Vector<float> flat, Index count) {
-  return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(count));
-}
-
 } // namespace
 
 GptConfig config_of(LlmcShape const& shape) {
@@ -40,31 +36,35 @@ Index common_elements(GptConfig const& config, LlmcTensor const& tensor) {
 }
 
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Vector<float> parameters) {
+                     ParameterTable const& table, Index group, Vector<float> parameters) {
   LlmcModelReader reader(path);
   TRAINSTONE_REQUIRE_INPUT(config_of(reader.shape()) == config, "{}: the model has {}; the deck asks for {}",
                            path.string(), describe(config_of(reader.shape())), describe(config));
+  Index const first = table.groups()[static_cast<std::size_t>(group)].offset;
   for (LlmcTensor const& tensor : llmc_tensors(reader.shape())) {
     std::vector<float> values(static_cast<std::size_t>(tensor.extent()));
-    Index const count = common_elements(config, tensor);
+    auto const count = static_cast<std::size_t>(common_elements(config, tensor));
     for (Index layer = 0; layer < tensor.layers; ++layer) {
+      ParameterTensor const& entry = table_entry(table, tensor, layer);
+      if (entry.group != group) continue;
       reader.read(tensor, layer, values);
-      copy_from_host<float>(exec, std::span<float const>(values).first(static_cast<std::size_t>(count)),
-                            first_elements(table_entry(table, tensor, layer), parameters, count),
+      copy_from_host<float>(exec, std::span<float const>(values).first(count),
+                            Vector<float>(parameters.data() + (entry.offset - first), count),
                             "trainstone::model::load_parameters: the host buffer is reused");
     }
   }
 }
 
-void save_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Vector<float const> parameters) {
+void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
+                     std::span<float const> parameters) {
   LlmcShape const shape = llmc_shape_of(config);
   LlmcModelWriter writer(path, shape);
   for (LlmcTensor const& tensor : llmc_tensors(shape)) {
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       ParameterTensor const& entry = table_entry(table, tensor, layer);
-      Vector<float const> const part(parameters.data() + entry.offset, static_cast<std::size_t>(entry.size()));
-      std::vector<float> values = copy_to_host(exec, part, "trainstone::model::save_parameters: written to a file");
+      auto const part =
+          parameters.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.size()));
+      std::vector<float> values(part.begin(), part.end());
       std::fill(values.begin() + common_elements(config, tensor), values.end(), 0.0f);
       writer.write(tensor, layer, values);
     }

@@ -9,6 +9,7 @@
 #include "model/parameter_table.hpp"
 
 #include <filesystem>
+#include <span>
 
 namespace trainstone {
 
@@ -21,13 +22,14 @@ ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const
 /// The first elements of a slice that both sides have: all, or for the token table those of the vocabulary.
 Index common_elements(GptConfig const& config, LlmcTensor const& tensor);
 
-/// Fills `parameters` (table.size()) from the file; padding is left alone. Complete on return.
+/// Fills the parameters of a group (padded) from the file; padding is left alone. Complete on return.
 /// \throws InputError if the file is damaged or of another shape than `config` (message names both)
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Vector<float> parameters);
+                     ParameterTable const& table, Index group, Vector<float> parameters);
 
-/// Writes `parameters` as a model file. Complete on return. \throws InputError if it cannot be written
-void save_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Vector<float const> parameters);
+/// Writes `parameters` (table.size()), which lie on the host, as a model file. \throws InputError if it cannot be
+/// written
+void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
+                     std::span<float const> parameters);
 
 } // namespace trainstone

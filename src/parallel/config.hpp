@@ -8,8 +8,38 @@
 
 namespace trainstone {
 
+/// Whether results may depend on how the work is split.
+enum class ReductionMode {
+  fast,    ///< to rounding
+  ordered, ///< the same bits for every strategy and every power of two of ranks, up to the micro-batches of a step
+};
+
+/// When gradients are added up over ranks, of several micro-batches per rank and step.
+enum class ReduceWhen { by_strategy, last, each };
+
+/// What is reduced at a time, in data parallelism: the rungs of DDP.
+enum class Granularity {
+  step,   ///< all gradients, after backward
+  tensor, ///< every tensor on its own
+  bucket,
+};
+
+/// How stage 1 adds up gradients: the paper's way, or with an all-reduce, as it is often drawn, 1.5 times the volume.
+enum class GradientReductionWay { reduce_scatter, all_reduce };
+
 struct ParallelConfig {
   std::string strategy = "ddp";
+  std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given
+  std::int64_t shard_group = 0; ///< ranks that share one copy, of strategy hsdp; 0: not given
+  ReductionMode reduction = ReductionMode::fast;
+  ReduceWhen reduce = ReduceWhen::by_strategy;
+  Granularity granularity = Granularity::bucket;
+  GradientReductionWay gradient_reduction = GradientReductionWay::reduce_scatter;
+  double bucket_bytes = 25.0 * 1024 * 1024;
+  double first_bucket_bytes = 1024.0 * 1024; ///< of the gradients that are there first
+  bool overlap = true;                       ///< communicate while computing
+  std::int64_t in_flight = 2;                ///< reductions at a time
+  std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
 };
 
 /// Which parameters weight decay shrinks.

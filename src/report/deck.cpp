@@ -1,5 +1,6 @@
 #include "report/deck.hpp"
 
+#include "parallel/shard_plan.hpp"
 #include "report/deck_checks.hpp"
 #include "report/schema.hpp"
 #include "report/toml_reader.hpp"
@@ -121,6 +122,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
     fail_at(deck, problem->key, problem->message);
   }
   config.batch = resolve_batch(config.batch, ranks);
+  if (auto const problem = find_parallel_problem(config.parallel, config.comm, ranks, config.batch.accumulation)) {
+    fail_at(deck, problem->key, problem->message);
+  }
   if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {
     fail_at(deck, problem->key, problem->message);
   }

@@ -127,10 +127,9 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::vector<std::string> all_reduce_names() {
-  std::vector<std::string> names;
-  for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce))
-    names.emplace_back(to_string(algorithm));
+std::vector<std::string> algorithm_names(Collective collective) {
+  std::vector<std::string> names{"auto"};
+  for (Algorithm const algorithm : unlimited_algorithms_of(collective)) names.emplace_back(to_string(algorithm));
   return names;
 }
 
@@ -224,12 +223,52 @@ std::vector<Key> optimizer_keys() {
   };
 }
 
+std::vector<Key> parallel_keys() {
+  auto const parallel = &RunConfig::parallel;
+  constexpr LegalRange some{.minimum = 1, .maximum = 64};
+  return {
+      choice("parallel.strategy", parallel, &ParallelConfig::strategy, {"ddp", "zero", "hsdp"},
+             "ddp: everything replicated; zero: shared out by parallel.zero_stage; hsdp: parameters, gradients and "
+             "optimizer state shared out in groups of parallel.shard_group ranks, replicated across"),
+      number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
+             "of strategy zero: 1 shares out optimizer state, 2 gradients too, 3 parameters too (FSDP)"),
+      number("parallel.shard_group", parallel, &ParallelConfig::shard_group, "ranks", up_to(million),
+             "of strategy hsdp: ranks that hold one copy together"),
+      choice("parallel.reduction", parallel, &ParallelConfig::reduction,
+             {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
+             "ordered: the same bits for every strategy and every power of two of ranks, up to the micro-batches of a "
+             "step"),
+      choice("parallel.reduce", parallel, &ParallelConfig::reduce,
+             {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
+             "after which micro-batch gradients meet; by_strategy: the last, or each where gradients are shared out "
+             "(hsdp: each in the group, the last across groups)"),
+      choice("parallel.granularity", parallel, &ParallelConfig::granularity,
+             {{"bucket", Granularity::bucket}, {"tensor", Granularity::tensor}, {"step", Granularity::step}},
+             "what is reduced at a time; step: all gradients at once after backward; other than bucket: ddp only"),
+      choice(
+          "parallel.gradient_reduction", parallel, &ParallelConfig::gradient_reduction,
+          {{"reduce_scatter", GradientReductionWay::reduce_scatter}, {"all_reduce", GradientReductionWay::all_reduce}},
+          "all_reduce: stage 1 as it is often drawn, with 1.5 times the volume"),
+      quantity("parallel.bucket", parallel, &ParallelConfig::bucket_bytes, Dimension::size, positive(),
+               "gradients that are reduced at a time"),
+      quantity("parallel.first_bucket", parallel, &ParallelConfig::first_bucket_bytes, Dimension::size, positive(),
+               "the same of those that backward completes first"),
+      key("parallel.overlap", parallel, &ParallelConfig::overlap, "communicate while computing"),
+      number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time"),
+      number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "groups", {.minimum = 0, .maximum = 63},
+             "parameter groups that are gathered ahead of their use"),
+  };
+}
+
 std::vector<Key> machine_keys() {
   return {
-      choice("parallel.strategy", &RunConfig::parallel, &ParallelConfig::strategy, {"ddp"},
-             "ddp: everything replicated, gradients summed after backward"),
-      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, all_reduce_names(),
-             "algorithm that sums gradients"),
+      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, algorithm_names(Collective::all_reduce),
+             "algorithm of all-reduces; auto: ring, or ordered for parallel.reduction = \"ordered\""),
+      choice("comm.reduce_scatter", &RunConfig::comm, &CommConfig::reduce_scatter,
+             algorithm_names(Collective::reduce_scatter),
+             "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
+      choice("comm.all_gather", &RunConfig::comm, &CommConfig::all_gather, algorithm_names(Collective::all_gather),
+             "algorithm of all-gathers; auto: ring"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,
@@ -269,7 +308,7 @@ std::vector<Key> const& deck_keys() {
   static std::vector<Key> const keys = [] {
     std::vector<Key> rows;
     for (auto const& section :
-         {model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), machine_keys()}) {
+         {model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys(), machine_keys()}) {
       rows.insert(rows.end(), section.begin(), section.end());
     }
     return rows;

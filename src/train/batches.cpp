@@ -76,13 +76,6 @@ SampleSplit split_by_source(TokenSource const& training, TokenSource const& vali
   return split;
 }
 
-Index micro_batch_of(Index rank, Index ranks, Index turn, Index micro_batches) {
-  TRAINSTONE_REQUIRE(ranks >= 1 && micro_batches % ranks == 0 && 0 <= rank && rank < ranks && 0 <= turn &&
-                         turn < micro_batches / ranks,
-                     "turn {} of rank {} of {}, {} micro-batches", turn, rank, ranks, micro_batches);
-  return rank * (micro_batches / ranks) + turn;
-}
-
 void read_training_batch(SampleRange const& samples, std::uint64_t seed, BatchConfig const& batch, std::int64_t step,
                          Index micro_batch, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
   require_micro_batch(batch, micro_batch);

@@ -39,11 +39,6 @@ SampleSplit split_by_fraction(TokenSource const& source, Index sequence, double 
 /// \throws InputError if either has no sample
 SampleSplit split_by_source(TokenSource const& training, TokenSource const& validation, Index sequence);
 
-/// The micro-batch v that `rank` of `ranks` runs at turn `turn` in [0, M / ranks), of M = micro_batches:
-/// v = rank * (M / ranks) + turn, the rule of data parallelism where gradients meet after the last turn.
-/// \throws Error unless ranks divides M and rank and turn are in range
-Index micro_batch_of(Index rank, Index ranks, Index turn, Index micro_batches);
-
 /// Reads micro-batch v of training step `step` (from 0): rows v * micro .. (v + 1) * micro of the step's global batch.
 /// inputs, targets (micro * T), sample after sample.
 void read_training_batch(SampleRange const& samples, std::uint64_t seed, BatchConfig const& batch, std::int64_t step,

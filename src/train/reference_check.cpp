@@ -43,12 +43,14 @@ double worst_over_ranks(ExecutionSpace const& exec, Communicator& communicator, 
   return control_all_reduce(exec, communicator, Operation::max, value);
 }
 
-RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, KernelConfig const& kernels, Rank ranks) {
+RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunConfig const& choices, Rank ranks) {
   RunConfig config;
   config.model = config_of(shape);
   config.data.sequence = sequence;
   config.batch = {batch / ranks, 1, batch};
-  config.kernels = kernels;
+  config.kernels = choices.kernels;
+  config.parallel = choices.parallel;
+  config.comm = choices.comm;
   config.schedule = {ScheduleType::constant, 0, 1.0};
   return config;
 }
@@ -70,7 +72,9 @@ public:
       : m_config(config),
         m_plan(plan_run(m_config, communicator.rank(), communicator.topology())),
         m_trainer(exec, communicator, m_ledger, m_config, m_plan, {batch_source(state, config.batch.micro), {}, 0}, 1) {
-    load_parameters(exec, files.model, m_config.model, m_plan.table, m_trainer.state().parameters());
+    m_trainer.engine().set_parameters([&](Index group, Vector<float> whole) {
+      load_parameters(exec, files.model, m_config.model, m_plan.table, group, whole);
+    });
   }
   Trainer& trainer() { return m_trainer; }
   ParameterTable const& table() const { return m_plan.table; }
@@ -100,7 +104,25 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
   return make_row("logits", absolute, absolute / largest, logits_bound, false);
 }
 
-/// One row per tensor of the file; slices of a per-layer tensor are compared each with its own largest element.
+/// The elements of a tensor that this rank holds the sum of, and their values.
+struct TensorPart {
+  std::size_t first;
+  std::vector<float> values;
+};
+
+TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
+  Range const share = engine.plan().share(entry.group);
+  Index const first = entry.offset - engine.plan().groups[static_cast<std::size_t>(entry.group)].offset;
+  Range const common{std::max(first, share.begin),
+                     std::max({first, share.begin, std::min(first + entry.size(), share.end)})};
+  Vector<float> const values(engine.gradient_share(entry.group).data() + (common.begin - share.begin),
+                             static_cast<std::size_t>(common.size()));
+  return {static_cast<std::size_t>(common.begin - first),
+          copy_to_host(exec, values, "trainstone::train::compare_gradients")};
+}
+
+/// One row per tensor of the file; slices of a per-layer tensor are compared each with its own largest element. Every
+/// rank compares what it holds.
 std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communicator& communicator, ReferenceRun& run,
                                             LlmcShape const& shape, LlmcStateReader& state) {
   std::vector<ReferenceRow> rows;
@@ -109,16 +131,14 @@ std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communic
     double absolute = 0, relative = 0;
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       state.read_gradient(tensor, layer, expected);
-      ParameterTensor const& entry = table_entry(run.table(), tensor, layer);
-      std::vector<float> values = copy_to_host(exec, vector_of(entry, run.trainer().state().gradients()),
-                                               "trainstone::train::compare_gradients");
-      // both sides may pad the vocabulary with rows that the other has not: their gradient is zero
-      std::size_t const elements = std::max(values.size(), expected.size());
-      values.resize(elements, 0.0f);
-      expected.resize(elements, 0.0f);
+      TensorPart const part = own_gradient(exec, run.trainer().engine(), table_entry(run.table(), tensor, layer));
       Difference difference;
-      for (std::size_t i = 0; i < elements; ++i) difference.add(values[i], expected[i]);
-      expected.resize(static_cast<std::size_t>(tensor.extent()));
+      for (float const value : expected) difference.add(value, value);
+      for (std::size_t i = 0; i < part.values.size(); ++i) {
+        // both sides may pad the vocabulary with rows that the other has not: their gradient is zero
+        std::size_t const element = part.first + i;
+        difference.add(part.values[i], element < expected.size() ? expected[element] : 0.0f);
+      }
       raise(absolute, difference.absolute);
       raise(relative, difference.relative());
     }
@@ -195,18 +215,19 @@ void check_reference_files(ReferenceFiles const& files, Rank ranks) {
 }
 
 std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Communicator& communicator,
-                                                 ReferenceFiles const& files, KernelConfig const& kernels) {
+                                                 ReferenceFiles const& files, RunConfig const& choices) {
   check_reference_files(files, communicator.size());
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader state(files.state, shape);
   std::vector<Recipe> const recipes = files.losses.empty() ? std::vector<Recipe>{} : parse_recipes(files.losses);
-  RunConfig config = config_for(shape, state.batch(), state.sequence(), kernels, communicator.size());
+  RunConfig config = config_for(shape, state.batch(), state.sequence(), choices, communicator.size());
 
   std::vector<ReferenceRow> rows;
   {
     ReferenceRun run(exec, communicator, files, state, config);
     rows.push_back(compare_logits(exec, communicator, run.trainer(), state));
     double const difference = std::abs(run.trainer().gradient(1) - static_cast<double>(state.loss()));
+    run.trainer().finish();
     rows.push_back(make_row("loss", difference, difference / static_cast<double>(state.loss()), loss_bound, false));
     for (ReferenceRow const& row : compare_gradients(exec, communicator, run, shape, state)) rows.push_back(row);
   }

@@ -6,8 +6,8 @@
 
 #include "comm/communicator.hpp"
 #include "core/views.hpp"
-#include "kernels/config.hpp"
 #include "train/check.hpp"
+#include "train/run_config.hpp"
 
 #include <string>
 #include <vector>
@@ -44,6 +44,6 @@ void check_reference_files(ReferenceFiles const& files, Rank ranks);
 /// All rows, the same on every rank. Collective.
 /// \throws InputError as check_reference_files does
 std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Communicator& communicator,
-                                                 ReferenceFiles const& files, KernelConfig const& kernels);
+                                                 ReferenceFiles const& files, RunConfig const& choices);
 
 } // namespace trainstone

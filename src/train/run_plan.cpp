@@ -1,8 +1,6 @@
 #include "train/run_plan.hpp"
 
-#include "comm/registry.hpp"
 #include "core/error.hpp"
-#include "parallel/data_parallel.hpp"
 
 namespace trainstone {
 
@@ -16,24 +14,18 @@ ModelFlops times(Index count, ModelFlops flops) {
   return {static_cast<std::uint64_t>(count) * flops.gemm, static_cast<std::uint64_t>(count) * flops.attention};
 }
 
-/// One fp64 value, agreed on by all ranks (comm/control.hpp).
-Traffic one_value_traffic(Rank rank, Topology const& topology) {
-  Problem const problem{
-      .collective = Collective::all_reduce, .partition = Partition::even(1, topology.ranks()), .topology = topology};
-  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
-}
-
-GradientReduction gradient_reduction(RunConfig const& config, Topology const& topology) {
-  Algorithm const all_reduce = parse_algorithm(Collective::all_reduce, config.comm.allreduce);
-  return {all_reduce, topology, find_algorithm(Collective::all_reduce, all_reduce).uses_shared_memory()};
-}
-
 } // namespace
 
 CategoryBytes RunPlan::memory_bytes() const {
   CategoryBytes bytes;
   for (MemoryItem const& item : memory) bytes[item.category] += item.bytes;
   return bytes;
+}
+
+Traffic RunPlan::sum_of(std::vector<TrafficRow> const& rows) {
+  Traffic sum;
+  for (TrafficRow const& row : rows) sum += row.traffic;
+  return sum;
 }
 
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
@@ -44,13 +36,14 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   Rank const ranks = topology.ranks();
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  GradientReduction const reduction = gradient_reduction(config, topology);
   GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
-  RunPlan plan{ParameterTable(config.model, ranks),
+  ParameterTable table(config.model, ranks);
+  ShardPlan parallel = make_shard_plan(config.parallel, config.comm, table, topology, rank, config.batch.accumulation);
+  RunPlan plan{std::move(table),
                shape,
                rank,
                ranks,
-               reduction,
+               std::move(parallel),
                gemm,
                config.batch.accumulation,
                {},
@@ -58,30 +51,29 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
                {},
                {},
                {},
+               {},
                {}};
 
-  CategoryBytes const state = model_state_bytes(plan.table);
-  for (MemoryCategory category : {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer})
-    plan.memory.push_back({category, std::string(to_string(category)), state[category]});
+  plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape));
   plan.memory.push_back(
       {MemoryCategory::buffers, "GEMM scratch", Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
-  if (reduction.shared_memory)
-    plan.memory.push_back({MemoryCategory::buffers, "flags of shared memory", shared_gradients_overhead(plan.table)});
   add_items(plan, MemoryCategory::data, data_plan(shape));
 
-  plan.gradients = DataParallel::traffic(plan.table, reduction, rank);
-  plan.step_control = one_value_traffic(rank, topology);
-  plan.validation_control = one_value_traffic(rank, topology);
+  plan.sent = plan.parallel.step_traffic();
+  plan.control = plan.parallel.control_traffic();
+  plan.validation_sent = plan.parallel.evaluation_traffic();
+  plan.validation_control = plan.parallel.evaluation_control();
   plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape));
   plan.evaluation_flops = evaluation_flops(config.model, shape);
   return plan;
 }
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
-  std::vector<PlannedTensor> tensors = DataParallel::buffer_plan(plan.table, plan.reduction, plan.rank);
+  std::vector<PlannedTensor> tensors = plan.parallel.buffers();
   tensors.push_back(planned<double>("loss sum", 1));
+  tensors.push_back(planned<std::int64_t>("non-finite count", 1));
   return tensors;
 }
 

@@ -8,7 +8,7 @@
 #include "core/memory.hpp"
 #include "model/parameter_table.hpp"
 #include "model/work.hpp"
-#include "parallel/gradient_reduction.hpp"
+#include "parallel/shard_plan.hpp"
 #include "train/run_config.hpp"
 
 #include <string>
@@ -16,34 +16,34 @@
 
 namespace trainstone {
 
-struct MemoryItem {
-  MemoryCategory category;
-  std::string name;
-  std::uint64_t bytes;
-};
-
 struct RunPlan {
   ParameterTable table;
   MicroBatchShape shape;
   Rank rank;
   Rank ranks;
-  GradientReduction reduction;
+  ShardPlan parallel;
   GemmProvider gemm;  ///< resolved
   Index accumulation; ///< micro-batches per rank and step
 
   std::vector<MemoryItem> memory;
-  Traffic gradients;           ///< per step, sent by the rank
-  Traffic step_control;        ///< per step: the loss
-  Traffic validation_control;  ///< per validation: its loss
-  ModelFlops step_flops;       ///< per step and rank
-  ModelFlops evaluation_flops; ///< per micro-batch of a validation
+  std::vector<TrafficRow> sent;    ///< per step, by the rank, for the training
+  std::vector<TrafficRow> control; ///< per step: losses, norm
+  Traffic validation_sent;         ///< per micro-batch of a validation: sharded parameters
+  Traffic validation_control;      ///< per global batch of a validation: its losses
+  ModelFlops step_flops;           ///< per step and rank
+  ModelFlops evaluation_flops;     ///< per micro-batch of a validation
 
-  /// Sums of `memory`.
+  /// Sums of `memory`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
+  Traffic step_sent() const { return sum_of(sent); }
+  Traffic step_control() const { return sum_of(control); }
+
+private:
+  static Traffic sum_of(std::vector<TrafficRow> const& rows);
 };
 
 /// \param[in] config   resolved: all three batch numbers are set     \param[in] rank of topology.ranks()
-/// \throws InputError if the model, the all-reduce or the GEMM provider is not possible
+/// \throws InputError if the model, the strategy, an algorithm or the GEMM provider is not possible
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
 /// The same with all ranks on one node.
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);

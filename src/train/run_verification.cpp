@@ -5,8 +5,7 @@
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/host_copy.hpp"
-
-#include <xxhash.h>
+#include "parallel/parameter_hash.hpp"
 
 #include <cstdlib>
 #include <optional>
@@ -27,44 +26,81 @@ float contribution(std::size_t element, Rank rank) {
   return static_cast<float>((element + static_cast<std::size_t>(rank)) % 7);
 }
 
-bool integer_sum_is_exact(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction,
-                          Index elements) {
-  Schedule const schedule = make_schedule(reduction.problem(elements), reduction.all_reduce, communicator.rank());
-  MemoryLedger ledger; // the run has not allocated yet: its own ledger stays untouched
-  std::vector<PlannedTensor> const tensors{planned<float>("data", elements),
-                                           planned<float>("scratch", schedule.scratch_elements)};
-  std::optional<SharedSegment> segment;
-  Allocation memory;
-  if (reduction.shared_memory) {
-    segment.emplace(communicator, ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
-  } else {
-    memory = Allocation(ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+/// A collective on small integers, in its own memory.
+class IntegerRun {
+public:
+  IntegerRun(ExecutionSpace const& exec, Communicator& communicator, PlannedCollective const& planned, Index elements)
+      : m_exec(exec), m_communicator(&communicator), m_problem(planned.problem), m_algorithm(planned.algorithm) {
+    m_problem.partition = Partition::even(elements, communicator.size());
   }
-  Arena arena(segment ? segment->bytes() : memory.bytes());
-  Vector<float> const view = arena.vector<float>("data", elements);
-  Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
-  std::vector<float> values(static_cast<std::size_t>(elements));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, communicator.rank());
-  copy_from_host<float>(exec, values, view, "trainstone::check::collectives");
-  Execution(exec, communicator, schedule, Operation::sum, view, scratch,
-            {.purpose = Purpose::control, .segment = segment ? &*segment : nullptr})
-      .run();
-  copy_to_host<float>(exec, view, values, "trainstone::check::collectives");
-  for (std::size_t i = 0; i < values.size(); ++i) {
+
+  bool is_exact() {
+    Schedule const schedule = make_schedule(m_problem, m_algorithm, m_communicator->rank());
+    std::vector<PlannedTensor> const tensors{planned<float>("data", m_problem.elements()),
+                                             planned<float>("scratch", schedule.scratch_elements)};
+    std::optional<SharedSegment> segment;
+    Allocation memory;
+    if (m_problem.shared_memory) {
+      segment.emplace(*m_communicator, m_ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+    } else {
+      memory = Allocation(m_ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
+    }
+    Arena arena(segment ? segment->bytes() : memory.bytes());
+    Vector<float> const view = arena.vector<float>("data", m_problem.elements());
+    Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
+    std::vector<float> values(view.extent(0));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, m_communicator->rank());
+    copy_from_host<float>(m_exec, values, view, "trainstone::check::collectives");
+    Execution(m_exec, *m_communicator, schedule, Operation::sum, view, scratch,
+              {.purpose = Purpose::control, .segment = segment ? &*segment : nullptr})
+        .run();
+    copy_to_host<float>(m_exec, view, values, "trainstone::check::collectives");
+    return has_result(values);
+  }
+
+private:
+  float expected(std::size_t element) const {
+    if (m_problem.collective == Collective::all_gather) {
+      Rank owner = 0;
+      while (m_problem.partition.range(owner).end <= static_cast<Index>(element)) ++owner;
+      return contribution(element, owner);
+    }
     std::int64_t sum = 0;
-    for (Rank rank = 0; rank < communicator.size(); ++rank) sum += static_cast<std::int64_t>(contribution(i, rank));
-    if (values[i] != static_cast<float>(sum)) return false;
+    for (Rank rank = 0; rank < m_communicator->size(); ++rank)
+      sum += static_cast<std::int64_t>(contribution(element, rank));
+    return static_cast<float>(sum);
   }
-  return true;
-}
+
+  bool has_result(std::vector<float> const& values) const {
+    bool const own_block_only = m_problem.collective == Collective::reduce_scatter;
+    Range const defined =
+        own_block_only ? m_problem.partition.range(m_communicator->rank()) : Range{0, m_problem.elements()};
+    for (auto i = static_cast<std::size_t>(defined.begin); i < static_cast<std::size_t>(defined.end); ++i)
+      if (values[i] != expected(i)) return false;
+    return true;
+  }
+
+  ExecutionSpace m_exec;
+  Communicator* m_communicator;
+  Problem m_problem;
+  Algorithm m_algorithm;
+  MemoryLedger m_ledger; // the run has not allocated yet: its own ledger stays untouched
+};
 
 } // namespace
 
-Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction) {
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
+  MeshCommunicators communicators(communicator, plan.mesh);
+  auto const& [scatter, across] = plan.reductions.front();
   bool equal = true;
-  for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
-    equal = integer_sum_is_exact(exec, communicator, reduction, elements) && equal;
-  return exact(exec, communicator, "collectives-exact", equal, "all-reduce of integer values on 0 to 65536 elements");
+  std::string names;
+  for (auto const& planned : {scatter, across, plan.gathers.front()}) {
+    if (!planned) continue;
+    names += fmt::format(" {} {}", to_string(planned->problem.collective), to_string(planned->algorithm));
+    for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
+      equal = IntegerRun(exec, communicators.of(planned->axis), *planned, elements).is_exact() && equal;
+  }
+  return exact(exec, communicator, "collectives-exact", equal, "integer values, 0 to 65536 elements:" + names);
 }
 
 Check check_launch(Communicator const& communicator) {
@@ -81,11 +117,9 @@ Check check_launch(Communicator const& communicator) {
           "ranks in the world, ranks that the launcher started"};
 }
 
-Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, ModelState& state) {
-  auto const parameters = Kokkos::create_mirror_view(state.parameters()); // the same memory where it is the host's
-  Kokkos::deep_copy(exec, parameters, state.parameters());
-  exec.fence("trainstone::check::replicas: the host hashes the parameters");
-  auto const hash = static_cast<std::int64_t>(XXH3_64bits(parameters.data(), parameters.size() * sizeof(float)));
+Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {
+  trainer.finish();
+  auto const hash = static_cast<std::int64_t>(parameter_hash(exec, trainer.engine()));
   auto const low = control_all_reduce(exec, communicator, Operation::min, hash);
   auto const high = control_all_reduce(exec, communicator, Operation::max, hash);
   return {"replicas-agree", low == high, low == high ? 0.0 : 1.0, 0,
@@ -108,9 +142,10 @@ Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPl
 Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                      CountedRun const& counted) {
   auto const steps = static_cast<std::uint64_t>(counted.steps);
-  Traffic const training = steps * plan.gradients;
-  Traffic const control =
-      steps * plan.step_control + static_cast<std::uint64_t>(counted.validations) * plan.validation_control;
+  auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
+  auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
+  Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
+  Traffic const control = steps * plan.step_control() + validations * plan.validation_control;
   Traffic const sent = counted.communication.total(Purpose::training);
   Traffic const agreed = counted.communication.total(Purpose::control);
   return exact(exec, communicator, "comm-volume", training == sent && control == agreed,

@@ -23,14 +23,16 @@ struct CountedRun {
   CategoryBytes memory; ///< the ledger's high water
 };
 
-/// Integer-valued sums over the ranks come out exactly, on blocks of every kind. Before the training.
-Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, GradientReduction const& reduction);
+/// The plan's collectives bring integer-valued data where it belongs and add it up exactly, on blocks of every kind.
+/// Before the training.
+Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan);
 
 /// As many ranks as the launcher, or else the batch system, started.
 Check check_launch(Communicator const& communicator);
 
-/// The parameters have the same bits on all ranks.
-Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, ModelState& state);
+/// The parameters have the same bits on all ranks: each hashes what it holds, and shares are added up. What one rank
+/// alone holds is not compared, but its hash is part of the result.
+Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 
 /// The parameters are finite after the last update (losses and norms are checked at every step).
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);

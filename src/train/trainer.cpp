@@ -31,12 +31,6 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
                     Arena::footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm)));
 }
 
-ModelState make_state(ExecutionSpace const& exec, Communicator const& communicator, MemoryLedger& ledger,
-                      RunPlan const& plan) {
-  if (plan.reduction.shared_memory) return ModelState(exec, communicator, ledger, plan.table);
-  return ModelState(exec, ledger, plan.table);
-}
-
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
   Activations all = bind_activations(config.model, plan.shape, arena);
@@ -55,7 +49,6 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_state(make_state(exec, communicator, ledger, plan)),
       m_activation_memory(
           allocate(ledger, MemoryCategory::activations, "activations", activation_plan(config.model, plan.shape))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
@@ -64,27 +57,18 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
-      m_engine(exec, communicator, plan.table, m_state, plan.reduction, m_buffers),
+      m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers),
       m_loader(plan.shape, config.model.vocab, m_data),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm),
       m_loss_sum(m_buffers.vector<double>("loss sum", 1)),
+      m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)) {
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
-  for (Index group = 0; group < std::ssize(plan.table.groups()); ++group)
-    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed),
-                          of_group(m_state.parameters(), group));
-}
-
-Vector<float> Trainer::of_group(Vector<float> flat, Index group) const {
-  ParameterGroup const& entry = m_plan->table.groups()[static_cast<std::size_t>(group)];
-  return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
-}
-
-Index Trainer::my_micro_batch(Index turn) const {
-  return micro_batch_of(m_communicator->rank(), m_communicator->size(), turn,
-                        m_plan->accumulation * m_communicator->size());
+  m_engine.set_parameters([&](Index group, Vector<float> whole) {
+    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), whole);
+  });
 }
 
 StepReport Trainer::step(std::int64_t step) {
@@ -99,43 +83,46 @@ StepReport Trainer::step(std::int64_t step) {
   report.learning_rate = schedule.at(step - 1);
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
   report.loss = gradient(step);
-  report.norm = m_engine.update(m_exec, m_config->optimizer, report.learning_rate, step);
-  m_exec.fence("trainstone::train::step: the step is timed");
+  report.norm = m_engine.gradient_norm();
   if (!std::isfinite(report.loss) || !std::isfinite(report.norm))
     throw CollectiveError(
         fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm, describe_non_finite()));
+  m_engine.update(m_config->optimizer, report.learning_rate, step, report.norm);
+  m_exec.fence("trainstone::train::step: the step is timed");
 
   report.seconds = seconds_since(start);
   for (Phase phase : phases) report.phase_seconds[phase] = counters().seconds[phase] - phases_before[phase];
-  report.exposed_communication_seconds = report.phase_seconds[Phase::communication]; // nothing overlaps yet
+  report.exposed_communication_seconds = report.phase_seconds[Phase::communication];
   return report;
 }
 
 double Trainer::gradient(std::int64_t step) {
-  double loss_sum = 0;
+  std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
   m_first_bad_unit = -1;
-  for (Index turn = 0; turn < m_plan->accumulation; ++turn) loss_sum += forward_backward(step, turn);
-  m_engine.reduce();
-  return mean_over_ranks(loss_sum, static_cast<double>(m_config->batch.global * m_plan->shape.sequence));
+  for (Index turn = 0; turn < m_plan->accumulation; ++turn)
+    losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] = forward_backward(step, turn);
+  return sum_over_ranks(std::move(losses)) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
 double Trainer::forward_backward(std::int64_t step, Index turn) {
-  MicroBatch batch = m_loader.load(m_exec, m_batches.training, step - 1, my_micro_batch(turn));
+  MicroBatch batch = m_loader.load(m_exec, m_batches.training, step - 1, m_plan->parallel.micro_batch(turn));
   batch.gradient_scale = 1.0f / static_cast<float>(m_config->batch.global * m_plan->shape.sequence);
-  double const loss_sum = forward_and_loss(batch, LossMode::training, step);
-  Write const write = turn == 0 ? Write::overwrite : Write::add;
+  m_engine.begin(Pass::training, turn);
+  double const loss = forward_and_loss(batch, LossMode::training, step);
   for (Unit unit : m_units | std::views::reverse) {
-    Index const group = group_read_by(unit);
-    m_model.backward(m_exec, unit, batch, of_group(m_state.parameters(), group),
-                     {of_group(m_state.gradients(), group), write});
+    BackwardMemory const memory = m_engine.before_backward(unit);
+    m_model.backward(m_exec, unit, batch, memory.parameters, memory.gradients);
+    m_engine.after_backward(unit);
   }
-  return loss_sum;
+  return loss;
 }
 
 double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {
   for (Unit unit : m_units) {
-    m_model.forward(m_exec, unit, batch, of_group(m_state.parameters(), group_read_by(unit)));
+    Vector<float const> const parameters = m_engine.before_forward(unit);
+    m_model.forward(m_exec, unit, batch, parameters);
     inject_fault(unit, step);
+    m_engine.after_forward(unit);
   }
   m_model.loss(m_exec, batch, mode);
   sum(m_exec, m_model.activations().losses, m_loss_sum);
@@ -144,27 +131,43 @@ double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::in
   return loss_sum;
 }
 
-double Trainer::mean_over_ranks(double local_sum, double tokens) {
-  return control_all_reduce(m_exec, *m_communicator, Operation::sum, local_sum) / tokens;
+/// \param[in] losses  of all micro-batches, those of other ranks 0: whoever ran them, the sum has the same bits
+double Trainer::sum_over_ranks(std::vector<double> losses) {
+  control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
+  for (std::size_t stride = 1; stride < losses.size(); stride *= 2)
+    for (std::size_t i = 0; i + stride < losses.size(); i += 2 * stride) losses[i] += losses[i + stride];
+  return losses.front();
 }
 
 double Trainer::validate() {
   constexpr std::int64_t no_step = 0; // faults are for training steps
   double loss_sum = 0;
   m_first_bad_unit = -1;
-  for (std::int64_t batch = 0; batch < m_batches.validation_batches; ++batch)
-    for (Index turn = 0; turn < m_plan->accumulation; ++turn)
-      loss_sum += forward_and_loss(m_loader.load(m_exec, m_batches.validation, batch, my_micro_batch(turn)),
-                                   LossMode::evaluation, no_step);
-  double const loss = mean_over_ranks(
-      loss_sum, static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence));
+  for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
+    std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
+    for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
+      Index const v = m_plan->parallel.micro_batch(turn);
+      MicroBatch const batch = m_loader.load(m_exec, m_batches.validation, number, v);
+      m_engine.begin(Pass::evaluation, turn);
+      losses[static_cast<std::size_t>(v)] = forward_and_loss(batch, LossMode::evaluation, no_step);
+    }
+    loss_sum += sum_over_ranks(std::move(losses));
+  }
+  double const tokens =
+      static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
+  double const loss = loss_sum / tokens;
   if (!std::isfinite(loss)) throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite()));
   return loss;
 }
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch);
-  for (Unit unit : m_units) m_model.forward(m_exec, unit, loaded, of_group(m_state.parameters(), group_read_by(unit)));
+  m_engine.begin(Pass::evaluation, 0);
+  for (Unit unit : m_units) {
+    Vector<float const> const parameters = m_engine.before_forward(unit);
+    m_model.forward(m_exec, unit, loaded, parameters);
+    m_engine.after_forward(unit);
+  }
   m_exec.fence("trainstone::train::logits: the caller reads them");
 }
 
@@ -180,7 +183,7 @@ void Trainer::note_non_finite_unit() {
     Matrix<float> const output = m_model.output(m_units[i]);
     // the head's logits are already their gradient: it is the one that is left when no output before it is bad
     bool const is_head = m_units[i].kind == UnitKind::head;
-    if (is_head || m_engine.has_non_finite(m_exec, Vector<float>(output.data(), output.size()))) {
+    if (is_head || has_non_finite(Vector<float>(output.data(), output.size()))) {
       m_first_bad_unit = static_cast<std::int64_t>(i);
       return;
     }
@@ -194,12 +197,24 @@ std::string Trainer::describe_non_finite() {
   if (unit < none)
     return fmt::format("the first output that is not finite is that of unit \"{}\"",
                        to_string(m_units[static_cast<std::size_t>(unit)]));
-  std::int64_t const group = m_engine.find_non_finite_group(m_exec);
+  m_engine.finish();
+  Index const group =
+      control_all_reduce(m_exec, *m_communicator, Operation::max, m_engine.find_non_finite_group(m_count));
   if (group < 0) return "the norm overflows, all gradients are finite";
   return fmt::format("all outputs are finite, the gradient of \"{}\" is not",
                      m_plan->table.groups()[static_cast<std::size_t>(group)].name);
 }
 
-bool Trainer::parameters_are_finite() { return !m_engine.has_non_finite(m_exec, m_state.parameters()); }
+bool Trainer::has_non_finite(Vector<float const> values) {
+  count_non_finite<float>(m_exec, values, m_count);
+  return copy_to_host(m_exec, m_count, "trainstone::train::has_non_finite: the host decides")[0] > 0;
+}
+
+bool Trainer::parameters_are_finite() {
+  m_engine.finish();
+  for (Index group = 0; group < std::ssize(m_plan->table.groups()); ++group)
+    if (has_non_finite(m_engine.parameter_share(group))) return false;
+  return true;
+}
 
 } // namespace trainstone

@@ -5,7 +5,7 @@
 // computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
 
 #include "comm/communicator.hpp"
-#include "parallel/data_parallel.hpp"
+#include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/events.hpp"
 #include "train/run_plan.hpp"
@@ -34,28 +34,30 @@ public:
   /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
   double validate();
 
-  /// Whether the last update left only finite values. Waits.
+  /// Whether the last update left only finite values in this rank's shares. Waits.
   bool parameters_are_finite();
 
   /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
   /// update. Returns the mean loss.
   double gradient(std::int64_t step);
 
+  /// Waits for all that is in flight, so that counters and parameters are complete.
+  void finish() { m_engine.finish(); }
+
   /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
   void logits(std::int64_t batch, Index micro_batch);
 
   Gpt const& model() const { return m_model; }
-  ModelState& state() { return m_state; }
+  ShardedEngine& engine() { return m_engine; }
 
 private:
-  Vector<float> of_group(Vector<float> flat, Index group) const;
   double forward_backward(std::int64_t step, Index turn);
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);
   void note_non_finite_unit();
   std::string describe_non_finite();
-  Index my_micro_batch(Index turn) const;
-  double mean_over_ranks(double sum, double tokens);
+  bool has_non_finite(Vector<float const> values);
+  double sum_over_ranks(std::vector<double> losses);
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
@@ -63,14 +65,14 @@ private:
   RunPlan const* m_plan;
   TrainingBatches m_batches;
   std::int64_t m_steps;
-  ModelState m_state;
   Allocation m_activation_memory, m_gemm_memory, m_buffer_memory, m_data_memory;
   Arena m_buffers, m_data;
   Gemm m_gemm;
-  DataParallel m_engine;
+  ShardedEngine m_engine;
   BatchLoader m_loader;
   Gpt m_model;
   Vector<double> m_loss_sum;
+  Vector<std::int64_t> m_count;
   std::vector<Unit> m_units;
   std::int64_t m_first_bad_unit = -1; ///< index into m_units of the first non-finite output in this step
 };

@@ -1,6 +1,7 @@
 // Every kernel under the eyes of Kokkos Tools: labels, the given instance, and the launch wrapper.
 
 #include "core/launch.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/bias_gelu.hpp"
@@ -71,7 +72,10 @@ void run_other_kernels(ExecutionSpace const& exec, Tensors const& t) {
                                       t.mean.vector());
   adamw_update<float>(exec, t.x.vector(), t.y.vector(), t.x.vector(), t.x.vector(),
                       {0.1F, 0.9F, 0.9F, 1e-8F, 0.1F, 1.0F, 1});
-  squared_norm<float>(exec, t.block.vector(), t.sums.vector(), t.result.vector());
+  squared_block_sums<float>(exec, t.block.vector(), t.sums.vector());
+  collect_shares(exec, t.sums.matrix(1, t.sums.vector().extent(0)), 0, t.result.vector());
+  tree_sum(exec, t.sums.vector(), t.result.vector());
+  accumulate(exec, Write::add, t.x.vector(), t.y.vector());
   sum(exec, t.mean.vector(), t.result.vector());
   count_non_finite<float>(exec, t.x.vector(), t.count.vector());
   cast<float, bf16>(exec, t.block.vector(), t.narrow.vector());
@@ -117,8 +121,8 @@ TEST_CASE("every kernel has the prefix in its label, runs on the given instance 
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
   CHECK(guard.violations().empty());
   std::set<std::string> const labels(guard.kernels().begin(), guard.kernels().end());
-  CHECK(labels.size() == 23); // of 24 launches: the two casts share one
-  CHECK(guard.kernels().size() == 24);
+  CHECK(labels.size() == 25); // of 24 launches: the two casts share one
+  CHECK(guard.kernels().size() == 26);
 }
 
 TEST_CASE("no kernel allocates or fences") {

@@ -18,7 +18,8 @@ namespace {
 double norm_of(ExecutionSpace const& exec, std::vector<float> const& values) {
   DeviceTensor<float> const x(values);
   DeviceTensor<double> const blocks(static_cast<Index>(values.size()) / norm_block, -1.0), result(1, -1.0);
-  squared_norm<float>(exec, x.vector(), blocks.vector(), result.vector());
+  squared_block_sums<float>(exec, x.vector(), blocks.vector());
+  tree_sum(exec, blocks.vector(), result.vector());
   return result.values().front();
 }
 
@@ -110,8 +111,19 @@ TEST_CASE("the squared norm refuses a part of a block and other lengths of its s
   ExecutionSpace const exec;
   DeviceTensor<float> const x(512, 0.0F);
   DeviceTensor<double> const two(2, 0.0), one(1, 0.0);
-  CHECK_NOTHROW(squared_norm<float>(exec, x.vector(), two.vector(), one.vector()));
-  CHECK_THROWS_AS(squared_norm<float>(exec, x.vector(), one.vector(), one.vector()), Error);
-  CHECK_THROWS_AS(squared_norm<float>(exec, Vector<float const>(x.vector().data(), 511), two.vector(), one.vector()),
-                  Error);
+  CHECK_NOTHROW(squared_block_sums<float>(exec, x.vector(), two.vector()));
+  CHECK_THROWS_AS(squared_block_sums<float>(exec, x.vector(), one.vector()), Error);
+  CHECK_THROWS_AS(squared_block_sums<float>(exec, Vector<float const>(x.vector().data(), 511), two.vector()), Error);
+  CHECK_NOTHROW(tree_sum(exec, two.vector(), one.vector()));
+  CHECK_THROWS_AS(tree_sum(exec, two.vector(), two.vector()), Error);
+}
+
+TEST_CASE("shares are collected in the order of their owners") {
+  std::vector<double> gathered(15); // 3 shares of 5
+  for (std::size_t i = 0; i < gathered.size(); ++i) gathered[i] = static_cast<double>(i);
+  DeviceTensor<double> const from(gathered), to(6, -1.0), five(5, -1.0);
+  collect_shares(ExecutionSpace(), from.matrix(3, 5), 2, to.vector());
+  CHECK(to.values() == std::vector<double>{2, 3, 7, 8, 12, 13});
+  CHECK_THROWS_AS(collect_shares(ExecutionSpace(), from.matrix(3, 5), 4, to.vector()), Error);
+  CHECK_THROWS_AS(collect_shares(ExecutionSpace(), from.matrix(3, 5), 0, five.vector()), Error);
 }

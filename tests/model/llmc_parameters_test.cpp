@@ -43,10 +43,14 @@ TEST_CASE("a model that is loaded and saved has the same bytes, whatever the pad
   GptConfig const config = config_of(LlmcModelReader(fixture.model).shape());
   ParameterTable const table(config, ranks);
   FlatParameters const parameters(table);
-  load_parameters(exec, fixture.model, config, table, parameters.view);
+  for (Index group = 0; group < std::ssize(table.groups()); ++group) {
+    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+    load_parameters(exec, fixture.model, config, table, group,
+                    Vector<float>(parameters.view.data() + entry.offset, static_cast<std::size_t>(entry.padded)));
+  }
   std::filesystem::path const copy =
       std::filesystem::temp_directory_path() / fmt::format("llmc_{}_{}.bin", name, getpid());
-  save_parameters(exec, copy, config, table, parameters.view);
+  save_parameters(copy, config, table, copy_to_host(exec, parameters.view, "test"));
   CHECK(bytes_of(copy) == bytes_of(fixture.model));
   std::filesystem::remove(copy);
 }
@@ -59,7 +63,7 @@ TEST_CASE("a file of another shape than the deck's is refused with both shapes",
   ParameterTable const table(config, 1);
   FlatParameters const parameters(table);
   try {
-    load_parameters(exec, fixture.model, config, table, parameters.view);
+    load_parameters(exec, fixture.model, config, table, 0, parameters.view);
     FAIL("accepted");
   } catch (InputError const& error) {
     CHECK(std::string(error.what()).find("3 layers") != std::string::npos);

@@ -21,10 +21,11 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
   ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
   for (GemmProvider provider : built_gemm_providers()) {
-    KernelConfig const kernels{std::string(to_string(provider))};
+    RunConfig choices;
+    choices.kernels.gemm = to_string(provider);
     std::optional<std::vector<ReferenceRow>> rows;
     try {
-      rows = compare_with_reference(ExecutionSpace(), world, files, kernels);
+      rows = compare_with_reference(ExecutionSpace(), world, files, choices);
     } catch (InputError const& error) {
       CHECK(std::string(error.what()).find("does not divide") != std::string::npos);
       continue;
@@ -34,6 +35,33 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
       INFO(name << ", " << to_string(provider) << ", " << row.name << ": absolute " << row.max_absolute << ", relative "
                 << row.max_relative << ", bound " << row.bound);
       CHECK(row.passed);
+    }
+  }
+}
+
+TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") {
+  std::string const name = GENERATE("gpt_odd", "gpt_batch16");
+  Communicator world = Communicator::world();
+  test::Fixture const fixture = test::find_fixture(name);
+  std::string losses = fixture.model.string();
+  losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
+  ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
+  std::vector<ParallelConfig> strategies{{.strategy = "zero", .zero_stage = 1},
+                                         {.strategy = "zero", .zero_stage = 2},
+                                         {.strategy = "zero", .zero_stage = 3}};
+  if (world.size() % 2 == 0) strategies.push_back({.strategy = "hsdp", .shard_group = 2});
+  for (ParallelConfig const& parallel : strategies) {
+    RunConfig choices;
+    choices.parallel = parallel;
+    choices.parallel.bucket_bytes = 8192;
+    try {
+      for (ReferenceRow const& row : compare_with_reference(ExecutionSpace(), world, files, choices)) {
+        INFO(name << ", " << parallel.strategy << ' ' << parallel.zero_stage << ", " << row.name << ": absolute "
+                  << row.max_absolute << ", relative " << row.max_relative << ", bound " << row.bound);
+        CHECK(row.passed);
+      }
+    } catch (InputError const& error) {
+      CHECK(std::string(error.what()).find("does not divide") != std::string::npos);
     }
   }
 }

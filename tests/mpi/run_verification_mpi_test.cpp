@@ -38,10 +38,10 @@ TEST_CASE("memory, message and FLOP checks pass on the plan and fail on a plan w
   memory.memory.front().bytes += 64;
   CHECK_FALSE(check_memory(run.exec, world, memory, counted).passed);
   RunPlan message = run.plan;
-  message.gradients.messages += 1;
+  message.sent.push_back({"one message more", {.messages = 1}});
   CHECK_FALSE(check_messages(run.exec, world, message, counted).passed);
   RunPlan control = run.plan;
-  control.step_control.bytes += 8;
+  control.control.push_back({"8 bytes more", {.bytes = 8}});
   CHECK_FALSE(check_messages(run.exec, world, control, counted).passed);
   RunPlan gemm = run.plan;
   gemm.step_flops.gemm += 2;
@@ -64,18 +64,27 @@ TEST_CASE("one bit of one parameter on one rank makes the replicas disagree", "[
   Communicator world = Communicator::world();
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
   run.trainer.step(1);
-  CHECK(check_replicas(run.exec, world, run.trainer.state()).passed);
-  float& value = run.trainer.state().parameters()(3);
+  CHECK(check_replicas(run.exec, world, run.trainer).passed);
+  float& value = run.trainer.engine().whole_parameters(0)(3);
   if (world.rank() == world.size() - 1) value = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(value) ^ 1u);
-  CHECK(check_replicas(run.exec, world, run.trainer.state()).passed == (world.size() == 1));
+  CHECK(check_replicas(run.exec, world, run.trainer).passed == (world.size() == 1));
 }
 
 TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {
   Communicator world = Communicator::world();
+  GptConfig const model{1, 1, 8, 5, 29};
+  ParameterTable const table(model, world.size());
+  auto const check = [&](ParallelConfig const& parallel, CommConfig const& comm) {
+    ShardPlan const plan = make_shard_plan(parallel, comm, table, world.topology(), world.rank(), 1);
+    return check_collectives(ExecutionSpace(), world, plan).passed;
+  };
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {
     INFO(to_string(algorithm));
-    GradientReduction const reduction{algorithm, world.topology(), true};
-    CHECK(check_collectives(ExecutionSpace(), world, reduction).passed);
+    CHECK(check({}, {.allreduce = std::string(to_string(algorithm))}));
+  }
+  for (char const* const name : {"ring", "direct", "circulant", "recursive", "shared"}) {
+    INFO(name);
+    CHECK(check({.strategy = "zero", .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
   }
   CHECK(check_launch(world).passed);
 }
@@ -85,9 +94,9 @@ TEST_CASE("parameters that an update has destroyed are noticed, and so is the he
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
   run.trainer.step(1);
   CHECK(check_finite(run.exec, world, run.trainer).passed);
-  if (world.rank() == 0) run.trainer.state().parameters()(3) = std::numeric_limits<float>::quiet_NaN();
+  if (world.rank() == 0) run.trainer.engine().whole_parameters(0)(3) = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(check_finite(run.exec, world, run.trainer).passed);
   // every token's row: whichever the held-out batch reads
-  Kokkos::deep_copy(run.trainer.state().parameters(), std::numeric_limits<float>::quiet_NaN());
+  Kokkos::deep_copy(run.trainer.engine().whole_parameters(0), std::numeric_limits<float>::quiet_NaN());
   CHECK_THROWS_AS(run.trainer.validate(), CollectiveError);
 }

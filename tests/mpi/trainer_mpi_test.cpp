@@ -6,7 +6,7 @@
 #include "comm/control.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
-#include "core/host_copy.hpp"
+#include "parallel/parameter_hash.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
@@ -42,8 +42,8 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
   CHECK(counters().flops[Phase::attention] ==
         2 * run.plan.step_flops.attention + evaluated * run.plan.evaluation_flops.attention);
-  CHECK(comm_counters().total(Purpose::training) == 2 * run.plan.gradients);
-  CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control + run.plan.validation_control);
+  CHECK(comm_counters().total(Purpose::training) == 2 * run.plan.step_sent());
+  CHECK(comm_counters().total(Purpose::control) == 2 * (run.plan.step_control() + run.plan.validation_control));
 
   // a plan with one item more, or one shape different, is not met
   RunPlan mutated = run.plan;
@@ -54,7 +54,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   RunPlan const other = plan_run(training_config(wider, run.config.batch), world.rank(), world.size());
   CHECK_FALSE(run.ledger.high_water() == other.memory_bytes());
   CHECK(counters().flops[Phase::gemm] != 2 * other.step_flops.gemm + evaluated * other.evaluation_flops.gemm);
-  CHECK((world.size() == 1 || comm_counters().total(Purpose::training) != 2 * other.gradients));
+  CHECK((world.size() == 1 || comm_counters().total(Purpose::training) != 2 * other.step_sent()));
 }
 
 TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "[mpi][trainer]") {
@@ -72,9 +72,9 @@ TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "
     comm_counters() = {};
     for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
     double const loss = run.trainer.step(3).loss;
-    CHECK(comm_counters().total(Purpose::training) == 3 * run.plan.gradients);
+    CHECK(comm_counters().total(Purpose::training) == 3 * run.plan.step_sent());
     CHECK(run.ledger.high_water() == run.plan.memory_bytes());
-    CHECK(check_replicas(run.exec, world, run.trainer.state()).passed);
+    CHECK(check_replicas(run.exec, world, run.trainer).passed);
     if (algorithm == unlimited_algorithms_of(Collective::all_reduce).front()) first_loss = loss;
     CHECK(std::abs(loss - first_loss) < 1e-5 * first_loss); // gradients differ by some fp32 roundings
   }
@@ -85,9 +85,7 @@ TEST_CASE("all ranks hold the same bits after every step", "[mpi][trainer]") {
   TrainingRun run(world, training_config(odd, {1, 2, 2 * world.size()}));
   for (std::int64_t step = 1; step <= 3; ++step) {
     run.trainer.step(step);
-    std::vector<float> const parameters = copy_to_host(run.exec, run.trainer.state().parameters(), "test");
-    std::uint64_t hash = 14695981039346656037u; // FNV-1a over the bits
-    for (float value : parameters) hash = (hash ^ Kokkos::bit_cast<std::uint32_t>(value)) * 1099511628211u;
+    std::uint64_t const hash = parameter_hash(run.exec, run.trainer.engine());
     for (std::uint64_t other : all_gather_values(world, hash)) CHECK(other == hash);
   }
 }
@@ -136,7 +134,8 @@ TEST_CASE("a parameter that is not finite is named by the unit that reads it", "
   TrainingRun run(world, training_config(odd, {1, 1, world.size()}));
   ParameterTensor const& gain = run.plan.table.find(Tensor::lnfw);
   // an infinite final gain is first read by the head
-  Kokkos::deep_copy(vector_of(gain, run.trainer.state().parameters()), std::numeric_limits<float>::infinity());
+  Vector<float> const root = run.trainer.engine().whole_parameters(0);
+  Kokkos::deep_copy(vector_of(gain, root), std::numeric_limits<float>::infinity());
   try {
     run.trainer.step(1);
     FAIL("not noticed");

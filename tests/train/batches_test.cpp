@@ -58,7 +58,7 @@ std::vector<std::vector<Index>> step_on_ranks(SampleRange const& samples, BatchC
   std::vector<std::vector<Index>> result(static_cast<std::size_t>(micro_batches));
   for (Index rank = 0; rank < ranks; ++rank) {
     for (Index turn = 0; turn < micro_batches / ranks; ++turn) {
-      Index const v = micro_batch_of(rank, ranks, turn, micro_batches);
+      Index const v = rank * (micro_batches / ranks) + turn;
       MicroBatch read(batch.micro, samples.sequence);
       if (validation) {
         read_validation_batch(samples, batch, step, v, read.inputs, read.targets);
@@ -122,17 +122,6 @@ TEST_CASE("a split without training or held-out samples is refused with the numb
   CHECK_THROWS_AS(split_by_fraction(hundred, 5, 1.0), InputError);
   CHECK_THROWS_AS(split_by_fraction(hundred, 5, -0.1), InputError);
   CHECK_THROWS_AS(split_by_fraction(hundred, 0, 0), InputError);
-}
-
-TEST_CASE("rank j of N runs the micro-batches j M / N to (j + 1) M / N in order") {
-  CHECK(micro_batch_of(0, 1, 5, 6) == 5);
-  CHECK(micro_batch_of(1, 2, 0, 6) == 3);
-  CHECK(micro_batch_of(1, 2, 2, 6) == 5);
-  CHECK(micro_batch_of(2, 3, 1, 6) == 5);
-  CHECK(micro_batch_of(5, 6, 0, 6) == 5);
-  CHECK_THROWS_AS(micro_batch_of(0, 4, 0, 6), Error);
-  CHECK_THROWS_AS(micro_batch_of(2, 2, 0, 6), Error);
-  CHECK_THROWS_AS(micro_batch_of(0, 2, 3, 6), Error);
 }
 
 TEST_CASE("the samples of a training step are the same for every number of ranks") {

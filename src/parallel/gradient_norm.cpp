@@ -1,0 +1,49 @@
+#include "parallel/gradient_norm.hpp"
+
+#include "core/host_copy.hpp"
+#include "kernels/norm.hpp"
+
+#include <cmath>
+
+namespace trainstone {
+
+GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, ShardPlan const& plan,
+                           Arena& buffers)
+    : m_exec(exec),
+      m_plan(&plan),
+      m_block_sums(buffers.vector<double>("norm block sums", plan.elements() / norm_block)),
+      m_blocks_of_group(buffers.vector<double>("norm blocks of a group", plan.largest_group() / norm_block)),
+      m_group_sums(buffers.vector<double>("norm group sums", std::ssize(plan.groups))) {
+  if (!plan.norm_gather) return;
+  Schedule const schedule = schedule_of(*plan.norm_gather, plan.mesh, plan.rank);
+  TRAINSTONE_REQUIRE(schedule.scratch_elements == 0, "the norm's gather needs {} elements of scratch",
+                     schedule.scratch_elements);
+  m_gather.emplace(exec, communicators.of(plan.norm_gather->axis), schedule, Operation::sum, m_block_sums,
+                   Vector<double>(), ExecutionOptions{.purpose = Purpose::control});
+}
+
+double GradientNorm::operator()(std::function<Vector<float>(Index group)> const& share) {
+  Index const shares = m_plan->mesh.shard, blocks_of_share = m_plan->share_elements() / norm_block;
+  for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
+    Vector<float> const gradient = share(g);
+    Index const begin = m_plan->member() * blocks_of_share + m_plan->share_offset(g) / norm_block;
+    squared_block_sums<float>(m_exec, gradient,
+                              Vector<double>(m_block_sums.data() + begin, gradient.extent(0) / norm_block));
+  }
+  if (m_gather) m_gather->run();
+  Matrix<double const> const gathered(m_block_sums.data(), static_cast<std::size_t>(shares),
+                                      static_cast<std::size_t>(blocks_of_share));
+  for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
+    ParameterGroup const& group = m_plan->groups[static_cast<std::size_t>(g)];
+    Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(group.padded / norm_block));
+    collect_shares(m_exec, gathered, m_plan->share_offset(g) / norm_block, blocks);
+    tree_sum(m_exec, blocks, Vector<double>(m_group_sums.data() + g, 1));
+  }
+  double squares = 0;
+  for (double const sum :
+       copy_to_host(m_exec, m_group_sums, "trainstone::parallel::norm: the host decides on clipping"))
+    squares += sum;
+  return std::sqrt(squares);
+}
+
+} // namespace trainstone

@@ -1,0 +1,199 @@
+#include "parallel/gradient_reducer.hpp"
+
+#include "core/region.hpp"
+#include "kernels/accumulate.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+} // namespace
+
+MeshCommunicators::MeshCommunicators(Communicator const& world, Mesh const& mesh)
+    : shard(world.split(mesh.colour(Axis::shard, world.rank()))),
+      replicas(world.split(mesh.colour(Axis::replicate, world.rank()))) {}
+
+GradientReducer::GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
+                                 ShardPlan const& plan, Memory memory)
+    : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)), m_run_of_group(plan.groups.size()) {
+  for (Index run = 0; run < std::ssize(plan.buckets.runs); ++run)
+    for (Index g = plan.buckets.runs[at(run)].first_group; g <= plan.buckets.runs[at(run)].last_group; ++g)
+      m_run_of_group[at(g)] = run;
+  prepare_executions(communicators);
+}
+
+void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
+  for (Index b = 0; b < std::ssize(m_plan->buckets.buckets); ++b) {
+    Bucket const& bucket = m_plan->buckets.buckets[at(b)];
+    Range const run = m_plan->run_memory(bucket.run);
+    Vector<float> const fresh = m_memory.fresh->part(run.begin, run.size());
+    Vector<float> const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
+    auto const& [scatter, across] = m_plan->reductions[at(b)];
+    if (scatter)
+      m_scatters.emplace_back(m_exec, communicators.of(scatter->axis),
+                              schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum, fresh, scratch,
+                              ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->pieces[at(b)]});
+    if (!across) continue;
+    Schedule const schedule = schedule_of(*across, m_plan->mesh, m_plan->rank);
+    if (m_plan->across_on_sums()) {
+      BucketPart const& first = bucket.parts.front();
+      Index const begin = m_plan->share_offset(first.group) + first.of_share.begin;
+      m_across.emplace_back(m_exec, communicators.of(across->axis), schedule, Operation::sum,
+                            m_memory.sums->part(begin, bucket.share_elements()), scratch,
+                            ExecutionOptions{.segment = m_memory.sums->segment()});
+    } else {
+      m_across.emplace_back(
+          m_exec, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
+          ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->own_pieces[at(b)]});
+    }
+  }
+}
+
+BucketRun const& GradientReducer::run_of(Index bucket) const {
+  return m_plan->buckets.runs[at(m_plan->buckets.buckets[at(bucket)].run)];
+}
+
+GradientTarget GradientReducer::target(Index group, Index turn) {
+  Index const run = m_run_of_group[at(group)];
+  ParameterGroup const& entry = m_plan->groups[at(group)];
+  Range const memory = m_plan->run_memory(run);
+  Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
+  Vector<float> const gradients = m_memory.fresh->part(begin, entry.padded);
+  if (m_plan->staged()) {
+    finish_run(run);
+    // other groups have been here, and backward leaves the padding alone
+    Vector<float> const padding(gradients.data() + entry.size, at(entry.padded - entry.size));
+    Kokkos::deep_copy(m_exec, padding, 0.0f);
+  }
+  bool const is_sum = !m_plan->staged() && !m_plan->ordered && turn > 0;
+  return {gradients, is_sum ? Write::add : Write::overwrite};
+}
+
+/// Waits for what is in flight in the memory of a run.
+void GradientReducer::finish_run(Index run) {
+  Range const memory = m_plan->run_memory(run);
+  auto const is_there = [&](Work const& work) {
+    return m_plan->run_memory(m_plan->buckets.buckets[at(work.bucket)].run).overlaps(memory);
+  };
+  while (std::ranges::any_of(m_in_flight, is_there)) {
+    go_on(m_in_flight.front(), Wait::yes);
+    m_in_flight.pop_front();
+  }
+}
+
+void GradientReducer::completed(Index group, Index turn) {
+  ParameterGroup const& entry = m_plan->groups[at(group)];
+  bool const sums_here = !m_plan->staged() && m_plan->ordered;
+  if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, turn);
+  BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
+  if (group != run.first_group || !(m_plan->reduce_each || last_turn(turn))) return;
+  for (Index bucket = run.first_bucket; bucket <= run.last_bucket; ++bucket) start(bucket, turn);
+}
+
+void GradientReducer::start(Index bucket, Index turn) {
+  while (std::ssize(m_in_flight) >= m_plan->in_flight) {
+    go_on(m_in_flight.front(), Wait::yes);
+    m_in_flight.pop_front();
+  }
+  // a reduction's scratch may still be that of a bucket so many before it, of the turn before
+  auto const has_scratch = [&](Work const& work) {
+    return work.bucket % m_plan->in_flight == bucket % m_plan->in_flight;
+  };
+  while (std::ranges::any_of(m_in_flight, has_scratch)) {
+    go_on(m_in_flight.front(), Wait::yes);
+    m_in_flight.pop_front();
+  }
+  Work& work = m_in_flight.emplace_back(bucket, turn, Stage::scattering);
+  if (!m_scatters.empty()) {
+    m_queue->start(m_scatters[at(bucket)]);
+  } else if (!m_across.empty()) {
+    m_queue->start(m_across[at(bucket)]);
+    work.stage = Stage::crossing_fresh;
+  }
+  if (!m_plan->overlap) finish();
+}
+
+bool GradientReducer::ended(Execution const& execution, Wait wait) {
+  if (wait == Wait::yes) m_queue->wait(execution);
+  return !execution.in_flight();
+}
+
+/// Only of the oldest: whatever the timing, all ranks then start the second reductions in the same order.
+bool GradientReducer::go_on(Work& work, Wait wait) {
+  if (work.stage == Stage::scattering) {
+    if (!m_scatters.empty() && !ended(m_scatters[at(work.bucket)], wait)) return false;
+    bool const crosses = !m_across.empty() && !m_plan->across_on_sums();
+    if (crosses) m_queue->start(m_across[at(work.bucket)]);
+    if (!crosses) add_up(work);
+    work.stage = crosses ? Stage::crossing_fresh : Stage::summed;
+  }
+  if (work.stage == Stage::crossing_fresh) {
+    if (!ended(m_across[at(work.bucket)], wait)) return false;
+    add_up(work);
+    work.stage = Stage::summed;
+  }
+  if (work.stage == Stage::summed) {
+    if (!m_plan->across_on_sums() || !last_turn(work.turn)) return true;
+    m_queue->start(m_across[at(work.bucket)]);
+    work.stage = Stage::crossing_sums;
+  }
+  return ended(m_across[at(work.bucket)], wait);
+}
+
+/// What was reduced becomes part of the sums, if these are elsewhere.
+void GradientReducer::add_up(Work const& work) {
+  if (!m_plan->staged()) return;
+  Range const memory = m_plan->run_memory(m_plan->buckets.buckets[at(work.bucket)].run);
+  Index const run_begin = run_of(work.bucket).memory.begin;
+  for (BucketPart const& part : m_plan->buckets.buckets[at(work.bucket)].parts) {
+    Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
+    Index const size = part.of_share.size();
+    Vector<float> const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
+    Index const begin = (m_plan->sharding.gradients ? m_plan->share_offset(part.group) : share) + part.of_share.begin;
+    if (m_plan->ordered) {
+      fold(fresh, begin, work.turn);
+    } else {
+      accumulate(m_exec, work.turn == 0 ? Write::overwrite : Write::add, fresh, m_memory.sums->part(begin, size));
+    }
+  }
+}
+
+/// A binary counter over turns: waiting sum k holds 2^k micro-batches. The last turn leaves the sum of all.
+/// \param[in] begin of the sum in a vector of sums
+void GradientReducer::fold(Vector<float> value, Index begin, Index turn) {
+  auto const waiting = [&](int level) {
+    return Vector<float>(m_memory.waiting[static_cast<std::size_t>(level)].data() + begin, value.extent(0));
+  };
+  int const complete = std::countr_one(static_cast<std::uint64_t>(turn));
+  for (int level = 0; level < complete; ++level) accumulate(m_exec, Write::add, waiting(level), value);
+  if (!last_turn(turn)) {
+    accumulate(m_exec, Write::overwrite, value, waiting(complete));
+  } else if (m_plan->staged()) {
+    accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, static_cast<Index>(value.extent(0))));
+  }
+}
+
+void GradientReducer::advance() {
+  if (m_in_flight.empty()) return;
+  m_queue->progress();
+  while (!m_in_flight.empty() && go_on(m_in_flight.front(), Wait::no)) m_in_flight.pop_front();
+}
+
+void GradientReducer::finish() {
+  for (; !m_in_flight.empty(); m_in_flight.pop_front()) go_on(m_in_flight.front(), Wait::yes);
+}
+
+Vector<float> GradientReducer::share(Index group) const {
+  Range const share = m_plan->share(group);
+  Index const begin =
+      m_plan->sharding.gradients ? m_plan->share_offset(group) : m_plan->groups[at(group)].offset + share.begin;
+  return m_memory.sums->part(begin, share.size());
+}
+
+} // namespace trainstone

@@ -1,0 +1,81 @@
+#pragma once
+
+// Adds up gradients over micro-batches and ranks. Owns where backward writes them, which bucket is reduced when, how
+// many at a time, and the order of additions in ordered mode. Promises: all ranks start the same collectives in the
+// same order, whatever their timing; sums in ordered mode are subtrees of the balanced binary tree over all
+// micro-batches of the step. Knows nothing of models and optimizers.
+
+#include "comm/execution/execution_queue.hpp"
+#include "model/gpt.hpp"
+#include "parallel/shard_plan.hpp"
+#include "parallel/state_memory.hpp"
+
+#include <deque>
+#include <vector>
+
+namespace trainstone {
+
+/// The communicators of the mesh's two axes.
+struct MeshCommunicators {
+  /// Collective over `world`.
+  MeshCommunicators(Communicator const& world, Mesh const& mesh);
+  Communicator& of(Axis axis) { return axis == Axis::shard ? shard : replicas; }
+
+  Communicator shard, replicas;
+};
+
+class GradientReducer {
+public:
+  /// Where gradients are while they are fresh, and their sums: the same memory unless plan.staged().
+  struct Memory {
+    StateMemory* fresh;
+    StateMemory* sums;
+    std::vector<Vector<float>> scratch; ///< one per reduction in flight
+    std::vector<Vector<float>> waiting; ///< plan.waiting_sums()
+  };
+
+  /// Everything referred to must outlive the object. Collective.
+  GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
+                  ShardPlan const& plan, Memory memory);
+
+  /// Where backward puts a group's gradient at this turn; may wait for what is in flight there.
+  GradientTarget target(Index group, Index turn);
+  /// The group's gradient of this turn is complete, as far as this rank is concerned.
+  void completed(Index group, Index turn);
+  /// Goes on with what is in flight, without waiting.
+  void advance();
+  /// Waits for all. After the last turn of a step the sums are complete for work enqueued on exec.
+  void finish();
+
+  /// This rank's share of a group's summed gradient.
+  Vector<float> share(Index group) const;
+
+private:
+  enum class Stage { scattering, crossing_fresh, summed, crossing_sums };
+  struct Work {
+    Index bucket;
+    Index turn;
+    Stage stage;
+  };
+  enum class Wait { no, yes };
+
+  void prepare_executions(MeshCommunicators& communicators);
+  void start(Index bucket, Index turn);
+  bool go_on(Work& work, Wait wait);
+  bool ended(Execution const& execution, Wait wait);
+  bool last_turn(Index turn) const { return turn + 1 == m_plan->turns; }
+  void add_up(Work const& work);
+  void fold(Vector<float> value, Index begin, Index turn);
+  void finish_run(Index run);
+  BucketRun const& run_of(Index bucket) const;
+
+  ExecutionSpace m_exec;
+  ExecutionQueue* m_queue;
+  ShardPlan const* m_plan;
+  Memory m_memory;
+  std::vector<Execution> m_scatters, m_across; ///< per bucket, or none
+  std::vector<Index> m_run_of_group;
+  std::deque<Work> m_in_flight; ///< in the order in which they were started
+};
+
+} // namespace trainstone

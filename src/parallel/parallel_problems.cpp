@@ -1,0 +1,121 @@
+// What a deck may not ask for: find_parallel_problem of shard_plan.hpp.
+
+#include "comm/registry.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <bit>
+
+namespace trainstone {
+
+namespace {
+
+using Found = std::optional<ConfigProblem>;
+
+template <class... Values>
+Found problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
+  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
+}
+
+bool is_power_of_two(Index value) { return std::has_single_bit(static_cast<std::uint64_t>(value)); }
+
+/// "4 or 8"
+std::string nearest_powers(Index value) {
+  auto const below = std::bit_floor(static_cast<std::uint64_t>(value));
+  return fmt::format("{} or {}", below, 2 * below);
+}
+
+Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
+  bool const zero = parallel.strategy == "zero", hsdp = parallel.strategy == "hsdp";
+  if (zero && parallel.zero_stage == 0)
+    return problem("parallel.zero_stage", "parallel.strategy = \"zero\" needs parallel.zero_stage: 1, 2 or 3");
+  if (!zero && parallel.zero_stage != 0)
+    return problem("parallel.zero_stage",
+                   "parallel.zero_stage = {} belongs to parallel.strategy = \"zero\", not to \"{}\"",
+                   parallel.zero_stage, parallel.strategy);
+  if (hsdp && parallel.shard_group == 0)
+    return problem("parallel.shard_group",
+                   "parallel.strategy = \"hsdp\" needs parallel.shard_group, a divisor of the "
+                   "{} ranks",
+                   ranks);
+  if (!hsdp && parallel.shard_group != 0)
+    return problem("parallel.shard_group",
+                   "parallel.shard_group = {} belongs to parallel.strategy = \"hsdp\", not to \"{}\"",
+                   parallel.shard_group, parallel.strategy);
+  if (hsdp && ranks % parallel.shard_group != 0)
+    return problem("parallel.shard_group",
+                   "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
+                   parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
+  if (parallel.granularity != Granularity::bucket && parallel.strategy != "ddp")
+    return problem("parallel.granularity",
+                   "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
+                   parallel.strategy);
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  if (all_reduces && !(zero && parallel.zero_stage == 1))
+    return problem("parallel.gradient_reduction", "parallel.gradient_reduction = \"all_reduce\" belongs to strategy "
+                                                  "\"zero\" with parallel.zero_stage = 1");
+  return std::nullopt;
+}
+
+Found reduce_problem(ParallelConfig const& parallel, Index turns) {
+  bool const ordered = parallel.reduction == ReductionMode::ordered;
+  bool const gradients_sharded = parallel.zero_stage >= 2;
+  if (parallel.reduce == ReduceWhen::last && gradients_sharded && turns > 1)
+    return problem("parallel.reduce",
+                   "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
+                   "not; legal values: \"each\", or batch.accumulation = 1",
+                   turns, parallel.zero_stage);
+  if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
+    return problem("parallel.reduce", "parallel.reduction = \"ordered\" decides by the strategy: legal value \"last\"");
+  return std::nullopt;
+}
+
+Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks, Index turns) {
+  if (parallel.reduction != ReductionMode::ordered) return std::nullopt;
+  if (!is_power_of_two(ranks))
+    return problem("parallel.reduction",
+                   "parallel.reduction = \"ordered\" needs a power of two of ranks, not {}; nearest legal values: {}",
+                   ranks, nearest_powers(ranks));
+  if (!is_power_of_two(turns))
+    return problem("parallel.reduction",
+                   "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "
+                   "batch.micro), not {}; nearest legal values: {}",
+                   ranks * turns, nearest_powers(ranks * turns));
+  struct Choice {
+    char const* key;
+    std::string const& value;
+  };
+  for (Choice const& choice :
+       {Choice{"comm.allreduce", comm.allreduce}, Choice{"comm.reduce_scatter", comm.reduce_scatter}}) {
+    if (choice.value == "auto" || choice.value == "ordered" || choice.value == "shared") continue;
+    return problem(choice.key,
+                   "{} = \"{}\" does not add up in the order that parallel.reduction = \"ordered\" asks for; legal "
+                   "values: ordered, shared, auto",
+                   choice.key, choice.value);
+  }
+  return std::nullopt;
+}
+
+Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm) {
+  if (parallel.strategy != "hsdp" || parallel.reduce != ReduceWhen::each || comm.allreduce == "auto")
+    return std::nullopt;
+  if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
+           .uses_shared_memory())
+    return std::nullopt;
+  return problem(
+      "comm.allreduce",
+      "comm.allreduce = \"{}\" adds up in memory that replicas share, and fresh gradients lie in their shard "
+      "group's; legal values with parallel.reduce = \"each\": ring and others that send messages",
+      comm.allreduce);
+}
+
+} // namespace
+
+std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
+                                                   Index turns) {
+  if (Found found = strategy_problem(parallel, ranks)) return found;
+  if (Found found = reduce_problem(parallel, turns)) return found;
+  if (Found found = ordered_problem(parallel, comm, ranks, turns)) return found;
+  return shared_problem(parallel, comm);
+}
+
+} // namespace trainstone

@@ -1,0 +1,57 @@
+#pragma once
+
+// Brings whole parameter groups together where ranks hold shares of them. Owns the slots that gathered groups lie in
+// (stage 3; before that every rank has room for all), and how far ahead of their use gathers are started. Promises: all
+// ranks start the same gathers in the same order; a slot is filled anew only when its group is not used any more.
+
+#include "comm/execution/execution_queue.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "parallel/shard_plan.hpp"
+#include "parallel/state_memory.hpp"
+
+#include <vector>
+
+namespace trainstone {
+
+class ParameterGatherer {
+public:
+  /// \param[in] parameters  all (plan.elements()), or this rank's shares, if parameters are sharded
+  /// \param[in] slots       of plan.gather_slots() times the largest group; else null
+  /// \param[in] scratch     one per gather in flight: plan.prefetch + 1
+  /// Everything referred to must outlive the object. Collective.
+  ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
+                    ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
+                    std::vector<Vector<float>> const& scratch);
+
+  /// The groups that are used next, in this order: the use of one ends when the next one is acquired. The gathers of
+  /// the last sequence must have been acquired or finished.
+  void begin(std::vector<Index> sequence);
+  /// The whole group at a place of the sequence; starts the gathers ahead of it. Complete for work enqueued on exec.
+  Vector<float const> acquire(std::size_t place);
+  /// Acquires what is left.
+  void finish();
+  /// How many groups of the sequence are not acquired yet.
+  bool is_finished() const { return m_acquired >= m_sequence.size(); }
+
+  /// This rank's share of a group.
+  Vector<float> share(Index group) const;
+  /// Room for a whole group, if parameters are sharded; else the group itself.
+  Vector<float> whole(Index group, std::size_t slot = 0) const;
+
+private:
+  void start_up_to(std::size_t end);
+  std::size_t slot_of(std::size_t place) const { return place % m_slots_in_turn; }
+  Execution& gather(std::size_t place);
+
+  ExecutionSpace m_exec;
+  ExecutionQueue* m_queue;
+  ShardPlan const* m_plan;
+  StateMemory* m_parameters;
+  StateMemory* m_slots;
+  std::size_t m_slots_in_turn;
+  std::vector<Execution> m_gathers; ///< of every group, for every slot
+  std::vector<Index> m_sequence;
+  std::size_t m_started = 0, m_acquired = 0; ///< of the sequence
+};
+
+} // namespace trainstone

@@ -1,0 +1,249 @@
+#include "parallel/shard_plan.hpp"
+
+#include "comm/execution/shared_segment.hpp"
+#include "comm/registry.hpp"
+#include "core/error.hpp"
+#include "kernels/norm.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace trainstone {
+
+namespace {
+
+std::uint64_t floats(Index elements) { return Arena::footprint(static_cast<std::uint64_t>(elements) * sizeof(float)); }
+
+Algorithm algorithm_of(Collective collective, std::string const& name, bool ordered) {
+  if (name != "auto") return parse_algorithm(collective, name);
+  return ordered && collective != Collective::all_gather ? Algorithm::ordered : Algorithm::ring;
+}
+
+PlannedCollective planned_collective(ShardPlan const& plan, Axis axis, Collective collective, Algorithm algorithm,
+                                     Index elements) {
+  Problem const problem{.collective = collective,
+                        .partition = Partition::even(elements, plan.mesh.size(axis)),
+                        .topology = plan.topology.of(plan.mesh.members(axis, plan.rank)),
+                        .shared_memory = find_algorithm(collective, algorithm).uses_shared_memory()};
+  return {axis, problem, algorithm};
+}
+
+std::optional<Axis> sharers(std::optional<PlannedCollective> const& planned) {
+  if (!planned || !planned->problem.shared_memory) return std::nullopt;
+  return planned->axis;
+}
+
+Index scratch_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned) {
+  return planned ? schedule_of(*planned, plan.mesh, plan.rank).scratch_elements : 0;
+}
+
+Traffic traffic_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned, std::size_t element_bytes) {
+  if (!planned) return {};
+  return predict_traffic(schedule_of(*planned, plan.mesh, plan.rank), planned->problem.topology, element_bytes);
+}
+
+std::string row_name(char const* what, PlannedCollective const& planned) {
+  std::string const axis = planned.axis == Axis::replicate ? " across replicas" : "";
+  return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
+}
+
+void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::string const& name, Index elements,
+                std::optional<Axis> sharers) {
+  std::uint64_t const bytes = floats(elements);
+  items.push_back({category, name, bytes});
+  if (sharers)
+    items.push_back(
+        {MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), SharedSegment::overhead(bytes)});
+}
+
+void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
+                  ParameterTable const& table) {
+  plan.buckets = make_buckets(table, plan.mesh, parallel, sizeof(float));
+  Algorithm const all_reduce = algorithm_of(Collective::all_reduce, comm.allreduce, plan.ordered);
+  bool const scatters = parallel.gradient_reduction == GradientReductionWay::reduce_scatter;
+  Collective const first = scatters ? Collective::reduce_scatter : Collective::all_reduce;
+  Algorithm const first_algorithm = scatters ? algorithm_of(first, comm.reduce_scatter, plan.ordered) : all_reduce;
+  for (Bucket const& bucket : plan.buckets.buckets) {
+    plan.pieces.push_back(pieces_of(bucket, plan.buckets, table, plan.mesh.shard));
+    plan.own_pieces.push_back(pieces_of_member(bucket, plan.buckets, table, plan.member(), plan.mesh.shard));
+    Index const share = bucket.share_elements();
+    BucketReduction reduction;
+    if (plan.mesh.shard > 1)
+      reduction.scatter = planned_collective(plan, Axis::shard, first, first_algorithm, share * plan.mesh.shard);
+    if (plan.mesh.replicas > 1)
+      reduction.across = planned_collective(plan, Axis::replicate, Collective::all_reduce, all_reduce, share);
+    plan.reductions.push_back(std::move(reduction));
+  }
+}
+
+void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
+  plan.gathers.resize(plan.groups.size());
+  if (plan.mesh.shard == 1) return;
+  Algorithm const algorithm = algorithm_of(Collective::all_gather, comm.all_gather, plan.ordered);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    plan.gathers[g] = planned_collective(plan, Axis::shard, Collective::all_gather, algorithm, plan.groups[g].padded);
+  plan.norm_gather =
+      planned_collective(plan, Axis::shard, Collective::all_gather, Algorithm::ring, plan.elements() / norm_block);
+}
+
+} // namespace
+
+Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
+  return make_schedule(planned.problem, planned.algorithm, mesh.place(planned.axis, rank));
+}
+
+Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
+  Problem const problem{.collective = Collective::all_reduce,
+                        .partition = Partition::even(values, topology.ranks()),
+                        .topology = topology};
+  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
+}
+
+Index ShardPlan::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
+
+Range ShardPlan::share(Index group) const {
+  return share_of(groups[static_cast<std::size_t>(group)], member(), mesh.shard);
+}
+
+Index ShardPlan::micro_batch(Index turn) const {
+  Rank const together = sharding.gradients ? mesh.shard : 1;
+  Index const apart = mesh.ranks() / together;
+  return rank / together * (micro_batches() / apart) + turn * together + rank % together;
+}
+
+Range ShardPlan::run_memory(Index run) const {
+  Range const flat = buckets.runs[static_cast<std::size_t>(run)].memory;
+  if (!staged()) return flat;
+  Index const roots = std::ssize(buckets.runs) - 1, root_elements = buckets.runs.back().memory.size();
+  if (run == roots) return {0, flat.size()};
+  Index slot = 0;
+  for (BucketRun const& other : buckets.runs)
+    if (other.first_group != 0) slot = std::max(slot, other.memory.size());
+  Index const begin = root_elements + run % in_flight * slot;
+  return {begin, begin + flat.size()};
+}
+
+Index ShardPlan::staging_elements() const {
+  if (!staged()) return 0;
+  Index end = 0;
+  for (Index run = 0; run < std::ssize(buckets.runs); ++run) end = std::max(end, run_memory(run).end);
+  return end;
+}
+
+Index ShardPlan::waiting_sums() const { return ordered ? std::bit_width(static_cast<std::uint64_t>(turns)) - 1 : 0; }
+
+std::optional<Axis> ShardPlan::sharers_of_fresh() const {
+  BucketReduction const& any = reductions.front();
+  return any.scatter ? sharers(any.scatter) : sharers(any.across);
+}
+
+std::optional<Axis> ShardPlan::sharers_of_sums() const {
+  return across_on_sums() ? sharers(reductions.front().across) : std::nullopt;
+}
+
+std::optional<Axis> ShardPlan::sharers_of_parameters() const { return sharers(gathers.front()); }
+
+Index ShardPlan::reduction_scratch() const {
+  Index most = 0;
+  for (BucketReduction const& reduction : reductions)
+    most = std::max({most, scratch_of(*this, reduction.scatter), scratch_of(*this, reduction.across)});
+  return most;
+}
+
+Index ShardPlan::gather_scratch() const {
+  Index most = 0;
+  for (auto const& gather : gathers) most = std::max(most, scratch_of(*this, gather));
+  return most;
+}
+
+std::vector<MemoryItem> ShardPlan::memory() const {
+  std::vector<MemoryItem> items;
+  bool const stages = staged();
+  add_memory(items, MemoryCategory::parameters, "parameters", sharding.parameters ? share_elements() : elements(),
+             sharding.parameters ? std::nullopt : sharers_of_parameters());
+  add_memory(items, MemoryCategory::gradients, "gradients", sum_elements(),
+             stages ? sharers_of_sums() : sharers_of_fresh());
+  items.push_back({MemoryCategory::optimizer, "optimizer", 2 * floats(share_elements())});
+  if (sharding.parameters)
+    add_memory(items, MemoryCategory::buffers, "gather slots", gather_slots() * largest_group(),
+               sharers_of_parameters());
+  if (stages) add_memory(items, MemoryCategory::buffers, "gradient staging", staging_elements(), sharers_of_fresh());
+  return items;
+}
+
+std::vector<PlannedTensor> ShardPlan::buffers() const {
+  std::vector<PlannedTensor> tensors;
+  for (Index i = 0; i < in_flight; ++i) tensors.push_back(planned<float>("reduction scratch", reduction_scratch()));
+  for (Index i = 0; i < waiting_sums(); ++i) tensors.push_back(planned<float>("waiting sums", sum_elements()));
+  for (Index i = 0; i <= prefetch; ++i) tensors.push_back(planned<float>("gather scratch", gather_scratch()));
+  tensors.push_back(planned<double>("norm block sums", elements() / norm_block));
+  tensors.push_back(planned<double>("norm blocks of a group", largest_group() / norm_block));
+  tensors.push_back(planned<double>("norm group sums", std::ssize(groups)));
+  return tensors;
+}
+
+std::vector<TrafficRow> ShardPlan::step_traffic() const {
+  std::vector<TrafficRow> rows;
+  auto const add = [&](char const* what, std::uint64_t times,
+                       std::vector<std::optional<PlannedCollective>> const& all) {
+    Traffic sum;
+    for (auto const& planned : all) sum += traffic_of(*this, planned, sizeof(float));
+    if (all.front()) rows.push_back({row_name(what, *all.front()), times * sum});
+  };
+  std::vector<std::optional<PlannedCollective>> scatters, across;
+  for (BucketReduction const& reduction : reductions) {
+    scatters.push_back(reduction.scatter);
+    across.push_back(reduction.across);
+  }
+  auto const all_turns = static_cast<std::uint64_t>(turns);
+  bool const across_every_turn = mesh.shard > 1 ? across_each : reduce_each;
+  add("gradients", reduce_each ? all_turns : 1, scatters);
+  add("gradients", across_every_turn ? all_turns : 1, across);
+  // sharded: once before forward and once before backward, root before embed and before head
+  add("parameters", sharding.parameters ? 2 * all_turns : 1, gathers);
+  return rows;
+}
+
+Traffic ShardPlan::evaluation_traffic() const {
+  Traffic sum;
+  if (!sharding.parameters) return sum;
+  for (auto const& gather : gathers) sum += traffic_of(*this, gather, sizeof(float));
+  return sum + traffic_of(*this, gathers.front(), sizeof(float)); // root again, for the head
+}
+
+std::vector<TrafficRow> ShardPlan::control_traffic() const {
+  return {{"control: losses of all micro-batches", all_values_traffic(micro_batches(), topology, rank)},
+          {"control: squared sums of the norm", traffic_of(*this, norm_gather, sizeof(double))}};
+}
+
+Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
+
+ShardPlan make_shard_plan(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
+                          Topology const& topology, Rank rank, Index turns) {
+  if (auto const problem = find_parallel_problem(parallel, comm, topology.ranks(), turns))
+    throw InputError(problem->message);
+  Rank const ranks = topology.ranks();
+  ShardPlan plan;
+  plan.groups = table.groups();
+  plan.topology = topology;
+  plan.rank = rank;
+  plan.turns = turns;
+  if (parallel.strategy == "ddp") plan.mesh = {1, ranks};
+  if (parallel.strategy == "zero") plan.mesh = {ranks, 1};
+  if (parallel.strategy == "hsdp")
+    plan.mesh = {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
+  Index const stage = parallel.strategy == "hsdp" ? 3 : parallel.zero_stage;
+  bool const shards = plan.mesh.shard > 1; // with itself alone a rank shares nothing
+  plan.sharding = {stage >= 3 && shards, stage >= 2 && shards};
+  plan.ordered = parallel.reduction == ReductionMode::ordered;
+  plan.overlap = parallel.overlap && parallel.granularity != Granularity::step;
+  plan.reduce_each = plan.sharding.gradients || (parallel.reduce == ReduceWhen::each && turns > 1);
+  plan.across_each = parallel.strategy == "hsdp" && parallel.reduce == ReduceWhen::each;
+  plan.in_flight = parallel.in_flight;
+  plan.prefetch = parallel.prefetch;
+  plan_buckets(plan, parallel, comm, table);
+  plan_gathers(plan, comm);
+  return plan;
+}
+
+} // namespace trainstone

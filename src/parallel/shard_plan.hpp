@@ -1,0 +1,138 @@
+#pragma once
+
+// Who holds what of parameters, gradients and optimizer state, which collectives bring it where, and what that costs:
+// the strategies as rows of one table. Owns the plan that `estimate` prints, the engine executes and the run's checks
+// compare with. A plain value, computed without MPI and before anything is allocated.
+// Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054; PyTorch FSDP:
+// Experiences on Scaling Fully Sharded Data Parallel, arXiv:2304.11277.
+
+#include "comm/config.hpp"
+#include "comm/counters.hpp"
+#include "comm/problem.hpp"
+#include "core/memory.hpp"
+#include "parallel/bucket.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// What of the training state is one share per rank of the shard axis, instead of whole on each of them. Optimizer
+/// state always is; where nothing is sharded the axis has length 1.
+struct Sharding {
+  bool parameters = false;
+  bool gradients = false;
+};
+
+/// A collective that the engine runs: all its executions have this in common.
+struct PlannedCollective {
+  Axis axis = Axis::shard;
+  Problem problem;
+  Algorithm algorithm = Algorithm::ring;
+};
+
+/// How one bucket is reduced: over the shard axis first, then over the replicas.
+struct BucketReduction {
+  std::optional<PlannedCollective> scatter; ///< reduce-scatter (or all-reduce); none on an axis of length 1
+  std::optional<PlannedCollective> across;  ///< all-reduce of one's share
+};
+
+/// What a rank sends for one purpose: a row of `estimate`.
+struct TrafficRow {
+  std::string name; ///< "gradients, reduce-scatter ring"
+  Traffic traffic;
+};
+
+struct MemoryItem {
+  MemoryCategory category;
+  std::string name;
+  std::uint64_t bytes;
+};
+
+struct ShardPlan {
+  std::vector<ParameterGroup> groups;
+  Mesh mesh;
+  Topology topology = Topology::one_node(1); ///< of all ranks
+  Rank rank = 0;
+  Sharding sharding;
+  Index turns = 1; ///< micro-batches per rank and step
+  bool ordered = false;
+  bool overlap = true;
+  bool reduce_each =
+      false; ///< reduce after every micro-batch, over the first axis that there is, else after the last one
+  bool across_each = false; ///< where both axes are there: over the replicas, too
+  Index in_flight = 2;
+  Index prefetch = 1;
+  BucketPlan buckets;
+  std::vector<Pieces> pieces;                            ///< of every bucket, in its run's memory
+  std::vector<Pieces> own_pieces;                        ///< the same of this rank's share only
+  std::vector<BucketReduction> reductions;               ///< of every bucket
+  std::vector<std::optional<PlannedCollective>> gathers; ///< of every group's parameters; none on an axis of length 1
+  std::optional<PlannedCollective> norm_gather;          ///< of the squared sums of all blocks
+
+  Rank member() const { return mesh.place(Axis::shard, rank); }
+  Index elements() const { return groups.back().offset + groups.back().padded; }
+  Index share_elements() const { return elements() / mesh.shard; }
+  Index micro_batches() const { return turns * mesh.ranks(); }
+  Index largest_group() const;
+  /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
+  Range share(Index group) const;
+  Index share_offset(Index group) const { return groups[static_cast<std::size_t>(group)].offset / mesh.shard; }
+
+  /// The micro-batch that the rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
+  /// that the sums over ranks and turns are subtrees of one tree over all micro-batches.
+  Index micro_batch(Index turn) const;
+
+  /// Fresh gradients lie beside the sums: in staging memory, of one slot per run in flight and one for root's run,
+  /// which lives from head to embed.
+  bool staged() const { return reduce_each && (sharding.gradients || turns > 1); }
+  /// A run's memory within the staging, or in the flat gradient.
+  Range run_memory(Index run) const;
+  Index staging_elements() const;
+  /// Sums of 2^k micro-batches that wait for their partners (ordered only): this many vectors ...
+  Index waiting_sums() const;
+  /// ... of so many elements, as many as the gradients' sum has here.
+  Index sum_elements() const { return sharding.gradients ? share_elements() : elements(); }
+  Index gather_slots() const { return sharding.parameters ? prefetch + 1 : 0; }
+  /// Replicas add up sums, where they are, not fresh gradients.
+  bool across_on_sums() const { return sharding.gradients && mesh.replicas > 1 && !across_each; }
+  /// The ranks that look at a memory of this one, where they share it: at fresh gradients (the flat gradient, if
+  /// nothing is staged), at sums apart from these, at parameters (the flat vector or the gather slots).
+  std::optional<Axis> sharers_of_fresh() const;
+  std::optional<Axis> sharers_of_sums() const;
+  std::optional<Axis> sharers_of_parameters() const;
+
+  /// Elements of scratch that reductions and gathers need, per one in flight.
+  Index reduction_scratch() const;
+  Index gather_scratch() const;
+
+  /// What the engine allocates, and what it takes of the caller's arena.
+  std::vector<MemoryItem> memory() const;
+  std::vector<PlannedTensor> buffers() const;
+
+  /// What the rank sends per step for the training; the second for every micro-batch of a validation.
+  std::vector<TrafficRow> step_traffic() const;
+  Traffic evaluation_traffic() const;
+  /// Control traffic of a step: the losses of all micro-batches, and the norm.
+  std::vector<TrafficRow> control_traffic() const;
+  /// The same of one global batch of a validation.
+  Traffic evaluation_control() const;
+};
+
+/// \param[in] parallel  checked: find_parallel_problem() has nothing to say
+/// \throws InputError   if an algorithm is unknown or cannot solve its problem
+ShardPlan make_shard_plan(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
+                          Topology const& topology, Rank rank, Index turns);
+
+/// What is wrong with the strategy on so many ranks and turns, if anything; names the nearest legal values.
+std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
+                                                   Index turns);
+
+/// This rank's schedule of a planned collective.
+Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank);
+
+/// The losses of all micro-batches, one value each, agreed on by all ranks (comm/control.hpp).
+Traffic all_values_traffic(Index values, Topology const& topology, Rank rank);
+
+} // namespace trainstone

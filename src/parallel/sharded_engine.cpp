@@ -1,0 +1,202 @@
+#include "parallel/sharded_engine.hpp"
+
+#include "core/host_copy.hpp"
+#include "core/launch.hpp"
+#include "core/region.hpp"
+#include "kernels/accumulate.hpp"
+#include "kernels/norm.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <numeric>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+Communicator const* sharers(MeshCommunicators& communicators, std::optional<Axis> axis) {
+  return axis ? &communicators.of(*axis) : nullptr;
+}
+
+std::vector<Vector<float>> take(Arena& buffers, char const* label, Index count, Index elements) {
+  std::vector<Vector<float>> vectors;
+  for (Index i = 0; i < count; ++i) vectors.push_back(buffers.vector<float>(label, elements));
+  return vectors;
+}
+
+} // namespace
+
+/// Kernels that are started meanwhile must not drive the collectives.
+class ShardedEngine::Busy {
+public:
+  explicit Busy(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
+  Busy(Busy const&) = delete;
+  Busy& operator=(Busy const&) = delete;
+  ~Busy() { m_busy = m_before; }
+
+private:
+  bool& m_busy;
+  bool m_before;
+};
+
+ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger,
+                             ShardPlan const& plan, ParameterTable const& table, Arena& buffers)
+    : m_exec(exec),
+      m_plan(&plan),
+      m_communicators(world, plan.mesh),
+      m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
+                   ledger, MemoryCategory::parameters, "parameters",
+                   plan.sharding.parameters ? plan.share_elements() : plan.elements()),
+      m_slots(plan.sharding.parameters
+                  ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_parameters()), ledger,
+                                MemoryCategory::buffers, "gather slots", plan.gather_slots() * plan.largest_group())
+                  : StateMemory()),
+      m_gradients(exec, sharers(m_communicators, plan.staged() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
+                  ledger, MemoryCategory::gradients, "gradients", plan.sum_elements()),
+      m_staging(plan.staged() ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
+                                            MemoryCategory::buffers, "gradient staging", plan.staging_elements())
+                              : StateMemory()),
+      m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
+                         2 * Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
+      m_reducer(exec, m_communicators, m_queue, plan,
+                {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
+                 take(buffers, "reduction scratch", plan.in_flight, plan.reduction_scratch()),
+                 take(buffers, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
+      m_gatherer(exec, m_communicators, m_queue, plan, m_parameters, plan.sharding.parameters ? &m_slots : nullptr,
+                 take(buffers, "gather scratch", plan.prefetch + 1, plan.gather_scratch())),
+      m_norm(exec, m_communicators, plan, buffers),
+      m_tensor_shares(tensor_shares(plan, table)) {
+  Arena optimizer(m_optimizer_memory.bytes());
+  m_first_moment = optimizer.vector<float>("first moment", plan.share_elements());
+  m_second_moment = optimizer.vector<float>("second moment", plan.share_elements());
+  for (Vector<float> const& moment : {m_first_moment, m_second_moment}) Kokkos::deep_copy(exec, moment, 0.0f);
+  if (!plan.overlap) return;
+  between_launches() = [this] {
+    if (m_busy) return;
+    Busy const busy(m_busy);
+    m_queue.progress();
+    m_reducer.advance();
+  };
+}
+
+ShardedEngine::~ShardedEngine() {
+  if (m_plan->overlap) between_launches() = nullptr;
+  if (std::uncaught_exceptions() > 0) return; // other ranks may never come
+  try {
+    finish(); // the last update's gathers
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "trainstone: rank %d: %s\n", m_plan->rank, error.what());
+  }
+}
+
+/// Root before embed and again before head, which keeps it for its backward; blocks before forward and before backward.
+std::vector<Index> ShardedEngine::parameter_order() const {
+  std::vector<Index> order(m_plan->groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+void ShardedEngine::begin(Pass pass, Index turn) {
+  Busy const busy(m_busy);
+  m_turn = turn;
+  if (!m_plan->sharding.parameters) return;
+  std::vector<Index> order = parameter_order();
+  order.push_back(0);
+  if (pass == Pass::training)
+    for (Index g = std::ssize(m_plan->groups) - 1; g > 0; --g) order.push_back(g);
+  m_gatherer.begin(std::move(order));
+}
+
+std::size_t ShardedEngine::place_in_pass(Unit unit, bool backward) const {
+  auto const blocks = m_plan->groups.size() - 1;
+  auto const place = static_cast<std::size_t>(group_read_by(unit));
+  if (unit.kind == UnitKind::head) return m_plan->sharding.parameters ? blocks + 1 : 0;
+  return m_plan->sharding.parameters && backward ? 2 * blocks + 2 - place : place;
+}
+
+Vector<float const> ShardedEngine::before_forward(Unit unit) {
+  Busy const busy(m_busy);
+  if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
+  return m_gatherer.acquire(place_in_pass(unit, false));
+}
+
+void ShardedEngine::after_forward(Unit) {}
+
+BackwardMemory ShardedEngine::before_backward(Unit unit) {
+  Busy const busy(m_busy);
+  Index const group = group_read_by(unit);
+  GradientTarget const target = m_reducer.target(group, m_turn);
+  if (unit.kind == UnitKind::embed) return {{}, target};
+  if (!m_plan->sharding.parameters) return {m_gatherer.whole(group), target};
+  return {m_gatherer.acquire(place_in_pass(unit, true)), target};
+}
+
+void ShardedEngine::after_backward(Unit unit) {
+  Busy const busy(m_busy);
+  Index const group = group_completed_by(unit);
+  if (group >= 0) m_reducer.completed(group, m_turn);
+}
+
+double ShardedEngine::gradient_norm() {
+  ScopedRegion const region("trainstone::parallel::gradient_norm");
+  Busy const busy(m_busy);
+  m_reducer.finish();
+  return m_norm([this](Index group) { return m_reducer.share(group); });
+}
+
+void ShardedEngine::update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm) {
+  ScopedRegion const region("trainstone::parallel::update");
+  Busy const busy(m_busy);
+  UpdateStep const numbers{learning_rate, clip_factor(optimizer, norm), step};
+  for (TensorShare const& share : m_tensor_shares) {
+    auto const size = static_cast<std::size_t>(share.range.size());
+    auto const of = [&](Vector<float> all_of_group) {
+      return Vector<float>(all_of_group.data() + share.range.begin, size);
+    };
+    Index const moments = m_plan->share_offset(share.group) + share.range.begin;
+    update_share(m_exec, optimizer, numbers, share, of(m_reducer.share(share.group)), of(m_gatherer.share(share.group)),
+                 Vector<float>(m_first_moment.data() + moments, size),
+                 Vector<float>(m_second_moment.data() + moments, size));
+  }
+  if (m_plan->sharding.parameters || m_plan->mesh.shard == 1) return;
+  m_gatherer.begin(parameter_order());
+  if (!m_plan->overlap) m_gatherer.finish();
+}
+
+void ShardedEngine::finish() {
+  Busy const busy(m_busy);
+  m_reducer.finish();
+  m_gatherer.finish();
+}
+
+Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
+  for (Index g = std::ssize(m_plan->groups) - 1; g >= 0; --g) {
+    count_non_finite<float>(m_exec, m_reducer.share(g), count);
+    if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
+  }
+  return -1;
+}
+
+void ShardedEngine::set_parameters(std::function<void(Index group, Vector<float> whole)> const& fill) {
+  finish();
+  for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
+    Vector<float> const whole = m_gatherer.whole(g);
+    fill(g, whole);
+    Range const share = m_plan->share(g);
+    if (m_plan->sharding.parameters)
+      accumulate(m_exec, Write::overwrite,
+                 Vector<float>(whole.data() + share.begin, static_cast<std::size_t>(share.size())),
+                 m_gatherer.share(g));
+  }
+}
+
+void ShardedEngine::read_parameters(std::function<void(Index group, Vector<float const> whole)> const& read) {
+  finish();
+  Busy const busy(m_busy);
+  if (m_plan->sharding.parameters) m_gatherer.begin(parameter_order());
+  for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+    read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g)) : m_gatherer.whole(g));
+}
+
+} // namespace trainstone

@@ -1,0 +1,92 @@
+#pragma once
+
+// Data parallelism, ZeRO-1, -2, -3 (FSDP) and HSDP: one engine that does what its ShardPlan says. Owns the training
+// state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop calls it
+// at the borders of every unit; between kernels it drives what is in flight, if the plan overlaps. Promises: with equal
+// parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is what the plan
+// says. Does not run the model and does not know about data.
+
+#include "comm/communicator.hpp"
+#include "comm/execution/execution_queue.hpp"
+#include "parallel/gradient_norm.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "parallel/parameter_gatherer.hpp"
+#include "parallel/shard_plan.hpp"
+#include "parallel/share_update.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace trainstone {
+
+/// What the units are run for.
+enum class Pass { training, evaluation };
+
+/// What a unit's backward reads and writes.
+struct BackwardMemory {
+  Vector<float const> parameters; ///< of its group; empty for embed, which reads none
+  GradientTarget gradients;
+};
+
+class ShardedEngine {
+public:
+  /// Takes plan.buffers() from `buffers`. Collective; everything referred to must outlive the object.
+  ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger, ShardPlan const& plan,
+                ParameterTable const& table, Arena& buffers);
+  ShardedEngine(ShardedEngine const&) = delete;
+  ShardedEngine& operator=(ShardedEngine const&) = delete;
+  ~ShardedEngine();
+
+  /// Before the units of a micro-batch are run: forward and backward, or forward alone. \param[in] turn from 0
+  void begin(Pass pass, Index turn);
+  /// The whole parameters of the unit's group, until after_forward().
+  Vector<float const> before_forward(Unit unit);
+  void after_forward(Unit unit);
+  BackwardMemory before_backward(Unit unit);
+  void after_backward(Unit unit);
+
+  /// Waits for the sums of all gradients of the step; returns their norm, the same on all ranks.
+  double gradient_norm();
+  /// Clips by the norm and updates parameters and moments. \param[in] step from 1
+  void update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm);
+  /// Waits for all that is in flight: parameters are complete.
+  void finish();
+
+  /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
+  Index find_non_finite_group(Vector<std::int64_t> count);
+
+  /// Sets parameters: `fill` is given every group in turn, whole (padded); enqueued.
+  void set_parameters(std::function<void(Index group, Vector<float> whole)> const& fill);
+  /// Hands every group in turn, whole, to `read`; collective.
+  void read_parameters(std::function<void(Index group, Vector<float const> whole)> const& read);
+  /// This rank's share of the parameters of a group, and of its summed gradient.
+  Vector<float> parameter_share(Index group) const { return m_gatherer.share(group); }
+  /// All parameters of a group, if every rank holds them; finish() comes first.
+  Vector<float> whole_parameters(Index group) const { return m_gatherer.whole(group); }
+  Vector<float> gradient_share(Index group) const { return m_reducer.share(group); }
+
+  ShardPlan const& plan() const { return *m_plan; }
+  MeshCommunicators& communicators() { return m_communicators; }
+
+private:
+  class Busy;
+
+  std::vector<Index> parameter_order() const;
+  std::size_t place_in_pass(Unit unit, bool backward) const;
+
+  ExecutionSpace m_exec;
+  ShardPlan const* m_plan;
+  MeshCommunicators m_communicators;
+  StateMemory m_parameters, m_slots, m_gradients, m_staging;
+  Allocation m_optimizer_memory;
+  Vector<float> m_first_moment, m_second_moment;
+  ExecutionQueue m_queue;
+  GradientReducer m_reducer;
+  ParameterGatherer m_gatherer;
+  GradientNorm m_norm;
+  std::vector<TensorShare> m_tensor_shares;
+  Index m_turn = 0;
+  bool m_busy = false; ///< inside of a function that starts or waits for collectives
+};
+
+} // namespace trainstone

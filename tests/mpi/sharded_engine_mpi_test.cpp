@@ -1,0 +1,208 @@
+// The engine on several ranks: what every strategy allocates and sends equals its plan, results agree with one rank's
+// to rounding, and in ordered mode to the bit, whatever is sharded, cut, overlapped or delayed.
+
+#include "parallel/parameter_hash.hpp"
+
+#include "comm/control.hpp"
+#include "core/launch.hpp"
+#include "support/tools_guard.hpp"
+#include "support/traffic.hpp"
+#include "support/training_run.hpp"
+#include "train/run_verification.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+GptConfig const odd{2, 3, 12, 11, 29};
+
+std::string describe(ParallelConfig const& parallel) {
+  return fmt::format("{} stage {} shard group {} bucket {} overlap {}", parallel.strategy, parallel.zero_stage,
+                     parallel.shard_group, parallel.bucket_bytes, parallel.overlap);
+}
+
+std::vector<ParallelConfig> strategies(Rank ranks) {
+  std::vector<ParallelConfig> all{
+      {},
+      {.strategy = "zero", .zero_stage = 1},
+      {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
+      {.strategy = "zero", .zero_stage = 2},
+      {.strategy = "zero", .zero_stage = 3}};
+  for (Rank group = 2; group < ranks; ++group)
+    if (ranks % group == 0) all.push_back({.strategy = "hsdp", .shard_group = group});
+  return all;
+}
+
+std::vector<ParallelConfig> fast_ones(Rank ranks) {
+  std::vector<ParallelConfig> all = strategies(ranks);
+  all.push_back({.granularity = Granularity::step});
+  all.push_back({.granularity = Granularity::tensor});
+  all.push_back({.reduce = ReduceWhen::each});
+  all.push_back({.strategy = "zero", .zero_stage = 1, .reduce = ReduceWhen::each});
+  if (ranks == 4) all.push_back({.strategy = "hsdp", .shard_group = 2, .reduce = ReduceWhen::each});
+  return all;
+}
+
+void check_counts(TrainingRun& run, Communicator& world) {
+  comm_counters() = {};
+  for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
+  run.trainer.finish();
+  CHECK(comm_counters().total(Purpose::training) == 2 * run.plan.step_sent());
+  CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control());
+  comm_counters() = {};
+  run.trainer.validate();
+  auto const evaluated = static_cast<std::uint64_t>(2 * run.plan.accumulation);
+  CHECK(comm_counters().total(Purpose::training) == evaluated * run.plan.validation_sent);
+  CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.validation_control);
+  CHECK(run.ledger.high_water() == run.plan.memory_bytes());
+  CHECK(check_replicas(run.exec, world, run.trainer).passed);
+}
+
+/// Delays sends, kernels or nothing; other times on every rank.
+class Delays {
+public:
+  Delays(std::string const& where, Rank rank) {
+    if (where == "nothing") return;
+    delay_point() = [where, rank, count = 0](char const* label) mutable {
+      bool const sends = std::string_view(label) == "trainstone::comm::send";
+      if (sends != (where == "sends")) return;
+      if (++count % (sends ? 5 + rank : 97) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    };
+  }
+  ~Delays() { delay_point() = nullptr; }
+};
+
+std::uint64_t hash_after(Communicator& world, RunConfig const& config, std::int64_t steps) {
+  TrainingRun run(world, config);
+  for (std::int64_t step = 1; step <= steps; ++step) run.trainer.step(step);
+  run.trainer.finish();
+  return parameter_hash(run.exec, run.trainer.engine());
+}
+
+} // namespace
+
+TEST_CASE("every strategy allocates and sends what its plan says", "[mpi][engine]") {
+  Index const accumulation = GENERATE(1, 4);
+  double const bucket = GENERATE(2048.0, 1e9);
+  Communicator world = Communicator::world();
+  for (ParallelConfig parallel : fast_ones(world.size())) {
+    INFO(describe(parallel) << ", accumulation " << accumulation);
+    parallel.bucket_bytes = parallel.first_bucket_bytes = bucket;
+    RunConfig config = training_config(odd, {1, accumulation, accumulation * world.size()});
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    check_counts(run, world);
+    // a plan with one message more is not met
+    Traffic more = run.plan.step_sent();
+    more.messages += 1;
+    CHECK_FALSE(2 * more == 2 * run.plan.step_sent());
+  }
+}
+
+TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][engine]") {
+  Communicator world = Communicator::world();
+  for (ParallelConfig const& parallel : strategies(world.size())) {
+    INFO(describe(parallel));
+    RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.parallel = parallel;
+    config.comm.allreduce = config.comm.reduce_scatter = config.comm.all_gather = "shared";
+    TrainingRun run(world, config);
+    check_counts(run, world);
+    CHECK(run.plan.step_sent().bytes == 0);
+    CHECK((run.plan.step_sent().shared_bytes > 0) == (world.size() > 1));
+  }
+}
+
+TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine]") {
+  Communicator world = Communicator::world();
+  Index const micro_batches = 2 * world.size();
+  double alone = 0;
+  if (std::optional<Communicator> one = world.first(1)) {
+    TrainingRun run(*one, training_config(odd, {1, micro_batches, micro_batches}));
+    for (std::int64_t step = 1; step <= 5; ++step) alone = run.trainer.step(step).loss;
+  }
+  alone = all_gather_values(world, alone).front();
+  for (ParallelConfig const& parallel : fast_ones(world.size())) {
+    INFO(describe(parallel));
+    RunConfig config = training_config(odd, {1, 2, micro_batches});
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    double loss = 0;
+    for (std::int64_t step = 1; step <= 5; ++step) loss = run.trainer.step(step).loss;
+    CHECK(std::abs(loss - alone) < 1e-5 * alone); // the order of fp32 additions differs
+  }
+}
+
+TEST_CASE("ordered mode ends in the same bits for every strategy, bucket, overlap, algorithm and delay",
+          "[mpi][engine][ordered]") {
+  Communicator world = Communicator::world();
+  if ((world.size() & (world.size() - 1)) != 0) return;
+  Index const micro_batches = 8;
+  RunConfig config = training_config(odd, {1, micro_batches / world.size(), micro_batches});
+  config.optimizer.clip = 0.5;
+  config.parallel.reduction = ReductionMode::ordered;
+  constexpr std::int64_t steps = 4;
+  std::uint64_t expected = 0;
+  if (std::optional<Communicator> one = world.first(1)) {
+    RunConfig single = config;
+    single.batch.accumulation = micro_batches;
+    expected = hash_after(*one, single, steps);
+  }
+  expected = all_gather_values(world, expected).front();
+  struct Variation {
+    double bucket;
+    bool overlap;
+    char const* delays;
+  };
+  for (ParallelConfig const& parallel : strategies(world.size())) {
+    for (char const* const algorithm : {"ordered", "shared"}) {
+      for (auto const& [bucket, overlap, where] :
+           {Variation{3000, true, "sends"}, Variation{1e9, true, "kernels"}, Variation{3000, false, "nothing"}}) {
+        INFO(describe(parallel) << ", " << algorithm << ", bucket " << bucket << ", overlap " << overlap
+                                << ", delays: " << where);
+        RunConfig varied = config;
+        varied.parallel = parallel;
+        varied.parallel.reduction = ReductionMode::ordered;
+        varied.parallel.bucket_bytes = varied.parallel.first_bucket_bytes = bucket;
+        varied.parallel.overlap = overlap;
+        varied.comm.allreduce = varied.comm.reduce_scatter = algorithm;
+        Delays const delays(where, world.rank());
+        CHECK(hash_after(world, varied, steps) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("the order of additions shows in the bits", "[mpi][engine][ordered]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 8 / world.size() > 0 ? 8 / world.size() : 1, 8});
+  config.batch.global = config.batch.accumulation * world.size();
+  std::uint64_t const fast = hash_after(world, config, 4);
+  if ((world.size() & (world.size() - 1)) != 0 || world.size() > 4) return;
+  config.parallel.reduction = ReductionMode::ordered;
+  CHECK(hash_after(world, config, 4) != fast); // one by one instead of in a tree
+}
+
+TEST_CASE("a step of any strategy labels everything and stays on its instance", "[mpi][engine]") {
+  Communicator world = Communicator::world();
+  for (ParallelConfig const& parallel : strategies(world.size())) {
+    INFO(describe(parallel));
+    RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    ToolsGuard const guard(run.exec);
+    run.trainer.step(1);
+    run.trainer.validate();
+    INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
+    CHECK(guard.violations().empty());
+  }
+}
