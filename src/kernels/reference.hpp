@@ -99,7 +99,7 @@ void cross_entropy_forward(Values logits, Tokens targets, Index vocab, Output lo
 /// The same losses, and in place logits = (softmax(logits) - onehot(target)) * scale, 0 in the columns >= vocab.
 void cross_entropy_backward_fused(Output logits, Tokens targets, Index vocab, double scale, Output losses);
 
-struct AdamwStep {
+struct AdamStep {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   double gradient_scale = 1; ///< multiplies the gradient first: clipping
   Index step = 1;            ///< from 1, for the bias correction
@@ -108,7 +108,20 @@ struct AdamwStep {
 /// g = gradient * gradient_scale; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 /// parameter -= learning_rate * (m^ / (sqrt(v^) + epsilon) + weight_decay * parameter), m^ = m / (1 - beta1^step),
 /// v^ likewise. All (n); parameter, m and v in place.
-void adamw_update(Values gradient, Output parameter, Output m, Output v, AdamwStep const& step);
+void adamw_update(Values gradient, Output parameter, Output m, Output v, AdamStep const& step);
+
+/// The same with g = gradient * gradient_scale + weight_decay * parameter, and
+/// parameter -= learning_rate * m^ / (sqrt(v^) + epsilon).
+void adam_update(Values gradient, Output parameter, Output m, Output v, AdamStep const& step);
+
+struct SgdStep {
+  double learning_rate, momentum, weight_decay;
+  double gradient_scale = 1; ///< multiplies the gradient first: clipping
+};
+
+/// g = gradient * gradient_scale + weight_decay * parameter; velocity = momentum * velocity + g;
+/// parameter -= learning_rate * velocity. All (n); parameter and velocity in place.
+void sgd_update(Values gradient, Output parameter, Output velocity, SgdStep const& step);
 
 /// Sum of squares; sum.
 double squared_norm(Values x);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace trainstone::reference {
 
@@ -58,7 +59,7 @@ void cross_entropy_backward_fused(Output logits, Tokens targets, Index vocab, do
   }
 }
 
-void adamw_update(Values gradient, Output parameter, Output m, Output v, AdamwStep const& step) {
+void adamw_update(Values gradient, Output parameter, Output m, Output v, AdamStep const& step) {
   TRAINSTONE_REQUIRE(gradient.size() == parameter.size() && m.size() == parameter.size() &&
                          v.size() == parameter.size(),
                      "gradient of {}, parameter of {}, m of {} and v of {} elements", gradient.size(), parameter.size(),
@@ -71,6 +72,28 @@ void adamw_update(Values gradient, Output parameter, Output m, Output v, AdamwSt
     v[i] = step.beta2 * v[i] + (1 - step.beta2) * g * g;
     double const direction = m[i] * m_correction / (std::sqrt(v[i] * v_correction) + step.epsilon);
     parameter[i] -= step.learning_rate * (direction + step.weight_decay * parameter[i]);
+  }
+}
+
+void adam_update(Values gradient, Output parameter, Output m, Output v, AdamStep const& step) {
+  TRAINSTONE_REQUIRE(gradient.size() == parameter.size(), "gradient of {} and parameter of {} elements",
+                     gradient.size(), parameter.size());
+  std::vector<double> decayed(gradient.begin(), gradient.end());
+  for (std::size_t i = 0; i < decayed.size(); ++i)
+    decayed[i] = decayed[i] * step.gradient_scale + step.weight_decay * parameter[i];
+  AdamStep without_decay = step;
+  without_decay.weight_decay = 0;
+  without_decay.gradient_scale = 1;
+  adamw_update(decayed, parameter, m, v, without_decay);
+}
+
+void sgd_update(Values gradient, Output parameter, Output velocity, SgdStep const& step) {
+  TRAINSTONE_REQUIRE(gradient.size() == parameter.size() && velocity.size() == parameter.size(),
+                     "gradient of {}, parameter of {} and velocity of {} elements", gradient.size(), parameter.size(),
+                     velocity.size());
+  for (std::size_t i = 0; i < parameter.size(); ++i) {
+    velocity[i] = step.momentum * velocity[i] + gradient[i] * step.gradient_scale + step.weight_decay * parameter[i];
+    parameter[i] -= step.learning_rate * velocity[i];
   }
 }
 

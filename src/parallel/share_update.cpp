@@ -1,6 +1,6 @@
 #include "parallel/share_update.hpp"
 
-#include "kernels/adamw.hpp"
+#include "kernels/optimizer.hpp"
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ double clip_factor(OptimizerConfig const& optimizer, double norm) {
 void update_share(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateStep const& step,
                   TensorShare const& share, Vector<float const> gradient, Vector<float> parameter, Vector<float> first,
                   Vector<float> second) {
-  AdamwStep settings{};
+  AdamStep settings{};
   settings.learning_rate = static_cast<float>(step.learning_rate);
   settings.beta1 = static_cast<float>(optimizer.betas[0]);
   settings.beta2 = static_cast<float>(optimizer.betas[1]);
@@ -34,7 +34,7 @@ void update_share(ExecutionSpace const& exec, OptimizerConfig const& optimizer, 
   settings.step = step.number;
   bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
   settings.weight_decay = decays ? static_cast<float>(optimizer.weight_decay) : 0.0f;
-  adamw_update<float>(exec, gradient, parameter, first, second, settings);
+  adamw_update<float, float>(exec, gradient, parameter, first, second, parameter, settings);
 }
 
 } // namespace trainstone

@@ -2,7 +2,6 @@
 
 #include "core/launch.hpp"
 #include "kernels/accumulate.hpp"
-#include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/bias_gelu.hpp"
 #include "kernels/cast.hpp"
@@ -11,6 +10,7 @@
 #include "kernels/initialize.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/norm.hpp"
+#include "kernels/optimizer.hpp"
 #include "kernels/residual.hpp"
 #include "support/instances.hpp"
 #include "support/tools_guard.hpp"
@@ -70,8 +70,12 @@ void run_other_kernels(ExecutionSpace const& exec, Tensors const& t) {
   cross_entropy_forward<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, t.mean.vector());
   cross_entropy_backward_fused<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, 1.0F,
                                       t.mean.vector());
-  adamw_update<float>(exec, t.x.vector(), t.y.vector(), t.x.vector(), t.x.vector(),
-                      {0.1F, 0.9F, 0.9F, 1e-8F, 0.1F, 1.0F, 1});
+  AdamStep const adam{0.1F, 0.9F, 0.9F, 1e-8F, 0.1F, 1.0F, 1};
+  Vector<float> const y = t.y.vector();
+  adamw_update<float, float>(exec, t.x.vector(), y, t.x.vector(), t.x.vector(), y, adam);
+  adam_update<float, float>(exec, t.x.vector(), y, t.x.vector(), t.x.vector(), y, adam);
+  sgd_update<float, float>(exec, t.x.vector(), y, t.x.vector(), y, {0.1F, 0.9F, 0.1F, 1.0F});
+  sgd_update<float, float>(exec, t.x.vector(), y, Vector<float>(), y, {0.1F, 0.0F, 0.1F, 1.0F});
   squared_block_sums<float>(exec, t.block.vector(), t.sums.vector());
   collect_shares(exec, t.sums.matrix(1, t.sums.vector().extent(0)), 0, t.result.vector());
   tree_sum(exec, t.sums.vector(), t.result.vector());
@@ -121,8 +125,8 @@ TEST_CASE("every kernel has the prefix in its label, runs on the given instance 
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
   CHECK(guard.violations().empty());
   std::set<std::string> const labels(guard.kernels().begin(), guard.kernels().end());
-  CHECK(labels.size() == 25); // of 24 launches: the two casts share one
-  CHECK(guard.kernels().size() == 26);
+  CHECK(labels.size() == 28); // of 29 launches: the two casts share one
+  CHECK(guard.kernels().size() == 29);
 }
 
 TEST_CASE("no kernel allocates or fences") {

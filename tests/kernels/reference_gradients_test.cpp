@@ -209,7 +209,7 @@ TEST_CASE("reference cross-entropy: gradient is the slope, padding is not read a
 }
 
 TEST_CASE("reference AdamW has the closed forms of constant gradients and of pure decay", "[reference]") {
-  reference::AdamwStep step{.learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0};
+  reference::AdamStep step{.learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0};
   Table const start{1, -2, 0.5}, gradient{0.25, -3, 1e-8};
   Table parameter = start, m(3), v(3);
   step.gradient_scale = 0.5;
@@ -228,6 +228,40 @@ TEST_CASE("reference AdamW has the closed forms of constant gradients and of pur
   for (step.step = 1; step.step <= 7; ++step.step) reference::adamw_update(Table(3), parameter, m, v, step);
   for (std::size_t i = 0; i < 3; ++i) expected[i] = start[i] * std::pow(1 - 1e-2 * 0.1, 7);
   CHECK(mismatches<double, double>(parameter, expected, 2 * 14 * 0x1p-53) == ""); // 14 roundings below 2
+}
+
+TEST_CASE("reference Adam decays through its moments", "[reference]") {
+  reference::AdamStep step{.learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1};
+  Table const start{1, -2, 0.5}, gradient{0.25, -3, 2};
+  Table parameter = start, m(3), v(3);
+  step.gradient_scale = 0.5;
+  reference::adam_update(gradient, parameter, m, v, step);
+  for (std::size_t i = 0; i < 3; ++i) {
+    double const g = 0.5 * gradient[i] + 0.1 * start[i];
+    // 1 - beta2 loses three digits, of an update of 1e-2
+    CHECK(std::abs(parameter[i] - (start[i] - 1e-2 * g / (std::abs(g) + 1e-8))) <= 1000 * 0x1p-53 * 1e-2 + 4 * 0x1p-53);
+    CHECK(std::abs(m[i] - 0.1 * g) <= 4 * 0x1p-53);
+    CHECK(std::abs(v[i] - 0.001 * g * g) <= 4 * 0x1p-53);
+  }
+}
+
+TEST_CASE("reference gradient descent has the closed forms of constant gradients and of pure decay", "[reference]") {
+  constexpr int steps = 7;
+  Table const start{1, -2, 0.5}, gradient{0.25, -3, 2};
+  Table parameter = start, velocity(3);
+  for (int i = 0; i < steps; ++i) reference::sgd_update(gradient, parameter, velocity, {0.01, 0.9, 0, 0.5});
+  double distance = 0; // sum over steps t of the geometric series up to momentum^(t - 1)
+  for (int t = 1; t <= steps; ++t) distance += (1 - std::pow(0.9, t)) / (1 - 0.9);
+  Table expected = start;
+  for (std::size_t i = 0; i < 3; ++i) expected[i] -= 0.01 * distance * 0.5 * gradient[i];
+  // parameters below 2 and velocities below 8, each rounded at most three times per step
+  CHECK(mismatches<double, double>(parameter, expected, steps * 3 * (2 + 8) * 0x1p-53) == "");
+
+  parameter = start;
+  velocity = Table(3);
+  for (int i = 0; i < steps; ++i) reference::sgd_update(Table(3), parameter, velocity, {0.01, 0, 0.1});
+  for (std::size_t i = 0; i < 3; ++i) expected[i] = start[i] * std::pow(1 - 0.01 * 0.1, steps);
+  CHECK(mismatches<double, double>(parameter, expected, 2 * 2 * steps * 0x1p-53) == ""); // two roundings below 2 each
 }
 
 TEST_CASE("reference clipping scales to the limit and never up", "[reference]") {
@@ -269,4 +303,6 @@ TEST_CASE("the reference refuses extents and tokens that do not fit", "[referenc
   CHECK_THROWS_AS(reference::attention_forward({1, 1, 1, 2}, six, two, two), Error);
   CHECK_THROWS_AS(reference::cross_entropy_forward(three, token, 3, one), Error);
   CHECK_THROWS_AS(reference::adamw_update(two, two, two, three, {}), Error);
+  CHECK_THROWS_AS(reference::adam_update(three, two, two, two, {}), Error);
+  CHECK_THROWS_AS(reference::sgd_update(two, two, three, {}), Error);
 }
