@@ -44,12 +44,14 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
   return ranks;
 }
 
-/// The least time of a step on the peaks: GEMM operations of all ranks at the GEMM rate, and 28 bytes per parameter,
-/// what an update in place moves, at the bandwidth.
+/// The least time of a step on the peaks: GEMM operations of all ranks at the GEMM rate, and what an update in place
+/// moves, at the bandwidth: the gradient read, parameter and moments read and written, in fp32.
 double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) {
   auto const flops = static_cast<double>(run.plan->step_flops.gemm) * ranks;
-  return flops / peaks.gemm_flops_per_second +
-         28.0 * static_cast<double>(run.plan->table.model_parameters()) / peaks.bandwidth_bytes_per_second;
+  auto const bytes_per_parameter = static_cast<double>(4 + 8 * (1 + run.config.optimizer.moments()));
+  return flops / peaks.gemm_flops_per_second + bytes_per_parameter *
+                                                   static_cast<double>(run.plan->table.model_parameters()) /
+                                                   peaks.bandwidth_bytes_per_second;
 }
 
 WorkAmounts counted_amounts(Training const& training) {

@@ -163,7 +163,8 @@ std::vector<MemoryItem> ShardPlan::memory() const {
              sharding.parameters ? std::nullopt : sharers_of_parameters());
   add_memory(items, MemoryCategory::gradients, "gradients", sum_elements(),
              stages ? sharers_of_sums() : sharers_of_fresh());
-  items.push_back({MemoryCategory::optimizer, "optimizer", 2 * floats(share_elements())});
+  items.push_back(
+      {MemoryCategory::optimizer, "optimizer", static_cast<std::uint64_t>(moments) * floats(share_elements())});
   if (sharding.parameters)
     add_memory(items, MemoryCategory::buffers, "gather slots", gather_slots() * largest_group(),
                sharers_of_parameters());
@@ -218,8 +219,8 @@ std::vector<TrafficRow> ShardPlan::control_traffic() const {
 
 Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
 
-ShardPlan make_shard_plan(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
-                          Topology const& topology, Rank rank, Index turns) {
+ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer, CommConfig const& comm,
+                          ParameterTable const& table, Topology const& topology, Rank rank, Index turns) {
   if (auto const problem = find_parallel_problem(parallel, comm, topology.ranks(), turns))
     throw InputError(problem->message);
   Rank const ranks = topology.ranks();
@@ -228,6 +229,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, CommConfig const& comm
   plan.topology = topology;
   plan.rank = rank;
   plan.turns = turns;
+  plan.moments = optimizer.moments();
   if (parallel.strategy == "ddp") plan.mesh = {1, ranks};
   if (parallel.strategy == "zero") plan.mesh = {ranks, 1};
   if (parallel.strategy == "hsdp")

@@ -56,7 +56,8 @@ struct ShardPlan {
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   Sharding sharding;
-  Index turns = 1; ///< micro-batches per rank and step
+  Index turns = 1;   ///< micro-batches per rank and step
+  Index moments = 2; ///< vectors that the optimizer keeps
   bool ordered = false;
   bool overlap = true;
   bool reduce_each =
@@ -122,8 +123,8 @@ struct ShardPlan {
 
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say
 /// \throws InputError   if an algorithm is unknown or cannot solve its problem
-ShardPlan make_shard_plan(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
-                          Topology const& topology, Rank rank, Index turns);
+ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer, CommConfig const& comm,
+                          ParameterTable const& table, Topology const& topology, Rank rank, Index turns);
 
 /// What is wrong with the strategy on so many ranks and turns, if anything; names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,

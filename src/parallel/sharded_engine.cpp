@@ -5,7 +5,9 @@
 #include "core/region.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/optimizer_update.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <numeric>
@@ -23,6 +25,11 @@ std::vector<Vector<float>> take(Arena& buffers, char const* label, Index count, 
   std::vector<Vector<float>> vectors;
   for (Index i = 0; i < count; ++i) vectors.push_back(buffers.vector<float>(label, elements));
   return vectors;
+}
+
+/// min(1, clip / (norm + 1e-6)), or 1 without clipping: what gradients are multiplied with.
+double clip_factor(OptimizerConfig const& optimizer, double norm) {
+  return optimizer.clip > 0 ? std::min(1.0, optimizer.clip / (norm + 1e-6)) : 1.0;
 }
 
 } // namespace
@@ -58,7 +65,8 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                                             MemoryCategory::buffers, "gradient staging", plan.staging_elements())
                               : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
-                         2 * Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
+                         static_cast<std::uint64_t>(plan.moments) *
+                             Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
       m_reducer(exec, m_communicators, m_queue, plan,
                 {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
                  take(buffers, "reduction scratch", plan.in_flight, plan.reduction_scratch()),
@@ -68,9 +76,9 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_norm(exec, m_communicators, plan, buffers),
       m_tensor_shares(tensor_shares(plan, table)) {
   Arena optimizer(m_optimizer_memory.bytes());
-  m_first_moment = optimizer.vector<float>("first moment", plan.share_elements());
-  m_second_moment = optimizer.vector<float>("second moment", plan.share_elements());
-  for (Vector<float> const& moment : {m_first_moment, m_second_moment}) Kokkos::deep_copy(exec, moment, 0.0f);
+  for (Index i = 0; i < plan.moments; ++i)
+    m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));
+  for (Vector<float> const& moment : m_moments) Kokkos::deep_copy(exec, moment, 0.0f);
   if (!plan.overlap) return;
   between_launches() = [this] {
     if (m_busy) return;
@@ -148,16 +156,19 @@ double ShardedEngine::gradient_norm() {
 void ShardedEngine::update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm) {
   ScopedRegion const region("trainstone::parallel::update");
   Busy const busy(m_busy);
-  UpdateStep const numbers{learning_rate, clip_factor(optimizer, norm), step};
+  UpdateNumbers const numbers{learning_rate, clip_factor(optimizer, norm), step};
   for (TensorShare const& share : m_tensor_shares) {
     auto const size = static_cast<std::size_t>(share.range.size());
     auto const of = [&](Vector<float> all_of_group) {
       return Vector<float>(all_of_group.data() + share.range.begin, size);
     };
-    Index const moments = m_plan->share_offset(share.group) + share.range.begin;
-    update_share(m_exec, optimizer, numbers, share, of(m_reducer.share(share.group)), of(m_gatherer.share(share.group)),
-                 Vector<float>(m_first_moment.data() + moments, size),
-                 Vector<float>(m_second_moment.data() + moments, size));
+    std::vector<Vector<float>> moments;
+    for (Vector<float> const& all : m_moments)
+      moments.emplace_back(all.data() + m_plan->share_offset(share.group) + share.range.begin, size);
+    bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
+    Vector<float> const parameter = of(m_gatherer.share(share.group));
+    update_parameters<float, float>(m_exec, optimizer, numbers, decays, of(m_reducer.share(share.group)), parameter,
+                                    moments, parameter);
   }
   if (m_plan->sharding.parameters || m_plan->mesh.shard == 1) return;
   m_gatherer.begin(parameter_order());

@@ -12,7 +12,7 @@
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/parameter_gatherer.hpp"
 #include "parallel/shard_plan.hpp"
-#include "parallel/share_update.hpp"
+#include "parallel/tensor_share.hpp"
 
 #include <functional>
 #include <memory>
@@ -79,7 +79,7 @@ private:
   MeshCommunicators m_communicators;
   StateMemory m_parameters, m_slots, m_gradients, m_staging;
   Allocation m_optimizer_memory;
-  Vector<float> m_first_moment, m_second_moment;
+  std::vector<Vector<float>> m_moments;
   ExecutionQueue m_queue;
   GradientReducer m_reducer;
   ParameterGatherer m_gatherer;

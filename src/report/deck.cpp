@@ -60,6 +60,18 @@ void fill_in(Deck& deck) {
   }
 }
 
+/// Refuses keys that were set and that the optimizer does not read.
+void require_read_keys(Deck const& deck) {
+  OptimizerType const type = deck.config.optimizer.type;
+  for (auto const& [key, origin] : deck.origins) {
+    if (origin.kind == Origin::Kind::standard || optimizer_reads(type, key)) continue;
+    fail_at(deck, key,
+            fmt::format("{} is not read by optimizer.type = {}: leave it out, or choose {}", key,
+                        to_toml(find_key("optimizer.type")->get(deck.config)),
+                        type == OptimizerType::sgd ? "\"adamw\" or \"adam\"" : "\"sgd\""));
+  }
+}
+
 std::string relative_to(std::string const& deck_path, std::string const& file) {
   if (file.empty()) return file;
   return (std::filesystem::path(deck_path).parent_path() / file).lexically_normal().string();
@@ -106,6 +118,7 @@ Deck parse_deck(std::string_view text, DeckInput const& input) {
   if (std::optional<ConfigProblem> const problem = find_problem(deck.config)) {
     fail_at(deck, problem->key, problem->message);
   }
+  require_read_keys(deck);
   return deck;
 }
 

@@ -114,6 +114,13 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
   return std::nullopt;
 }
 
+bool optimizer_reads(OptimizerType type, std::string_view key) {
+  bool const sgd = type == OptimizerType::sgd;
+  if (key == "optimizer.momentum") return sgd;
+  if (key == "optimizer.betas" || key == "optimizer.eps") return !sgd;
+  return true;
+}
+
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
   // In floating point, and rounded up generously: the exact numbers are the plan's, which counts in integers.
   auto const layers = static_cast<double>(config.model.layers), channels = static_cast<double>(config.model.channels);

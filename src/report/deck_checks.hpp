@@ -5,6 +5,7 @@
 #include "train/run_config.hpp"
 
 #include <optional>
+#include <string_view>
 
 namespace trainstone {
 
@@ -13,6 +14,9 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config);
 
 /// The same of what must happen within the training, once its length in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
+
+/// Whether the optimizer reads this key: sgd alone has a momentum, and neither betas nor eps.
+bool optimizer_reads(OptimizerType type, std::string_view key);
 
 /// Whether bytes, FLOP or tokens of a step are too many to be counted in 64 bits. The batch is resolved.
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config);

@@ -1,6 +1,7 @@
 // The deck as text: help, the resolved deck, its hashes and its name in the header. Part of deck.hpp.
 
 #include "report/deck.hpp"
+#include "report/deck_checks.hpp"
 #include "report/schema.hpp"
 
 #include <xxhash.h>
@@ -20,7 +21,7 @@ std::string file_name(Deck const& deck) {
 }
 
 /// Whether the key is among those that the loss curve depends on. The batch and the files are treated apart.
-bool shapes_loss_curve(Key const& key) {
+bool shapes_loss_curve(Key const& key, RunConfig const& config) {
   constexpr std::array<std::string_view, 4> sections{"model", "data", "precision", "optimizer"};
   constexpr std::array<std::string_view, 7> exceptions{"model.preset",
                                                        "model.save",
@@ -29,7 +30,8 @@ bool shapes_loss_curve(Key const& key) {
                                                        "data.validation_files",
                                                        "data.validate_every",
                                                        "data.validation_batches"};
-  return std::find(sections.begin(), sections.end(), key.section()) != sections.end() &&
+  return optimizer_reads(config.optimizer.type, key.name) &&
+         std::find(sections.begin(), sections.end(), key.section()) != sections.end() &&
          std::find(exceptions.begin(), exceptions.end(), key.name) == exceptions.end();
 }
 
@@ -61,9 +63,11 @@ std::string print_deck(Deck const& deck) {
   std::string section;
   for (Key const& key : deck_keys()) {
     if (key.section() != section) text += fmt::format("\n[{}]\n", section = key.section());
-    text += fmt::format("{:<40} # {}\n",
-                        fmt::format("{} = {}", key.name.substr(section.size() + 1), to_toml(key.get(deck.config))),
-                        to_string(deck.origins.at(key.name)));
+    bool const read = optimizer_reads(deck.config.optimizer.type, key.name);
+    text += fmt::format(
+        "{:<40} # {}\n",
+        fmt::format("{}{} = {}", read ? "" : "# ", key.name.substr(section.size() + 1), to_toml(key.get(deck.config))),
+        read ? to_string(deck.origins.at(key.name)) : "not read by this optimizer");
   }
   return text;
 }
@@ -80,7 +84,7 @@ std::string golden_key(Deck const& deck, std::int64_t ranks) {
   std::string text = assignment(*find_key("batch.global"), config);
   text += assignment(*find_key(config.data.xxhash.empty() ? "data.files" : "data.xxhash"), config);
   for (Key const& key : deck_keys()) {
-    if (shapes_loss_curve(key)) text += assignment(key, config);
+    if (shapes_loss_curve(key, config)) text += assignment(key, config);
   }
   return hash_text(text);
 }

@@ -204,12 +204,17 @@ std::vector<Key> optimizer_keys() {
   auto const optimizer = &RunConfig::optimizer;
   auto const schedule = &RunConfig::schedule;
   return {
-      choice("optimizer.type", optimizer, &OptimizerConfig::type, {{"adamw", OptimizerType::adamw}},
-             "AdamW with bias correction"),
+      choice("optimizer.type", optimizer, &OptimizerConfig::type,
+             {{"adamw", OptimizerType::adamw}, {"adam", OptimizerType::adam}, {"sgd", OptimizerType::sgd}},
+             "adamw and adam correct the bias of their moments; sgd is gradient descent"),
       number("optimizer.lr", optimizer, &OptimizerConfig::learning_rate, "", positive(), "peak learning rate"),
-      number("optimizer.betas", optimizer, &OptimizerConfig::betas, "", below(1), "decay of the two moments"),
-      number("optimizer.eps", optimizer, &OptimizerConfig::epsilon, "", positive(), "added outside the square root"),
-      number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {}, "decoupled; 0 = off"),
+      number("optimizer.betas", optimizer, &OptimizerConfig::betas, "", below(1),
+             "of adamw and adam: decay of the two moments"),
+      number("optimizer.eps", optimizer, &OptimizerConfig::epsilon, "", positive(),
+             "of adamw and adam: added outside the square root"),
+      number("optimizer.momentum", optimizer, &OptimizerConfig::momentum, "", below(1), "of sgd; 0 = none"),
+      number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {},
+             "decoupled with adamw, added to the gradient with adam and sgd; 0 = off"),
       choice("optimizer.decay", optimizer, &OptimizerConfig::decay,
              {{"matrices", DecayScope::matrices}, {"all", DecayScope::all}},
              "what decays: matrices (not biases and layer norms) or all parameters"),

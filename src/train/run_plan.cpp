@@ -38,7 +38,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
   GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
   ParameterTable table(config.model, ranks);
-  ShardPlan parallel = make_shard_plan(config.parallel, config.comm, table, topology, rank, config.batch.accumulation);
+  ShardPlan parallel =
+      make_shard_plan(config.parallel, config.optimizer, config.comm, table, topology, rank, config.batch.accumulation);
   RunPlan plan{std::move(table),
                shape,
                rank,

@@ -75,7 +75,7 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
   GptConfig const model{1, 1, 8, 5, 29};
   ParameterTable const table(model, world.size());
   auto const check = [&](ParallelConfig const& parallel, CommConfig const& comm) {
-    ShardPlan const plan = make_shard_plan(parallel, comm, table, world.topology(), world.rank(), 1);
+    ShardPlan const plan = make_shard_plan(parallel, {}, comm, table, world.topology(), world.rank(), 1);
     return check_collectives(ExecutionSpace(), world, plan).passed;
   };
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {

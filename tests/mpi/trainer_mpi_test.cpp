@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <utility>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -78,6 +79,21 @@ TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "
     if (algorithm == unlimited_algorithms_of(Collective::all_reduce).front()) first_loss = loss;
     CHECK(std::abs(loss - first_loss) < 1e-5 * first_loss); // gradients differ by some fp32 roundings
   }
+}
+
+TEST_CASE("every optimizer keeps to the memory that was planned, and replicas equal", "[mpi][trainer]") {
+  auto const [type, momentum] = GENERATE(std::pair{OptimizerType::adamw, 0.0}, std::pair{OptimizerType::adam, 0.0},
+                                         std::pair{OptimizerType::sgd, 0.0}, std::pair{OptimizerType::sgd, 0.9});
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  config.optimizer.type = type;
+  config.optimizer.momentum = momentum;
+  TrainingRun run(world, config);
+  std::uint64_t const start = parameter_hash(run.exec, run.trainer.engine());
+  for (std::int64_t step = 1; step <= 3; ++step) run.trainer.step(step);
+  CHECK(parameter_hash(run.exec, run.trainer.engine()) != start);
+  CHECK(run.ledger.high_water() == run.plan.memory_bytes());
+  CHECK(check_replicas(run.exec, world, run.trainer).passed);
 }
 
 TEST_CASE("all ranks hold the same bits after every step", "[mpi][trainer]") {

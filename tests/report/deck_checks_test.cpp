@@ -115,3 +115,19 @@ TEST_CASE("a fault names a step of the training and a unit of the model", "[deck
   CHECK_THAT(error_with({"faults.nan.step=1"}), ContainsSubstring("faults.nan.step needs faults.nan.unit"));
   CHECK_THAT(error_with({"faults.nan.unit=head"}), ContainsSubstring("faults.nan.unit needs faults.nan.step"));
 }
+
+TEST_CASE("keys that the optimizer does not read are refused where they were set", "[deck]") {
+  CHECK(error_with({"optimizer.type=adam", "optimizer.betas=[0.8, 0.9]", "optimizer.eps=1e-6"}) == "no InputError");
+  CHECK(error_with({"optimizer.type=sgd", "optimizer.momentum=0.9"}) == "no InputError");
+  CHECK(error_with({"optimizer.momentum=0"}) == "--set optimizer.momentum=0: optimizer.momentum is not read by "
+                                                "optimizer.type = \"adamw\": leave it out, or choose "
+                                                "\"sgd\"");
+  CHECK(error_with({"optimizer.type=sgd", "optimizer.betas=[0.9, 0.95]"}) ==
+        "--set optimizer.betas=[0.9, 0.95]: optimizer.betas is not read by optimizer.type = \"sgd\": leave it out, or "
+        "choose \"adamw\" or \"adam\"");
+  CHECK(error_of(small_deck + "[optimizer]\ntype = \"sgd\"\neps = 1e-8\n") ==
+        "inputs/small.toml:16: optimizer.eps is not read by optimizer.type = \"sgd\": leave it out, or choose "
+        "\"adamw\" or "
+        "\"adam\"");
+  CHECK_THAT(error_with({"optimizer.type=sgd", "optimizer.momentum=1"}), ContainsSubstring("out of range"));
+}

@@ -110,7 +110,7 @@ TEST_CASE("keys of later versions are unknown", "[deck]") {
              StartsWith("inputs/small.toml:1: unknown key \"include\""));
   CHECK_THAT(error_of(small_deck + "[memory]\nrecompute = \"full\"\n"),
              StartsWith("inputs/small.toml:14: unknown section"));
-  CHECK_THAT(error_of_override("parallel.zero_stage=1"), ContainsSubstring("unknown key \"parallel.zero_stage\""));
+  CHECK_THAT(error_of_override("parallel.pipeline=2"), ContainsSubstring("unknown key \"parallel.pipeline\""));
 }
 
 TEST_CASE("a value of the wrong type is refused with the right one", "[deck]") {

@@ -66,6 +66,18 @@ TEST_CASE("the resolved deck of a preset reads back as the same deck", "[deck]")
   CHECK(deck_hash(read_text(print_deck(deck))) == deck_hash(deck));
 }
 
+TEST_CASE("the resolved deck of each optimizer reads back as the same deck", "[deck]") {
+  for (char const* type : {"adamw", "adam", "sgd"}) {
+    INFO(type);
+    Deck const deck = read_small({std::string("optimizer.type=") + type});
+    CHECK(deck_hash(read_text(print_deck(deck))) == deck_hash(deck));
+  }
+  CHECK_THAT(print_deck(read_small()),
+             ContainsSubstring("\n# momentum = 0                           # not read by this "
+                               "optimizer\n"));
+  CHECK_THAT(print_deck(read_small({"optimizer.type=sgd"})), ContainsSubstring("\n# eps = "));
+}
+
 TEST_CASE("the resolved deck tells the origin of every value", "[deck]") {
   std::string const text = print_deck(read_small({"optimizer.lr=0.5"}, "optimizer.clip=2"));
   CHECK_THAT(text, ContainsSubstring("micro = 2                                # deck:12\n"));
@@ -98,6 +110,19 @@ TEST_CASE("the golden key follows what the loss curve depends on", "[deck]") {
     INFO(change);
     CHECK(golden_key(read_small({change}), 1) != key);
   }
+}
+
+TEST_CASE("the golden key knows only what the optimizer reads", "[deck]") {
+  Deck deck = read_small();
+  std::string const adamw = golden_key(deck, 1);
+  deck.config.optimizer.momentum = 0.5;
+  CHECK(golden_key(deck, 1) == adamw);
+  CHECK(golden_key(read_small({"optimizer.type=adam"}), 1) != adamw);
+  Deck sgd = read_small({"optimizer.type=sgd"});
+  std::string const plain = golden_key(sgd, 1);
+  CHECK(golden_key(read_small({"optimizer.type=sgd", "optimizer.momentum=0.5"}), 1) != plain);
+  sgd.config.optimizer.epsilon = 1;
+  CHECK(golden_key(sgd, 1) == plain);
 }
 
 TEST_CASE("the golden key ignores how the work is split and measured", "[deck]") {

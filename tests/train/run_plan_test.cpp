@@ -42,6 +42,166 @@ TEST_CASE("state takes 4 + 4 + 8 bytes per padded parameter on every rank", "[tr
   CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == 8 * elements);
 }
 
+TEST_CASE("gradient descent keeps nothing, with momentum 4 bytes per padded parameter", "[train][plan]") {
+  RunConfig config = make_config({2, 3, 12, 11, 29}, 11, {1, 1, 2});
+  config.optimizer.type = OptimizerType::sgd;
+  CHECK(plan_run(config, 0, 2).memory_bytes()[MemoryCategory::optimizer] == 0);
+  config.optimizer.momentum = 0.9;
+  CHECK(plan_run(config, 0, 2).memory_bytes()[MemoryCategory::optimizer] == 4 * padded_parameters(config.model, 2));
+}
+
+namespace {
+
+/// Closed forms of one row of the table, in elements: sent per rank and step, and held per rank.
+struct Row {
+  char const* name;
+  ParallelConfig parallel;
+  std::uint64_t sent_times_n; ///< N times what a rank sends, over Psi
+  std::uint64_t reductions;   ///< collectives per step for 2 buckets: of 1 (reduce-scatter) or 2 (all-reduce) halves
+  std::uint64_t gathers;      ///< all-gathers of one group per step
+  std::uint64_t parameters_over, gradients_over, optimizer_over; ///< what Psi is divided by
+};
+
+std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups) {
+  std::uint64_t const others = n - 1;
+  auto const all_reduce = GradientReductionWay::all_reduce;
+  return {
+      {"ddp", {}, 2 * others, 4, 0, 1, 1, 1},
+      {"ddp, reduced on every turn", {.reduce = ReduceWhen::each}, 2 * turns * others, 4 * turns, 0, 1, 1, 1},
+      {"zero 1", {.strategy = "zero", .zero_stage = 1}, 2 * others, 2, groups, 1, 1, n},
+      {"zero 1, reduced on every turn",
+       {.strategy = "zero", .zero_stage = 1, .reduce = ReduceWhen::each},
+       (turns + 1) * others,
+       2 * turns,
+       groups,
+       1,
+       1,
+       n},
+      {"zero 1 with all-reduce",
+       {.strategy = "zero", .zero_stage = 1, .gradient_reduction = all_reduce},
+       3 * others,
+       4,
+       groups,
+       1,
+       1,
+       n},
+      {"zero 2", {.strategy = "zero", .zero_stage = 2}, (turns + 1) * others, 2 * turns, groups, 1, n, n},
+      {"zero 3", {.strategy = "zero", .zero_stage = 3}, 3 * turns * others, 2 * turns, 2 * turns * groups, n, n, n},
+  };
+}
+
+} // namespace
+
+TEST_CASE("every strategy sends and holds what the closed forms say", "[train][plan]") {
+  GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
+  Rank const ranks = GENERATE(1, 2, 3, 4, 8);
+  Index const turns = GENERATE(1, 4);
+  auto const n = static_cast<std::uint64_t>(ranks), groups = static_cast<std::uint64_t>(model.layers + 1);
+  std::uint64_t const elements = padded_parameters(model, n);
+  for (Row const& row : rows(n, static_cast<std::uint64_t>(turns), groups)) {
+    INFO(row.name << ", " << ranks << " ranks, " << turns << " turns");
+    RunConfig config = make_config(model, model.context, {1, turns, turns * ranks});
+    config.parallel = row.parallel;
+    config.parallel.first_bucket_bytes = config.parallel.bucket_bytes; // the last block, and all others with root
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      RunPlan const plan = plan_run(config, rank, ranks);
+      CHECK(plan.step_sent().bytes == 4 * row.sent_times_n * elements / n);
+      CHECK(plan.step_sent().messages == (row.reductions + row.gathers) * (n - 1));
+      CHECK(plan.memory_bytes()[MemoryCategory::parameters] == 4 * elements / row.parameters_over);
+      CHECK(plan.memory_bytes()[MemoryCategory::gradients] == 4 * elements / row.gradients_over);
+      CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == 8 * elements / row.optimizer_over);
+    }
+  }
+}
+
+TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R across them", "[train][plan]") {
+  GptConfig const model{3, 3, 36, 19, 97};
+  auto const [ranks, group] = GENERATE(std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 2}, std::pair{8, 4});
+  Index const turns = GENERATE(1, 4);
+  bool const across_each = GENERATE(false, true);
+  auto const n = static_cast<std::uint64_t>(ranks), f = static_cast<std::uint64_t>(group), r = n / f;
+  auto const g = static_cast<std::uint64_t>(turns);
+  std::uint64_t const elements = padded_parameters(model, n);
+  RunConfig config = make_config(model, model.context, {1, turns, turns * ranks});
+  config.parallel = {.strategy = "hsdp", .shard_group = group};
+  if (across_each) config.parallel.reduce = ReduceWhen::each;
+  RunPlan const plan = plan_run(config, 1, ranks);
+  std::uint64_t const inside = 3 * g * elements * (f - 1) / f;
+  std::uint64_t const across = (across_each ? g : 1) * 2 * (elements / f) * (r - 1) / r;
+  CHECK(plan.step_sent().bytes == 4 * (inside + across));
+  CHECK(plan.memory_bytes()[MemoryCategory::parameters] == 4 * elements / f);
+  CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == 8 * elements / f);
+}
+
+TEST_CASE("losses cost M values around the ring, the norm an all-gather of one value per 256 parameters",
+          "[train][plan]") {
+  Rank const ranks = GENERATE(1, 2, 4);
+  auto const n = static_cast<std::uint64_t>(ranks);
+  GptConfig const model{1, 1, 4, 4, 7};
+  RunConfig config = make_config(model, 4, {1, 2, 2 * ranks});
+  for (int const stage : {0, 3}) {
+    config.parallel = {.strategy = stage == 0 ? "ddp" : "zero", .zero_stage = stage};
+    RunPlan const plan = plan_run(config, ranks - 1, ranks);
+    std::uint64_t const losses = 8 * 2 * 2 * (n - 1); // 2 N of them, in blocks of 2
+    std::uint64_t const norm = stage == 0 ? 0 : 8 * padded_parameters(model, n) / 256 * (n - 1) / n;
+    CHECK(plan.step_control().bytes == losses + norm);
+    CHECK(plan.validation_control.bytes == losses);
+  }
+}
+
+TEST_CASE("buckets cut what is too large, and their number shows in the messages", "[train][plan]") {
+  GptConfig const model{2, 3, 12, 11, 29};
+  Rank const ranks = 2;
+  RunConfig config = make_config(model, model.context, {1, 1, ranks});
+  config.parallel = {.strategy = "zero", .zero_stage = 2};
+  config.parallel.bucket_bytes = config.parallel.first_bucket_bytes =
+      2048; // a granule: 256 elements on each of 2 ranks
+  std::uint64_t const granules = padded_parameters(model, 2) / 512;
+  CHECK(plan_run(config, 0, ranks).step_sent().messages == granules + 3); // and 3 all-gathers
+  config.parallel.first_bucket_bytes = 1e9;
+  config.parallel.bucket_bytes = 1e9;
+  CHECK(plan_run(config, 0, ranks).step_sent().messages == 2 + 3);
+}
+
+TEST_CASE("what a strategy cannot do is refused, with what would be right", "[train][plan]") {
+  struct Refusal {
+    ParallelConfig parallel;
+    CommConfig comm;
+    char const* key;
+    char const* legal;
+  };
+  Index const ranks = 6;
+  for (auto const& [parallel, comm, key, legal] : std::vector<Refusal>{
+           {{.strategy = "zero"}, {}, "parallel.zero_stage", "1, 2 or 3"},
+           {{.zero_stage = 1}, {}, "parallel.zero_stage", "\"zero\""},
+           {{.strategy = "hsdp"}, {}, "parallel.shard_group", "divisor of the 6 ranks"},
+           {{.strategy = "hsdp", .shard_group = 4}, {}, "parallel.shard_group", "3 or 6"},
+           {{.shard_group = 2}, {}, "parallel.shard_group", "\"hsdp\""},
+           {{.reduction = ReductionMode::ordered}, {}, "parallel.reduction", "4 or 8"},
+           {{.strategy = "zero", .zero_stage = 2, .reduce = ReduceWhen::last}, {}, "parallel.reduce", "\"each\""},
+           {{.strategy = "zero", .zero_stage = 1, .granularity = Granularity::tensor},
+            {},
+            "parallel.granularity",
+            "ddp"},
+           {{.gradient_reduction = GradientReductionWay::all_reduce},
+            {},
+            "parallel.gradient_reduction",
+            "zero_stage = 1"},
+       }) {
+    auto const problem = find_parallel_problem(parallel, comm, ranks, 2);
+    INFO(key);
+    REQUIRE(problem);
+    CHECK(problem->key == key);
+    INFO(problem->message);
+    CHECK(problem->message.find(legal) != std::string::npos);
+  }
+  ParallelConfig const ordered{.reduction = ReductionMode::ordered};
+  CHECK(find_parallel_problem(ordered, {}, 4, 3)->message.find("8 or 16") != std::string::npos);
+  CHECK(find_parallel_problem(ordered, {.allreduce = "ring"}, 4, 2)->key == "comm.allreduce");
+  CHECK_FALSE(find_parallel_problem(ordered, {.allreduce = "shared"}, 4, 2));
+  CHECK_FALSE(find_parallel_problem({.strategy = "hsdp", .shard_group = 3}, {}, ranks, 2));
+}
+
 TEST_CASE("FLOPs of a step grow with accumulation and memory does not", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);

@@ -1,0 +1,21 @@
+#pragma once
+
+// Which elements of a rank's shares belong to which tensor: what an optimizer's step goes over.
+
+#include "parallel/shard_plan.hpp"
+
+#include <vector>
+
+namespace trainstone {
+
+/// A tensor's elements within this rank's share of its group.
+struct TensorShare {
+  Index group;
+  Range range;    ///< counted from the share's begin
+  bool is_matrix; ///< weight decay "matrices" decays these
+};
+
+/// Those that are not empty, in the order of the table.
+std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table);
+
+} // namespace trainstone
