@@ -4,7 +4,7 @@
 #include "kernels/norm.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 
 namespace trainstone {
 
@@ -13,38 +13,35 @@ namespace {
 /// Collects runs from the last group to the first.
 class Cutter {
 public:
-  Cutter(ParameterTable const& table, Mesh const& mesh) : m_table(table), m_mesh(mesh) {}
-
-  /// Groups first ... last, in slices of the given ends of the share; several slices only of a single group.
-  void add_run(Index first, Index last, std::vector<Index> const& slice_ends) {
-    Index const first_bucket = std::ssize(m_plan.buckets), run = std::ssize(m_plan.runs);
-    Index begin = 0;
-    for (Index const end : slice_ends) {
-      m_plan.buckets.push_back({run, {{last, {begin, end}}}});
-      begin = end;
-    }
-    if (slice_ends.empty()) {
-      m_plan.buckets.push_back({run, {}});
-      for (Index g = first; g <= last; ++g) m_plan.buckets.back().parts.push_back({g, {0, share(g)}});
-    }
-    ParameterGroup const& end_group = group(last);
-    m_plan.runs.push_back({first,
-                           last,
-                           {group(first).offset, end_group.offset + end_group.padded},
-                           first_bucket,
-                           std::ssize(m_plan.buckets) - 1});
+  Cutter(ParameterTable const& table, Mesh const& mesh) : m_table(table), m_mesh(mesh) {
+    for (ParameterGroup const& group : table.groups()) m_plan.group_share.push_back(group.padded / mesh.shard);
   }
 
-  /// Ends of slices of about `elements` of all shares, the first one of about `first`.
-  std::vector<Index> slices(Index g, Index first, Index elements) const {
-    Index const granule = norm_block * m_mesh.replicas, granules = share(g) / granule;
-    auto const in_granules = [&](Index wanted) { return std::max<Index>(1, wanted / (granule * m_mesh.shard)); };
-    std::vector<Index> ends;
-    for (Index done = 0; done < granules;) {
-      done = std::min(granules, done + in_granules(ends.empty() ? first : elements));
-      ends.push_back(done * granule);
-    }
-    return ends;
+  /// Groups first ... last as one bucket.
+  BucketRun& add_run(Index first, Index last) {
+    Index const buckets = m_plan.runs.empty() ? 0 : m_plan.buckets();
+    ParameterGroup const& end_group = group(last);
+    m_plan.runs.push_back({first, last, {group(first).offset, end_group.offset + end_group.padded}, buckets, 1});
+    return m_plan.runs.back();
+  }
+
+  /// A group in slices of about `elements` of all shares, the first one of about `first`.
+  void add_slices(Index g, Index first, Index elements) {
+    BucketRun& run = add_run(g, g);
+    Index const granule = norm_block * m_mesh.replicas;
+    auto const of_share = [&](Index wanted) { return std::max<Index>(1, wanted / (granule * m_mesh.shard)) * granule; };
+    run.share = m_plan.group_share[static_cast<std::size_t>(g)];
+    run.first_slice = std::min(run.share, of_share(first));
+    run.slice = of_share(elements);
+    run.buckets = 1 + (run.share - run.first_slice + run.slice - 1) / run.slice;
+  }
+
+  /// A group in slices that end where given; nothing is sharded.
+  void add_slices(Index g, std::vector<Index> const& ends) {
+    BucketRun& run = add_run(g, g);
+    run.share = m_plan.group_share[static_cast<std::size_t>(g)];
+    run.slice_ends = ends;
+    run.buckets = std::ssize(ends);
   }
 
   ParameterGroup const& group(Index g) const { return m_table.groups()[static_cast<std::size_t>(g)]; }
@@ -52,8 +49,6 @@ public:
   BucketPlan take() { return std::move(m_plan); }
 
 private:
-  Index share(Index g) const { return group(g).padded / m_mesh.shard; }
-
   ParameterTable const& m_table;
   Mesh const& m_mesh;
   BucketPlan m_plan;
@@ -63,14 +58,14 @@ void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
   for (Index last = cutter.groups() - 1; last >= 0;) {
     bool const leads = last == cutter.groups() - 1;
     if (cutter.group(last).padded > (leads ? std::min(first_limit, limit) : limit)) {
-      cutter.add_run(last, last, cutter.slices(last, leads ? std::min(first_limit, limit) : limit, limit));
+      cutter.add_slices(last, leads ? std::min(first_limit, limit) : limit, limit);
       --last;
       continue;
     }
     Index first = last, elements = cutter.group(last).padded;
     while (!leads && first > 0 && elements + cutter.group(first - 1).padded <= limit)
       elements += cutter.group(--first).padded;
-    cutter.add_run(first, last, {});
+    cutter.add_run(first, last);
     last = first - 1;
   }
 }
@@ -81,17 +76,7 @@ void cut_by_tensor(Cutter& cutter, ParameterTable const& table) {
     for (ParameterTensor const& tensor : table.tensors())
       if (tensor.group == g) ends.push_back(tensor.offset + tensor.size() - cutter.group(g).offset);
     ends.back() = cutter.group(g).padded;
-    cutter.add_run(g, g, ends);
-  }
-}
-
-void append_member(Pieces& pieces, Bucket const& bucket, BucketPlan const& plan, ParameterTable const& table,
-                   Rank member, Rank members) {
-  Index const begin = plan.runs[static_cast<std::size_t>(bucket.run)].memory.begin;
-  for (BucketPart const& part : bucket.parts) {
-    ParameterGroup const& group = table.groups()[static_cast<std::size_t>(part.group)];
-    Index const share = group.offset - begin + share_of(group, member, members).begin;
-    pieces.append({share + part.of_share.begin, share + part.of_share.end});
+    cutter.add_slices(g, ends);
   }
 }
 
@@ -103,6 +88,37 @@ Index Bucket::share_elements() const {
   return sum;
 }
 
+Range BucketRun::slice_of_share(Index number) const {
+  auto const i = static_cast<std::size_t>(number);
+  if (!slice_ends.empty()) return {number == 0 ? 0 : slice_ends[i - 1], slice_ends[i]};
+  Index const begin = number == 0 ? 0 : first_slice + (number - 1) * slice;
+  return {begin, number == 0 ? first_slice : std::min(share, begin + slice)};
+}
+
+Bucket BucketPlan::bucket(Index number) const {
+  auto const after = std::ranges::upper_bound(runs, number, {}, &BucketRun::first_bucket);
+  BucketRun const& run = *std::prev(after);
+  Bucket bucket{std::distance(runs.begin(), after) - 1, {}};
+  if (run.share > 0) {
+    bucket.parts.push_back({run.first_group, run.slice_of_share(number - run.first_bucket)});
+    return bucket;
+  }
+  for (Index g = run.first_group; g <= run.last_group; ++g)
+    bucket.parts.push_back({g, {0, group_share[static_cast<std::size_t>(g)]}});
+  return bucket;
+}
+
+std::vector<std::pair<Bucket, std::uint64_t>> BucketPlan::by_size() const {
+  std::vector<std::pair<Bucket, std::uint64_t>> sizes;
+  for (BucketRun const& run : runs) {
+    bool const alike = run.slice_ends.empty() && run.buckets > 2; // but for the first one and the last one
+    if (alike) sizes.emplace_back(bucket(run.first_bucket + 1), static_cast<std::uint64_t>(run.buckets - 2));
+    for (Index i = 0; i < run.buckets; ++i)
+      if (!alike || i == 0 || i == run.buckets - 1) sizes.emplace_back(bucket(run.first_bucket + i), 1);
+  }
+  return sizes;
+}
+
 BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, ParallelConfig const& config,
                         std::size_t element_bytes) {
   Cutter cutter(table, mesh);
@@ -110,7 +126,7 @@ BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, ParallelC
     return std::max<Index>(1, static_cast<Index>(bytes / static_cast<double>(element_bytes)));
   };
   switch (config.granularity) {
-  case Granularity::step: cutter.add_run(0, cutter.groups() - 1, {}); break;
+  case Granularity::step: cutter.add_run(0, cutter.groups() - 1); break;
   case Granularity::tensor:
     TRAINSTONE_REQUIRE(mesh.shard == 1, "tensors are not reduced one by one among {} shards", mesh.shard);
     cut_by_tensor(cutter, table);
@@ -120,19 +136,6 @@ BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, ParallelC
     break;
   }
   return cutter.take();
-}
-
-Pieces pieces_of(Bucket const& bucket, BucketPlan const& plan, ParameterTable const& table, Rank members) {
-  Pieces pieces;
-  for (Rank member = 0; member < members; ++member) append_member(pieces, bucket, plan, table, member, members);
-  return pieces;
-}
-
-Pieces pieces_of_member(Bucket const& bucket, BucketPlan const& plan, ParameterTable const& table, Rank member,
-                        Rank members) {
-  Pieces pieces;
-  append_member(pieces, bucket, plan, table, member, members);
-  return pieces;
 }
 
 } // namespace trainstone

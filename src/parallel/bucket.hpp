@@ -5,11 +5,12 @@
 // into buckets. Plain values, the same on all ranks.
 // Source of sizes: PyTorch Distributed: Experiences on Accelerating Data Parallel Training, arXiv:2006.15704.
 
-#include "comm/execution/pieces.hpp"
+#include "comm/partition.hpp"
 #include "model/parameter_table.hpp"
 #include "parallel/config.hpp"
 #include "parallel/mesh.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -31,12 +32,27 @@ struct Bucket {
 struct BucketRun {
   Index first_group, last_group; ///< first_group is completed last
   Range memory;                  ///< in the flat gradient
-  Index first_bucket, last_bucket;
+  Index first_bucket, buckets;
+  // of a single group that is cut:
+  Index share = 0;                    ///< elements of a rank's share; 0: not cut
+  Index first_slice = 0, slice = 0;   ///< of the share; the last slice may be shorter
+  std::vector<Index> slice_ends = {}; ///< instead, where slices are tensors
+
+  /// Where slice `number` (from 0) of the share lies.
+  Range slice_of_share(Index number) const;
 };
 
+/// The cut as a value whose size does not grow with the number of buckets, of which a model of 10^12 parameters has
+/// hundreds of thousands.
 struct BucketPlan {
-  std::vector<BucketRun> runs; ///< in the order in which backward completes them
-  std::vector<Bucket> buckets; ///< in the order in which they are reduced
+  std::vector<BucketRun> runs;    ///< in the order in which backward completes them
+  std::vector<Index> group_share; ///< elements of a rank's share of every group
+
+  /// In the order in which they are reduced.
+  Index buckets() const { return runs.back().first_bucket + runs.back().buckets; }
+  Bucket bucket(Index number) const;
+  /// One of every size of a rank's share, with their number.
+  std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
 };
 
 /// In backward's order: runs of whole groups up to config.bucket_bytes, groups beyond that in slices of the
@@ -51,11 +67,5 @@ inline Range share_of(ParameterGroup const& group, Rank member, Rank members) {
   Index const size = group.padded / members;
   return {member * size, (member + 1) * size};
 }
-
-/// Where the elements of a bucket lie in its run's memory: all of member 0, all of member 1, ...
-Pieces pieces_of(Bucket const& bucket, BucketPlan const& plan, ParameterTable const& table, Rank members);
-/// The same of one member's only.
-Pieces pieces_of_member(Bucket const& bucket, BucketPlan const& plan, ParameterTable const& table, Rank member,
-                        Rank members);
 
 } // namespace trainstone

@@ -29,16 +29,17 @@ GradientReducer::GradientReducer(ExecutionSpace const& exec, MeshCommunicators& 
 }
 
 void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
-  for (Index b = 0; b < std::ssize(m_plan->buckets.buckets); ++b) {
-    Bucket const& bucket = m_plan->buckets.buckets[at(b)];
+  for (Index b = 0; b < m_plan->buckets.buckets(); ++b) {
+    m_buckets.push_back(m_plan->buckets.bucket(b));
+    Bucket const& bucket = m_buckets.back();
     Range const run = m_plan->run_memory(bucket.run);
     Vector<float> const fresh = m_memory.fresh->part(run.begin, run.size());
     Vector<float> const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
-    auto const& [scatter, across] = m_plan->reductions[at(b)];
+    auto const [scatter, across] = m_plan->reduction_of(bucket);
     if (scatter)
-      m_scatters.emplace_back(m_exec, communicators.of(scatter->axis),
-                              schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum, fresh, scratch,
-                              ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->pieces[at(b)]});
+      m_scatters.emplace_back(
+          m_exec, communicators.of(scatter->axis), schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum,
+          fresh, scratch, ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->pieces_of(bucket)});
     if (!across) continue;
     Schedule const schedule = schedule_of(*across, m_plan->mesh, m_plan->rank);
     if (m_plan->across_on_sums()) {
@@ -50,13 +51,13 @@ void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
     } else {
       m_across.emplace_back(
           m_exec, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
-          ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->own_pieces[at(b)]});
+          ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->own_pieces_of(bucket)});
     }
   }
 }
 
 BucketRun const& GradientReducer::run_of(Index bucket) const {
-  return m_plan->buckets.runs[at(m_plan->buckets.buckets[at(bucket)].run)];
+  return m_plan->buckets.runs[at(m_buckets[at(bucket)].run)];
 }
 
 GradientTarget GradientReducer::target(Index group, Index turn) {
@@ -79,7 +80,7 @@ GradientTarget GradientReducer::target(Index group, Index turn) {
 void GradientReducer::finish_run(Index run) {
   Range const memory = m_plan->run_memory(run);
   auto const is_there = [&](Work const& work) {
-    return m_plan->run_memory(m_plan->buckets.buckets[at(work.bucket)].run).overlaps(memory);
+    return m_plan->run_memory(m_buckets[at(work.bucket)].run).overlaps(memory);
   };
   while (std::ranges::any_of(m_in_flight, is_there)) {
     go_on(m_in_flight.front(), Wait::yes);
@@ -93,7 +94,7 @@ void GradientReducer::completed(Index group, Index turn) {
   if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, turn);
   BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
   if (group != run.first_group || !(m_plan->reduce_each || last_turn(turn))) return;
-  for (Index bucket = run.first_bucket; bucket <= run.last_bucket; ++bucket) start(bucket, turn);
+  for (Index i = 0; i < run.buckets; ++i) start(run.first_bucket + i, turn);
 }
 
 void GradientReducer::start(Index bucket, Index turn) {
@@ -149,9 +150,9 @@ bool GradientReducer::go_on(Work& work, Wait wait) {
 /// What was reduced becomes part of the sums, if these are elsewhere.
 void GradientReducer::add_up(Work const& work) {
   if (!m_plan->staged()) return;
-  Range const memory = m_plan->run_memory(m_plan->buckets.buckets[at(work.bucket)].run);
+  Range const memory = m_plan->run_memory(m_buckets[at(work.bucket)].run);
   Index const run_begin = run_of(work.bucket).memory.begin;
-  for (BucketPart const& part : m_plan->buckets.buckets[at(work.bucket)].parts) {
+  for (BucketPart const& part : m_buckets[at(work.bucket)].parts) {
     Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
     Index const size = part.of_share.size();
     Vector<float> const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);

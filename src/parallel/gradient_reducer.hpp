@@ -74,6 +74,7 @@ private:
   ShardPlan const* m_plan;
   Memory m_memory;
   std::vector<Execution> m_scatters, m_across; ///< per bucket, or none
+  std::vector<Bucket> m_buckets;
   std::vector<Index> m_run_of_group;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
 };

@@ -56,6 +56,16 @@ void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::st
         {MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), SharedSegment::overhead(bytes)});
 }
 
+/// What a bucket has of one rank's shares, group by group.
+void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, Rank member) {
+  Index const begin = plan.buckets.runs[static_cast<std::size_t>(bucket.run)].memory.begin;
+  for (BucketPart const& part : bucket.parts) {
+    ParameterGroup const& group = plan.groups[static_cast<std::size_t>(part.group)];
+    Index const share = group.offset - begin + share_of(group, member, plan.mesh.shard).begin;
+    pieces.append({share + part.of_share.begin, share + part.of_share.end});
+  }
+}
+
 void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
                   ParameterTable const& table) {
   plan.buckets = make_buckets(table, plan.mesh, parallel, sizeof(float));
@@ -63,17 +73,9 @@ void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig co
   bool const scatters = parallel.gradient_reduction == GradientReductionWay::reduce_scatter;
   Collective const first = scatters ? Collective::reduce_scatter : Collective::all_reduce;
   Algorithm const first_algorithm = scatters ? algorithm_of(first, comm.reduce_scatter, plan.ordered) : all_reduce;
-  for (Bucket const& bucket : plan.buckets.buckets) {
-    plan.pieces.push_back(pieces_of(bucket, plan.buckets, table, plan.mesh.shard));
-    plan.own_pieces.push_back(pieces_of_member(bucket, plan.buckets, table, plan.member(), plan.mesh.shard));
-    Index const share = bucket.share_elements();
-    BucketReduction reduction;
-    if (plan.mesh.shard > 1)
-      reduction.scatter = planned_collective(plan, Axis::shard, first, first_algorithm, share * plan.mesh.shard);
-    if (plan.mesh.replicas > 1)
-      reduction.across = planned_collective(plan, Axis::replicate, Collective::all_reduce, all_reduce, share);
-    plan.reductions.push_back(std::move(reduction));
-  }
+  if (plan.mesh.shard > 1) plan.reduction.scatter = planned_collective(plan, Axis::shard, first, first_algorithm, 0);
+  if (plan.mesh.replicas > 1)
+    plan.reduction.across = planned_collective(plan, Axis::replicate, Collective::all_reduce, all_reduce, 0);
 }
 
 void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
@@ -97,6 +99,26 @@ Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
                         .partition = Partition::even(values, topology.ranks()),
                         .topology = topology};
   return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
+}
+
+BucketReduction ShardPlan::reduction_of(Bucket const& bucket) const {
+  BucketReduction sized = reduction;
+  Index const share = bucket.share_elements();
+  if (sized.scatter) sized.scatter->problem.partition = Partition::even(share * mesh.shard, mesh.shard);
+  if (sized.across) sized.across->problem.partition = Partition::even(share, mesh.replicas);
+  return sized;
+}
+
+Pieces ShardPlan::pieces_of(Bucket const& bucket) const {
+  Pieces pieces;
+  for (Rank owner = 0; owner < mesh.shard; ++owner) append_member(pieces, *this, bucket, owner);
+  return pieces;
+}
+
+Pieces ShardPlan::own_pieces_of(Bucket const& bucket) const {
+  Pieces pieces;
+  append_member(pieces, *this, bucket, member());
+  return pieces;
 }
 
 Index ShardPlan::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
@@ -133,20 +155,21 @@ Index ShardPlan::staging_elements() const {
 Index ShardPlan::waiting_sums() const { return ordered ? std::bit_width(static_cast<std::uint64_t>(turns)) - 1 : 0; }
 
 std::optional<Axis> ShardPlan::sharers_of_fresh() const {
-  BucketReduction const& any = reductions.front();
-  return any.scatter ? sharers(any.scatter) : sharers(any.across);
+  return reduction.scatter ? sharers(reduction.scatter) : sharers(reduction.across);
 }
 
 std::optional<Axis> ShardPlan::sharers_of_sums() const {
-  return across_on_sums() ? sharers(reductions.front().across) : std::nullopt;
+  return across_on_sums() ? sharers(reduction.across) : std::nullopt;
 }
 
 std::optional<Axis> ShardPlan::sharers_of_parameters() const { return sharers(gathers.front()); }
 
 Index ShardPlan::reduction_scratch() const {
   Index most = 0;
-  for (BucketReduction const& reduction : reductions)
-    most = std::max({most, scratch_of(*this, reduction.scatter), scratch_of(*this, reduction.across)});
+  for (auto const& [bucket, count] : buckets.by_size()) {
+    BucketReduction const sized = reduction_of(bucket);
+    most = std::max({most, scratch_of(*this, sized.scatter), scratch_of(*this, sized.across)});
+  }
   return most;
 }
 
@@ -184,24 +207,23 @@ std::vector<PlannedTensor> ShardPlan::buffers() const {
 }
 
 std::vector<TrafficRow> ShardPlan::step_traffic() const {
-  std::vector<TrafficRow> rows;
-  auto const add = [&](char const* what, std::uint64_t times,
-                       std::vector<std::optional<PlannedCollective>> const& all) {
-    Traffic sum;
-    for (auto const& planned : all) sum += traffic_of(*this, planned, sizeof(float));
-    if (all.front()) rows.push_back({row_name(what, *all.front()), times * sum});
-  };
-  std::vector<std::optional<PlannedCollective>> scatters, across;
-  for (BucketReduction const& reduction : reductions) {
-    scatters.push_back(reduction.scatter);
-    across.push_back(reduction.across);
+  Traffic scatters, across, gathered;
+  for (auto const& [bucket, count] : buckets.by_size()) {
+    BucketReduction const sized = reduction_of(bucket);
+    scatters += count * traffic_of(*this, sized.scatter, sizeof(float));
+    across += count * traffic_of(*this, sized.across, sizeof(float));
   }
+  for (auto const& gather : gathers) gathered += traffic_of(*this, gather, sizeof(float));
   auto const all_turns = static_cast<std::uint64_t>(turns);
   bool const across_every_turn = mesh.shard > 1 ? across_each : reduce_each;
-  add("gradients", reduce_each ? all_turns : 1, scatters);
-  add("gradients", across_every_turn ? all_turns : 1, across);
+  std::vector<TrafficRow> rows;
+  auto const add = [&](char const* what, std::optional<PlannedCollective> const& planned, Traffic const& traffic) {
+    if (planned) rows.push_back({row_name(what, *planned), traffic});
+  };
+  add("gradients", reduction.scatter, (reduce_each ? all_turns : 1) * scatters);
+  add("gradients", reduction.across, (across_every_turn ? all_turns : 1) * across);
   // sharded: once before forward and once before backward, root before embed and before head
-  add("parameters", sharding.parameters ? 2 * all_turns : 1, gathers);
+  add("parameters", gathers.front(), (sharding.parameters ? 2 * all_turns : 1) * gathered);
   return rows;
 }
 

@@ -8,6 +8,7 @@
 
 #include "comm/config.hpp"
 #include "comm/counters.hpp"
+#include "comm/execution/pieces.hpp"
 #include "comm/problem.hpp"
 #include "core/memory.hpp"
 #include "parallel/bucket.hpp"
@@ -66,11 +67,14 @@ struct ShardPlan {
   Index in_flight = 2;
   Index prefetch = 1;
   BucketPlan buckets;
-  std::vector<Pieces> pieces;                            ///< of every bucket, in its run's memory
-  std::vector<Pieces> own_pieces;                        ///< the same of this rank's share only
-  std::vector<BucketReduction> reductions;               ///< of every bucket
+  BucketReduction reduction;                             ///< of a bucket without elements
   std::vector<std::optional<PlannedCollective>> gathers; ///< of every group's parameters; none on an axis of length 1
   std::optional<PlannedCollective> norm_gather;          ///< of the squared sums of all blocks
+
+  /// How a bucket is reduced, and where it lies in its run's memory: all of it, this rank's share.
+  BucketReduction reduction_of(Bucket const& bucket) const;
+  Pieces pieces_of(Bucket const& bucket) const;
+  Pieces own_pieces_of(Bucket const& bucket) const;
 
   Rank member() const { return mesh.place(Axis::shard, rank); }
   Index elements() const { return groups.back().offset + groups.back().padded; }

@@ -91,7 +91,7 @@ private:
 
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
   MeshCommunicators communicators(communicator, plan.mesh);
-  auto const& [scatter, across] = plan.reductions.front();
+  auto const& [scatter, across] = plan.reduction;
   bool equal = true;
   std::string names;
   for (auto const& planned : {scatter, across, plan.gathers.front()}) {

@@ -48,7 +48,7 @@ class Decks(RefusalTest):
             "fraction for an integer": with_changes({"batch.micro": "1.5"}, "must be an integer", at="batch.micro"),
             "out of range": with_changes({"data.validation_fraction": "0.7"}, "0.7 is out of range, must be 0 to 0.5",
                                          at="data.validation_fraction"),
-            "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of naive", at="comm.allreduce"),
+            "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),
             "key given twice": with_changes({"batch.micro": "1\nbatch.micro = 2"}, "deck.toml:11: ", "batch.micro"),
             "no length": with_changes({"data.steps": None}, "data.steps or data.epochs"),

@@ -36,7 +36,7 @@ class HelpTest(unittest.TestCase):
         printed = run("run", Deck().path, "--print-deck").out
         sections = re.split(r"(?m)^\[(.+)\]$", printed)[1:]
         resolved = [f"{section}.{key}" for section, body in zip(sections[::2], sections[1::2])
-                    for key in re.findall(r"(?m)^(\w+) = ", body)]
+                    for key in re.findall(r"(?m)^(?:# )?(\w+) = ", body)]
         self.assertGreater(len(resolved), 40)
         self.assertEqual([key for key, *_ in keys], resolved)
 
