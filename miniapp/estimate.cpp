@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "report/lecture_models.hpp"
 #include "report/output.hpp"
 #include "train/run_plan.hpp"
 
@@ -48,7 +49,8 @@ void print_work(RunPlan const& plan) {
 
 int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
-  TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(), "estimate needs a DECK, or --lecture collectives");
+  TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
+                           "estimate needs a DECK, or --lecture collectives|zero|models");
   TRAINSTONE_REQUIRE_INPUT(!options.size && options.machine_file.empty(), "--size and --machine belong to --lecture");
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
@@ -62,6 +64,9 @@ int estimate(EstimateOptions const& options) {
   print_parameters(plan);
   print_memory(plan);
   print_work(plan);
+  auto const bytes = static_cast<double>(plan.memory_bytes().total());
+  fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
+             cards_text(bytes, gibibyte));
   if (!options.device_memory) return 0;
   bool const fits = plan.memory_bytes().total() <= *options.device_memory;
   fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(plan.memory_bytes().total()),

@@ -5,19 +5,22 @@
 #include "comm/prediction/taught_collectives.hpp"
 #include "machine_source.hpp"
 #include "report/lecture_collectives.hpp"
+#include "report/lecture_models.hpp"
+#include "report/lecture_zero.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
 
 namespace trainstone {
 
-int estimate_lecture(EstimateOptions const& options) {
-  TRAINSTONE_REQUIRE_INPUT(options.lecture == "collectives",
-                           "--lecture: there is no lecture \"{}\"; there is: collectives", options.lecture);
-  TRAINSTONE_REQUIRE_INPUT(options.common.deck.path.empty() && options.common.deck.overrides.empty() &&
-                               !options.device_memory,
-                           "--lecture takes --ranks, --size and --machine; a DECK, --set and --device-mem belong to "
-                           "an estimate without it");
-  constexpr std::int64_t usual_ranks = 8;
+namespace {
+
+constexpr std::int64_t usual_ranks = 8;
+
+std::string collectives(EstimateOptions const& options) {
   constexpr std::uint64_t usual_bytes = 1 << 20;
   std::int64_t const asked = options.ranks.value_or(usual_ranks);
   TRAINSTONE_REQUIRE_INPUT(asked >= 2 && asked <= most_taught_ranks,
@@ -27,8 +30,41 @@ int estimate_lecture(EstimateOptions const& options) {
   std::uint64_t const step = taught_size_step(ranks);
   std::uint64_t const bytes = options.size.value_or((usual_bytes + step - 1) / step * step);
   MachineSource const machine = read_machine_source(options.machine_file, Topology::one_node(ranks), false);
-  fmt::print("{}",
-             lecture_collectives_text(compare_taught_collectives(ranks, bytes, machine.model), machine.description));
+  return lecture_collectives_text(compare_taught_collectives(ranks, bytes, machine.model), machine.description);
+}
+
+std::string zero(EstimateOptions const& options) {
+  return lecture_zero_text(compare_taught_zero(options.ranks.value_or(usual_ranks)));
+}
+
+std::string models(EstimateOptions const& /*options*/) { return lecture_models_text(compare_taught_models()); }
+
+struct Lecture {
+  std::string_view name;
+  std::string (*text)(EstimateOptions const& options);
+  bool takes_ranks;
+  bool takes_size_and_machine;
+};
+constexpr std::array lectures{Lecture{"collectives", collectives, true, true}, Lecture{"zero", zero, true, false},
+                              Lecture{"models", models, false, false}};
+
+} // namespace
+
+int estimate_lecture(EstimateOptions const& options) {
+  auto const lecture = std::ranges::find(lectures, options.lecture, &Lecture::name);
+  std::array<std::string_view, lectures.size()> names;
+  std::ranges::transform(lectures, names.begin(), &Lecture::name);
+  TRAINSTONE_REQUIRE_INPUT(lecture != lectures.end(), "--lecture: there is no lecture \"{}\"; there are: {}",
+                           options.lecture, fmt::join(names, ", "));
+  TRAINSTONE_REQUIRE_INPUT(options.common.deck.path.empty() && options.common.deck.overrides.empty() &&
+                               !options.device_memory,
+                           "--lecture takes --ranks, --size and --machine; a DECK, --set and --device-mem belong to "
+                           "an estimate without it");
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || !options.ranks, "--ranks: the lecture \"{}\" has none",
+                           lecture->name);
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_size_and_machine || (!options.size && options.machine_file.empty()),
+                           "--size and --machine belong to --lecture collectives");
+  fmt::print("{}", lecture->text(options));
   return 0;
 }
 

@@ -108,7 +108,7 @@ void describe_options(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
   estimate->add_option("--lecture", line.estimate.lecture,
-                       "collectives: costs as they are taught beside the exact ones; needs no deck");
+                       "collectives, zero or models: figures as they are taught beside the exact ones; needs no deck");
   add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--machine", line.estimate.machine_file, "of a lecture: peaks.json of calibrate");
 

@@ -43,13 +43,19 @@ struct ModelSetup {
 struct GptPreset {
   std::string_view name;
   GptConfig config;
+  double nominal; ///< parameters, as the model is called; exact counts follow from the shape
 };
 
-inline constexpr std::array<GptPreset, 4> gpt_presets{{
-    {"gpt2", {12, 12, 768, 1024, 50257}},
-    {"gpt2-medium", {24, 16, 1024, 1024, 50257}},
-    {"gpt2-large", {36, 20, 1280, 1024, 50257}},
-    {"gpt2-xl", {48, 25, 1600, 1024, 50257}},
+/// Others than GPT's (bert-large) give the shape of a GPT.
+inline constexpr std::array<GptPreset, 8> gpt_presets{{
+    {"gpt2", {12, 12, 768, 1024, 50257}, 0.124e9},
+    {"gpt2-medium", {24, 16, 1024, 1024, 50257}, 0.355e9},
+    {"gpt2-large", {36, 20, 1280, 1024, 50257}, 0.774e9},
+    {"gpt2-xl", {48, 25, 1600, 1024, 50257}, 1.5e9},
+    {"bert-large", {24, 16, 1024, 512, 30522}, 0.32e9},
+    {"turing-nlg", {78, 28, 4256, 1024, 50257}, 17.2e9},
+    {"gpt3-6.7b", {32, 32, 4096, 2048, 50257}, 6.7e9},
+    {"gpt3-175b", {96, 96, 12288, 2048, 50257}, 175e9},
 }};
 
 inline std::optional<GptConfig> find_preset(std::string_view name) {

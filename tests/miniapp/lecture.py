@@ -54,6 +54,16 @@ class Lecture(unittest.TestCase):
         self.assertAlmostEqual(float(rows["ring"][-1].lstrip("*")), expected, delta=0.01)
 
 
+    def test_each_lecture_prints_its_tables_without_a_deck(self):
+        for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
+                               "models": ["gpt3-175b", "174604259328", "as taught"]}.items():
+            with self.subTest(lecture=lecture):
+                outcome = run("estimate", "--lecture", lecture)
+                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+                for word in words:
+                    self.assertIn(word, outcome.out)
+
+
 class Simulation(unittest.TestCase):
     def test_every_algorithm_is_priced_at_every_size_and_the_quickest_is_picked(self):
         outcome = run("commbench", "--simulate", "ranks=12,nodes=3", "-b", "8", "-e", "8K", "-f", "32",
@@ -91,14 +101,17 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there is: collectives"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
+            "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
+            "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),
+            "one rank for zero": (start("estimate", "--lecture", "zero", "--ranks", 1), ["2 to 65536"]),
             "no machine file": (start(*lecture, "--machine", "peaks.json"),
                                 ["peaks.json: cannot be read", "calibrate"]),
             "no ranks": (start(*simulate, "ranks=0"), ["ranks 0", "1 to"]),
