@@ -50,7 +50,7 @@ void print_work(RunPlan const& plan) {
 int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
-                           "estimate needs a DECK, or --lecture collectives|zero|models");
+                           "estimate needs a DECK, or --lecture collectives|zero|models|capability");
   TRAINSTONE_REQUIRE_INPUT(!options.size && options.machine_file.empty(), "--size and --machine belong to --lecture");
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);

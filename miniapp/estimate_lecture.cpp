@@ -4,6 +4,7 @@
 
 #include "comm/prediction/taught_collectives.hpp"
 #include "machine_source.hpp"
+#include "report/lecture_capability.hpp"
 #include "report/lecture_collectives.hpp"
 #include "report/lecture_models.hpp"
 #include "report/lecture_zero.hpp"
@@ -39,6 +40,10 @@ std::string zero(EstimateOptions const& options) {
 
 std::string models(EstimateOptions const& /*options*/) { return lecture_models_text(compare_taught_models()); }
 
+std::string capability(EstimateOptions const& /*options*/) {
+  return lecture_capability_text(compare_taught_capability());
+}
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
@@ -46,7 +51,7 @@ struct Lecture {
   bool takes_size_and_machine;
 };
 constexpr std::array lectures{Lecture{"collectives", collectives, true, true}, Lecture{"zero", zero, true, false},
-                              Lecture{"models", models, false, false}};
+                              Lecture{"models", models, false, false}, Lecture{"capability", capability, false, false}};
 
 } // namespace
 

@@ -107,8 +107,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
   estimate->add_option("--ranks", line.estimate.ranks, "number of ranks; default 1, of a lecture 8")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
-  estimate->add_option("--lecture", line.estimate.lecture,
-                       "collectives, zero or models: figures as they are taught beside the exact ones; needs no deck");
+  estimate->add_option(
+      "--lecture", line.estimate.lecture,
+      "collectives, zero, models or capability: figures as they are taught beside the exact ones; needs no deck");
   add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--machine", line.estimate.machine_file, "of a lecture: peaks.json of calibrate");
 

@@ -56,7 +56,8 @@ class Lecture(unittest.TestCase):
 
     def test_each_lecture_prints_its_tables_without_a_deck(self):
         for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
-                               "models": ["gpt3-175b", "174604259328", "as taught"]}.items():
+                               "models": ["gpt3-175b", "174604259328", "as taught"],
+                               "capability": ["as taught", "p <= L"]}.items():
             with self.subTest(lecture=lecture):
                 outcome = run("estimate", "--lecture", lecture)
                 self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
@@ -101,13 +102,13 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
             "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),

@@ -1,0 +1,58 @@
+#include "report/lecture_capability.hpp"
+
+#include <fmt/format.h>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double giga = 1e9;
+
+std::string number(std::optional<std::int64_t> const& value) { return value ? fmt::format("{}", *value) : "-"; }
+
+std::string methods_table(TaughtCapability const& lecture) {
+  std::string text = "1. Largest model on cards of 32 GB, 10^9 parameters\n";
+  text += fmt::format("  {:<23} {:>9} {:>8}  {:>10} {:>8}  {}\n", "method", "as taught", "degree", "exact", "degree",
+                      "limit");
+  for (CapabilityRow const& row : lecture.methods)
+    text += fmt::format("  {:<23} {:>9} {:>8}  {:>10.1f} {:>8}  {}\n", row.method, row.taught_parameters,
+                        row.taught_degree, row.exact / giga, row.degree, row.limit);
+  return text +
+         "  Note: what is taught was measured, with activations and buffers. Exact is model state alone (mixed16, 16 "
+         "bytes per\n  parameter) divided evenly by the largest legal degree of gpt3-175b's shape: a = 96 heads (t = "
+         "16 "
+         "in a node), L = 96\n  layers (so p = 128 is not possible), a batch of 3.2 M tokens = 1562 sequences (so N = "
+         "1024 is).\n\n";
+}
+
+std::string degrees_table(TaughtCapability const& lecture) {
+  std::string text = "2. Least degree at which the largest rank's state fits on a card (mixed16)\n";
+  text += fmt::format("  {:<12} {:>4} {:>4} {:>8}  {:>8} {:>9} {:>13} {:>7}  {:>8}\n", "", "", "", "t in a",
+                      "32 GB:", "", "", "", "80 GB:");
+  text += fmt::format("  {:<12} {:>4} {:>4} {:>8}  {:>8} {:>9} {:>13} {:>7}  {:>8} {:>9} {:>13} {:>7}\n", "model", "a",
+                      "L", "node", "tensor", "pipeline", "t x pipeline", "ZeRO-3", "tensor", "pipeline", "t x pipeline",
+                      "ZeRO-3");
+  for (DegreeRow const& row : lecture.models) {
+    text +=
+        fmt::format("  {:<12} {:>4} {:>4} {:>8}", row.name, row.config.heads, row.config.layers, row.node_tensor_ranks);
+    for (LeastDegrees const& least : row.on_cards) {
+      std::string const both = least.both ? fmt::format("{} x {}", row.node_tensor_ranks, *least.both) : "-";
+      text +=
+          fmt::format("  {:>8} {:>9} {:>13} {:>7}", number(least.tensor), number(least.pipeline), both, least.zero3);
+    }
+    text += "\n";
+  }
+  return text + "  Note: - where no legal degree is enough: tensor ranks must divide the heads, stages are at most the "
+                "layers, "
+                "and the first\n  stage also holds the tables of tokens and positions. Tensor ranks all hold norms, "
+                "positions and "
+                "the biases of sums.\n  ZeRO's ranks are at most the samples of the global batch.\n";
+}
+
+} // namespace
+
+std::string lecture_capability_text(TaughtCapability const& lecture) {
+  return methods_table(lecture) + degrees_table(lecture);
+}
+
+} // namespace trainstone
