@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -128,8 +129,17 @@ std::optional<Communicator> Communicator::first(Rank ranks) const {
 
 Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle) const {
   Communicator made(std::move(handle), m_emulated_node);
+  made.m_handle->port = m_handle->port;
   if (m_handle->order != MPI_COMM_NULL) made.check_order(OrderCheck::yes);
   return made;
+}
+
+void Communicator::emulate_network(EmulatedNetwork const& network) {
+  auto const is_time = [](double seconds) { return seconds >= 0 && std::isfinite(seconds); };
+  TRAINSTONE_REQUIRE(is_time(network.latency) && is_time(network.seconds_per_byte),
+                     "no network has a latency of {} s and takes {} s per byte", network.latency,
+                     network.seconds_per_byte);
+  m_handle->port = network.is_slow() ? std::make_shared<OutPort>(network) : nullptr;
 }
 
 Rank Communicator::node_size() const {

@@ -14,6 +14,8 @@
 
 namespace trainstone {
 
+struct EmulatedNetwork;
+
 namespace Impl {
 class CallComparison;
 struct CommunicatorHandle;
@@ -88,6 +90,12 @@ public:
   HeldTag take_tag();
   /// Uses tags 0 ... largest only, so that they come round soon. Collective; for tests.
   void limit_tags(int largest);
+
+  /// Executions that are made from now on send as this network would; so do those of communicators that are made of
+  /// this one from now on, which share each rank's port with it. Neither counts nor results change. MPI's own
+  /// collectives are not slowed down, and algorithms that move data in shared memory are refused. A network that is not
+  /// slow ends it. \throws Error if a time is negative or not finite
+  void emulate_network(EmulatedNetwork const& network);
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
   /// debugging: it costs an exchange per call. So are those of communicators that are made of it. Collective.

@@ -6,11 +6,13 @@
 
 #include "comm/element.hpp"
 #include "comm/fingerprint.hpp"
+#include "comm/out_port.hpp"
 #include "core/error.hpp"
 
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -34,6 +36,7 @@ struct CommunicatorHandle {
   bool failed = false;            ///< an error has left collectives unfinished
   std::uint64_t calls = 0;        ///< of collectives
   Fingerprint order_fingerprint;  ///< of all of them
+  std::shared_ptr<OutPort> port;  ///< of an emulated network, shared with communicators made of this one; null: none
 };
 
 /// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.

@@ -89,7 +89,7 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
   m_messages = std::make_unique<Impl::MessageRounds>(
       m_schedule, communicator.topology(),
       Impl::MessageRounds::Settings{communicator.handle().comm, m_tag.value(), type, options.longest_message,
-                                    options.persistent},
+                                    options.persistent, communicator.handle().port},
       [this](Slice const& slice, Index element) {
         return Impl::MessageRounds::Run{
             address(slice, element), slice.buffer == BufferId::data ? m_options.pieces.run(slice.range.begin + element,
@@ -114,6 +114,9 @@ void Execution::require_shared_buffers() const {
   SharedSegment const* const segment = m_options.segment;
   TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
                      to_string(m_schedule.algorithm));
+  TRAINSTONE_REQUIRE(!m_communicator->handle().port,
+                     "{} {} moves data in shared memory, which an emulated network would not slow down",
+                     to_string(m_schedule.collective), to_string(m_schedule.algorithm));
   TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,
                      "the schedule is for {} ranks on this node, the segment has {}", m_schedule.neighbours.size(),
                      segment->neighbours().size());

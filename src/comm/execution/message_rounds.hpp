@@ -5,10 +5,12 @@
 
 #include "comm/counters.hpp"
 #include "comm/mpi.hpp"
+#include "comm/out_port.hpp"
 #include "comm/schedule.hpp"
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace trainstone::Impl {
@@ -28,6 +30,7 @@ public:
     ElementType type;
     Index longest_message;
     bool persistent;
+    std::shared_ptr<OutPort> port; ///< of an emulated network, which keeps sends back; null: none
   };
 
   MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings, Address const& address);
@@ -37,13 +40,14 @@ public:
   ~MessageRounds();
 
   bool empty(std::size_t round) const { return m_offsets[round] == m_offsets[round + 1]; }
-  /// Posts the receives of a round, then its sends, and counts what is sent.
+  /// Posts the receives of a round, then its sends, and counts what is sent. On an emulated network MPI is given the
+  /// sends later, by test() and wait().
   void post(std::size_t round, Traffic& traffic);
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
   void wait(std::size_t round);
   /// Cancels the receives and forgets the sends of a round that is posted and not complete: their memory may still be
-  /// read. Nothing can be posted then.
+  /// read, but for sends that MPI was not given yet. Nothing can be posted then.
   void withdraw() noexcept;
   /// Gives MPI an opportunity to go on with whatever it has begun.
   void let_mpi_work() const;
@@ -64,15 +68,18 @@ private:
   MPI_Datatype in_pieces(std::vector<Run> const& runs);
   void prepare(Message const& message, MPI_Request& request) const;
   void start(Message const& message, MPI_Request& request) const;
+  bool hand_over();
   int size(std::size_t round) const { return static_cast<int>(m_offsets[round + 1] - m_offsets[round]); }
 
   Settings m_settings;
-  std::vector<Message> m_messages;       ///< by round; receives before sends
-  std::vector<MPI_Request> m_requests;   ///< one per message
-  std::vector<MPI_Datatype> m_datatypes; ///< of messages in several pieces
-  std::vector<std::size_t> m_offsets;    ///< where each round's messages begin, and the end
-  std::size_t m_posted_begin = 0;        ///< the messages that are posted and not known to be complete
+  std::vector<Message> m_messages;         ///< by round; receives before sends
+  std::vector<MPI_Request> m_requests;     ///< one per message
+  std::vector<MPI_Datatype> m_datatypes;   ///< of messages in several pieces
+  std::vector<std::size_t> m_offsets;      ///< where each round's messages begin, and the end
+  std::vector<OutPort::Time> m_departures; ///< of sends on an emulated network, like m_messages; else empty
+  std::size_t m_posted_begin = 0;          ///< the messages that MPI was given and that are not known to be complete
   std::size_t m_posted_end = 0;
+  std::size_t m_round_end = 0; ///< those between m_posted_end and this are kept back
 };
 
 } // namespace trainstone::Impl

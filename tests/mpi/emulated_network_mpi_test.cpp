@@ -1,0 +1,175 @@
+// A network that is slower than the machine's: what messages take on it, that neither results nor counts change, and
+// what becomes of messages that are still kept back when an error ends their collective.
+
+#include "comm/control.hpp"
+#include "comm/execution/execution_queue.hpp"
+#include "comm/mpi.hpp"
+#include "core/error.hpp"
+#include "support/collective_run.hpp"
+#include "support/traffic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <chrono>
+#include <deque>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Seconds of a clock that all processes of a machine share.
+double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+constexpr EmulatedNetwork slow{.latency = 2e-3, .seconds_per_byte = 1e-6};
+constexpr Index elements = 500;
+constexpr double message_seconds = slow.latency + slow.seconds_per_byte * elements * sizeof(float); // 4 ms
+
+Problem broadcast_problem(Communicator const& communicator) {
+  return {.collective = Collective::broadcast,
+          .partition = Partition::even(elements, communicator.size()),
+          .topology = communicator.topology()};
+}
+
+/// Of whole buffers, from rank 0.
+struct Broadcast {
+  explicit Broadcast(Communicator& communicator, bool persistent = true)
+      : data(static_cast<std::size_t>(elements), static_cast<float>(communicator.rank())),
+        execution(ExecutionSpace(), communicator,
+                  make_schedule(broadcast_problem(communicator), Algorithm::binomial, communicator.rank()),
+                  Operation::sum, Vector<float>(data.data(), data.size()), Vector<float>(),
+                  {.persistent = persistent}) {}
+  bool is_right() const { return data == std::vector<float>(data.size(), 0); }
+  /// That this rank sends.
+  double messages(Communicator const& communicator) const {
+    Traffic const sent = predict_traffic(execution.schedule(), communicator.topology(), sizeof(float));
+    return static_cast<double>(sent.messages);
+  }
+
+  std::vector<float> data;
+  Execution execution;
+};
+
+bool has_mail(Communicator const& communicator) {
+  int is_there = 0;
+  TRAINSTONE_MPI_CHECK(
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator.handle().comm, &is_there, MPI_STATUS_IGNORE));
+  return is_there != 0;
+}
+
+} // namespace
+
+TEST_CASE("a message takes at least latency and bytes over bandwidth", "[mpi][network]") {
+  Communicator communicator = Communicator::world();
+  communicator.emulate_network(slow);
+  for (bool const persistent : {true, false}) {
+    Broadcast broadcast(communicator, persistent);
+    barrier(communicator);
+    double const start = now();
+    broadcast.execution.run();
+    double const end = now();
+    double const root_start = all_gather_values(communicator, start)[0];
+    INFO("persistent " << persistent);
+    CHECK(broadcast.is_right());
+    CHECK(end - start >= broadcast.messages(communicator) * message_seconds);
+    if (communicator.rank() > 0) CHECK(end - root_start >= message_seconds);
+  }
+}
+
+TEST_CASE("a rank's messages queue, also those of communicators that are made of its own", "[mpi][network]") {
+  Communicator communicator = Communicator::world();
+  communicator.emulate_network(slow);
+  Communicator part = communicator.split(0);
+  auto first = communicator.first(communicator.size());
+  std::deque<Broadcast> broadcasts;
+  for (Communicator* const each : {&communicator, &part, &*first, &communicator}) broadcasts.emplace_back(*each);
+  ExecutionQueue queue;
+  double const start = now();
+  for (Broadcast& broadcast : broadcasts) queue.start(broadcast.execution);
+  queue.wait_all();
+  double const seconds = now() - start;
+  CHECK(seconds >= 4 * broadcasts[0].messages(communicator) * message_seconds);
+  for (Broadcast const& broadcast : broadcasts) CHECK(broadcast.is_right());
+}
+
+TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  communicator.emulate_network({.latency = 0.4});
+  Broadcast broadcast(communicator);
+  double const start = now();
+  broadcast.execution.start();
+  CHECK(broadcast.execution.progress() == (communicator.size() == 1));
+  CHECK(now() - start < 0.4); // for what takes microseconds
+  barrier(messenger);
+  broadcast.execution.wait();
+}
+
+TEST_CASE("an emulated network changes neither results nor counts", "[mpi][network]") {
+  Communicator communicator = Communicator::world();
+  communicator.emulate_network({.latency = 2e-6, .seconds_per_byte = 1e-9});
+  test::Workspace workspace(communicator);
+  for (Collective const collective : collectives) {
+    Index const size = collective == Collective::barrier ? 0 : 61;
+    for (Problem problem : test::problems(communicator, collective, size)) {
+      problem.shared_memory = false;
+      for (Algorithm const algorithm : algorithms_of(collective)) {
+        if (!refusal(problem, algorithm).empty()) continue;
+        for (Index const longest : {Index{7}, Index{1000}}) {
+          INFO(to_string(collective) << ' ' << to_string(algorithm) << ", messages of at most " << longest);
+          comm_counters() = {};
+          std::vector<float> const data =
+              workspace.run<float>(problem, algorithm, Operation::sum, {.longest_message = longest});
+          CHECK(test::mismatch(problem, Operation::sum, communicator.rank(), data) == "");
+          Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
+          CHECK(comm_counters().at(Purpose::training, collective, algorithm) ==
+                predict_traffic(schedule, problem.topology, sizeof(float), longest));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("moves in shared memory are refused on an emulated network, and only there", "[mpi][network]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return; // nothing to share
+  test::Workspace workspace(communicator);
+  Problem const problem = test::problems(communicator, Collective::all_reduce, 12)[0];
+  auto const run = [&] { return workspace.run<float>(problem, Algorithm::shared, Operation::sum); };
+  communicator.emulate_network(slow);
+  CHECK_THROWS_WITH(run(), ContainsSubstring("all_reduce shared moves data in shared memory"));
+  communicator.emulate_network({});
+  CHECK_FALSE(communicator.handle().port);
+  CHECK(test::mismatch(problem, Operation::sum, communicator.rank(), run()) == "");
+  CHECK_THROWS_AS(communicator.emulate_network({.latency = -1}), Error);
+  CHECK_THROWS_AS(communicator.emulate_network({.seconds_per_byte = 1.0 / 0.0}), Error);
+}
+
+TEST_CASE("messages that are kept back when an exception ends their collective are never sent", "[mpi][network]") {
+  for (bool const persistent : {true, false}) {
+    Communicator communicator = Communicator::world();
+    communicator.emulate_network({.latency = 1000});
+    std::vector<float> data(8, 1), scratch(8, 0);
+    Problem const problem{.collective = Collective::all_reduce,
+                          .partition = Partition::even(std::ssize(data), communicator.size()),
+                          .topology = communicator.topology()};
+    auto const start_and_fail = [&] {
+      Execution execution(ExecutionSpace(), communicator, make_schedule(problem, Algorithm::ring, communicator.rank()),
+                          Operation::sum, Vector<float>(data.data(), data.size()),
+                          Vector<float>(scratch.data(), scratch.size()), {.persistent = persistent});
+      execution.start();
+      CHECK(execution.progress() == (communicator.size() == 1));
+      throw Error("of the caller");
+    };
+    CHECK_THROWS_WITH(start_and_fail(), ContainsSubstring("of the caller"));
+    barrier(communicator);
+    CHECK_FALSE(has_mail(communicator));
+    barrier(communicator); // what follows sends
+    CHECK(scratch == std::vector<float>(scratch.size(), 0));
+    communicator.emulate_network({});
+    CHECK(control_all_reduce(ExecutionSpace(), communicator, Operation::sum, 1.0) == communicator.size());
+  }
+}
