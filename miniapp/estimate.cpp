@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainstone {
 
 namespace {
@@ -57,7 +59,8 @@ int estimate(EstimateOptions const& options) {
   RunConfig const config = resolve(deck, ranks);
   // gradients are the same for all; of the loss's single element the second rank sends most: it passes on both rounds
   Rank const busiest = ranks > 1 ? 1 : 0;
-  RunPlan const plan = plan_run(config, busiest, static_cast<Rank>(ranks));
+  std::int64_t const nodes = std::max<std::int64_t>(config.comm.emulated_nodes, 1);
+  RunPlan const plan = plan_run(config, busiest, Topology::block(static_cast<Rank>(ranks), static_cast<int>(nodes)));
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, ranks, config.batch.global,
              config.data.sequence, to_string(plan.gemm));

@@ -27,6 +27,8 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   header.mpi = machinery.mpi.implementation();
   header.ranks = machinery.communicator.size();
   header.nodes = machinery.communicator.nodes().count;
+  header.emulated_nodes = run.config.comm.emulated_nodes > 0;
+  header.emulated_network = run.config.comm.emulated_network().is_slow();
   header.deck = deck_label(run.deck);
   return header;
 }
@@ -90,6 +92,7 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
   if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
     fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
+  if (run.config.comm.emulated_network().is_slow()) fmt::print("{}\n", network_line(run.config.comm));
   if (run.config.comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);
 }
@@ -137,8 +140,14 @@ void print_end(Result const& result, std::string const& json_path) {
 int run(RunOptions const& options, Machinery& machinery) {
   Communicator& communicator = machinery.communicator;
   bool const first = communicator.rank() == 0;
+  Deck deck;
+  collectively(communicator, [&] {
+    deck = read_deck(options.common.deck);
+    resolve(deck, communicator.size()); // finds what cannot be done on so many ranks
+  });
+  communicator = emulated_world(deck.config.comm);
   PreparedRun run;
-  collectively(communicator, [&] { run = prepare_run(options, communicator); });
+  collectively(communicator, [&] { run = prepare_run(options, deck, communicator); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);

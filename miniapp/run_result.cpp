@@ -143,8 +143,9 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.code = {TRAINSTONE_VERSION, git_commit, git_dirty, describe_compiler(), kokkos_description()};
   result.machine = describe_machine();
   result.machine.mpi = machinery.mpi.implementation();
-  result.topology = {machinery.communicator.size(), machinery.communicator.nodes().count, machinery.exec.concurrency(),
-                     "host"};
+  result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
+                     machinery.exec.concurrency(),       "host",
+                     run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

@@ -57,10 +57,16 @@ void check_output(PreparedRun const& run, RunOptions const& options) {
 
 } // namespace
 
-PreparedRun prepare_run(RunOptions const& options, Communicator const& communicator) {
+Communicator emulated_world(CommConfig const& config) {
+  Communicator world = Communicator::world(static_cast<int>(config.emulated_nodes));
+  world.emulate_network(config.emulated_network());
+  return world;
+}
+
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator) {
   bool const first = communicator.rank() == 0;
   PreparedRun run;
-  run.deck = read_deck(options.common.deck);
+  run.deck = deck;
   run.config = resolve(run.deck, communicator.size());
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   require_memory(*run.plan, communicator);

@@ -25,9 +25,12 @@ struct PreparedRun {
   std::optional<GoldenCurve> golden;
 };
 
-/// Reads and checks everything; the first rank also scans the data and makes the output folder.
+/// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
+Communicator emulated_world(CommConfig const& config);
+
+/// Checks everything; the first rank also scans the data and makes the output folder.
 /// \throws InputError, or Error with ExitCode::does_not_fit
-PreparedRun prepare_run(RunOptions const& options, Communicator const& communicator);
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator);
 
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files

@@ -131,6 +131,10 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                 "{})",
                 expected, ranks, ranks == 1 ? "" : "s", expected, expected));
   }
+  if (std::int64_t const nodes = config.comm.emulated_nodes; nodes > ranks) {
+    fail_at(deck, "comm.emulated_nodes",
+            fmt::format("comm.emulated_nodes = {} exceeds the number of ranks; nearest legal value: {}", nodes, ranks));
+  }
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, ranks)) {
     fail_at(deck, problem->key, problem->message);
   }

@@ -146,6 +146,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = source_problem(config)) return found;
   if (Problem found = validation_problem(config)) return found;
   if (Problem found = length_problem(config)) return found;
+  if (Problem found = find_network_problem(config)) return found;
   return fault_problem(config);
 }
 

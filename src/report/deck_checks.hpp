@@ -12,6 +12,9 @@ namespace trainstone {
 /// The first thing that does not fit, if anything, with the nearest legal values.
 std::optional<ConfigProblem> find_problem(RunConfig const& config);
 
+/// The same of algorithms that an emulated network would not slow down, part of the above.
+std::optional<ConfigProblem> find_network_problem(RunConfig const& config);
+
 /// The same of what must happen within the training, once its length in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
 

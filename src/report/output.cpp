@@ -1,6 +1,7 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
+#include "report/quantity.hpp"
 
 #include <algorithm>
 #include <ostream>
@@ -64,9 +65,19 @@ std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", st
 std::string header_line(RunHeader const& header) {
   std::string const git =
       header.git.empty() ? "git unknown" : fmt::format("git {} {}", header.git, header.dirty ? "dirty" : "clean");
-  return fmt::format("trainstone {} {} | Kokkos {} | {} | buffers {} | {} on {} | deck {}", header.version, git,
+  return fmt::format("trainstone {} {} | Kokkos {} | {} | buffers {} | {} on {}{} | deck {}", header.version, git,
                      header.kokkos, header.mpi, header.buffers, plural(header.ranks, "rank"),
-                     plural(header.nodes, "node"), header.deck);
+                     plural(header.nodes, header.emulated_nodes ? "emulated node" : "node"),
+                     header.emulated_network ? " | emulated network" : "", header.deck);
+}
+
+std::string network_line(CommConfig const& comm) {
+  std::string text = "note: the network is emulated: a rank's messages leave one after the other and take ";
+  if (comm.emulated_latency > 0) text += to_string(Quantity{Dimension::time, comm.emulated_latency});
+  if (comm.emulated_latency > 0 && comm.emulated_bandwidth > 0) text += " and ";
+  if (comm.emulated_bandwidth > 0)
+    text += "their bytes at " + to_string(Quantity{Dimension::rate, comm.emulated_bandwidth});
+  return text;
 }
 
 std::string memory_line(NamedAmounts const& predicted_bytes) {

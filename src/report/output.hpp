@@ -5,6 +5,7 @@
 // decides which steps get a line and draws the progress line on a terminal.
 // Promises: "FOM:" is printed only together with a passed verification.
 
+#include "comm/config.hpp"
 #include "report/statistics.hpp"
 #include "train/check.hpp"
 #include "train/events.hpp"
@@ -36,6 +37,8 @@ struct RunHeader {
   std::string buffers = "host";
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
+  bool emulated_nodes = false;
+  bool emulated_network = false;
   std::string deck; ///< deck_label
 };
 
@@ -48,6 +51,8 @@ std::uint64_t total(NamedAmounts const& amounts);
 std::string mebibytes(std::uint64_t bytes);
 
 std::string header_line(RunHeader const& header);
+/// "note: the network is emulated: ..." with what a message takes there.
+std::string network_line(CommConfig const& comm);
 std::string memory_line(NamedAmounts const& predicted_bytes);
 std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops);
 /// Without ETA where eta_seconds is negative.

@@ -131,6 +131,11 @@ Json checks_json(std::vector<Check> const& checks) {
   return json;
 }
 
+Json network_json(EmulatedNetwork const& network) {
+  if (!network.is_slow()) return nullptr;
+  return {{"latency_seconds", network.latency}, {"seconds_per_byte", network.seconds_per_byte}};
+}
+
 /// What the run was made of: code, machine, ranks.
 void add_provenance(Json& json, Result const& result) {
   json["code"] = {{"version", result.code.version},
@@ -146,7 +151,9 @@ void add_provenance(Json& json, Result const& result) {
   json["topology"] = {{"ranks", result.topology.ranks},
                       {"nodes", result.topology.nodes},
                       {"threads_per_rank", result.topology.threads_per_rank},
-                      {"buffers", result.topology.buffers}};
+                      {"buffers", result.topology.buffers},
+                      {"emulated_nodes", result.topology.emulated_nodes},
+                      {"emulated_network", network_json(result.topology.network)}};
 }
 
 /// The largest folder that exists, and whether `folder` had to be made below it.

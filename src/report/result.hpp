@@ -3,6 +3,7 @@
 // The result file of a run. Owns its form (schema_version), the description of the machine, and writing it so that a
 // reader sees the whole file or none. Promises that NaN is never written: a value that is no number becomes null.
 
+#include "comm/out_port.hpp"
 #include "report/deck.hpp"
 #include "report/output.hpp"
 #include "report/statistics.hpp"
@@ -37,6 +38,8 @@ struct TopologyInfo {
   std::int64_t nodes = 1;
   std::int64_t threads_per_rank = 1;
   std::string buffers = "host";
+  bool emulated_nodes = false;
+  EmulatedNetwork network; ///< emulated; not slow: the machine's own
 };
 
 /// Rates measured in the same run.

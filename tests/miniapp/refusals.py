@@ -72,6 +72,13 @@ class Decks(RefusalTest):
             "too large to be counted": with_changes({"model.context": "1000000000"}, "counted in 64 bits"),
             "other number of ranks than expected": with_changes({"comm.expected_ranks": "2"}, "the run has 1 rank",
                                                                 at="comm.expected_ranks"),
+            "more emulated nodes than ranks": with_changes({"comm.emulated_nodes": "3"}, "nearest legal value: 2",
+                                                           at="comm.emulated_nodes", ranks=2),
+            "a time without its unit": with_changes({"comm.emulated_network.latency": '"50"'}, 'is "50", must be a time',
+                                                    at="comm.emulated_network.latency"),
+            "shared memory on an emulated network": with_changes(
+                {"comm.emulated_network.latency": '"50 us"', "comm.allreduce": '"shared"'}, "must be one of naive",
+                at="comm.allreduce"),
             "neither checked nor not": with_changes({"comm.check_order": "1"}, "must be true or false",
                                                     at="comm.check_order"),
             "batch does not divide by 3 ranks": with_changes({}, "no multiple of 3", "nearest legal values: 3 or 6",

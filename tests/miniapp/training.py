@@ -114,6 +114,51 @@ class Verification(TrainingTest):
             self.assertIn(f"| held-out {outcome.held_out[-1]:.4f} |", held_out[-1])
 
 
+class Emulation(TrainingTest):
+    """Two ranks on two emulated nodes, behind a network whose messages take 3 ms."""
+
+    LATENCY = 3e-3
+
+    @classmethod
+    def setUpClass(cls):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        nodes = settings("comm.emulated_nodes=2")
+        futures = [start("run", deck.path, *nodes, ranks=2),
+                   start("run", deck.path, *nodes, *settings("comm.emulated_network.latency=3 ms",
+                                                             "comm.emulated_network.bandwidth=1 GB/s"), ranks=2),
+                   start("estimate", deck.path, *nodes, "--ranks", "2")]
+        cls.fast, cls.slow, cls.estimate = (future.result() for future in futures)
+
+    def test_results_and_counts_are_those_of_the_machines_own_network(self):
+        self.assert_ended(self.fast, 0, "| 2 ranks on 2 emulated nodes | deck ")
+        self.assert_ended(self.slow, 0, "| 2 ranks on 2 emulated nodes | emulated network | deck ",
+                          "\nnote: the network is emulated: a rank's messages leave one after the other and take 3 ms "
+                          "and their bytes at 1 GB/s\n")
+        self.assertNotIn("the network is emulated", self.fast.out)
+        self.assertEqual(self.slow.losses, self.fast.losses)
+        self.assertEqual(self.slow.result["counted"], self.fast.result["counted"])
+
+    def test_a_step_takes_as_long_as_its_messages_at_least(self):
+        least = self.slow.result["predicted"]["messages"] * self.LATENCY
+        self.assertGreater(least, 0)
+        for seconds in self.slow.result["samples"]["seconds"]:
+            self.assertGreater(seconds, least, self.slow)
+
+    def test_the_result_file_says_what_is_emulated(self):
+        for outcome, network in ((self.fast, None), (self.slow, {"latency_seconds": 3e-3, "seconds_per_byte": 1e-9})):
+            topology = outcome.result["topology"]
+            self.assertEqual((topology["nodes"], topology["emulated_nodes"]), (2, True))
+            self.assertEqual(topology["emulated_network"], network)
+        parameter = self.slow.result["params"]["comm.emulated_network.bandwidth"]
+        self.assertEqual(parameter, {"value": 1e9, "unit": "bytes/s", "origin": "command line"})
+
+    def test_an_estimate_knows_emulated_nodes(self):
+        predicted = self.fast.result["predicted"]
+        gradients, control = (int(line.split(" bytes in ")[0].split()[-1]) for line in self.estimate.out.splitlines()
+                              if " bytes in " in line)
+        self.assertEqual(gradients + control, predicted["sent_bytes"], self.estimate)
+
+
 class Data(TrainingTest):
     @classmethod
     def setUpClass(cls):

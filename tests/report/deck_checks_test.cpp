@@ -7,6 +7,7 @@ using namespace trainstone;
 using namespace trainstone::test;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -98,6 +99,41 @@ TEST_CASE("a warm-up longer than the training is refused", "[deck]") {
   CHECK(error_with({"optimizer.warmup=10"}) == "no InputError");
   CHECK(error_with({"optimizer.warmup=11"}) ==
         "--set optimizer.warmup=11: optimizer.warmup = 11 exceeds data.steps = 10; nearest legal value: 10");
+}
+
+TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
+  Deck const deck = read_small({"comm.emulated_nodes=2"});
+  CHECK(resolve(deck, 2).comm.emulated_nodes == 2);
+  CHECK(input_error_of([&] { resolve(deck, 1); }) ==
+        "--set comm.emulated_nodes=2: comm.emulated_nodes = 2 exceeds the number of ranks; nearest legal value: 1");
+}
+
+TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]") {
+  CHECK_FALSE(read_small().config.comm.emulated_network().is_slow());
+  EmulatedNetwork const late = read_small({"comm.emulated_network.latency=50 us"}).config.comm.emulated_network();
+  CHECK((late.latency == 5e-5 && late.seconds_per_byte == 0));
+  EmulatedNetwork const both =
+      read_text(small_deck + "[comm]\nemulated_network = { latency = \"3 ms\", bandwidth = \"500 MB/s\" }\n")
+          .config.comm.emulated_network();
+  CHECK((both.latency == 3e-3 && both.seconds_per_byte == 2e-9));
+  CHECK(error_with({"comm.emulated_network.latency=50"}) ==
+        "--set comm.emulated_network.latency=50: comm.emulated_network.latency is \"50\", must be a time with its unit "
+        "(ns, us, ms, s, min), for example comm.emulated_network.latency = \"0 s\"");
+  CHECK_THAT(error_with({"comm.emulated_network.bandwidth=-1 GB/s"}), ContainsSubstring("must be at least 0 B/s"));
+  CHECK_THAT(error_of(small_deck + "[comm.emulated_network]\nbandwidth = 1e9\n"),
+             ContainsSubstring("small.toml:15: comm.emulated_network.bandwidth is a number with a fraction, must be a "
+                               "rate with its unit (B/s, "));
+}
+
+TEST_CASE("an emulated network refuses algorithms that move data in shared memory", "[deck]") {
+  for (char const* name : {"shared", "shared_copy", "hierarchical"}) {
+    std::string const choice = std::string("comm.allreduce=") + name;
+    CHECK(error_with({choice}) == "no InputError");
+    CHECK_THAT(error_with({choice, "comm.emulated_network.latency=1 us"}),
+               StartsWith("--set " + choice + ": comm.allreduce = ") && ContainsSubstring("must be one of naive, ") &&
+                   !ContainsSubstring(", shared") && !ContainsSubstring(", hierarchical"));
+  }
+  CHECK(error_with({"comm.allreduce=tree", "comm.emulated_network.latency=1 us"}) == "no InputError");
 }
 
 TEST_CASE("a fault names a step of the training and a unit of the model", "[deck]") {

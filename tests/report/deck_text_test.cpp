@@ -19,6 +19,9 @@ TEST_CASE("the help shows type, default and meaning of every key", "[deck]") {
     CHECK_THAT(help, ContainsSubstring(key.meaning));
     CHECK(!key.meaning.empty());
   }
+  CHECK_THAT(help, ContainsSubstring(
+                       "comm.emulated_network.latency a time with its unit (ns, us, ms, s, min); default \"0 s\"; "
+                       "0 s to 1 min\n"));
   CHECK_THAT(help,
              ContainsSubstring("optimizer.schedule           a string; default \"cosine\"; one of constant, cosine"));
   CHECK_THAT(help, ContainsSubstring("batch.micro                  an integer (samples); default 0; 0 to 1000000"));
@@ -52,7 +55,9 @@ TEST_CASE("every key stores what it is given", "[deck]") {
 TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
   Deck const deck = read_small({"optimizer.lr=0.0003", "optimizer.eps=1e-8", "model.save=\"quo\\\"te\\\\ \\n\"",
                                 "optimizer.betas=[0.1, 0.95]", "data.files=[\"a.txt\", \"b c.txt\"]",
-                                "faults.nan.step=3", "faults.nan.unit=block 1", "comm.check_order=true"});
+                                "faults.nan.step=3", "faults.nan.unit=block 1", "comm.check_order=true",
+                                "comm.emulated_nodes=1", "comm.emulated_network.latency=1 ms",
+                                "comm.emulated_network.latency=0.7 ms", "comm.emulated_network.bandwidth=1.3 GiB/s"});
   Deck const again = read_text(print_deck(deck));
   CHECK(deck_hash(again) == deck_hash(deck));
   for (Key const& key : deck_keys()) {
@@ -84,6 +89,8 @@ TEST_CASE("the resolved deck tells the origin of every value", "[deck]") {
   CHECK_THAT(text, ContainsSubstring("lr = 0.5                                 # command line\n"));
   CHECK_THAT(text, ContainsSubstring("clip = 2                                 # environment\n"));
   CHECK_THAT(text, ContainsSubstring("gemm = \"auto\"                            # default\n"));
+  CHECK_THAT(text,
+             ContainsSubstring("[comm.emulated_network]\nlatency = \"0 s\"                          # default\n"));
 }
 
 TEST_CASE("the hash depends on values and not on how they are written", "[deck]") {
@@ -163,4 +170,5 @@ TEST_CASE("the resolved parameters hold every key, the batch for the given ranks
   CHECK(find("batch.accumulation").origin == "derived");
   CHECK(find("batch.accumulation").unit == "turns");
   CHECK(find("batch.global").origin == "deck:13");
+  CHECK(find("comm.emulated_network.bandwidth").value == DeckValue(Quantity{Dimension::rate, 0}));
 }

@@ -76,6 +76,21 @@ TEST_CASE("the header names version, libraries, ranks and deck", "[output]") {
   CHECK_THAT(header_line(other), ContainsSubstring(" git unknown |"));
 }
 
+TEST_CASE("the header says what is emulated, and a note what messages take", "[output]") {
+  RunHeader run = header();
+  run.nodes = 2;
+  run.emulated_nodes = run.emulated_network = true;
+  CHECK_THAT(header_line(run), ContainsSubstring("| 2 ranks on 2 emulated nodes | emulated network | deck "));
+  CommConfig comm;
+  comm.emulated_latency = 50e-6;
+  std::string const words = "note: the network is emulated: a rank's messages leave one after the other and take ";
+  CHECK(network_line(comm) == words + "50 us");
+  comm.emulated_bandwidth = 1e9;
+  CHECK(network_line(comm) == words + "50 us and their bytes at 1 GB/s");
+  comm.emulated_latency = 0;
+  CHECK(network_line(comm) == words + "their bytes at 1 GB/s");
+}
+
 TEST_CASE("the memory line has the total and every category", "[output]") {
   NamedAmounts const memory{{"parameters", 121 * tenth},  {"gradients", 121 * tenth}, {"optimizer", 242 * tenth},
                             {"activations", 212 * tenth}, {"buffers", 30 * tenth},    {"data", 20 * tenth}};
