@@ -40,6 +40,8 @@ struct EstimateOptions {
 struct VerifyOptions {
   CommonOptions common;
   ReferenceFiles files;
+  bool matrix = false; ///< compare strategies instead
+  bool quick = false;  ///< some of them
 };
 
 /// The machine under a command that runs on all ranks.
@@ -51,6 +53,10 @@ struct Machinery {
 
 int run(RunOptions const& options, Machinery& machinery);
 int verify(VerifyOptions const& options, Machinery& machinery);
+int verify_matrix(VerifyOptions const& options, Machinery& machinery);
+/// The keys that verify takes, from --set and TRAINSTONE_SET, read and checked as in a run. \param[in] model_file of
+/// llm.c, whose shape the deck has; empty: any
+RunConfig read_choices(DeckInput const& input, std::string const& model_file);
 int estimate(EstimateOptions const& options);         ///< one process, without MPI
 int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
 

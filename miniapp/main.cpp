@@ -113,13 +113,28 @@ void describe_options(CLI::App& app, CommandLine& line) {
   add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--machine", line.estimate.machine_file, "of a lecture: peaks.json of calibrate");
 
-  CLI::App* const verify = app.add_subcommand("verify", "compare with a reference from an independent program");
-  verify->add_option("--set", line.verify.common.deck.overrides, "kernels.gemm=PROVIDER")
+  CLI::App* const verify = app.add_subcommand(
+      "verify", "compare with a reference from an independent program, or strategies with each other");
+  verify
+      ->add_option("--set", line.verify.common.deck.overrides,
+                   "keys of kernels; with a reference of parallel and comm, too")
       ->take_all()
       ->allow_extra_args(false);
-  verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32")->required();
-  verify->add_option("--reference-state", line.verify.files.state, "llm.c debug state of that model")->required();
-  verify->add_option("--reference-losses", line.verify.files.losses, "losses and norms of training steps (JSON)");
+  CLI::Option* const model = verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32");
+  CLI::Option* const state =
+      verify->add_option("--reference-state", line.verify.files.state, "llm.c debug state of that model");
+  model->needs(state);
+  state->needs(model);
+  verify->add_option("--reference-losses", line.verify.files.losses, "losses and norms of training steps (JSON)")
+      ->needs(model);
+  CLI::Option* const matrix =
+      verify->add_flag("--matrix", line.verify.matrix,
+                       "instead: train a small model in ordered mode under every strategy, and compare the bits");
+  matrix->excludes(model);
+  verify->add_flag("--quick", line.verify.quick, "some of the matrix")->needs(matrix);
+  verify->callback([model, matrix] {
+    if (model->count() == 0 && matrix->count() == 0) throw CLI::RequiredError("--reference-model or --matrix");
+  });
 
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);

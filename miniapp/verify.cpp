@@ -17,10 +17,11 @@ void print_row(ReferenceRow const& row) {
              row.relative ? "relative" : "absolute", row.passed ? "PASS" : "FAIL");
 }
 
-/// The deck that the reference's files amount to, so that --set is read and checked as in a run. All else that a deck
-/// can say is in the files, and refused here.
-RunConfig read_choices(DeckInput const& input, ReferenceFiles const& files) {
-  LlmcShape const shape = LlmcModelReader(files.model).shape();
+} // namespace
+
+/// All else that a deck can say is in the reference's files, or in the matrix, and refused here.
+RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
+  LlmcShape const shape = model_file.empty() ? LlmcShape{1, 1, 1, 1, 1, 128} : LlmcModelReader(model_file).shape();
   std::string const text =
       fmt::format("model = {{ layers = {}, heads = {}, channels = {}, context = {}, vocab = {} }}\n"
                   "data = {{ source = \"synthetic\", steps = 10 }}\n"
@@ -30,6 +31,8 @@ RunConfig read_choices(DeckInput const& input, ReferenceFiles const& files) {
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
     bool const is_choice = key.starts_with("kernels.") || key.starts_with("parallel.") || key.starts_with("comm.");
+    if (given && model_file.empty() && !key.starts_with("kernels."))
+      fail_at(deck, key, fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels", key));
     if (given && !is_choice)
       fail_at(deck, key,
               fmt::format("{} comes from the reference's files; verify takes only keys of kernels, parallel and comm",
@@ -38,13 +41,12 @@ RunConfig read_choices(DeckInput const& input, ReferenceFiles const& files) {
   return deck.config;
 }
 
-} // namespace
-
 int verify(VerifyOptions const& options, Machinery& machinery) {
+  if (options.matrix) return verify_matrix(options, machinery);
   RunConfig choices;
   collectively(machinery.communicator, [&] {
     check_reference_files(options.files, machinery.communicator.size());
-    choices = read_choices(options.common.deck, options.files);
+    choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
   });
   std::vector<ReferenceRow> const rows =

@@ -126,12 +126,18 @@ TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]"
 }
 
 TEST_CASE("an emulated network refuses algorithms that move data in shared memory", "[deck]") {
+  for (char const* key : {"comm.reduce_scatter", "comm.all_gather"}) {
+    std::string const choice = std::string(key) + "=shared";
+    CHECK_THAT(error_with({choice, "comm.emulated_network.latency=1 us"}),
+               StartsWith("--set " + choice) && ContainsSubstring("must be one of auto, ring, direct"));
+  }
   for (char const* name : {"shared", "shared_copy", "hierarchical"}) {
     std::string const choice = std::string("comm.allreduce=") + name;
     CHECK(error_with({choice}) == "no InputError");
     CHECK_THAT(error_with({choice, "comm.emulated_network.latency=1 us"}),
-               StartsWith("--set " + choice + ": comm.allreduce = ") && ContainsSubstring("must be one of naive, ") &&
-                   !ContainsSubstring(", shared") && !ContainsSubstring(", hierarchical"));
+               StartsWith("--set " + choice + ": comm.allreduce = ") &&
+                   ContainsSubstring("must be one of auto, naive, ") && !ContainsSubstring(", shared") &&
+                   !ContainsSubstring(", hierarchical"));
   }
   CHECK(error_with({"comm.allreduce=tree", "comm.emulated_network.latency=1 us"}) == "no InputError");
 }

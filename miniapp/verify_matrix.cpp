@@ -1,0 +1,45 @@
+// trainstone verify --matrix: the same bits for every strategy on the ranks of this run.
+
+#include "commands.hpp"
+
+#include "kernels/gemm.hpp"
+#include "report/result.hpp"
+#include "train/equivalence_matrix.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace trainstone {
+
+int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
+  Communicator& communicator = machinery.communicator;
+  Rank const ranks = communicator.size();
+  RunConfig choices;
+  collectively(communicator, [&] {
+    choices = read_choices(options.common.deck, "");
+    resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
+    TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
+                             "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
+  });
+  bool const first = communicator.rank() == 0;
+  if (first)
+    fmt::print("Kokkos {}, {} threads per rank, gemm {}, {}\n", kokkos_description(), machinery.exec.concurrency(),
+               to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
+  std::int64_t const steps = options.quick ? 5 : 20;
+  std::map<std::int64_t, std::uint64_t> expected; // by number of micro-batches
+  std::int64_t rows = 0, different = 0;
+  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick)) {
+    std::uint64_t const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
+    bool const same = expected.emplace(row.micro_batches, hash).first->second == hash;
+    ++rows;
+    if (!same) ++different;
+    if (first) fmt::print("{} {:016x} {}\n", describe(row, ranks), hash, same ? "same" : "DIFFERENT");
+  }
+  if (first)
+    fmt::print("VERIFICATION {}: {} configurations after {} steps, {} different\n",
+               different == 0 ? "PASSED" : "FAILED", rows, steps, different);
+  return static_cast<int>(different == 0 ? ExitCode::valid : ExitCode::verification_failed);
+}
+
+} // namespace trainstone

@@ -1,0 +1,140 @@
+#include "train/equivalence_matrix.hpp"
+
+#include "core/launch.hpp"
+#include "core/random.hpp"
+#include "parallel/parameter_hash.hpp"
+#include "train/trainer.hpp"
+
+#include <chrono>
+#include <string_view>
+#include <thread>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double tiny_bucket = 3000; // cuts every group of the model
+
+/// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
+RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
+  RunConfig config;
+  config.model = {2, 3, 12, 11, 29};
+  config.data.sequence = 10;
+  config.batch = {1, row.micro_batches / ranks, row.micro_batches};
+  config.optimizer.learning_rate = 1e-2;
+  config.optimizer.clip = 0.5; // acts in the first steps
+  config.schedule = {ScheduleType::constant, 0, 1.0};
+  config.kernels = choices.kernels;
+  config.parallel = row.parallel;
+  config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
+  return config;
+}
+
+/// Tokens that depend on (step, micro-batch, place) only.
+BatchSource batch_source(std::int64_t vocab) {
+  return [vocab](std::int64_t step, Index micro_batch, std::span<std::int32_t> inputs,
+                 std::span<std::int32_t> targets) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto const place = (static_cast<std::uint64_t>(step) << 32) + (static_cast<std::uint64_t>(micro_batch) << 16) + i;
+      auto const token =
+          random_block(1, RandomStream::synthetic_data, place).words[0] % static_cast<std::uint32_t>(vocab);
+      inputs[i] = static_cast<std::int32_t>(token);
+      targets[i] = static_cast<std::int32_t>((token * 3 + 1) % static_cast<std::uint32_t>(vocab));
+    }
+  };
+}
+
+/// While it lives, sends or kernels are late now and then, on every rank at other places.
+class InjectedDelays {
+public:
+  InjectedDelays(MatrixDelays delays, Rank rank) {
+    if (delays == MatrixDelays::none) return;
+    bool const sends = delays == MatrixDelays::slow_sends;
+    delay_point() = [sends, rank, count = 0](char const* label) mutable {
+      if ((std::string_view(label) == "trainstone::comm::send") != sends) return;
+      if (++count % (sends ? 5 + rank : 97 + rank) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    };
+  }
+  InjectedDelays(InjectedDelays const&) = delete;
+  InjectedDelays& operator=(InjectedDelays const&) = delete;
+  ~InjectedDelays() { delay_point() = nullptr; }
+};
+
+std::vector<ParallelConfig> strategies(Rank ranks) {
+  std::vector<ParallelConfig> all{
+      {},
+      {.strategy = "zero", .zero_stage = 1},
+      {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
+      {.strategy = "zero", .zero_stage = 2},
+      {.strategy = "zero", .zero_stage = 3}};
+  for (Rank group = 2; group < ranks; group *= 2) all.push_back({.strategy = "hsdp", .shard_group = group});
+  for (ParallelConfig& parallel : all) parallel.reduction = ReductionMode::ordered;
+  return all;
+}
+
+std::string name_of(ParallelConfig const& parallel, Rank ranks) {
+  if (parallel.strategy == "hsdp") return fmt::format("hsdp {}x{}", ranks / parallel.shard_group, parallel.shard_group);
+  if (parallel.strategy != "zero") return parallel.strategy;
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  return fmt::format("zero {}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "");
+}
+
+struct Variation {
+  bool tiny;
+  bool overlap;
+  MatrixDelays delays;
+};
+
+std::vector<Variation> variations(bool quick) {
+  using enum MatrixDelays;
+  if (quick) return {{true, true, slow_sends}, {false, true, slow_kernels}, {true, false, none}};
+  std::vector<Variation> all;
+  for (bool const tiny : {false, true})
+    for (bool const overlap : {false, true})
+      for (MatrixDelays const delays : {none, slow_sends, slow_kernels}) all.push_back({tiny, overlap, delays});
+  return all;
+}
+
+} // namespace
+
+std::string describe(MatrixRow const& row, Rank ranks) {
+  char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
+                             : row.delays == MatrixDelays::slow_sends ? "slow sends"
+                                                                      : "slow kernels";
+  return fmt::format("M {:>2}, {} ranks, {:<17} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, ranks,
+                     name_of(row.parallel, ranks), row.algorithm,
+                     row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
+                     row.parallel.overlap ? "overlap" : "no overlap", delays);
+}
+
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick) {
+  std::vector<MatrixRow> rows;
+  for (std::int64_t const micro_batches : {8, 16}) {
+    if (quick && micro_batches > 8) break;
+    for (ParallelConfig const& strategy : strategies(ranks)) {
+      for (char const* const algorithm : {"ordered", "shared"}) {
+        for (auto const& [tiny, overlap, delays] : variations(quick)) {
+          MatrixRow row{micro_batches, strategy, algorithm, delays};
+          if (tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
+          row.parallel.overlap = overlap;
+          rows.push_back(row);
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+std::uint64_t run_matrix_row(ExecutionSpace const& exec, Communicator& communicator, MatrixRow const& row,
+                             RunConfig const& choices, std::int64_t steps) {
+  RunConfig const config = config_of(row, choices, communicator.size());
+  RunPlan const plan = plan_run(config, communicator.rank(), communicator.topology());
+  MemoryLedger ledger;
+  Trainer trainer(exec, communicator, ledger, config, plan, {batch_source(config.model.vocab), {}, 0}, steps);
+  InjectedDelays const delays(row.delays, communicator.rank());
+  for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
+  trainer.finish();
+  return parameter_hash(exec, trainer.engine());
+}
+
+} // namespace trainstone
