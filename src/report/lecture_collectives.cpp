@@ -61,21 +61,22 @@ std::string times_table(TimeTable const& table, char letter) {
                         row.taught_formula.empty() ? "-" : row.taught_formula, microseconds(row.taught),
                         marked(row.without_start, without), microseconds(row.exact), marked(row.priced, with),
                         marked(row.on_machine, real));
-  return text;
+  AlphaBetaGamma const& constants = table.constants;
+  return text + fmt::format("  alpha = {:.2f} us per message, 1/beta = B = {:.2f} GB/s, 1/gamma = {} GB/s\n",
+                            constants.alpha / micro, 1e-9 / constants.beta,
+                            constants.gamma > 0 ? fmt::format("{:.2f}", 1e-9 / constants.gamma) : "infinite");
 }
 
 std::string times_tables(TaughtCollectives const& lecture) {
-  AlphaBetaGamma const& constants = lecture.constants;
   std::string text;
   char letter = 'a';
   for (TimeTable const& table : lecture.times) text += times_table(table, letter++);
-  text += fmt::format("  alpha = {:.2f} us per message, 1/beta = B = {:.2f} GB/s, 1/gamma = {} GB/s; * = quickest\n",
-                      constants.alpha / micro, 1e-9 / constants.beta,
-                      constants.gamma > 0 ? fmt::format("{:.2f}", 1e-9 / constants.gamma) : "infinite");
-  text += "  exact: closed form with alpha, beta, gamma; simulated: critical path of the schedules; on machine: the "
-          "machine's\n  own curves. \"Ring has the best latency\" is true for alpha = 0, where it is the quickest with "
-          "Rabenseifner and\n  circulant; with start-up cost the tree (and the butterfly) win small messages. M N / B "
-          "of the server counts one\n  direction.\n";
+  text +=
+      "  * = quickest. alpha, beta and gamma are the machine's at the table's size. exact: closed form with these; "
+      "simulated:\n  critical path of the schedules; on machine: the machine's own curves. \"Ring has the best "
+      "latency\" "
+      "is true for alpha = 0,\n  where it is the quickest with Rabenseifner and circulant; with start-up cost the tree "
+      "(and the butterfly) win small\n  messages. M N / B of the server counts one direction.\n";
   if (lecture.butterfly_until)
     text += fmt::format("  Butterfly beats Rabenseifner below {:.0f} bytes (N = {}).\n", *lecture.butterfly_until,
                         lecture.ranks);

@@ -117,14 +117,26 @@ TEST_CASE("butterfly and Rabenseifner change places at n*", "[taught]") {
   CHECK(!compare(6).butterfly_until);
 }
 
-TEST_CASE("the constants are the start of the smallest and the slope of the largest messages", "[taught]") {
+TEST_CASE("the constants are those of the machine's curves at the size", "[taught]") {
   MachineModel machine;
-  machine.of(Link::intra) = PiecewiseLinear({{0, 2e-6, 3e-10}, {1000, 5e-6, 1e-10}});
+  machine.set_messages(Link::intra, PiecewiseLinear({{0, 2e-6, 3e-10}, {1000, 2.2e-6, 1e-10}}));
   machine.reduce = PiecewiseLinear({{0, 1e-7, 2e-10}, {5000, 1e-7, 4e-10}});
-  AlphaBetaGamma const constants = constants_of(machine);
-  CHECK(constants.alpha == 2e-6);
-  CHECK(constants.beta == 1e-10);
-  CHECK(constants.gamma == 4e-10);
+  for (std::uint64_t const bytes : {8, 500, 4000, 100000}) {
+    INFO(bytes << " bytes");
+    auto const size = static_cast<double>(bytes);
+    AlphaBetaGamma const constants = constants_of(machine, bytes);
+    CHECK(constants.alpha == 2e-6);
+    // 2e-6 + 0.2e-6 + 1e-10 S beyond 1000 bytes; differences of 2e-9 and more lose three digits
+    CHECK_THAT(constants.beta, WithinRel(bytes < 1000 ? 3e-10 : 0.2e-6 / size + 1e-10, 1e-12));
+    CHECK_THAT(constants.gamma, WithinRel(bytes < 5000 ? 2e-10 : 4e-10, 1e-12));
+  }
+  // both tables are priced with their own: 2 ranks send whole halves, so that the tree's two messages are of S bytes
+  std::uint64_t const bytes = 100000;
+  TaughtCollectives const lecture = compare_taught_collectives(2, bytes, machine);
+  CHECK_THAT(lecture.times.at(0).constants.beta, WithinRel(1.02e-10, 1e-12));
+  CHECK_THAT(lecture.times.at(1).constants.beta, WithinRel(3e-10, 1e-12));
+  CHECK_THAT(row_of(lecture.times.at(0).rows, "tree").exact.value(),
+             WithinRel(2 * (2.2e-6 + 1e-10 * 1e5) + 4e-10 * 1e5, 1e-12));
 }
 
 TEST_CASE("ranks and sizes without even blocks are refused with the nearest ones", "[taught]") {

@@ -146,10 +146,11 @@ std::optional<double> closed_price(Algorithm algorithm, Numbers const& x, AlphaB
   }
 }
 
-TimeTable time_table(Numbers const& x, AlphaBetaGamma const& constants, MachineModel const& machine) {
+TimeTable time_table(Numbers const& x, MachineModel const& machine) {
+  AlphaBetaGamma const constants = constants_of(machine, x.bytes);
   MachineModel const without_start = uniform_machine({0, constants.beta, 0});
   MachineModel const uniform = uniform_machine(constants);
-  TimeTable table{x.bytes, {}};
+  TimeTable table{x.bytes, constants, {}};
   auto const add = [&](Method const& method, std::string const& taught_formula, std::optional<double> taught) {
     table.rows.push_back({method.name, taught_formula, taught, method.price_on(without_start, x),
                           closed_price(method.algorithm, x, constants), method.price_on(uniform, x),
@@ -227,18 +228,19 @@ std::uint64_t taught_size_step(int ranks) {
   return element * std::lcm(n, std::bit_floor(n));
 }
 
-AlphaBetaGamma constants_of(MachineModel const& machine) {
+AlphaBetaGamma constants_of(MachineModel const& machine, std::uint64_t bytes) {
   PiecewiseLinear const& message = machine.of(Link::intra);
-  return {message(0), message.pieces().back().per_byte, machine.reduce.pieces().back().per_byte};
+  auto const size = static_cast<double>(bytes);
+  return {message(0), (message(size) - message(0)) / size, (machine.reduce(size) - machine.reduce(0)) / size};
 }
 
 TaughtCollectives compare_taught_collectives(int ranks, std::uint64_t bytes, MachineModel const& machine) {
   require_legal(ranks, bytes);
   Numbers const x(ranks, bytes);
   Numbers const small(ranks, element * x.ranks);
-  TaughtCollectives lecture{ranks, bytes, constants_of(machine), total_rows(x), {}, rank_rows(x), load_rows(x), {}};
-  lecture.times = {time_table(x, lecture.constants, machine), time_table(small, lecture.constants, machine)};
-  lecture.butterfly_until = butterfly_until(x, lecture.constants);
+  TaughtCollectives lecture{ranks, bytes, total_rows(x), {}, rank_rows(x), load_rows(x), {}};
+  lecture.times = {time_table(x, machine), time_table(small, machine)};
+  lecture.butterfly_until = butterfly_until(x, lecture.times.front().constants);
   return lecture;
 }
 

@@ -39,6 +39,7 @@ struct TimeRow {
 /// All methods at one size, and which of them is the quickest.
 struct TimeTable {
   std::uint64_t bytes = 0;
+  AlphaBetaGamma constants; ///< of the machine at this size
   std::vector<TimeRow> rows;
 };
 
@@ -67,12 +68,12 @@ struct LoadRow {
 struct TaughtCollectives {
   int ranks = 0;
   std::uint64_t bytes = 0;
-  AlphaBetaGamma constants; ///< of the machine: start-up of small messages, slopes of the largest ones
   std::vector<TotalRow> totals;
   std::vector<TimeTable> times; ///< at the given size, and at a small one of one element per rank
   std::vector<RankRow> busiest;
   std::vector<LoadRow> loads;
-  /// Below so many bytes a butterfly beats Rabenseifner's algorithm; of powers of two above 2 only.
+  /// Below so many bytes a butterfly beats Rabenseifner's algorithm, with the constants of the given size; of powers of
+  /// two above 2 only.
   std::optional<double> butterfly_until;
 };
 
@@ -86,8 +87,8 @@ std::uint64_t taught_size_step(int ranks);
 /// \throws InputError naming the nearest legal values
 TaughtCollectives compare_taught_collectives(int ranks, std::uint64_t bytes, MachineModel const& machine);
 
-/// A machine's start-up time of the smallest messages inside a node, and its times per byte of the largest messages and
-/// reductions.
-AlphaBetaGamma constants_of(MachineModel const& machine);
+/// alpha: a machine's start-up time of the smallest messages inside a node; beta and gamma such that a message and a
+/// reduction of so many bytes (not 0) take as long as the machine's own curves say, but for a reduction's start.
+AlphaBetaGamma constants_of(MachineModel const& machine, std::uint64_t bytes);
 
 } // namespace trainstone
