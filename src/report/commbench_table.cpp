@@ -167,9 +167,9 @@ std::string commbench_row_line(CommbenchRow const& row) {
 
 std::string commbench_summary_lines(std::span<CommbenchRow const> rows) {
   std::string text = ratio_lines(rows) + score_lines(rows);
-  std::vector<SizeComparison> const sizes = comparisons(rows);
-  if (sizes.empty()) return text;
-  return text + "# predicted choice against the measured one\n" + crossover_table(crossover_rows(sizes));
+  std::vector<CrossoverRow> const choices = crossover_rows(comparisons(rows));
+  if (choices.empty()) return text;
+  return text + "# predicted choice against the measured one\n" + crossover_table(choices);
 }
 
 } // namespace trainstone

@@ -78,7 +78,10 @@ std::string measured_table(std::span<CrossoverRow const> rows) {
 
 std::vector<CrossoverRow> crossover_rows(std::span<SizeComparison const> sizes) {
   std::vector<CrossoverRow> rows;
-  for (SizeComparison const& size : sizes) rows.push_back(row_of(size));
+  for (SizeComparison const& size : sizes) {
+    CrossoverRow const row = row_of(size);
+    if (size.competitors.size() > 1) rows.push_back(row);
+  }
   return rows;
 }
 

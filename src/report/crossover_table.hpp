@@ -34,7 +34,8 @@ struct CrossoverRow {
   std::optional<double> loss; ///< measured picked / measured fastest - 1, if both were measured
 };
 
-/// One row per size. \throws Error if a size has no competitor, or a time is not finite, or below 0
+/// One row per size that has at least two to choose from. \throws Error if a size has no competitor, or a time is not
+/// finite, or below 0
 std::vector<CrossoverRow> crossover_rows(std::span<SizeComparison const> sizes);
 
 /// Lines, each with its end: sizes with the same pick one after the other are one line where nothing was measured, else

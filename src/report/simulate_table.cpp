@@ -40,7 +40,7 @@ std::string row_line(SimulatedRow const& row, bool quickest) {
 std::string size_lines(std::span<SimulatedRow const> rows) {
   auto const quickest = std::ranges::min_element(rows, {}, &SimulatedRow::seconds); // the first of equals, as auto's
   std::string text;
-  for (auto row = rows.begin(); row != rows.end(); ++row) text += row_line(*row, row == quickest);
+  for (auto row = rows.begin(); row != rows.end(); ++row) text += row_line(*row, rows.size() > 1 && row == quickest);
   return text;
 }
 
@@ -52,7 +52,9 @@ std::string crossover_lines(std::span<SimulatedRow const> rows) {
     for (SimulatedRow const& row : size) sizes.back().competitors.push_back({row.algorithm, row.seconds, {}});
     i += size.size();
   }
-  return fmt::format("\n{}\n{}", rows.front().collective, crossover_table(crossover_rows(sizes)));
+  std::vector<CrossoverRow> const choices = crossover_rows(sizes);
+  if (choices.empty()) return "";
+  return fmt::format("\n{}\n{}", rows.front().collective, crossover_table(choices));
 }
 
 } // namespace

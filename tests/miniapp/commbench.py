@@ -120,7 +120,7 @@ class Measurements(unittest.TestCase):
             self.assertEqual(row["picked"] is None, row["algorithm"] != "auto")
         summary, = file["summaries"]
         self.assertEqual([line["algorithm"] for line in summary["ratios_to_mpi"]], ["ring", "auto"])
-        self.assertEqual([line["bytes"] for line in summary["crossovers"]], [64, 128])
+        self.assertEqual(summary["crossovers"], [])  # of one algorithm there is no choice
         self.assertEqual([(line["algorithm"], line["sizes"]) for line in summary["predictions"]["scores"]],
                          [("ring", 2)])
 

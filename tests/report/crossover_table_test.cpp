@@ -28,6 +28,13 @@ TEST_CASE("the pick is the least predicted time, the fastest the least measured 
   CHECK(rows[1].loss == 0);
 }
 
+TEST_CASE("a size with one competitor has no row", "[crossover]") {
+  std::vector<SizeComparison> const sizes{{8, {{"ring", 3e-6, 3e-6}}}, {16, {{"ring", 3e-6, {}}, {"tree", 2e-6, {}}}}};
+  std::vector<CrossoverRow> const rows = crossover_rows(sizes);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].bytes == 16);
+}
+
 TEST_CASE("without measurements there is no loss", "[crossover]") {
   std::vector<SizeComparison> const sizes{{8, {{"ring", 3e-6, {}}, {"tree", 2e-6, {}}}},
                                           {16, {{"ring", 3e-6, 5e-6}, {"tree", 2e-6, {}}}}};

@@ -41,12 +41,17 @@ TEST_CASE("a simulated table has rates, marks and the ranges of auto", "[simulat
                                      "0.300    ~\n"));
   CHECK_THAT(text,
              ContainsSubstring("barrier                      0  dissemination                        5.00            -"
-                               "            -  *\n"));
+                               "            -\n")); // the only one is not the quickest of some
   CHECK_THAT(text,
              ContainsSubstring("\nall_reduce\n"
                                "      from B         to B  auto picks               predicted us        to us\n"
                                "           8            8  tree                            10.00        10.00\n"
                                "        4096         4096  ring                            20.48        20.48\n"));
+}
+
+TEST_CASE("one algorithm alone is no choice", "[simulate-table]") {
+  std::string const text = table({{"all_reduce", 8, "ring", 20e-6, 1.5, false}});
+  CHECK_THAT(text, !ContainsSubstring("auto picks") && !ContainsSubstring("  *\n"));
 }
 
 TEST_CASE("no rows are a header", "[simulate-table]") { CHECK_THAT(table({}), ContainsSubstring("algbw GB/s")); }
