@@ -4,6 +4,7 @@
 
 #include "comm/registry.hpp"
 #include "comm/topology.hpp"
+#include "report/size_argument.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -134,16 +135,9 @@ bool parse_buffers(std::string const& text, Topology const& topology) {
 } // namespace
 
 std::uint64_t parse_size(std::string const& flag, std::string const& text) {
-  std::uint64_t value = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string_view const unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  constexpr std::array<std::string_view, 4> units{"", "K", "M", "G"};
-  auto const found = std::ranges::find(units, unit);
-  int const shift = found == units.end() ? 0 : 10 * static_cast<int>(found - units.begin());
-  bool const legal = error == std::errc() && found != units.end() && value >= 1 && value <= (largest_size >> shift);
-  TRAINSTONE_REQUIRE_INPUT(legal, "{} {} is no size; it must be 1 to 1024G, in bytes or with K, M or G (1024)", flag,
-                           text);
-  return value << shift;
+  std::optional<std::uint64_t> const bytes = read_size_argument(text, largest_size);
+  TRAINSTONE_REQUIRE_INPUT(bytes.has_value(), "{} {} is {}", flag, text, size_argument_problem(largest_size));
+  return *bytes;
 }
 
 std::int64_t parse_count(std::string const& flag, std::string const& text, std::int64_t least, std::int64_t most) {
@@ -224,7 +218,7 @@ auto adder(CLI::App& command) {
 
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   auto const add = adder(command);
-  add("-b,--minbytes", arguments.min_bytes, "smallest size: of the data on a rank (K, M, G)");
+  add("-b,--minbytes", arguments.min_bytes, "smallest size: of the data on a rank: 8, 64K, 1MiB, 1.5GB");
   add("-e,--maxbytes", arguments.max_bytes, "largest size");
   add("-i,--stepbytes", arguments.step_bytes, "from one size to the next: so many bytes more, instead of -f");
   add("-f,--stepfactor", arguments.step_factor, "from one size to the next: so many times as much");

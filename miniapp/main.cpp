@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "commbench.hpp"
 #include "explain.hpp"
+#include "report/size_argument.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
@@ -11,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <map>
 #include <optional>
 #include <string_view>
 
@@ -61,28 +61,18 @@ void add_common(CLI::App& command, CommonOptions& options, bool deck_required) {
       ->allow_extra_args(false);
 }
 
-using Units = std::map<std::string, double>;
-
-/// A text that add_size has checked. Worked out here: CLI11 hands transformed numbers on with six digits.
-std::uint64_t bytes_of(std::string const& text, Units const& units) {
-  std::size_t digits = 0;
-  double value = std::stod(text, &digits);
-  std::string const unit = CLI::detail::to_lower(CLI::detail::trim_copy(text.substr(digits)));
-  for (auto const& [name, factor] : units)
-    if (CLI::detail::to_lower(name) == unit) value *= factor;
-  return static_cast<std::uint64_t>(value);
-}
-
-/// Bytes of "80GiB", "1.5 TB", "80e9".
+/// Bytes of "80GiB", "1.5 TB", "64K", "80e9".
 void add_size(CLI::App& command, std::string const& name, std::optional<std::uint64_t>& target,
               std::string const& help) {
-  constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi, tebi = kibi * gibi, most = 1e18;
-  Units const units{{"B", 1},      {"kB", 1e3},   {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},
-                    {"KiB", kibi}, {"MiB", mebi}, {"GiB", gibi}, {"TiB", tebi}};
+  constexpr std::uint64_t most = 1000000000000000000; // of doubles all whole numbers below can be cast
   command
       .add_option_function<std::string>(
-          name, [&target, units](std::string const& text) { target = bytes_of(text, units); }, help)
-      ->check(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "SIZE") & CLI::Range(1.0, most));
+          name, [&target](std::string const& text) { target = read_size_argument(text, most); }, help)
+      ->check(CLI::Validator(
+          [](std::string const& text) {
+            return read_size_argument(text, most) ? "" : fmt::format("{} is {}", text, size_argument_problem(most));
+          },
+          "SIZE"));
 }
 
 void describe_options(CLI::App& app, CommandLine& line) {

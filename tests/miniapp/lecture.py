@@ -43,7 +43,7 @@ class Lecture(unittest.TestCase):
                         self.assertEqual(exact, counted, method)
 
     def test_size_and_machine_are_taken(self):
-        outcome = run("estimate", "--lecture=collectives", "--ranks=4", "--size=1MiB", "--machine=peaks.json",
+        outcome = run("estimate", "--lecture=collectives", "--ranks=4", "--size=1M", "--machine=peaks.json",
                       prepare=write_machine)
         self.assertEqual(outcome.code, 0, outcome)
         self.assertIn("S = 1048576 bytes on N = 4 ranks", outcome.out)
@@ -82,7 +82,7 @@ class Simulation(unittest.TestCase):
         self.assertRegex(outcome.out, r"(?m)^all_reduce\n +from B +to B +auto picks")
 
     def test_sizes_that_the_machine_was_not_measured_for_are_marked(self):
-        outcome = run("commbench", "--simulate", "ranks=4", "-b", "64K", "-e", "1M", "-f", "16", "--algorithms", "ring",
+        outcome = run("commbench", "--simulate", "ranks=4", "-b", "64KiB", "-e", "1M", "-f", "16", "--algorithms", "ring",
                       "--collectives", "all_reduce", "--machine", "peaks.json", prepare=write_machine)
         self.assertEqual(outcome.code, 0, outcome)
         self.assertRegex(outcome.out, r"(?m)^all_reduce +65536  ring [^~]*$")

@@ -1,0 +1,58 @@
+#include "report/size_argument.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+
+namespace trainstone {
+
+namespace {
+
+struct Unit {
+  std::string_view name; ///< in small letters
+  double bytes;
+};
+
+constexpr double kibi = 1024;
+constexpr std::array units{Unit{"", 1},
+                           Unit{"b", 1},
+                           Unit{"k", kibi},
+                           Unit{"m", kibi* kibi},
+                           Unit{"g", kibi * kibi * kibi},
+                           Unit{"t", kibi * kibi * kibi* kibi},
+                           Unit{"kb", 1e3},
+                           Unit{"mb", 1e6},
+                           Unit{"gb", 1e9},
+                           Unit{"tb", 1e12},
+                           Unit{"kib", kibi},
+                           Unit{"mib", kibi* kibi},
+                           Unit{"gib", kibi * kibi * kibi},
+                           Unit{"tib", kibi * kibi * kibi* kibi}};
+
+} // namespace
+
+std::optional<std::uint64_t> read_size_argument(std::string_view text, std::uint64_t most) {
+  double number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  std::string unit(text.substr(static_cast<std::size_t>(end - text.data())));
+  unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
+  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  auto const known = std::ranges::find(units, unit, &Unit::name);
+  if (known == units.end()) return std::nullopt;
+  double const bytes = number * known->bytes;
+  if (!(bytes >= 1 && bytes <= static_cast<double>(most))) return std::nullopt; // NaN, too
+  return static_cast<std::uint64_t>(bytes);
+}
+
+std::string size_argument_problem(std::uint64_t most) {
+  return fmt::format(
+      "no size; it must be 1 to {} bytes: a number, or one with K, M, G, T (1024), kB, MB, GB, TB (1000) or "
+      "KiB, MiB, GiB, TiB",
+      most);
+}
+
+} // namespace trainstone

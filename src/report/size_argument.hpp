@@ -1,0 +1,20 @@
+#pragma once
+
+// Sizes on command lines, the same for every flag: a number of bytes, or with K, M, G, T (powers of 1024, as nccl-tests
+// has them), B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB; in either case of letters, with spaces before
+// the unit or not. Decks are stricter (report/quantity.hpp). Knows no flags.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainstone {
+
+/// Whole bytes, from 1 on; nothing if the text is no size, or one of more than `most`. Parts of a byte are dropped.
+std::optional<std::uint64_t> read_size_argument(std::string_view text, std::uint64_t most);
+
+/// "no size; it must be 1 B to 1024 GiB, ...": for messages.
+std::string size_argument_problem(std::uint64_t most);
+
+} // namespace trainstone
