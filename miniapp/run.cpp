@@ -6,7 +6,9 @@
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/output.hpp"
+#include "report/quantity.hpp"
 #include "run_result.hpp"
+#include "train/injected_delay.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,6 +43,7 @@ bool validates_after(std::int64_t step, PreparedRun const& run) {
 
 Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& ledger, StepListener const& listener) {
   Training training;
+  InjectedDelay const delay(run.config.faults, run.plan->rank);
   counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
@@ -93,6 +96,9 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
     fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
   if (run.config.comm.emulated_network().is_slow()) fmt::print("{}\n", network_line(run.config.comm));
+  if (FaultConfig const& faults = run.config.faults; faults.delay_time > 0)
+    fmt::print("note: a delay is injected: {} at \"{}\"\n", to_string(Quantity{Dimension::time, faults.delay_time}),
+               faults.delay_where);
   if (run.config.comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);
 }

@@ -4,6 +4,7 @@
 #include "report/deck_checks.hpp"
 #include "report/schema.hpp"
 #include "report/toml_reader.hpp"
+#include "train/injected_delay.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -134,6 +135,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::int64_t const nodes = config.comm.emulated_nodes; nodes > ranks) {
     fail_at(deck, "comm.emulated_nodes",
             fmt::format("comm.emulated_nodes = {} exceeds the number of ranks; nearest legal value: {}", nodes, ranks));
+  }
+  if (std::optional<ConfigProblem> const problem = find_delay_problem(config.faults, ranks)) {
+    fail_at(deck, problem->key, problem->message);
   }
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, ranks)) {
     fail_at(deck, problem->key, problem->message);

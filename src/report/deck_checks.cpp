@@ -1,6 +1,7 @@
 #include "report/deck_checks.hpp"
 
 #include "model/unit.hpp"
+#include "train/injected_delay.hpp"
 
 #include <algorithm>
 
@@ -147,6 +148,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = validation_problem(config)) return found;
   if (Problem found = length_problem(config)) return found;
   if (Problem found = find_network_problem(config)) return found;
+  if (Problem found = find_delay_problem(config.faults)) return found;
   return fault_problem(config);
 }
 

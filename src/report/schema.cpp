@@ -1,6 +1,7 @@
 #include "report/schema.hpp"
 
 #include "comm/registry.hpp"
+#include "train/injected_delay.hpp"
 
 #include <algorithm>
 #include <array>
@@ -132,6 +133,8 @@ std::vector<std::string> algorithm_names(Collective collective) {
   for (Algorithm const algorithm : unlimited_algorithms_of(collective)) names.emplace_back(to_string(algorithm));
   return names;
 }
+
+std::vector<std::string> delay_place_names() { return {delay_places.begin(), delay_places.end()}; }
 
 std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
 
@@ -294,6 +297,14 @@ std::vector<Key> machine_keys() {
              "test: the step, from 1, whose forward pass is poisoned; 0 = none"),
       key("faults.nan.unit", &RunConfig::faults, &FaultConfig::nan_unit,
           "test: the unit whose output becomes NaN: \"embed\", \"block 0\", ..., \"head\""),
+      choice("faults.delay.where", &RunConfig::faults, &FaultConfig::delay_where, delay_place_names(),
+             "test: what waits: a kernel of the model or the update, or that step of a collective; \"\" = nothing"),
+      quantity("faults.delay.time", &RunConfig::faults, &FaultConfig::delay_time, Dimension::time, up_to(60),
+               "test: how long"),
+      number("faults.delay.rank", &RunConfig::faults, &FaultConfig::delay_rank, "", {-1, million},
+             "test: the only rank that waits; -1 = all wait"),
+      number("faults.delay.every", &RunConfig::faults, &FaultConfig::delay_every, "times", {1, trillion},
+             "test: so many times, one waits"),
   };
 }
 

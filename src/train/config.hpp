@@ -67,6 +67,10 @@ struct BenchConfig {
 struct FaultConfig {
   std::int64_t nan_step = 0; ///< from 1; 0 = none
   std::string nan_unit;      ///< "embed", "block 3" (from 0) or "head": its forward output becomes NaN
+  std::string delay_where;   ///< one of delay_places; empty = none
+  double delay_time = 0;     ///< s
+  std::int64_t delay_rank = -1;
+  std::int64_t delay_every = 1; ///< so many times
 };
 
 /// "6 or 9": the multiples of `step` around `wanted`, which is none itself.

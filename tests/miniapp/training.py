@@ -231,6 +231,21 @@ class Models(TrainingTest):
 
 
 class Faults(TrainingTest):
+    def test_delays_change_times_and_nothing_else(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        delays = {"none": [], "kernel": ["faults.delay.time=1 ms", "faults.delay.rank=1", "faults.delay.every=3"],
+                  "send": ["faults.delay.time=3 ms"]}
+        futures = [start("run", deck.path, *settings(*keys, *([f"faults.delay.where={where}"] if keys else [])), ranks=2)
+                   for where, keys in delays.items()]
+        none, kernel, send = (self.assert_ended(future.result(), 0) for future in futures)
+        for outcome in (kernel, send):
+            self.assertEqual(outcome.losses, none.losses, outcome)
+            self.assertEqual(outcome.result["counted"], none.result["counted"])
+            self.assertIn("\nnote: a delay is injected: ", outcome.out)
+        self.assertEqual(kernel.result["straggler"]["rank"], 1, kernel)
+        for seconds in send.result["samples"]["seconds"]:
+            self.assertGreater(seconds, 3e-3 * send.result["predicted"]["messages"] / 2)  # busiest rank's; all send
+
     def test_a_value_that_is_not_a_number_is_traced_to_step_and_unit(self):
         deck = Deck({"model.layers": "2"})
         faults = [(unit, ranks) for unit in ("embed", "block 1", "head") for ranks in (1, 2)]

@@ -101,6 +101,20 @@ TEST_CASE("a warm-up longer than the training is refused", "[deck]") {
         "--set optimizer.warmup=11: optimizer.warmup = 11 exceeds data.steps = 10; nearest legal value: 10");
 }
 
+TEST_CASE("a delay has a place, a time and perhaps a rank of the run", "[deck]") {
+  Deck const deck = read_small({"faults.delay.where=send", "faults.delay.time=2 ms", "faults.delay.rank=1"});
+  CHECK(resolve(deck, 2).faults.delay_time == 2e-3);
+  CHECK(resolve(read_small({"faults.delay.where=kernel", "faults.delay.time=2 ms"}), 1).faults.delay_rank == -1);
+  CHECK(input_error_of([&] { resolve(deck, 1); }) ==
+        "--set faults.delay.rank=1: faults.delay.rank = 1 is no rank of this run; nearest legal value: 0, or -1 for "
+        "all");
+  CHECK_THAT(error_with({"faults.delay.where=sent", "faults.delay.time=2 ms"}),
+             ContainsSubstring("must be one of kernel, start, send, receive, barrier, wait, copy, reduce, combine"));
+  CHECK_THAT(error_with({"faults.delay.where=send"}), ContainsSubstring("needs faults.delay.time"));
+  CHECK_THAT(error_with({"faults.delay.time=2 ms"}), ContainsSubstring("needs faults.delay.where"));
+  CHECK_THAT(error_with({"faults.delay.every=0"}), ContainsSubstring("out of range"));
+}
+
 TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
   Deck const deck = read_small({"comm.emulated_nodes=2"});
   CHECK(resolve(deck, 2).comm.emulated_nodes == 2);

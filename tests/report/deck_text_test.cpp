@@ -56,7 +56,7 @@ TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
   Deck const deck = read_small({"optimizer.lr=0.0003", "optimizer.eps=1e-8", "model.save=\"quo\\\"te\\\\ \\n\"",
                                 "optimizer.betas=[0.1, 0.95]", "data.files=[\"a.txt\", \"b c.txt\"]",
                                 "faults.nan.step=3", "faults.nan.unit=block 1", "comm.check_order=true",
-                                "comm.emulated_nodes=1", "comm.emulated_network.latency=1 ms",
+                                "faults.delay.where=send", "faults.delay.time=2 ms", "faults.delay.rank=0",
                                 "comm.emulated_network.latency=0.7 ms", "comm.emulated_network.bandwidth=1.3 GiB/s"});
   Deck const again = read_text(print_deck(deck));
   CHECK(deck_hash(again) == deck_hash(deck));
@@ -137,7 +137,8 @@ TEST_CASE("the golden key ignores how the work is split and measured", "[deck]")
   CHECK(golden_key(read_small(), 2) == key);
   CHECK(golden_key(read_small({"batch.accumulation=4", "batch.global=0"}), 1) == key); // global follows: 8
   for (char const* change : {"batch.micro=4", "bench.warmup_steps=2", "comm.expected_ranks=1", "comm.check_order=true",
-                             "kernels.gemm=kokkos", "model.save=m.bin", "data.validation_files=[\"v.txt\"]"}) {
+                             "comm.emulated_nodes=1", "comm.emulated_network.latency=1 ms", "kernels.gemm=kokkos",
+                             "model.save=m.bin", "data.validation_files=[\"v.txt\"]"}) {
     INFO(change);
     CHECK(golden_key(read_small({change}), 1) == key);
   }

@@ -1,0 +1,38 @@
+#pragma once
+
+// Delays that a deck injects (faults.delay), so that tests can slow down computing or communication, on one rank or on
+// all: results must not change. Owns the delay point of core/launch.hpp while it is installed.
+
+#include "core/error.hpp"
+#include "train/config.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace trainstone {
+
+/// What can be delayed: kernel is every kernel outside of collectives; the others are moments inside of them, before a
+/// step named so: see Execution's delay points and its kernels.
+inline constexpr std::array<std::string_view, 9> delay_places{"kernel", "start", "send",   "receive", "barrier",
+                                                              "wait",   "copy",  "reduce", "combine"};
+
+/// What is wrong with the delay, if anything, but for the rank.
+std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults);
+/// The rest of it.
+std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::int64_t ranks);
+
+/// While it lives, this rank waits as the deck says; not at all if the deck says nothing or names another rank.
+class InjectedDelay {
+public:
+  InjectedDelay(FaultConfig const& faults, std::int64_t rank);
+  InjectedDelay(InjectedDelay const&) = delete;
+  InjectedDelay& operator=(InjectedDelay const&) = delete;
+  ~InjectedDelay();
+
+private:
+  bool m_installed;
+};
+
+} // namespace trainstone
