@@ -1,5 +1,7 @@
 #include "kernels/attention_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
 std::uint64_t attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size) {
@@ -11,9 +13,10 @@ std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads,
   return 2 * attention_forward_flops(batch, sequence, heads, head_size);
 }
 
-template void attention_forward<float>(ExecutionSpace const&, Matrix<float const>, Index, Tensor4<float>,
-                                       Matrix<float>);
-template void attention_backward<float>(ExecutionSpace const&, Matrix<float const>, Tensor4<float const>,
-                                        Matrix<float const>, Matrix<float>);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void attention_forward<T>(ExecutionSpace const&, Matrix<T const>, Index, Tensor4<T>, Matrix<T>);            \
+  template void attention_backward<T>(ExecutionSpace const&, Matrix<T const>, Tensor4<T const>, Matrix<T const>,       \
+                                      Matrix<T>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

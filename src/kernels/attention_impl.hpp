@@ -1,7 +1,8 @@
 #pragma once
 
 // Bodies of attention.hpp; included by attention.cpp alone. A team computes a tile of query rows (forward) or a whole
-// head (backward: d_k and d_v collect the tiles in order, so that no two teams add to one row).
+// head (backward: d_k and d_v collect the tiles in order, so that no two teams add to one row). Scores and sums over
+// tiles are kept in fp32 in the team's scratch, so that what is stored is rounded once.
 
 #include "kernels/attention.hpp"
 
@@ -67,6 +68,11 @@ struct AttentionForward {
   Tensor4<T> probabilities;
   Matrix<T> out;
 
+  /// The scores of one query row.
+  KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(shape.sequence) * sizeof(float);
+  }
+
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
     Index const tiles = divide_up(shape.sequence, query_tile);
     Index const head = team.league_rank() / tiles;
@@ -79,15 +85,15 @@ struct AttentionForward {
     T const* const v = k + shape.channels();
     T* const p = probabilities.data() + shape.probabilities_offset(b, h);
     T* const out_rows = out.data() + shape.out_offset(b, h);
+    float* const scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
 
     for (Index t = first; t < end; ++t) {
-      T* const p_row = p + t * shape.sequence;
       products_with_rows(team, shape.head_size, q + t * stride, k, stride, t + 1,
-                         [&](Index u, float product) { p_row[u] = from_float<T>(product * shape.scale()); });
+                         [&](Index u, float product) { scores[u] = product * shape.scale(); });
       team.team_barrier();
-      softmax(team, t + 1, p_row);
+      softmax(team, t + 1, scores, p + t * shape.sequence);
+      team.team_barrier();
     }
-    team.team_barrier();
     column_sums(
         team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
         [&](Index i, Index u, Index d) {
@@ -96,16 +102,16 @@ struct AttentionForward {
         [&](Index i, Index d, float sum) { out_rows[(first + i) * shape.channels() + d] = from_float<T>(sum); });
   }
 
-  /// Softmax of the first `count` elements of a row, 0 after them.
-  KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index count, T* row) const {
-    float const maximum = row_max(team, count, [&](Index u) { return to_float(row[u]); });
+  /// row = softmax of the first `count` scores, which it overwrites, 0 after them.
+  KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index count, float* scores, T* row) const {
+    float const maximum = row_max(team, count, [&](Index u) { return scores[u]; });
     double const sum = row_sum(team, count, [&](Index u) {
-      float const e = exponential(to_float(row[u]) - maximum);
-      row[u] = from_float<T>(e);
+      float const e = exponential(scores[u] - maximum);
+      scores[u] = e;
       return e;
     });
     float const inverse = static_cast<float>(1.0 / sum);
-    row_for(team, count, [&](Index u) { row[u] = from_float<T>(to_float(row[u]) * inverse); });
+    row_for(team, count, [&](Index u) { row[u] = from_float<T>(scores[u] * inverse); });
     row_for(team, shape.sequence - count, [&](Index u) { row[count + u] = from_float<T>(0.0F); });
   }
 };
@@ -118,21 +124,25 @@ struct AttentionBackward {
   Matrix<T const> d_out;
   Matrix<T> d_qkv;
 
-  /// The gradient of the scores of one tile of query rows.
+  /// The gradient of the scores of one tile of query rows, then those of the head's keys and values.
   KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(query_tile * shape.sequence) * sizeof(float);
+    return static_cast<std::size_t>((query_tile + 2 * shape.head_size) * shape.sequence) * sizeof(float);
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
     Index const b = team.league_rank() / shape.heads, h = team.league_rank() % shape.heads;
     float* const d_scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
+    float* const d_keys = d_scores + query_tile * shape.sequence;
+    float* const d_values = d_keys + shape.head_size * shape.sequence;
     for (Index first = 0; first < shape.sequence; first += query_tile) {
       Index const end = minimum(first + query_tile, shape.sequence);
       for (Index t = first; t < end; ++t) differentiate_softmax(team, b, h, t, d_scores + (t - first) * shape.sequence);
       team.team_barrier();
-      differentiate_products(team, b, h, first, end, d_scores);
+      differentiate_queries(team, b, h, first, end, d_scores);
+      differentiate_keys_and_values(team, b, h, first, end, d_scores, d_keys, d_values);
       team.team_barrier();
     }
+    store_keys_and_values(team, b, h, d_keys, d_values);
   }
 
   /// d_row = p (d_p - sum of p d_p) / sqrt(HS) with d_p = d_out . v, for query row t and the keys up to it.
@@ -149,40 +159,58 @@ struct AttentionBackward {
     row_for(team, t + 1, [&](Index u) { d_row[u] = to_float(p_row[u]) * (d_row[u] - mean) * scale; });
   }
 
-  /// d_q of the query rows [first, end), and what they add to d_k and d_v of the keys before `end`.
-  KOKKOS_INLINE_FUNCTION void differentiate_products(Team const& team, Index b, Index h, Index first, Index end,
-                                                     float const* d_scores) const {
-    Index const stride = 3 * shape.channels(), sequence = shape.sequence, channels = shape.channels();
-    T const* const q = qkv.data() + shape.qkv_offset(b, h);
-    T const* const k = q + channels;
-    T const* const p = probabilities.data() + shape.probabilities_offset(b, h);
-    T const* const d_out_rows = d_out.data() + shape.out_offset(b, h);
+  /// d_q of the query rows [first, end).
+  KOKKOS_INLINE_FUNCTION void differentiate_queries(Team const& team, Index b, Index h, Index first, Index end,
+                                                    float const* d_scores) const {
+    Index const stride = 3 * shape.channels(), sequence = shape.sequence;
+    T const* const k = qkv.data() + shape.qkv_offset(b, h) + shape.channels();
     T* const d_q = d_qkv.data() + shape.qkv_offset(b, h);
-    T* const d_k = d_q + channels;
-    T* const d_v = d_k + channels;
-
     column_sums(
         team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
         [&](Index i, Index u, Index d) { return d_scores[i * sequence + u] * to_float(k[u * stride + d]); },
         [&](Index i, Index d, float sum) { d_q[(first + i) * stride + d] = from_float<T>(sum); });
+  }
+
+  /// What the query rows [first, end) add to the sums of the keys before `end`.
+  KOKKOS_INLINE_FUNCTION void differentiate_keys_and_values(Team const& team, Index b, Index h, Index first, Index end,
+                                                            float const* d_scores, float* d_keys,
+                                                            float* d_values) const {
+    Index const stride = 3 * shape.channels(), sequence = shape.sequence, channels = shape.channels();
+    Index const size = shape.head_size;
+    T const* const q = qkv.data() + shape.qkv_offset(b, h);
+    T const* const p = probabilities.data() + shape.probabilities_offset(b, h);
+    T const* const d_out_rows = d_out.data() + shape.out_offset(b, h);
     // Key u is seen by the queries from u on: the tile that contains u is the first to write its row.
     auto const first_query = [&](Index u) { return u > first ? u : first; };
     auto const mode = [&](Index u) { return u >= first ? Write::overwrite : Write::add; };
     auto const queries = [&](Index u) { return end - first_query(u); };
     column_sums(
-        team, end, shape.head_size, queries,
+        team, end, size, queries,
         [&](Index u, Index i, Index d) {
           Index const t = first_query(u) + i;
           return d_scores[(t - first) * sequence + u] * to_float(q[t * stride + d]);
         },
-        [&](Index u, Index d, float sum) { write(d_k[u * stride + d], sum, mode(u)); });
+        [&](Index u, Index d, float sum) { write(d_keys[u * size + d], sum, mode(u)); });
     column_sums(
-        team, end, shape.head_size, queries,
+        team, end, size, queries,
         [&](Index u, Index i, Index d) {
           Index const t = first_query(u) + i;
           return to_float(p[t * sequence + u]) * to_float(d_out_rows[t * channels + d]);
         },
-        [&](Index u, Index d, float sum) { write(d_v[u * stride + d], sum, mode(u)); });
+        [&](Index u, Index d, float sum) { write(d_values[u * size + d], sum, mode(u)); });
+  }
+
+  KOKKOS_INLINE_FUNCTION void store_keys_and_values(Team const& team, Index b, Index h, float const* d_keys,
+                                                    float const* d_values) const {
+    Index const size = shape.head_size;
+    for (Index u = 0; u < shape.sequence; ++u) {
+      T* const d_k = d_qkv.data() + shape.qkv_offset(b, h) + (3 * u + 1) * shape.channels();
+      T* const d_v = d_k + shape.channels();
+      row_for(team, size, [&](Index d) {
+        d_k[d] = from_float<T>(d_keys[u * size + d]);
+        d_v[d] = from_float<T>(d_values[u * size + d]);
+      });
+    }
   }
 };
 
@@ -209,7 +237,10 @@ void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index he
                       .flops = attention_forward_flops(batch, sequence, heads, shape.head_size),
                       .bytes = (4 * out.size() + probabilities.size()) * sizeof(T)};
   Index const tiles = batch * heads * Impl::divide_up(sequence, Impl::query_tile);
-  launch_for(kernel, Impl::row_policy(exec, tiles), Impl::AttentionForward<T>{shape, qkv, probabilities, out});
+  Impl::AttentionForward<T> const body{shape, qkv, probabilities, out};
+  Impl::RowPolicy policy = Impl::row_policy(exec, tiles);
+  policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
+  launch_for(kernel, policy, body);
 }
 
 template <class T>

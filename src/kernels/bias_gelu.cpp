@@ -1,10 +1,17 @@
 #include "kernels/bias_gelu_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
-template void add_bias<float>(ExecutionSpace const&, Vector<float const>, Matrix<float>);
-template void bias_gelu_forward<float>(ExecutionSpace const&, Vector<float const>, Matrix<float>, Matrix<float>);
-template void gelu_backward<float>(ExecutionSpace const&, Matrix<float const>, Matrix<float>);
-template void bias_backward<float>(ExecutionSpace const&, Matrix<float const>, Vector<float>, Write);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void add_bias<T>(ExecutionSpace const&, Vector<T const>, Matrix<T>);                                        \
+  template void bias_gelu_forward<T>(ExecutionSpace const&, Vector<T const>, Matrix<T>, Matrix<T>);                    \
+  template void gelu_backward<T>(ExecutionSpace const&, Matrix<T const>, Matrix<T>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
+
+#define TRAINSTONE_INSTANTIATE_GRADIENT(T, Gradient)                                                                   \
+  template void bias_backward<T, Gradient>(ExecutionSpace const&, Matrix<T const>, Vector<Gradient>, Write);
+TRAINSTONE_FOR_EACH_STORAGE_AND_GRADIENT(TRAINSTONE_INSTANTIATE_GRADIENT)
 
 } // namespace trainstone

@@ -16,7 +16,8 @@ namespace trainstone {
 template <class T>
 void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x);
 
-/// x += bias; y = gelu(x).                                   reference: reference::bias_gelu_forward
+/// x += bias; y = gelu(x), of x as it is stored: y can be computed again from it, bit by bit.
+///                                                           reference: reference::bias_gelu_forward
 /// \param[in]     exec      work is enqueued here; returns without fencing
 /// \param[in]     bias (C)
 /// \param[in,out] x (N, C)  biased on return, kept for backward
@@ -40,8 +41,8 @@ void gelu_backward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T> d_y_
 /// \param[in]  exec         work is enqueued here; returns without fencing
 /// \param[in]  d_y (N, C)   \param[out] d_bias (C)  mode
 /// \throws Error            if extents differ (message names both shapes)
-/// Work: N C FLOP; N C sizeof(T) + C sizeof(T) bytes, C sizeof(T) more if added to.
-template <class T>
-void bias_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Vector<T> d_bias, Write mode);
+/// Work: N C FLOP; N C sizeof(T) + C sizeof(Gradient) bytes, C sizeof(Gradient) more if added to.
+template <class T, class Gradient>
+void bias_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Vector<Gradient> d_bias, Write mode);
 
 } // namespace trainstone

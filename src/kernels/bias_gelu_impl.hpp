@@ -60,9 +60,9 @@ void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<
         T* const x_row = Impl::row_of(x, team.league_rank());
         T* const y_row = Impl::row_of(y, team.league_rank());
         Impl::row_for(team, columns, [&](Index c) {
-          float const biased = to_float(x_row[c]) + to_float(bias_row[c]);
-          x_row[c] = from_float<T>(biased);
-          y_row[c] = from_float<T>(Impl::gelu(biased));
+          T const biased = from_float<T>(to_float(x_row[c]) + to_float(bias_row[c]));
+          x_row[c] = biased;
+          y_row[c] = from_float<T>(Impl::gelu(to_float(biased)));
         });
       });
 }
@@ -82,19 +82,20 @@ void gelu_backward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T> d_y_
       });
 }
 
-template <class T>
-void bias_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Vector<T> d_bias, Write mode) {
+template <class T, class Gradient>
+void bias_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Vector<Gradient> d_bias, Write mode) {
   Index const rows = Impl::extent(d_y, 0), columns = Impl::extent(d_y, 1);
   Impl::require_shape("bias_backward: d_bias", d_bias, {columns});
   Kernel const kernel{.label = "trainstone::bias::backward",
                       .flops = d_y.size(),
-                      .bytes = (d_y.size() + (mode == Write::add ? 2 : 1) * d_bias.size()) * sizeof(T)};
+                      .bytes =
+                          d_y.size() * sizeof(T) + (mode == Write::add ? 2 : 1) * d_bias.size() * sizeof(Gradient)};
   Impl::RowPolicy const tiles = Impl::row_policy(exec, Impl::divide_up(columns, Impl::column_tile));
   launch_for(
       kernel, tiles, KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const first = team.league_rank() * Impl::column_tile;
         T const* const terms = d_y.data() + first;
-        T* const sums = d_bias.data() + first;
+        Gradient* const sums = d_bias.data() + first;
         Impl::column_sums(
             team, 1, Impl::minimum(Impl::column_tile, columns - first), [&](Index) { return rows; },
             [&](Index, Index n, Index c) { return to_float(terms[n * columns + c]); },

@@ -1,10 +1,14 @@
 #include "kernels/cross_entropy_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
-template void cross_entropy_forward<float>(ExecutionSpace const&, Matrix<float const>, Vector<std::int32_t const>,
-                                           Index, Vector<float>);
-template void cross_entropy_backward_fused<float>(ExecutionSpace const&, Matrix<float>, Vector<std::int32_t const>,
-                                                  Index, float, Vector<float>);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void cross_entropy_forward<T>(ExecutionSpace const&, Matrix<T const>, Vector<std::int32_t const>, Index,    \
+                                         Vector<float>);                                                               \
+  template void cross_entropy_backward_fused<T>(ExecutionSpace const&, Matrix<T>, Vector<std::int32_t const>, Index,   \
+                                                float, Vector<float>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

@@ -1,5 +1,7 @@
 #include "kernels/embedding_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -30,9 +32,14 @@ void build_token_buckets(std::span<std::int32_t const> tokens, Index vocab, std:
   }
 }
 
-template void embedding_forward<float>(ExecutionSpace const&, Vector<std::int32_t const>, Matrix<float const>,
-                                       Matrix<float const>, Index, Matrix<float>);
-template void embedding_backward<float>(ExecutionSpace const&, TokenBuckets const&, Matrix<float const>, Index,
-                                        Matrix<float>, Matrix<float>, Write);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void embedding_forward<T>(ExecutionSpace const&, Vector<std::int32_t const>, Matrix<T const>,               \
+                                     Matrix<T const>, Index, Matrix<T>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
+
+#define TRAINSTONE_INSTANTIATE_GRADIENT(T, Gradient)                                                                   \
+  template void embedding_backward<T, Gradient>(ExecutionSpace const&, TokenBuckets const&, Matrix<T const>, Index,    \
+                                                Matrix<Gradient>, Matrix<Gradient>, Write);
+TRAINSTONE_FOR_EACH_STORAGE_AND_GRADIENT(TRAINSTONE_INSTANTIATE_GRADIENT)
 
 } // namespace trainstone

@@ -48,9 +48,9 @@ void embedding_forward(ExecutionSpace const& exec, Vector<std::int32_t const> to
 /// \param[in,out] d_wte (Vp, C)   added to: the head's part is already there
 /// \param[out]    d_wpe (S, C)    wpe_mode; on overwrite rows >= sequence become 0
 /// \throws Error                  if extents differ (message names both shapes)
-/// Work: 2 N C FLOP; 2 N C sizeof(T) + 2 D C sizeof(T) + S C sizeof(T) bytes (D different tokens, taken as N).
-template <class T>
+/// Work: 2 N C FLOP; 2 N C sizeof(T) + (2 D C + S C) sizeof(Gradient) bytes (D different tokens, taken as N).
+template <class T, class Gradient>
 void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets, Matrix<T const> d_out, Index sequence,
-                        Matrix<T> d_wte, Matrix<T> d_wpe, Write wpe_mode);
+                        Matrix<Gradient> d_wte, Matrix<Gradient> d_wpe, Write wpe_mode);
 
 } // namespace trainstone

@@ -40,9 +40,9 @@ void embedding_forward(ExecutionSpace const& exec, Vector<std::int32_t const> to
       });
 }
 
-template <class T>
+template <class T, class Gradient>
 void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets, Matrix<T const> d_out, Index sequence,
-                        Matrix<T> d_wte, Matrix<T> d_wpe, Write wpe_mode) {
+                        Matrix<Gradient> d_wte, Matrix<Gradient> d_wpe, Write wpe_mode) {
   Index const rows = Impl::extent(d_out, 0), columns = Impl::extent(d_out, 1), positions = Impl::extent(d_wpe, 0);
   Impl::require_shape("embedding_backward: buckets.order", buckets.order, {rows});
   Impl::require_shape("embedding_backward: buckets.begin", buckets.begin, {rows + 1});
@@ -56,7 +56,8 @@ void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets,
   auto const token = buckets.token;
   Kernel const token_kernel{.label = "trainstone::embedding::backward_tokens",
                             .flops = d_out.size(),
-                            .bytes = 3 * d_out.size() * sizeof(T) + 3 * order.size() * sizeof(std::int32_t)};
+                            .bytes = d_out.size() * (sizeof(T) + 2 * sizeof(Gradient)) +
+                                     3 * order.size() * sizeof(std::int32_t)};
   launch_for(
       token_kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const bucket = team.league_rank();
@@ -64,7 +65,7 @@ void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets,
         Index const count = begin(bucket + 1) - first;
         if (count == 0) return;
         T const* const terms = d_out.data();
-        T* const sums = Impl::row_of(d_wte, token(bucket));
+        Gradient* const sums = Impl::row_of(d_wte, token(bucket));
         Impl::column_sums(
             team, 1, columns, [&](Index) { return count; },
             [&](Index, Index i, Index c) { return to_float(terms[order(first + i) * columns + c]); },
@@ -73,13 +74,14 @@ void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets,
 
   Kernel const position_kernel{.label = "trainstone::embedding::backward_positions",
                                .flops = d_out.size(),
-                               .bytes = (d_out.size() + (wpe_mode == Write::add ? 2 : 1) * d_wpe.size()) * sizeof(T)};
+                               .bytes = d_out.size() * sizeof(T) +
+                                        (wpe_mode == Write::add ? 2 : 1) * d_wpe.size() * sizeof(Gradient)};
   launch_for(
       position_kernel, Impl::row_policy(exec, positions), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const position = team.league_rank();
         Index const batch = position < sequence ? rows / sequence : 0;
         T const* const terms = d_out.data() + position * columns;
-        T* const sums = Impl::row_of(d_wpe, position);
+        Gradient* const sums = Impl::row_of(d_wpe, position);
         Impl::column_sums(
             team, 1, columns, [&](Index) { return batch; },
             [&](Index, Index b, Index c) { return to_float(terms[b * sequence * columns + c]); },

@@ -1,14 +1,21 @@
 #include "kernels/layernorm_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
-template void layernorm_forward<float>(ExecutionSpace const&, Matrix<float const>, Vector<float const>,
-                                       Vector<float const>, Matrix<float>, Vector<float>, Vector<float>);
-template void residual_layernorm_forward<float>(ExecutionSpace const&, Matrix<float const>, Matrix<float const>,
-                                                Vector<float const>, Vector<float const>, Vector<float const>,
-                                                Matrix<float>, Matrix<float>, Vector<float>, Vector<float>);
-template void layernorm_backward<float>(ExecutionSpace const&, Matrix<float const>, Matrix<float const>,
-                                        Vector<float const>, Vector<float const>, Vector<float const>, Matrix<float>,
-                                        Write, Vector<float>, Vector<float>, Write);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void layernorm_forward<T>(ExecutionSpace const&, Matrix<T const>, Vector<T const>, Vector<T const>,         \
+                                     Matrix<T>, Vector<float>, Vector<float>);                                         \
+  template void residual_layernorm_forward<T>(ExecutionSpace const&, Matrix<T const>, Matrix<T const>,                 \
+                                              Vector<T const>, Vector<T const>, Vector<T const>, Matrix<T>, Matrix<T>, \
+                                              Vector<float>, Vector<float>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
+
+#define TRAINSTONE_INSTANTIATE_GRADIENT(T, Gradient)                                                                   \
+  template void layernorm_backward<T, Gradient>(ExecutionSpace const&, Matrix<T const>, Matrix<T const>,               \
+                                                Vector<T const>, Vector<float const>, Vector<float const>, Matrix<T>,  \
+                                                Write, Vector<Gradient>, Vector<Gradient>, Write);
+TRAINSTONE_FOR_EACH_STORAGE_AND_GRADIENT(TRAINSTONE_INSTANTIATE_GRADIENT)
 
 } // namespace trainstone

@@ -40,10 +40,11 @@ void residual_layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, M
 /// \param[out] d_x (N, C)         d_x_mode; must not alias d_y
 /// \param[out] d_gamma, d_beta (C)  parameter_mode
 /// \throws Error                  if extents differ (message names both shapes)
-/// Work: 16 N C FLOP; (5 N C + 3 C) sizeof(T) + 16 N bytes, N C sizeof(T) more if d_x is added to.
-template <class T>
+/// Work: 16 N C FLOP; (5 N C + C) sizeof(T) + 2 C sizeof(Gradient) + 16 N bytes, N C sizeof(T) more if d_x is added to,
+/// 2 C sizeof(Gradient) more if d_gamma and d_beta are.
+template <class T, class Gradient>
 void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
                         Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
-                        Vector<T> d_gamma, Vector<T> d_beta, Write parameter_mode);
+                        Vector<Gradient> d_gamma, Vector<Gradient> d_beta, Write parameter_mode);
 
 } // namespace trainstone

@@ -98,10 +98,10 @@ void residual_layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, M
       });
 }
 
-template <class T>
+template <class T, class Gradient>
 void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
                         Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
-                        Vector<T> d_gamma, Vector<T> d_beta, Write parameter_mode) {
+                        Vector<Gradient> d_gamma, Vector<Gradient> d_beta, Write parameter_mode) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("layernorm_backward: d_y", d_y, {rows, columns});
   Impl::require_shape("layernorm_backward: gamma", gamma, {columns});
@@ -125,7 +125,8 @@ void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<
 
   Kernel const parameter_kernel{.label = "trainstone::layernorm::backward_parameters",
                                 .flops = 4 * x.size(),
-                                .bytes = 2 * (x.size() + (parameter_mode == Write::add ? 2 : 1) * columns) * sizeof(T) +
+                                .bytes = 2 * x.size() * sizeof(T) +
+                                         (parameter_mode == Write::add ? 4 : 2) * d_gamma.size() * sizeof(Gradient) +
                                          statistics_bytes};
   Impl::RowPolicy const tiles = Impl::row_policy(exec, Impl::divide_up(columns, Impl::column_tile));
   launch_for(
@@ -134,8 +135,8 @@ void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<
         Index const width = Impl::minimum(Impl::column_tile, columns - first);
         T const* const d_terms = d_y.data() + first;
         T const* const x_terms = x.data() + first;
-        T* const gamma_sums = d_gamma.data() + first;
-        T* const beta_sums = d_beta.data() + first;
+        Gradient* const gamma_sums = d_gamma.data() + first;
+        Gradient* const beta_sums = d_beta.data() + first;
         auto const all_rows = [&](Index) { return rows; };
         Impl::column_sums(
             team, 1, width, all_rows,

@@ -1,5 +1,7 @@
 #include "kernels/norm_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
 void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> result) {
@@ -45,7 +47,9 @@ void collect_shares(ExecutionSpace const& exec, Matrix<double const> gathered, I
       });
 }
 
-template void squared_block_sums<float>(ExecutionSpace const&, Vector<float const>, Vector<double>);
-template void count_non_finite<float>(ExecutionSpace const&, Vector<float const>, Vector<std::int64_t>);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void squared_block_sums<T>(ExecutionSpace const&, Vector<T const>, Vector<double>);                         \
+  template void count_non_finite<T>(ExecutionSpace const&, Vector<T const>, Vector<std::int64_t>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

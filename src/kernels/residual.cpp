@@ -1,8 +1,12 @@
 #include "kernels/residual_impl.hpp"
 
+#include "kernels/instantiate.hpp"
+
 namespace trainstone {
 
-template void residual_forward<float>(ExecutionSpace const&, Matrix<float const>, Matrix<float const>,
-                                      Vector<float const>, Matrix<float>);
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void residual_forward<T>(ExecutionSpace const&, Matrix<T const>, Matrix<T const>, Vector<T const>,          \
+                                    Matrix<T>);
+TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

@@ -7,6 +7,7 @@
 #include "support/instances.hpp"
 #include "support/views.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -23,68 +24,76 @@ using Shape = reference::AttentionShape; // batch, sequence, heads, head_size
 Shape const all_shapes[] = {{1, 1, 1, 1},   {2, 3, 2, 5},    {1, 16, 3, 12}, {3, 17, 1, 16},
                             {1, 37, 2, 64}, {1, 131, 1, 13}, {0, 4, 2, 3},   {1, 66, 1, 300}};
 
+template <class T>
 struct Problem {
   Shape shape;
-  std::vector<float> qkv, d_out;
+  std::vector<T> qkv, d_out;
 
   explicit Problem(Shape const& s, double size = 1.0)
       : shape(s),
-        qkv(random_values(rows() * 3 * channels(), 1, -size, size)),
-        d_out(random_values(rows() * channels(), 2, -1.0, 1.0)) {}
+        qkv(stored<T>(random_values(rows() * 3 * channels(), 1, -size, size))),
+        d_out(stored<T>(random_values(rows() * channels(), 2, -1.0, 1.0))) {}
   Index rows() const { return shape.batch * shape.sequence; }
   Index channels() const { return shape.heads * shape.head_size; }
   Index pairs() const { return shape.batch * shape.heads * shape.sequence * shape.sequence; }
 };
 
 struct Result {
-  std::vector<float> probabilities, out, d_qkv;
+  std::vector<double> probabilities, out, d_qkv;
 };
 
-Result compute(ExecutionSpace const& exec, Problem const& problem) {
+template <class T>
+Result compute(ExecutionSpace const& exec, Problem<T> const& problem) {
   Shape const& s = problem.shape;
-  DeviceTensor<float> const qkv(problem.qkv), d_out(problem.d_out), probabilities(problem.pairs(), 9.0F),
-      out(problem.rows() * problem.channels(), 9.0F), d_qkv(problem.rows() * 3 * problem.channels(), 9.0F);
-  Tensor4<float> const p = probabilities.tensor(s.batch, s.heads, s.sequence, s.sequence);
-  Matrix<float> const qkv_rows = qkv.matrix(problem.rows(), 3 * problem.channels());
-  attention_forward<float>(exec, qkv_rows, s.heads, p, out.matrix(problem.rows(), problem.channels()));
-  attention_backward<float>(exec, qkv_rows, p, d_out.matrix(problem.rows(), problem.channels()),
-                            d_qkv.matrix(problem.rows(), 3 * problem.channels()));
-  return {probabilities.values(), out.values(), d_qkv.values()};
+  DeviceTensor<T> const qkv(problem.qkv), d_out(problem.d_out), probabilities(problem.pairs(), from_float<T>(9.0F)),
+      out(problem.rows() * problem.channels(), from_float<T>(9.0F)),
+      d_qkv(problem.rows() * 3 * problem.channels(), from_float<T>(9.0F));
+  Tensor4<T> const p = probabilities.tensor(s.batch, s.heads, s.sequence, s.sequence);
+  Matrix<T> const qkv_rows = qkv.matrix(problem.rows(), 3 * problem.channels());
+  attention_forward<T>(exec, qkv_rows, s.heads, p, out.matrix(problem.rows(), problem.channels()));
+  attention_backward<T>(exec, qkv_rows, p, d_out.matrix(problem.rows(), problem.channels()),
+                        d_qkv.matrix(problem.rows(), 3 * problem.channels()));
+  return {widened(probabilities.values()), widened(out.values()), widened(d_qkv.values())};
 }
 
 } // namespace
 
-TEST_CASE("attention forward and backward equal the reference") {
+TEMPLATE_LIST_TEST_CASE("attention forward and backward equal the reference", "", StorageTypes) {
+  using T = TestType;
   for (Shape const& s : all_shapes) {
-    Problem const problem(s);
+    Problem<T> const problem(s);
     Result const actual = compute(ExecutionSpace(), problem);
     std::vector<double> probabilities(actual.probabilities.size()), out(actual.out.size()), d_qkv(actual.d_qkv.size());
     reference::attention_forward(s, widened(problem.qkv), probabilities, out);
-    reference::attention_backward(s, widened(problem.qkv), probabilities, widened(problem.d_out), d_qkv);
 
     // |q|, |k|, |v|, |d_out| <= 1. A score is a sum of HS products, at most sqrt(HS) after scaling: error
     // u sqrt(HS) sqrt(HS); the exponential and the normalisation add a few u, relative to p <= 1.
     double const head_size = static_cast<double>(s.head_size), sequence = static_cast<double>(s.sequence);
     double const p_error = roundoff * (2 * head_size + 8);
-    CHECK(mismatches<float, double>(actual.probabilities, probabilities, p_error) == "");
-    // out is a weighted mean of values <= 1: the error of the weights, and of a sum of T terms
-    CHECK(mismatches<float, double>(actual.out, out, p_error + roundoff * std::sqrt(sequence)) == "");
-    // d_p <= HS with error u HS sqrt(HS); a row of d_scores sums to at most 2 HS / sqrt(HS) in absolute value, so d_q
-    // has HS sqrt(HS) u from d_p and the relative error of p and d_p; columns (d_k, d_v) add up to T such terms.
+    CHECK(mismatches<double, double>(actual.probabilities, probabilities, stored_within<T>(p_error)) == "");
+    // out is a weighted mean of values <= 1: the error of the weights, and of a sum of T terms. Storing moves a row's
+    // weights by as much as one of its sum 1, and by what the smallest number of T terms comes to.
+    double const out_error =
+        p_error + roundoff * std::sqrt(sequence) + storing_error<T>(1 + p_error) + sequence * storing_error<T>(0);
+    CHECK(mismatches<double, double>(actual.out, out, stored_within<T>(out_error)) == "");
+    // The gradient at the probabilities that forward stored. d_p <= HS with error u HS sqrt(HS); a row of d_scores sums
+    // to at most 2 HS / sqrt(HS) in absolute value, so d_q has HS sqrt(HS) u from d_p and the relative error of p and
+    // d_p; columns (d_k, d_v) add up to T such terms. Sums over tiles stay in fp32: stored once.
+    reference::attention_backward(s, widened(problem.qkv), actual.probabilities, widened(problem.d_out), d_qkv);
     double const d_error = 2 * std::sqrt(head_size) * (p_error + roundoff * (std::sqrt(head_size) + 8));
-    CHECK(mismatches<float, double>(actual.d_qkv, d_qkv, d_error * std::sqrt(sequence)) == "");
+    CHECK(mismatches<double, double>(actual.d_qkv, d_qkv, stored_within<T>(d_error * std::sqrt(sequence))) == "");
   }
 }
 
-TEST_CASE("attention survives scores far beyond the range of the exponential") {
-  Problem const problem({1, 19, 2, 8}, 60.0);
+TEMPLATE_LIST_TEST_CASE("attention survives scores far beyond the range of the exponential", "", StorageTypes) {
+  Problem<TestType> const problem({1, 19, 2, 8}, 60.0);
   Result const actual = compute(ExecutionSpace(), problem);
-  CHECK(std::ranges::all_of(actual.probabilities, [](float p) { return p >= 0.0F && p <= 1.0F + 1e-6F; }));
-  CHECK(std::ranges::all_of(actual.d_qkv, [](float d) { return std::isfinite(d); }));
+  CHECK(std::ranges::all_of(actual.probabilities, [](double p) { return p >= 0.0 && p <= 1.0 + 1e-6; }));
+  CHECK(std::ranges::all_of(actual.d_qkv, [](double d) { return std::isfinite(d); }));
 }
 
 TEST_CASE("no position sees later ones") {
-  Problem problem({1, 23, 2, 7});
+  Problem<float> problem({1, 23, 2, 7});
   Result const before = compute(ExecutionSpace(), problem);
   Index const changed = 11; // keys and values from here on
   for (Index t = changed; t < 23; ++t)
@@ -97,7 +106,7 @@ TEST_CASE("no position sees later ones") {
 }
 
 TEST_CASE("attention gives the same bits in every run and for any number of threads") {
-  Problem const problem({3, 37, 3, 13});
+  Problem<float> const problem({3, 37, 3, 13});
   Result const first = compute(ExecutionSpace(), problem);
   for (ExecutionSpace const& exec : {ExecutionSpace(), smaller_instance()}) {
     Result const again = compute(exec, problem);
@@ -108,7 +117,7 @@ TEST_CASE("attention gives the same bits in every run and for any number of thre
 }
 
 TEST_CASE("attention counts the FLOPs of the lower triangle") {
-  Problem const problem({2, 5, 3, 4});
+  Problem<float> const problem({2, 5, 3, 4});
   std::uint64_t const before = counters().flops[Phase::attention];
   compute(ExecutionSpace(), problem);
   // B NH HS: products q k, p v of 2 FLOP over 15 pairs; backward twice that

@@ -7,6 +7,7 @@
 #include "support/instances.hpp"
 #include "support/views.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -56,25 +57,29 @@ TEST_CASE("the exponential saturates, flushes and keeps NaN") {
   CHECK(std::isnan(Impl::exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("bias and GELU forward equal the reference") {
+TEMPLATE_LIST_TEST_CASE("bias and GELU forward equal the reference", "", StorageTypes) {
+  using T = TestType;
   ExecutionSpace const exec;
   for (Sizes const& s : all_sizes) {
-    std::vector<float> const x = random_values(s.elements(), 1, -8.0, 8.0), bias = random_values(s.columns, 2);
-    DeviceTensor<float> const x_d(x), only_biased(x), bias_d(bias), y(s.elements(), 9.0F);
-    bias_gelu_forward<float>(exec, bias_d.vector(), x_d.matrix(s.rows, s.columns), y.matrix(s.rows, s.columns));
-    add_bias<float>(exec, bias_d.vector(), only_biased.matrix(s.rows, s.columns));
+    std::vector<T> const x = stored<T>(random_values(s.elements(), 1, -8.0, 8.0));
+    std::vector<T> const bias = stored<T>(random_values(s.columns, 2));
+    DeviceTensor<T> const x_d(x), only_biased(x), bias_d(bias), y(s.elements(), T{});
+    bias_gelu_forward<T>(exec, bias_d.vector(), x_d.matrix(s.rows, s.columns), y.matrix(s.rows, s.columns));
+    add_bias<T>(exec, bias_d.vector(), only_biased.matrix(s.rows, s.columns));
 
     std::vector<double> expected_x = widened(x), expected_y(x.size());
     reference::bias_gelu_forward(widened(bias), expected_x, expected_y);
-    CHECK(mismatches<float, double>(x_d.values(), expected_x, roundoff * 10) == ""); // one rounding, |x| <= 10
-    CHECK(only_biased.values() == x_d.values());
+    // one rounding in fp32, |x| <= 10
+    CHECK(mismatches<double, double>(widened(x_d.values()), expected_x, stored_within<T>(roundoff * 10)) == "");
+    CHECK(widened(only_biased.values()) == widened(x_d.values()));
 
-    // gelu of the rounded x: relative error of e^(-2u) is its own (1.5 ulp = 3 u) plus that of the argument, |2u| <= 88
-    // with four roundings; it matters only where e^(-2u) does, and |x| e^(-2u) |2u| stays below 2 there
+    // gelu of x as it is stored: relative error of e^(-2u) is its own (1.5 ulp = 3 u) plus that of the argument, |2u|
+    // <= 88 with four roundings; it matters only where e^(-2u) does, and |x| e^(-2u) |2u| stays below 2 there
     std::vector<double> const biased = widened(x_d.values());
     for (std::size_t i = 0; i < biased.size(); ++i) expected_y[i] = reference::gelu(biased[i]);
-    CHECK(mismatches<float, double>(y.values(), expected_y,
-                                    [](double value) { return roundoff * (6 * std::abs(value) + 8); }) == "");
+    CHECK(mismatches<double, double>(widened(y.values()), expected_y, [](double value) {
+            return stored_within<T>(roundoff * (6 * std::abs(value) + 8))(value);
+          }) == "");
   }
 }
 
@@ -91,35 +96,43 @@ TEST_CASE("GELU keeps its relative accuracy for small and for negative arguments
                                   [](double value) { return 4 * 60 * roundoff * std::abs(value) + 1e-36; }) == "");
 }
 
-TEST_CASE("GELU backward equals the reference") {
+TEMPLATE_LIST_TEST_CASE("GELU backward equals the reference", "", StorageTypes) {
+  using T = TestType;
   ExecutionSpace const exec;
   for (Sizes const& s : all_sizes) {
-    std::vector<float> const x = random_values(s.elements(), 1, -10.0, 10.0), d_y = random_values(s.elements(), 3);
-    DeviceTensor<float> const x_d(x), d(d_y);
-    gelu_backward<float>(exec, x_d.matrix(s.rows, s.columns), d.matrix(s.rows, s.columns));
+    std::vector<T> const x = stored<T>(random_values(s.elements(), 1, -10.0, 10.0));
+    std::vector<T> const d_y = stored<T>(random_values(s.elements(), 3));
+    DeviceTensor<T> const x_d(x), d(d_y);
+    gelu_backward<T>(exec, x_d.matrix(s.rows, s.columns), d.matrix(s.rows, s.columns));
     std::vector<double> expected = widened(d_y);
     reference::gelu_backward(widened(x), expected);
     // |d_y| <= 2; s and x s (1 - s) 2u' are at most 1.2 and 0.5, each after about ten roundings as above
-    CHECK(mismatches<float, double>(d.values(), expected, 2 * roundoff * 16) == "");
+    CHECK(mismatches<double, double>(widened(d.values()), expected, stored_within<T>(2 * roundoff * 16)) == "");
   }
 }
 
-TEST_CASE("bias backward sums columns as the reference does, in both modes, with the same bits in every run") {
+TEMPLATE_LIST_TEST_CASE("bias backward sums columns as the reference does, in both modes, with repeatable bits", "",
+                        StorageAndGradientTypes) {
+  using T = typename TestType::Storage;
+  using Gradient = typename TestType::Gradient;
   for (Sizes const& s : all_sizes) {
-    std::vector<float> const d_y = random_values(s.elements(), 3), before = random_values(s.columns, 4);
+    std::vector<T> const d_y = stored<T>(random_values(s.elements(), 3));
+    std::vector<Gradient> const before = stored<Gradient>(random_values(s.columns, 4));
     for (Write const mode : {Write::overwrite, Write::add}) {
       auto const run = [&](ExecutionSpace const& exec) {
-        DeviceTensor<float> const d_y_d(d_y), d_bias(before);
-        bias_backward<float>(exec, d_y_d.matrix(s.rows, s.columns), d_bias.vector(), mode);
-        return d_bias.values();
+        DeviceTensor<T> const d_y_d(d_y);
+        DeviceTensor<Gradient> const d_bias(before);
+        bias_backward<T, Gradient>(exec, d_y_d.matrix(s.rows, s.columns), d_bias.vector(), mode);
+        return widened(d_bias.values());
       };
-      std::vector<float> const actual = run(ExecutionSpace());
+      std::vector<double> const actual = run(ExecutionSpace());
       std::vector<double> expected(before.size());
       if (mode == Write::add) expected = widened(before);
       reference::bias_backward(widened(d_y), expected);
       // N + 1 terms of at most 2: sqrt(N + 1) roundings of at most 2 (N + 1)
       double const terms = static_cast<double>(s.rows + 1);
-      CHECK(mismatches<float, double>(actual, expected, 2 * roundoff * terms * std::sqrt(terms)) == "");
+      CHECK(mismatches<double, double>(actual, expected,
+                                       stored_within<Gradient>(2 * roundoff * terms * std::sqrt(terms))) == "");
       CHECK(run(ExecutionSpace()) == actual);
       CHECK(run(smaller_instance()) == actual);
     }

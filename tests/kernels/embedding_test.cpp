@@ -6,6 +6,7 @@
 #include "support/instances.hpp"
 #include "support/views.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -41,17 +42,26 @@ struct Sizes {
 Sizes const all_sizes[] = {{1, 1, 1, 1, 1},      {3, 5, 7, 13, 11}, {2, 4, 4, 300, 5},
                            {5, 31, 33, 17, 101}, {0, 3, 4, 5, 6},   {1, 700, 701, 3, 2}};
 
+template <class T>
+std::vector<T> output_gradient(Sizes const& s) {
+  return stored<T>(random_values(s.rows() * s.channels, 3));
+}
+
+template <class Gradient>
 struct Gradients {
-  std::vector<float> wte, wpe;
+  std::vector<Gradient> wte, wpe;
 };
 
-Gradients backward(ExecutionSpace const& exec, Sizes const& s, std::vector<float> const& wte_before,
-                   std::vector<float> const& wpe_before, Write mode) {
+template <class T, class Gradient>
+Gradients<Gradient> backward(ExecutionSpace const& exec, Sizes const& s, std::vector<Gradient> const& wte_before,
+                             std::vector<Gradient> const& wpe_before, Write mode) {
   HostBuckets const host(some_tokens(s.rows(), s.vocab), s.vocab);
   DeviceTensor<std::int32_t> const order(host.order), begin(host.begin), token(host.token);
-  DeviceTensor<float> const d_out(random_values(s.rows() * s.channels, 3)), d_wte(wte_before), d_wpe(wpe_before);
-  embedding_backward<float>(exec, {order.vector(), begin.vector(), token.vector()}, d_out.matrix(s.rows(), s.channels),
-                            s.sequence, d_wte.matrix(s.vocab, s.channels), d_wpe.matrix(s.positions, s.channels), mode);
+  DeviceTensor<T> const d_out(output_gradient<T>(s));
+  DeviceTensor<Gradient> const d_wte(wte_before), d_wpe(wpe_before);
+  embedding_backward<T, Gradient>(exec, {order.vector(), begin.vector(), token.vector()},
+                                  d_out.matrix(s.rows(), s.channels), s.sequence, d_wte.matrix(s.vocab, s.channels),
+                                  d_wpe.matrix(s.positions, s.channels), mode);
   return {d_wte.values(), d_wpe.values()};
 }
 
@@ -86,41 +96,44 @@ TEST_CASE("token buckets refuse a token outside the vocabulary") {
   REQUIRE_THROWS_AS(HostBuckets({0, -1}, 5), Error);
 }
 
-TEST_CASE("embedding forward adds token and position rows exactly") {
+TEMPLATE_LIST_TEST_CASE("embedding forward adds token and position rows exactly", "", StorageTypes) {
+  using T = TestType;
   ExecutionSpace const exec;
   for (Sizes const& s : all_sizes) {
     Tokens const tokens = some_tokens(s.rows(), s.vocab);
-    std::vector<float> const wte = random_values(s.vocab * s.channels, 1);
-    std::vector<float> const wpe = random_values(s.positions * s.channels, 2);
+    std::vector<T> const wte = stored<T>(random_values(s.vocab * s.channels, 1));
+    std::vector<T> const wpe = stored<T>(random_values(s.positions * s.channels, 2));
     DeviceTensor<std::int32_t> const tokens_d(tokens);
-    DeviceTensor<float> const wte_d(wte), wpe_d(wpe), out(s.rows() * s.channels, -1.0F);
-    embedding_forward<float>(exec, tokens_d.vector(), wte_d.matrix(s.vocab, s.channels),
-                             wpe_d.matrix(s.positions, s.channels), s.sequence, out.matrix(s.rows(), s.channels));
+    DeviceTensor<T> const wte_d(wte), wpe_d(wpe), out(s.rows() * s.channels, from_float<T>(-1.0F));
+    embedding_forward<T>(exec, tokens_d.vector(), wte_d.matrix(s.vocab, s.channels),
+                         wpe_d.matrix(s.positions, s.channels), s.sequence, out.matrix(s.rows(), s.channels));
 
     std::vector<double> expected(static_cast<std::size_t>(s.rows() * s.channels));
     reference::embedding_forward(tokens, widened(wte), widened(wpe), s.sequence, expected);
-    std::vector<float> const actual = out.values();
-    // one rounding
-    CHECK(mismatches<float, double>(actual, expected, [](double x) { return roundoff * std::abs(x); }) == "");
+    // one rounding, and that of storing
+    CHECK(mismatches<double, double>(widened(out.values()), expected,
+                                     [](double x) { return stored_within<T>(roundoff * std::abs(x))(x); }) == "");
   }
 }
 
-TEST_CASE("embedding backward equals the reference in both modes") {
+TEMPLATE_LIST_TEST_CASE("embedding backward equals the reference in both modes", "", StorageAndGradientTypes) {
+  using T = typename TestType::Storage;
+  using Gradient = typename TestType::Gradient;
   ExecutionSpace const exec;
   for (Sizes const& s : all_sizes) {
-    std::vector<float> const wte_before = random_values(s.vocab * s.channels, 4);
-    std::vector<float> const wpe_before = random_values(s.positions * s.channels, 5);
+    std::vector<Gradient> const wte_before = stored<Gradient>(random_values(s.vocab * s.channels, 4));
+    std::vector<Gradient> const wpe_before = stored<Gradient>(random_values(s.positions * s.channels, 5));
     for (Write const mode : {Write::overwrite, Write::add}) {
-      Gradients const actual = backward(exec, s, wte_before, wpe_before, mode);
+      Gradients<Gradient> const actual = backward<T>(exec, s, wte_before, wpe_before, mode);
       std::vector<double> d_wte = widened(wte_before), d_wpe = widened(wpe_before);
       if (mode == Write::overwrite) std::ranges::fill(d_wpe, 0.0);
-      reference::embedding_backward(some_tokens(s.rows(), s.vocab), widened(random_values(s.rows() * s.channels, 3)),
-                                    s.sequence, d_wte, d_wpe);
+      reference::embedding_backward(some_tokens(s.rows(), s.vocab), widened(output_gradient<T>(s)), s.sequence, d_wte,
+                                    d_wpe);
       // sums of at most N + 1 terms of at most 2, every partial sum at most 2 (N + 1): sqrt(N + 1) roundings of it
       double const terms = static_cast<double>(s.rows() + 1);
       double const bound = 2 * roundoff * terms * std::sqrt(terms);
-      CHECK(mismatches<float, double>(actual.wte, d_wte, bound) == "");
-      CHECK(mismatches<float, double>(actual.wpe, d_wpe, bound) == "");
+      CHECK(mismatches<double, double>(widened(actual.wte), d_wte, stored_within<Gradient>(bound)) == "");
+      CHECK(mismatches<double, double>(widened(actual.wpe), d_wpe, stored_within<Gradient>(bound)) == "");
     }
   }
 }
@@ -129,9 +142,9 @@ TEST_CASE("embedding backward gives the same bits in every run and for any numbe
   Sizes const s{7, 31, 32, 300, 13};
   std::vector<float> const zeros_wte(static_cast<std::size_t>(s.vocab * s.channels));
   std::vector<float> const zeros_wpe(static_cast<std::size_t>(s.positions * s.channels));
-  Gradients const first = backward(ExecutionSpace(), s, zeros_wte, zeros_wpe, Write::overwrite);
+  Gradients<float> const first = backward<float>(ExecutionSpace(), s, zeros_wte, zeros_wpe, Write::overwrite);
   for (ExecutionSpace const& exec : {ExecutionSpace(), smaller_instance()}) {
-    Gradients const again = backward(exec, s, zeros_wte, zeros_wpe, Write::overwrite);
+    Gradients<float> const again = backward<float>(exec, s, zeros_wte, zeros_wpe, Write::overwrite);
     CHECK(std::memcmp(first.wte.data(), again.wte.data(), first.wte.size() * sizeof(float)) == 0);
     CHECK(std::memcmp(first.wpe.data(), again.wpe.data(), first.wpe.size() * sizeof(float)) == 0);
   }

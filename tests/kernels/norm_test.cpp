@@ -6,6 +6,7 @@
 #include "support/instances.hpp"
 #include "support/views.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <limits>
@@ -15,10 +16,11 @@ using namespace trainstone::test;
 
 namespace {
 
-double norm_of(ExecutionSpace const& exec, std::vector<float> const& values) {
-  DeviceTensor<float> const x(values);
+template <class T>
+double norm_of(ExecutionSpace const& exec, std::vector<T> const& values) {
+  DeviceTensor<T> const x(values);
   DeviceTensor<double> const blocks(static_cast<Index>(values.size()) / norm_block, -1.0), result(1, -1.0);
-  squared_block_sums<float>(exec, x.vector(), blocks.vector());
+  squared_block_sums<T>(exec, x.vector(), blocks.vector());
   tree_sum(exec, blocks.vector(), result.vector());
   return result.values().front();
 }
@@ -40,9 +42,9 @@ double tree(std::vector<double> const& values, std::size_t begin, std::size_t co
 
 } // namespace
 
-TEST_CASE("the squared norm equals the reference") {
+TEMPLATE_LIST_TEST_CASE("the squared norm equals the reference", "", StorageTypes) {
   for (Index const blocks : {0, 1, 2, 3, 5, 8, 31, 67}) {
-    std::vector<float> const x = random_values(blocks * norm_block, 1);
+    std::vector<TestType> const x = stored<TestType>(random_values(blocks * norm_block, 1));
     double const expected = reference::squared_norm(widened(x));
     // positive terms: sqrt(256) roundings of fp32, relative to each block
     CHECK(std::abs(norm_of(ExecutionSpace(), x) - expected) <= 16 * roundoff * expected);
@@ -88,20 +90,20 @@ TEST_CASE("the sum equals the reference") {
   }
 }
 
-TEST_CASE("every infinite and NaN element is counted") {
+TEMPLATE_LIST_TEST_CASE("every infinite and NaN element is counted", "", StorageTypes) {
   ExecutionSpace const exec;
   std::vector<float> values = random_values(1009, 1);
   DeviceTensor<std::int64_t> const result(1, -1);
   auto const count = [&] {
-    DeviceTensor<float> const x(values);
-    count_non_finite<float>(exec, x.vector(), result.vector());
+    DeviceTensor<TestType> const x(stored<TestType>(values));
+    count_non_finite<TestType>(exec, x.vector(), result.vector());
     return result.values().front();
   };
   CHECK(count() == 0);
   values[0] = std::numeric_limits<float>::infinity();
   values[500] = -std::numeric_limits<float>::infinity();
   values[1008] = std::numeric_limits<float>::quiet_NaN();
-  values[7] = std::numeric_limits<float>::max();
+  values[7] = 65504.0F; // the largest fp16
   CHECK(count() == 3);
   values.clear();
   CHECK(count() == 0);

@@ -6,6 +6,7 @@
 #include "core/host_copy.hpp"
 #include "core/random.hpp"
 #include "core/views.hpp"
+#include "support/storage.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +22,6 @@ inline std::vector<float> random_values(Index count, std::uint64_t seed, double 
     values[i] = static_cast<float>(low + (high - low) * uniform(random_block(seed, RandomStream::tests, i).words[0]));
   return values;
 }
-
-inline std::vector<double> widened(std::vector<float> const& values) { return {values.begin(), values.end()}; }
 
 /// Memory on the device with host values in it.
 template <class T>
