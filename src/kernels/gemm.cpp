@@ -2,7 +2,6 @@
 
 #include "core/error.hpp"
 #include "kernels/config.hpp"
-#include "kernels/shapes.hpp"
 
 #include <fmt/ranges.h>
 
@@ -16,14 +15,17 @@ namespace {
 
 struct Provider {
   GemmProvider provider;
+  bool takes_16_bit;
+  bool (*computes_natively)(Storage inputs);
   std::uint64_t (*scratch_bytes)(GemmShape const&);
   Impl::GemmFunction (*make)();
 };
 
+bool always(Storage) { return true; }
 std::uint64_t no_scratch(GemmShape const&) { return 0; }
 
 Impl::GemmFunction make_kokkos_gemm() {
-  return [](ExecutionSpace const& exec, GemmShape const& shape, float const* a, float const* b, float* c,
+  return [](ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
             Vector<std::byte>) { Impl::kokkos_gemm(exec, shape, a, b, c); };
 }
 
@@ -31,12 +33,13 @@ Impl::GemmFunction make_kokkos_gemm() {
 /// the files.
 constexpr Provider providers[] = {
 #ifdef TRAINSTONE_HAVE_ONEDNN
-    {GemmProvider::onednn, Impl::onednn_gemm_scratch_bytes, Impl::make_onednn_gemm},
+    {GemmProvider::onednn, true, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes,
+     Impl::make_onednn_gemm},
 #endif
 #ifdef TRAINSTONE_HAVE_KOKKOS_KERNELS
-    {GemmProvider::kokkos_kernels, no_scratch, Impl::make_kokkos_kernels_gemm},
+    {GemmProvider::kokkos_kernels, false, always, no_scratch, Impl::make_kokkos_kernels_gemm},
 #endif
-    {GemmProvider::kokkos, no_scratch, make_kokkos_gemm},
+    {GemmProvider::kokkos, true, always, no_scratch, make_kokkos_gemm},
 };
 
 constexpr auto built = [] {
@@ -45,27 +48,34 @@ constexpr auto built = [] {
   return result;
 }();
 
-std::string built_names() {
+bool can_compute(Provider const& provider, Storage inputs) { return provider.takes_16_bit || inputs == Storage::fp32; }
+
+/// Those that can compute with such inputs.
+std::string built_names(Storage inputs) {
   std::vector<std::string_view> names;
-  for (GemmProvider const provider : built) names.push_back(to_string(provider));
+  for (Provider const& provider : providers)
+    if (can_compute(provider, inputs)) names.push_back(to_string(provider.provider));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Provider const& find_provider(GemmProvider provider) {
-  GemmProvider const resolved = resolve_gemm_provider(provider);
+Provider const& find_provider(GemmProvider provider, Storage inputs) {
+  GemmProvider const resolved = resolve_gemm_provider(provider, inputs);
   return *std::ranges::find(providers, resolved, &Provider::provider);
 }
 
-GemmShape shape_of(Transpose transpose_a, Matrix<float const> a, Transpose transpose_b, Matrix<float const> b,
-                   Matrix<float> c, Write mode) {
-  using Impl::extent;
-  int const a_row = transpose_a == Transpose::no ? 0 : 1;
-  int const b_row = transpose_b == Transpose::no ? 0 : 1;
-  GemmShape const shape{extent(c, 0), extent(c, 1), extent(a, 1 - a_row), transpose_a, transpose_b, mode};
-  TRAINSTONE_REQUIRE(extent(a, a_row) == shape.m && extent(b, b_row) == shape.k && extent(b, 1 - b_row) == shape.n,
-                     "matrix product of unfit extents: A ({}, {}){} times B ({}, {}){} into C ({}, {})", extent(a, 0),
-                     extent(a, 1), a_row == 1 ? " transposed" : "", extent(b, 0), extent(b, 1),
-                     b_row == 1 ? " transposed" : "", shape.m, shape.n);
+GemmShape shape_of(Transpose transpose_a, ConstStoredMatrix const& a, Transpose transpose_b, ConstStoredMatrix const& b,
+                   StoredMatrix const& c, Write mode) {
+  bool const swap_a = transpose_a == Transpose::yes, swap_b = transpose_b == Transpose::yes;
+  GemmShape const shape{c.rows,    c.columns, swap_a ? a.rows : a.columns, transpose_a, transpose_b, mode,
+                        a.storage, c.storage};
+  TRAINSTONE_REQUIRE((swap_a ? a.columns : a.rows) == shape.m && (swap_b ? b.columns : b.rows) == shape.k &&
+                         (swap_b ? b.rows : b.columns) == shape.n,
+                     "matrix product of unfit extents: A ({}, {}){} times B ({}, {}){} into C ({}, {})", a.rows,
+                     a.columns, swap_a ? " transposed" : "", b.rows, b.columns, swap_b ? " transposed" : "", shape.m,
+                     shape.n);
+  TRAINSTONE_REQUIRE(b.storage == a.storage && (c.storage == a.storage || c.storage == Storage::fp32),
+                     "matrix product of unfit types: A {} times B {} into C {}", to_string(a.storage),
+                     to_string(b.storage), to_string(c.storage));
   return shape;
 }
 
@@ -82,41 +92,58 @@ GemmProvider parse_gemm_provider(std::string_view name) {
 
 std::span<GemmProvider const> built_gemm_providers() { return built; }
 
-GemmProvider resolve_gemm_provider(GemmProvider provider) {
-  if (provider == GemmProvider::automatic) return built.front();
-  TRAINSTONE_REQUIRE_INPUT(std::ranges::find(built, provider) != built.end(),
-                           "this build has no GEMM provider {}; it has {}", to_string(provider), built_names());
-  return provider;
+GemmProvider resolve_gemm_provider(GemmProvider provider, Storage inputs) {
+  bool const automatic = provider == GemmProvider::automatic;
+  auto const found = std::ranges::find_if(providers, [&](Provider const& candidate) {
+    return automatic ? can_compute(candidate, inputs) : candidate.provider == provider;
+  });
+  TRAINSTONE_REQUIRE_INPUT(found != std::end(providers), "this build has no GEMM provider {}; it has {}",
+                           to_string(provider), built_names(Storage::fp32));
+  TRAINSTONE_REQUIRE_INPUT(can_compute(*found, inputs), "GEMM provider {} has no products of {} matrices; {} do",
+                           to_string(provider), to_string(inputs), built_names(inputs));
+  return found->provider;
+}
+
+std::string describe_gemm(GemmProvider provider, Storage inputs) {
+  Provider const& found = find_provider(provider, inputs);
+  std::string const name(to_string(found.provider));
+  if (inputs == Storage::fp32) return name;
+  return fmt::format("{} {}{}", name, to_string(inputs), found.computes_natively(inputs) ? "" : " as fp32");
 }
 
 std::uint64_t GemmShape::flops() const { return 2 * static_cast<std::uint64_t>(m * n * k); }
 
 std::uint64_t GemmShape::bytes() const {
   Index const written = m * n * (mode == Write::add ? 2 : 1);
-  return sizeof(float) * static_cast<std::uint64_t>(m * k + k * n + written);
+  return bytes_per_value(inputs) * static_cast<std::uint64_t>(m * k + k * n) +
+         bytes_per_value(output) * static_cast<std::uint64_t>(written);
 }
 
 std::string Impl::to_string(GemmShape const& shape) {
-  return fmt::format("C ({0}, {1}) {3} A{4} ({0}, {2}) B{5} ({2}, {1})", shape.m, shape.n, shape.k,
+  return fmt::format("C ({0}, {1}) {6} {3} A{4} ({0}, {2}) B{5} ({2}, {1}) {7}", shape.m, shape.n, shape.k,
                      shape.mode == Write::add ? "+=" : "=", shape.a == Transpose::yes ? "^T" : "",
-                     shape.b == Transpose::yes ? "^T" : "");
+                     shape.b == Transpose::yes ? "^T" : "", trainstone::to_string(shape.output),
+                     trainstone::to_string(shape.inputs));
 }
 
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) {
-  Provider const& found = find_provider(provider);
+  Provider const& found = find_provider(provider, shape.inputs);
   bool const empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
   return empty ? 0 : found.scratch_bytes(shape);
 }
 
 Gemm::Gemm(GemmProvider provider, Vector<std::byte> scratch)
-    : m_provider(resolve_gemm_provider(provider)), m_scratch(scratch), m_compute(find_provider(m_provider).make()) {}
+    : m_provider(resolve_gemm_provider(provider)),
+      m_scratch(scratch),
+      m_compute(find_provider(m_provider, Storage::fp32).make()) {}
 
-void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, Matrix<float const> a, Transpose transpose_b,
-                      Matrix<float const> b, Matrix<float> c, Write mode) {
+void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
+                      ConstStoredMatrix b, StoredMatrix c, Write mode) {
   GemmShape const shape = shape_of(transpose_a, a, transpose_b, b, c, mode);
+  resolve_gemm_provider(m_provider, shape.inputs); // refuses types that it cannot compute with
   if (shape.m == 0 || shape.n == 0) return;
-  if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data(), b.data(), c.data()); // libraries need not take it
-  m_compute(exec, shape, a.data(), b.data(), c.data(), m_scratch);
+  if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
+  m_compute(exec, shape, a.data, b.data, c.data, m_scratch);
 }
 
 } // namespace trainstone

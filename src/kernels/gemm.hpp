@@ -1,11 +1,12 @@
 #pragma once
 
 // Matrix product. Owns the one contract behind which libraries compute it (the provider, chosen at run time), and the
-// object that holds a provider's cached primitives. Promises: fp32 throughout, never a silent down-conversion; the same
-// bits whenever the same call is repeated with the same number of threads; no memory of its own beyond a few kB of
-// descriptors: libraries work in the scratch that the caller gives, whose size is predicted exactly. Does not choose by
-// timing, does not repack or keep weights between calls.
+// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C, never a
+// silent conversion to a narrower type; the same bits whenever the same call is repeated with the same number of
+// threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch that the caller gives,
+// whose size is predicted exactly. Does not choose by timing, does not repack or keep weights between calls.
 
+#include "core/stored.hpp"
 #include "core/views.hpp"
 
 #include <compare>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -29,9 +31,13 @@ GemmProvider parse_gemm_provider(std::string_view name);
 /// What this build has, best first; `kokkos` is always there.
 std::span<GemmProvider const> built_gemm_providers();
 
-/// The provider that will compute: `automatic` becomes the first built one. Throws InputError, which lists the built
-/// ones, if `provider` is not among them.
-GemmProvider resolve_gemm_provider(GemmProvider provider);
+/// The provider that will compute products of matrices stored so: `automatic` becomes the first built one that can.
+/// Throws InputError if `provider` is not built or cannot; the message lists those that are and can.
+GemmProvider resolve_gemm_provider(GemmProvider provider, Storage inputs = Storage::fp32);
+
+/// How `provider` (resolved first) computes with such inputs on this CPU, for the run's output: "onednn", "onednn
+/// bf16", "onednn fp16 as fp32" where inputs are converted because the library has no such products for the CPU.
+std::string describe_gemm(GemmProvider provider, Storage inputs);
 
 enum class Transpose { no, yes };
 
@@ -40,29 +46,32 @@ struct GemmShape {
   Index m = 0, n = 0, k = 0;
   Transpose a = Transpose::no, b = Transpose::no;
   Write mode = Write::overwrite;
+  Storage inputs = Storage::fp32; ///< of A and B
+  Storage output = Storage::fp32; ///< of C: as the inputs, or fp32
 
   auto operator<=>(GemmShape const&) const = default;
 
   /// 2 m n k
   std::uint64_t flops() const;
-  /// (m k + k n + m n) * 4; another m n * 4 when it adds to C.
+  /// (m k + k n) of the inputs' size and m n of the output's, twice that when it adds to C.
   std::uint64_t bytes() const;
 };
 
-/// The scratch in bytes that `provider` (resolved first) takes for `shape`: 0 but for oneDNN. Depends on the number of
-/// OpenMP threads at the time of the call, as the execution does. One scratch of the maximum serves all shapes.
+/// The scratch in bytes that `provider` (resolved first) takes for `shape`: 0 but for oneDNN. Depends on the CPU and on
+/// the number of OpenMP threads at the time of the call, as the execution does. One scratch of the maximum serves all
+/// shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
 
 namespace Impl {
 /// Computes one product whose extents are all positive. Owns what the provider keeps between calls.
-using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, float const* a, float const* b,
-                                        float* c, Vector<std::byte> scratch)>;
+using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, void const* a, void const* b, void* c,
+                                        Vector<std::byte> scratch)>;
 } // namespace Impl
 
 /// A provider with what it keeps between calls. Calls on one object must not overlap: they share the scratch.
 class Gemm {
 public:
-  /// \param[in] provider   resolved as resolve_gemm_provider does
+  /// \param[in] provider   resolved as resolve_gemm_provider does for fp32; for inputs of 16 bits give a resolved one
   /// \param[in] scratch    used by every call; must outlive the object, and its content is lost at each call
   explicit Gemm(GemmProvider provider, Vector<std::byte> scratch = {});
 
@@ -73,14 +82,15 @@ public:
   /// \param[in]  exec     work is enqueued here; returns without fencing. Complete on return if `exec` runs on the host
   /// \param[in]  a        (m, k), or (k, m) if `transpose_a`      \param[in] b  (k, n), or (n, k) if `transpose_b`
   /// \param[out] c        (m, n) overwritten or added to as `mode` says; must not overlap a or b. If k is 0 the product
-  ///                      is 0
-  /// \throws Error        if the extents do not fit together (the message names all three) or the scratch is smaller
-  ///                      than gemm_scratch_bytes of the shape
-  /// Work: 2 m n k FLOP; 4 (m k + k n + m n) bytes, and 4 m n more if `mode` adds. Sums in fp32, in an order that
-  /// depends on the provider; |error| <= k eps |op(A)| |op(B)|.
+  ///                      is 0. Stored as a and b are, or in fp32
+  /// \throws Error        if extents or types do not fit together (the message names all three) or the scratch is
+  ///                      smaller than gemm_scratch_bytes of the shape; InputError if the provider cannot compute with
+  ///                      inputs of that type
+  /// Work: shape.flops() and shape.bytes(). Sums in fp32, in an order that depends on the provider, and one rounding to
+  /// c's type; |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions take subnormal numbers as 0.
   /// Label: trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
-  void operator()(ExecutionSpace const& exec, Transpose transpose_a, Matrix<float const> a, Transpose transpose_b,
-                  Matrix<float const> b, Matrix<float> c, Write mode);
+  void operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
+                  ConstStoredMatrix b, StoredMatrix c, Write mode);
 
 private:
   GemmProvider m_provider;

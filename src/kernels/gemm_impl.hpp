@@ -6,13 +6,16 @@
 
 namespace trainstone::Impl {
 
+/// Whether oneDNN has products of this type for this CPU; else it computes them in fp32.
+bool onednn_computes_natively(Storage inputs);
 std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape);
 GemmFunction make_onednn_gemm();
 
+/// fp32 only.
 GemmFunction make_kokkos_kernels_gemm();
 
 /// Needs no scratch; the only one that also takes k = 0.
-void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, float const* a, float const* b, float* c);
+void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c);
 
 /// "(m, n) += (m, k)^T (k, n)" with the numbers, for messages.
 std::string to_string(GemmShape const& shape);

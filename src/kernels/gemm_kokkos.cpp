@@ -2,10 +2,12 @@
 // it walks through k in blocks, packs the blocks of op(A) and op(B) into its scratch (which undoes transposes and pads
 // with zeros), and each thread or vector lane multiplies small patches of C in registers.
 // One row of sums per element of C and block, blocks added in order: the same bits on every run and any team size.
+// Operands become fp32 as they are packed. A C of 16 bits is added up in fp32 in the scratch and rounded once.
 
 #include "kernels/gemm_impl.hpp"
 
 #include "core/launch.hpp"
+#include "core/types.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -37,26 +39,34 @@ using Tile =
 KOKKOS_INLINE_FUNCTION constexpr Index divide_up(Index value, Index by) { return (value + by - 1) / by; }
 
 /// op(A) or op(B) as seen from C: `outer` is the index that C shares (row of A, column of B), `inner` is k.
+template <class T>
 struct Operand {
-  float const* data;
+  T const* data;
   Index outer_stride, inner_stride; // one of them is 1
 };
 
+template <class Input, class Output>
 struct GemmKernel {
   using Team = Kokkos::TeamPolicy<ExecutionSpace>::member_type;
   using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-  static constexpr int a_size = Tile::rows * Tile::depth;
-  static constexpr int b_size = Tile::columns * Tile::depth;
+  static constexpr bool sums_in_place = std::is_same_v<Output, float>;
+  /// Blocks of half the depth make room for the sums.
+  static constexpr int tile_depth = sums_in_place ? Tile::depth : Tile::depth / 2;
+  static constexpr int a_size = Tile::rows * tile_depth;
+  static constexpr int b_size = Tile::columns * tile_depth;
+  static constexpr int c_size = sums_in_place ? 0 : Tile::rows * Tile::columns;
   static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % Tile::patch_columns == 0);
 
-  Operand a, b;
-  float* c;
+  Operand<Input> a, b;
+  Output* c;
   Index m, n, k;
   Index column_tiles;
   bool overwrite;
 
-  static std::size_t scratch_bytes() { return Scratch::shmem_size(a_size) + Scratch::shmem_size(b_size); }
+  static std::size_t scratch_bytes() {
+    return Scratch::shmem_size(a_size) + Scratch::shmem_size(b_size) + Scratch::shmem_size(c_size);
+  }
 
   KOKKOS_FUNCTION void operator()(Team const& team) const {
     Index const row = team.league_rank() / column_tiles * Tile::rows;
@@ -65,50 +75,68 @@ struct GemmKernel {
     int const columns = static_cast<int>(Kokkos::min<Index>(Tile::columns, n - column));
     Scratch const a_block(team.team_scratch(Tile::scratch_level), a_size);
     Scratch const b_block(team.team_scratch(Tile::scratch_level), b_size);
+    Scratch const c_block(team.team_scratch(Tile::scratch_level), c_size);
     Index inner = 0;
     do { // at least once: k = 0 writes zeros
-      int const depth = static_cast<int>(Kokkos::min<Index>(Tile::depth, k - inner));
+      int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
       pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
       pack<Tile::patch_columns>(team, b, column, columns, inner, depth, b_block.data());
       team.team_barrier();
-      multiply(team, a_block.data(), b_block.data(), depth, row, rows, column, columns, overwrite && inner == 0);
+      if constexpr (sums_in_place)
+        multiply(team, a_block.data(), b_block.data(), depth, c + row * n + column, n, rows, columns,
+                 overwrite && inner == 0);
+      else
+        multiply(team, a_block.data(), b_block.data(), depth, c_block.data(), Tile::columns, rows, columns, inner == 0);
       team.team_barrier();
       inner += depth;
     } while (inner < k);
+    if constexpr (!sums_in_place) store(team, c_block.data(), c + row * n + column, rows, columns);
+  }
+
+  /// out = or += sums, rounded once.
+  KOKKOS_FUNCTION void store(Team const& team, float const* sums, Output* out, int rows, int columns) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int i) {
+      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](int j) {
+        float const sum = sums[i * Tile::columns + j];
+        Output& target = out[i * n + j];
+        target = from_float<Output>(overwrite ? sum : to_float(target) + sum);
+      });
+    });
   }
 
   /// packed[panel][inner][Width] = operand(outer + panel * Width + lane, inner); lanes beyond `count` are zero.
   template <int Width>
-  KOKKOS_FUNCTION static void pack(Team const& team, Operand const& operand, Index outer, int count, Index inner,
+  KOKKOS_FUNCTION static void pack(Team const& team, Operand<Input> const& operand, Index outer, int count, Index inner,
                                    int depth, float* packed) {
-    float const* const source = operand.data + outer * operand.outer_stride + inner * operand.inner_stride;
+    Input const* const source = operand.data + outer * operand.outer_stride + inner * operand.inner_stride;
     int const panels = static_cast<int>(divide_up(count, Width));
     if (operand.outer_stride == 1) {
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, panels), [&](int p) {
         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
           for (int lane = 0; lane < Width; ++lane) {
             int const o = p * Width + lane;
-            packed[(p * depth + i) * Width + lane] = o < count ? source[o + i * operand.inner_stride] : 0.0f;
+            packed[(p * depth + i) * Width + lane] = o < count ? to_float(source[o + i * operand.inner_stride]) : 0.0f;
           }
         });
       });
     } else {
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, panels * Width), [&](int o) {
         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
-          packed[(o / Width * depth + i) * Width + o % Width] = o < count ? source[o * operand.outer_stride + i] : 0.0f;
+          packed[(o / Width * depth + i) * Width + o % Width] =
+              o < count ? to_float(source[o * operand.outer_stride + i]) : 0.0f;
         });
       });
     }
   }
 
-  KOKKOS_FUNCTION void multiply(Team const& team, float const* a_block, float const* b_block, int depth, Index row,
-                                int rows, Index column, int columns, bool replace) const {
+  KOKKOS_FUNCTION static void multiply(Team const& team, float const* a_block, float const* b_block, int depth,
+                                       float* out, Index out_stride, int rows, int columns, bool replace) {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
     int const row_patches = static_cast<int>(divide_up(rows, height));
     int const column_patches = static_cast<int>(divide_up(columns, width));
     Kokkos::parallel_for(Kokkos::TeamVectorRange(team, row_patches * column_patches), [&](int patch) {
       int const i = patch % row_patches * height, j = patch / row_patches * width;
-      multiply_patch(a_block + i * depth, b_block + j * depth, depth, c + (row + i) * n + column + j, n,
+      multiply_patch(a_block + i * depth, b_block + j * depth, depth, out + i * out_stride + j, out_stride,
                      Kokkos::min(height, rows - i), Kokkos::min(width, columns - j), replace);
     });
   }
@@ -134,18 +162,35 @@ struct GemmKernel {
   }
 };
 
-} // namespace
-
-void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, float const* a, float const* b, float* c) {
+template <class Input, class Output>
+void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_data, void const* b_data, void* c_data) {
+  using Body = GemmKernel<Input, Output>;
+  auto const* const a = static_cast<Input const*>(a_data);
+  auto const* const b = static_cast<Input const*>(b_data);
   Index const column_tiles = divide_up(shape.n, Tile::columns);
   Index const tiles = divide_up(shape.m, Tile::rows) * column_tiles;
-  Operand const left = shape.a == Transpose::no ? Operand{a, shape.k, 1} : Operand{a, 1, shape.m};
-  Operand const right = shape.b == Transpose::no ? Operand{b, 1, shape.n} : Operand{b, shape.k, 1};
+  using Side = Operand<Input>;
+  Side const left = shape.a == Transpose::no ? Side{a, shape.k, 1} : Side{a, 1, shape.m};
+  Side const right = shape.b == Transpose::no ? Side{b, 1, shape.n} : Side{b, shape.k, 1};
   auto const policy =
       Kokkos::TeamPolicy<ExecutionSpace>(exec, static_cast<int>(tiles), Tile::team_size, Tile::vector_length)
-          .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(GemmKernel::scratch_bytes()));
+          .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(Body::scratch_bytes()));
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
-             GemmKernel{left, right, c, shape.m, shape.n, shape.k, column_tiles, shape.mode == Write::overwrite});
+             Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, column_tiles,
+                  shape.mode == Write::overwrite});
+}
+
+} // namespace
+
+void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c) {
+  bool const wide_output = shape.output == Storage::fp32;
+  switch (shape.inputs) {
+  case Storage::fp32: return compute<float, float>(exec, shape, a, b, c);
+  case Storage::bf16:
+    return wide_output ? compute<bf16, float>(exec, shape, a, b, c) : compute<bf16, bf16>(exec, shape, a, b, c);
+  case Storage::fp16:
+    return wide_output ? compute<fp16, float>(exec, shape, a, b, c) : compute<fp16, fp16>(exec, shape, a, b, c);
+  }
 }
 
 } // namespace trainstone::Impl

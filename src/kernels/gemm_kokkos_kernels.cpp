@@ -15,16 +15,17 @@ namespace trainstone::Impl {
 
 namespace {
 
-Matrix<float const> stored(float const* data, Index rows, Index columns, Transpose transpose) {
+Matrix<float const> stored(void const* data, Index rows, Index columns, Transpose transpose) {
   if (transpose == Transpose::yes) std::swap(rows, columns);
-  return Matrix<float const>(data, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+  return Matrix<float const>(static_cast<float const*>(data), static_cast<std::size_t>(rows),
+                             static_cast<std::size_t>(columns));
 }
 
-void compute(ExecutionSpace const& exec, GemmShape const& shape, float const* a, float const* b, float* c,
+void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
              Vector<std::byte>) {
   TRAINSTONE_REQUIRE(std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<int>::max(),
                      "KokkosBlas::gemm hands 32-bit extents to the BLAS; {} has larger ones", to_string(shape));
-  Matrix<float> const out(c, static_cast<std::size_t>(shape.m), static_cast<std::size_t>(shape.n));
+  Matrix<float> const out(static_cast<float*>(c), static_cast<std::size_t>(shape.m), static_cast<std::size_t>(shape.n));
   auto const flag = [](Transpose transpose) { return transpose == Transpose::yes ? "T" : "N"; };
   launch_external({"trainstone::gemm[KokkosBlas]", Phase::gemm, shape.flops(), shape.bytes()}, [&] {
     KokkosBlas::gemm(exec, flag(shape.a), flag(shape.b), 1.0f, stored(a, shape.m, shape.k, shape.a),

@@ -1,5 +1,8 @@
 #include "core/types.hpp"
 
+#include "core/error.hpp"
+#include "core/stored.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -129,3 +132,29 @@ TEST_CASE("fp16 equals the compiler's own type on floats of all exponents") {
   }
 }
 #endif
+
+TEST_CASE("views whose type is known at run time give back what they were made of, and refuse other types") {
+  float wide[6] = {};
+  bf16 narrow[6] = {};
+  ConstStoredVector const vector = Vector<float const>(wide, 6);
+  CHECK(vector.storage == Storage::fp32);
+  CHECK(vector.as<float>().data() == wide);
+  CHECK(vector.as<float>().extent(0) == 6);
+  CHECK_THROWS_AS(vector.as<bf16>(), Error);
+  StoredVector const writable = Vector<bf16>(narrow, 3);
+  ConstStoredVector const readable = writable;
+  CHECK((readable.data == narrow && readable.size == 3 && readable.storage == Storage::bf16));
+  StoredMatrix const matrix = Matrix<bf16>(narrow, 2, 3);
+  CHECK(matrix.storage == Storage::bf16);
+  CHECK((matrix.rows == 2 && matrix.columns == 3));
+  CHECK(&matrix.as<bf16>()(1, 2) == narrow + 5);
+  CHECK_THROWS_AS(matrix.as<fp16>(), Error);
+}
+
+TEST_CASE("every storage type is found by its run-time name") {
+  for (Storage const storage : {Storage::fp32, Storage::bf16, Storage::fp16}) {
+    CHECK(with_storage(storage, []<class T>() { return storage_of<T>(); }) == storage);
+    CHECK(with_storage(storage, []<class T>() { return sizeof(T); }) == bytes_per_value(storage));
+  }
+  CHECK(to_string(Storage::bf16) == "bf16");
+}

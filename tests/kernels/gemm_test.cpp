@@ -1,4 +1,4 @@
-// Every built provider against fp64 loops.
+// Every built provider and storage type against fp64 loops.
 
 #include "kernels/gemm.hpp"
 
@@ -9,6 +9,7 @@
 #include "kernels/config.hpp"
 #include "kernels/reference.hpp"
 #include "support/compare.hpp"
+#include "support/storage.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -16,7 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -29,8 +30,17 @@ namespace {
 Transpose const transposes[] = {Transpose::no, Transpose::yes};
 Write const modes[] = {Write::overwrite, Write::add};
 
+struct StoragePair {
+  Storage inputs, output;
+};
+StoragePair const storages[] = {{Storage::fp32, Storage::fp32},
+                                {Storage::bf16, Storage::bf16},
+                                {Storage::bf16, Storage::fp32},
+                                {Storage::fp16, Storage::fp16},
+                                {Storage::fp16, Storage::fp32}};
+
 /// Whole numbers in -127 ... 127, scattered over the positions: for k <= 1039 every sum of their products stays below
-/// 2^24 and is exact in fp32, whatever the order.
+/// 2^24 and is exact in fp32, whatever the order. bf16 and fp16 hold them exactly.
 std::vector<float> whole_numbers(Index count, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -48,81 +58,117 @@ struct Problem {
   GemmShape shape;
   std::vector<float> a, b, c; // c before the call
 
+  /// Those that fp16 stores are scaled by 2^-4 (c by 2^-8), so that C stays within fp16's range for k <= 1000.
   explicit Problem(GemmShape const& s)
-      : shape(s), a(whole_numbers(s.m * s.k, 1)), b(whole_numbers(s.k * s.n, 2)), c(whole_numbers(s.m * s.n, 3)) {}
-  void scale(float factor) {
-    for (auto* values : {&a, &b, &c})
-      for (float& value : *values) value *= factor;
+      : shape(s), a(whole_numbers(s.m * s.k, 1)), b(whole_numbers(s.k * s.n, 2)), c(whole_numbers(s.m * s.n, 3)) {
+    if (s.output == Storage::fp16) scale(0x1p-4F, 0x1p-8F);
+  }
+  void scale(float inputs, float output) {
+    for (auto* values : {&a, &b})
+      for (float& value : *values) value *= inputs;
+    for (float& value : c) value *= output;
   }
 };
+
+/// body.operator()<Input, Output>() with the types of the shape.
+template <class Body>
+auto with_types(GemmShape const& shape, Body const& body) {
+  bool const wide = shape.output == Storage::fp32;
+  switch (shape.inputs) {
+  case Storage::fp32: return body.template operator()<float, float>();
+  case Storage::bf16: return wide ? body.template operator()<bf16, float>() : body.template operator()<bf16, bf16>();
+  case Storage::fp16: return wide ? body.template operator()<fp16, float>() : body.template operator()<fp16, fp16>();
+  }
+  throw Error("no such storage");
+}
 
 constexpr std::byte guard{0xa5};
 constexpr std::size_t guard_bytes = 4096;
 
 struct Outcome {
-  std::vector<float> c;
+  std::vector<double> c;
   bool guard_intact;
 };
 
-/// Computes `times` times from the same start in a scratch of exactly the predicted size, followed by guard bytes.
-std::vector<Outcome> compute(GemmProvider provider, Problem const& problem, int times = 1) {
+template <class Input, class Output>
+std::vector<Outcome> compute_stored(GemmProvider provider, Problem const& problem, int times) {
   ExecutionSpace const exec;
   GemmShape const& s = problem.shape;
   std::uint64_t const scratch_bytes = gemm_scratch_bytes(provider, s);
   MemoryLedger ledger;
-  auto const footprint = [](Index count) {
-    return Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
-  };
-  Allocation const memory(ledger, MemoryCategory::buffers, "test",
-                          footprint(s.m * s.k) + footprint(s.k * s.n) + footprint(s.m * s.n));
+  Allocation const memory(
+      ledger, MemoryCategory::buffers, "test",
+      total_bytes({planned<Input>("A", s.m * s.k), planned<Input>("B", s.k * s.n), planned<Output>("C", s.m * s.n)}));
   Allocation const scratch(ledger, MemoryCategory::buffers, "scratch", scratch_bytes + guard_bytes);
   Arena arena(memory.bytes());
-  auto const a = s.a == Transpose::no ? arena.matrix<float>("A", s.m, s.k) : arena.matrix<float>("A", s.k, s.m);
-  auto const b = s.b == Transpose::no ? arena.matrix<float>("B", s.k, s.n) : arena.matrix<float>("B", s.n, s.k);
-  auto const c = arena.matrix<float>("C", s.m, s.n);
-  auto const flat = [](Matrix<float> const& matrix) { return Vector<float>(matrix.data(), matrix.size()); };
-  copy_from_host<float>(exec, problem.a, flat(a), "test");
-  copy_from_host<float>(exec, problem.b, flat(b), "test");
+  auto const a = s.a == Transpose::no ? arena.matrix<Input>("A", s.m, s.k) : arena.matrix<Input>("A", s.k, s.m);
+  auto const b = s.b == Transpose::no ? arena.matrix<Input>("B", s.k, s.n) : arena.matrix<Input>("B", s.n, s.k);
+  auto const c = arena.matrix<Output>("C", s.m, s.n);
+  Vector<Output> const c_elements(c.data(), c.size());
+  copy_from_host<Input>(exec, test::stored<Input>(problem.a), Vector<Input>(a.data(), a.size()), "test");
+  copy_from_host<Input>(exec, test::stored<Input>(problem.b), Vector<Input>(b.data(), b.size()), "test");
   std::vector<std::byte> const guards(scratch_bytes + guard_bytes, guard);
   copy_from_host<std::byte>(exec, guards, scratch.bytes(), "test");
 
   Gemm gemm(provider, Vector<std::byte>(scratch.bytes().data(), scratch_bytes));
   std::vector<Outcome> outcomes;
   for (int i = 0; i < times; ++i) {
-    copy_from_host<float>(exec, problem.c, flat(c), "test");
+    copy_from_host<Output>(exec, test::stored<Output>(problem.c), c_elements, "test");
     gemm(exec, s.a, a, s.b, b, c, s.mode);
     auto const bytes = copy_to_host(exec, scratch.bytes(), "test");
     bool const intact =
         std::all_of(bytes.end() - guard_bytes, bytes.end(), [](std::byte byte) { return byte == guard; });
-    outcomes.push_back({copy_to_host(exec, flat(c), "test"), intact});
+    outcomes.push_back({test::widened(copy_to_host(exec, c_elements, "test")), intact});
   }
   return outcomes;
 }
 
-/// op(A) op(B), added to C if the shape says so.
+/// Computes `times` times from the same start in a scratch of exactly the predicted size, followed by guard bytes.
+std::vector<Outcome> compute(GemmProvider provider, Problem const& problem, int times = 1) {
+  return with_types(problem.shape, [&]<class Input, class Output>() {
+    return compute_stored<Input, Output>(provider, problem, times);
+  });
+}
+
+/// op(A) op(B), added to C if the shape says so, of the matrices as they are stored.
 std::vector<double> expected(Problem const& problem) {
-  GemmShape const& s = problem.shape;
-  std::vector<double> const a(problem.a.begin(), problem.a.end()), b(problem.b.begin(), problem.b.end());
-  std::vector<double> c(problem.c.size());
-  if (s.mode == Write::add) c.assign(problem.c.begin(), problem.c.end());
-  reference::gemm({s.m, s.n, s.k, s.a == Transpose::yes, s.b == Transpose::yes}, a, b, c);
-  return c;
+  return with_types(problem.shape, [&]<class Input, class Output>() {
+    GemmShape const& s = problem.shape;
+    std::vector<double> c(problem.c.size());
+    if (s.mode == Write::add) c = test::widened(test::stored<Output>(problem.c));
+    reference::gemm({s.m, s.n, s.k, s.a == Transpose::yes, s.b == Transpose::yes},
+                    test::widened(test::stored<Input>(problem.a)), test::widened(test::stored<Input>(problem.b)), c);
+    return c;
+  });
+}
+
+bool can_compute(GemmProvider provider, Storage inputs) {
+  return provider != GemmProvider::kokkos_kernels || inputs == Storage::fp32;
 }
 
 template <class Body>
 void for_each_form(Index m, Index n, Index k, Body const& body) {
   for (GemmProvider const provider : built_gemm_providers())
-    for (Transpose const a : transposes)
-      for (Transpose const b : transposes)
-        for (Write const mode : modes) {
-          INFO(to_string(provider) << " m " << m << " n " << n << " k " << k << (a == Transpose::yes ? " A^T" : "")
-                                   << (b == Transpose::yes ? " B^T" : "") << (mode == Write::add ? " add" : ""));
-          body(provider, GemmShape{m, n, k, a, b, mode});
-        }
+    for (auto const [inputs, output] : storages)
+      for (Transpose const a : transposes)
+        for (Transpose const b : transposes)
+          for (Write const mode : modes) {
+            if (!can_compute(provider, inputs)) continue;
+            INFO(describe_gemm(provider, inputs)
+                 << " into " << to_string(output) << " m " << m << " n " << n << " k " << k
+                 << (a == Transpose::yes ? " A^T" : "") << (b == Transpose::yes ? " B^T" : "")
+                 << (mode == Write::add ? " add" : ""));
+            body(provider, GemmShape{m, n, k, a, b, mode, inputs, output});
+          }
 }
 
-std::string exact_mismatches(std::vector<float> const& actual, std::vector<double> const& wanted) {
-  return test::mismatches(std::span<float const>(actual), std::span<double const>(wanted), 0.0);
+/// Compares with the exact result as C stores it.
+std::string exact_mismatches(std::vector<double> const& actual, Problem const& problem) {
+  std::vector<double> const exact = expected(problem);
+  std::vector<double> const wanted = with_types(problem.shape, [&]<class Input, class Output>() {
+    return test::widened(test::stored<Output>({exact.begin(), exact.end()}));
+  });
+  return test::mismatches(std::span<double const>(actual), std::span<double const>(wanted), 0.0);
 }
 
 Matrix<float> no_data(Index rows, Index columns) {
@@ -131,7 +177,8 @@ Matrix<float> no_data(Index rows, Index columns) {
 
 } // namespace
 
-TEST_CASE("matrix products of whole numbers are exact for all providers, transposes and modes", "[gemm]") {
+TEST_CASE("products of whole numbers are exact, and rounded once, for all providers, types, transposes and modes",
+          "[gemm]") {
   // one, odd, prime, around tile borders of the Kokkos kernel (132 x 128 x 128, patches 6 x 32), 1024 columns and more
   auto const extents = {Extents{1, 1, 1}, {1, 17, 3},    {19, 1, 5},   {5, 7, 1},     {6, 32, 128},  {131, 127, 129},
                         {133, 129, 257},  {264, 33, 64}, {3, 1024, 9}, {7, 3072, 31}, {17, 2050, 13}};
@@ -139,7 +186,7 @@ TEST_CASE("matrix products of whole numbers are exact for all providers, transpo
     for_each_form(m, n, k, [](GemmProvider provider, GemmShape const& shape) {
       Problem const problem(shape);
       auto const outcomes = compute(provider, problem);
-      CHECK(exact_mismatches(outcomes[0].c, expected(problem)) == "");
+      CHECK(exact_mismatches(outcomes[0].c, problem) == "");
       CHECK(outcomes[0].guard_intact);
     });
   }
@@ -150,7 +197,7 @@ TEST_CASE("products without elements or without terms leave C, or zero it", "[ge
     for_each_form(m, n, k, [](GemmProvider provider, GemmShape const& shape) {
       CHECK(gemm_scratch_bytes(provider, shape) == 0);
       Problem const problem(shape);
-      CHECK(exact_mismatches(compute(provider, problem)[0].c, expected(problem)) == "");
+      CHECK(exact_mismatches(compute(provider, problem)[0].c, problem) == "");
     });
   }
 }
@@ -161,12 +208,12 @@ TEST_CASE("overwriting ignores what C held, even NaN", "[gemm]") {
       if (shape.mode == Write::add) return;
       Problem problem(shape);
       std::ranges::fill(problem.c, std::numeric_limits<float>::quiet_NaN());
-      CHECK(exact_mismatches(compute(provider, problem)[0].c, expected(problem)) == "");
+      CHECK(exact_mismatches(compute(provider, problem)[0].c, problem) == "");
     });
   }
 }
 
-TEST_CASE("products are fp32 throughout", "[gemm]") {
+TEST_CASE("products are added up in fp32 throughout, whatever the inputs are stored in", "[gemm]") {
   // A sum of k + 1 terms of at most 1 in any order: at most k + 1 roundings, each of at most 2^-24 of a partial sum of
   // at most k + 1. A conversion to bf16 on the way (8 bits) would err by about sqrt(k) 2^-9 / 3 = 5e-3.
   Index const k = 61;
@@ -174,10 +221,13 @@ TEST_CASE("products are fp32 throughout", "[gemm]") {
   for (Index const n : {67, 1024}) {
     for_each_form(71, n, k, [&](GemmProvider provider, GemmShape const& shape) {
       Problem problem(shape);
-      problem.scale(1.0f / 127);
+      problem.scale(1.0f / 127, 1.0f / 127);
       auto const outcome = compute(provider, problem)[0].c;
       auto const wanted = expected(problem);
-      CHECK(test::mismatches(std::span<float const>(outcome), std::span<double const>(wanted), bound) == "");
+      auto const error = with_types(shape, [&]<class Input, class Output>() -> std::function<double(double)> {
+        return test::stored_within<Output>(bound);
+      });
+      CHECK(test::mismatches(std::span<double const>(outcome), std::span<double const>(wanted), error) == "");
     });
   }
 }
@@ -185,22 +235,26 @@ TEST_CASE("products are fp32 throughout", "[gemm]") {
 TEST_CASE("repeating a product gives the same bits", "[gemm]") {
   for_each_form(259, 263, 269, [](GemmProvider provider, GemmShape const& shape) {
     Problem problem(shape);
-    problem.scale(1.0f / 127);
+    problem.scale(1.0f / 127, 1.0f / 127);
     auto const outcomes = compute(provider, problem, 3);
-    for (Outcome const& outcome : outcomes)
-      CHECK(std::memcmp(outcome.c.data(), outcomes[0].c.data(), outcome.c.size() * sizeof(float)) == 0);
+    for (Outcome const& outcome : outcomes) CHECK(outcome.c == outcomes[0].c);
   });
 }
 
-TEST_CASE("a product counts 2 m n k operations and one launch", "[gemm]") {
+TEST_CASE("a product counts 2 m n k operations, one launch, and those of conversions to fp32", "[gemm]") {
   for_each_form(13, 37, 101, [](GemmProvider provider, GemmShape const& shape) {
     counters() = {};
     compute(provider, Problem(shape));
-    CHECK(counters().launches == 1);
+    bool const converted = describe_gemm(provider, shape.inputs).ends_with("as fp32");
+    bool const add = shape.mode == Write::add;
+    int const conversions_of_c = shape.output == Storage::fp32 ? 0 : add ? 2 : 1;
+    CHECK(counters().launches == (converted ? 3u + static_cast<unsigned>(conversions_of_c) : 1u));
     CHECK(counters().flops[Phase::gemm] == 2u * 13u * 37u * 101u);
     CHECK(model_flops(counters()) == shape.flops());
-    std::uint64_t const c_passes = shape.mode == Write::add ? 2 : 1;
-    CHECK(counters().bytes[Phase::gemm] == 4u * (13u * 101u + 101u * 37u + c_passes * 13u * 37u));
+    std::uint64_t const inputs = converted ? 4 : bytes_per_value(shape.inputs),
+                        output = converted ? 4 : bytes_per_value(shape.output);
+    CHECK(counters().bytes[Phase::gemm] == inputs * (13u * 101u + 101u * 37u) + output * (add ? 2u : 1u) * 13u * 37u);
+    if (!converted) CHECK(counters().bytes[Phase::gemm] == shape.bytes());
   });
 }
 
@@ -239,6 +293,17 @@ TEST_CASE("too small a scratch is refused", "[gemm]") {
     CHECK_THROWS_MATCHES(gemm(exec, shape.a, no_data(64, 64), shape.b, no_data(64, 64), no_data(64, 64), shape.mode),
                          Error, MessageMatches(ContainsSubstring("was given 0")));
   }
+  for_each_form(17, 19, 23, [&](GemmProvider provider, GemmShape const& form) {
+    std::uint64_t const bytes = gemm_scratch_bytes(provider, form);
+    if (bytes == 0) return;
+    Kokkos::View<std::byte*, MemorySpace> const short_by_one("test", bytes - 1);
+    Gemm gemm(provider, Vector<std::byte>(short_by_one.data(), bytes - 1));
+    with_types(form, [&]<class Input, class Output>() {
+      Matrix<Input> const none(nullptr, 17, 23), right(nullptr, 23, 19);
+      if (form.a == Transpose::yes || form.b == Transpose::yes) return;
+      CHECK_THROWS_AS(gemm(exec, form.a, none, form.b, right, Matrix<Output>(nullptr, 17, 19), form.mode), Error);
+    });
+  });
 }
 
 TEST_CASE("extents that do not fit together are refused with all of them", "[gemm]") {
@@ -253,6 +318,38 @@ TEST_CASE("extents that do not fit together are refused with all of them", "[gem
   refuses(Transpose::no, Transpose::no, no_data(2, 3), no_data(3, 5), no_data(2, 6));
   refuses(Transpose::yes, Transpose::no, no_data(2, 3), no_data(3, 5), no_data(3, 5));
   refuses(Transpose::no, Transpose::yes, no_data(2, 3), no_data(3, 5), no_data(2, 5));
+}
+
+TEST_CASE("types that do not fit together are refused with all of them", "[gemm]") {
+  ExecutionSpace const exec;
+  Gemm gemm(GemmProvider::kokkos);
+  Matrix<bf16> const narrow(nullptr, 2, 2);
+  Matrix<fp16> const other(nullptr, 2, 2);
+  auto const refuses = [&](ConstStoredMatrix a, ConstStoredMatrix b, StoredMatrix c, char const* types) {
+    CHECK_THROWS_MATCHES(gemm(exec, Transpose::no, a, Transpose::no, b, c, Write::overwrite), Error,
+                         MessageMatches(ContainsSubstring(types)));
+  };
+  refuses(narrow, no_data(2, 2), narrow, "A bf16 times B fp32 into C bf16");
+  refuses(narrow, narrow, other, "A bf16 times B bf16 into C fp16");
+  refuses(no_data(2, 2), no_data(2, 2), narrow, "A fp32 times B fp32 into C bf16");
+}
+
+TEST_CASE("a provider without products of 16 bits refuses them and names those that have them", "[gemm]") {
+  for (Storage const inputs : {Storage::bf16, Storage::fp16}) {
+    GemmProvider const automatic = resolve_gemm_provider(GemmProvider::automatic, inputs);
+    CHECK(can_compute(automatic, inputs));
+    CHECK(describe_gemm(automatic, inputs).starts_with(fmt::format("{} {}", to_string(automatic), to_string(inputs))));
+    CHECK(describe_gemm(GemmProvider::kokkos, inputs) == fmt::format("kokkos {}", to_string(inputs)));
+  }
+  CHECK(describe_gemm(GemmProvider::automatic, Storage::fp32) == to_string(built_gemm_providers().front()));
+  if (std::ranges::count(built_gemm_providers(), GemmProvider::kokkos_kernels) == 0)
+    SKIP("this build has no such provider");
+  CHECK_THROWS_MATCHES(resolve_gemm_provider(GemmProvider::kokkos_kernels, Storage::bf16), InputError,
+                       MessageMatches(ContainsSubstring("no products of bf16") && ContainsSubstring("kokkos do")));
+  Matrix<bf16> const narrow(nullptr, 2, 2);
+  Gemm gemm(GemmProvider::kokkos_kernels);
+  CHECK_THROWS_AS(gemm(ExecutionSpace(), Transpose::no, narrow, Transpose::no, narrow, narrow, Write::overwrite),
+                  InputError);
 }
 
 TEST_CASE("provider names are read back, and what was not built is refused with what was", "[gemm]") {

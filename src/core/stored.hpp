@@ -1,0 +1,90 @@
+#pragma once
+
+// Views whose element type is known at run time: what interfaces hand on where the storage type is the configuration's.
+// Made from typed Views, and turned back into them by whoever has found out the type. Own nothing.
+
+#include "core/error.hpp"
+#include "core/index.hpp"
+#include "core/storage.hpp"
+#include "core/types.hpp"
+#include "core/views.hpp"
+
+#include <type_traits>
+
+namespace trainstone {
+
+/// body.operator()<T>() with the type that `storage` names; all three must return the same type.
+template <class Body>
+auto with_storage(Storage storage, Body const& body) {
+  switch (storage) {
+  case Storage::fp32: return body.template operator()<float>();
+  case Storage::bf16: return body.template operator()<bf16>();
+  case Storage::fp16: return body.template operator()<fp16>();
+  }
+  throw Error(fmt::format("no storage type {}", static_cast<int>(storage)));
+}
+
+namespace Impl {
+
+template <class T, class Void>
+using ElementOf = std::conditional_t<std::is_const_v<Void>, T const, T>;
+
+template <class T>
+void require_storage(Storage storage) {
+  TRAINSTONE_REQUIRE(storage == storage_of<T>(), "values are stored as {}, not as {}", to_string(storage),
+                     to_string(storage_of<T>()));
+}
+
+/// Void is void, or void const for elements that are only read.
+template <class Void>
+struct StoredVector {
+  Void* data = nullptr;
+  Index size = 0;
+  Storage storage = Storage::fp32;
+
+  StoredVector() = default;
+  template <class T>
+  StoredVector(Vector<T> const& view)
+      : data(view.data()), size(static_cast<Index>(view.extent(0))), storage(storage_of<std::remove_const_t<T>>()) {}
+  template <class Other>
+    requires(std::is_void_v<Other> && std::is_const_v<Void> && !std::is_const_v<Other>)
+  StoredVector(StoredVector<Other> const& other) : data(other.data), size(other.size), storage(other.storage) {}
+
+  /// \throws Error if the elements are of another type
+  template <class T>
+  Vector<ElementOf<T, Void>> as() const {
+    require_storage<T>(storage);
+    return Vector<ElementOf<T, Void>>(static_cast<ElementOf<T, Void>*>(data), static_cast<std::size_t>(size));
+  }
+};
+
+template <class Void>
+struct StoredMatrix {
+  Void* data;
+  Index rows, columns;
+  Storage storage;
+
+  template <class T>
+  StoredMatrix(Matrix<T> const& view)
+      : data(view.data()),
+        rows(static_cast<Index>(view.extent(0))),
+        columns(static_cast<Index>(view.extent(1))),
+        storage(storage_of<std::remove_const_t<T>>()) {}
+
+  /// \throws Error if the elements are of another type
+  template <class T>
+  Matrix<ElementOf<T, Void>> as() const {
+    require_storage<T>(storage);
+    return Matrix<ElementOf<T, Void>>(static_cast<ElementOf<T, Void>*>(data), static_cast<std::size_t>(rows),
+                                      static_cast<std::size_t>(columns));
+  }
+};
+
+} // namespace Impl
+
+using StoredVector = Impl::StoredVector<void>;
+using ConstStoredVector = Impl::StoredVector<void const>;
+using StoredMatrix = Impl::StoredMatrix<void>;
+using ConstStoredMatrix = Impl::StoredMatrix<void const>;
+
+} // namespace trainstone
