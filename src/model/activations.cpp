@@ -1,5 +1,7 @@
 #include "model/activations.hpp"
 
+#include "core/stored.hpp"
+
 namespace trainstone {
 
 namespace {
@@ -7,15 +9,21 @@ namespace {
 /// Collects names and sizes.
 class Planner {
 public:
-  void vector(std::string const& name, Vector<float>&, Index count) { add(name, count); }
-  void matrix(std::string const& name, Matrix<float>&, Index rows, Index columns) { add(name, rows * columns); }
-  void tensor4(std::string const& name, Tensor4<float>&, Index i, Index j, Index k, Index l) {
-    add(name, i * j * k * l);
+  template <class T>
+  void vector(std::string const& name, Vector<T>&, Index count) {
+    m_plan.push_back(planned<T>(name, count));
+  }
+  template <class T>
+  void matrix(std::string const& name, Matrix<T>&, Index rows, Index columns) {
+    m_plan.push_back(planned<T>(name, rows * columns));
+  }
+  template <class T>
+  void tensor4(std::string const& name, Tensor4<T>&, Index i, Index j, Index k, Index l) {
+    m_plan.push_back(planned<T>(name, i * j * k * l));
   }
   std::vector<PlannedTensor> take() { return std::move(m_plan); }
 
 private:
-  void add(std::string const& name, Index count) { m_plan.push_back(planned<float>(name, count)); }
   std::vector<PlannedTensor> m_plan;
 };
 
@@ -23,23 +31,27 @@ private:
 class Binder {
 public:
   explicit Binder(Arena& arena) : m_arena(arena) {}
-  void vector(std::string const& name, Vector<float>& view, Index count) { view = m_arena.vector<float>(name, count); }
-  void matrix(std::string const& name, Matrix<float>& view, Index rows, Index columns) {
-    view = m_arena.matrix<float>(name, rows, columns);
+  template <class T>
+  void vector(std::string const& name, Vector<T>& view, Index count) {
+    view = m_arena.vector<T>(name, count);
   }
-  void tensor4(std::string const& name, Tensor4<float>& view, Index i, Index j, Index k, Index l) {
+  template <class T>
+  void matrix(std::string const& name, Matrix<T>& view, Index rows, Index columns) {
+    view = m_arena.matrix<T>(name, rows, columns);
+  }
+  template <class T>
+  void tensor4(std::string const& name, Tensor4<T>& view, Index i, Index j, Index k, Index l) {
     auto const extent = [](Index value) { return static_cast<std::size_t>(value); };
-    view =
-        Tensor4<float>(m_arena.vector<float>(name, i * j * k * l).data(), extent(i), extent(j), extent(k), extent(l));
+    view = Tensor4<T>(m_arena.vector<T>(name, i * j * k * l).data(), extent(i), extent(j), extent(k), extent(l));
   }
 
 private:
   Arena& m_arena;
 };
 
-template <class Visitor>
-void describe_block(BlockActivations& block, std::string const& prefix, GptConfig const& config, MicroBatchShape shape,
-                    Visitor& visitor) {
+template <class T, class Visitor>
+void describe_block(BlockActivationsOf<T>& block, std::string const& prefix, GptConfig const& config,
+                    MicroBatchShape shape, Visitor& visitor) {
   Index const n = shape.rows(), c = config.channels;
   visitor.matrix(prefix + "ln1", block.ln1, n, c);
   visitor.vector(prefix + "ln1 mean", block.ln1_mean, n);
@@ -57,8 +69,8 @@ void describe_block(BlockActivations& block, std::string const& prefix, GptConfi
   visitor.matrix(prefix + "output", block.output, n, c);
 }
 
-template <class Visitor>
-void describe(Activations& all, GptConfig const& config, MicroBatchShape shape, Visitor& visitor) {
+template <class T, class Visitor>
+void describe(ActivationsOf<T>& all, GptConfig const& config, MicroBatchShape shape, Visitor& visitor) {
   Index const n = shape.rows(), c = config.channels;
   visitor.matrix("embedded", all.embedded, n, c);
   all.blocks.resize(static_cast<std::size_t>(config.layers));
@@ -77,18 +89,22 @@ void describe(Activations& all, GptConfig const& config, MicroBatchShape shape, 
 
 } // namespace
 
-std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape) {
-  Activations unbound;
-  Planner planner;
-  describe(unbound, config, shape, planner);
-  return planner.take();
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage) {
+  return with_storage(storage, [&]<class T>() {
+    ActivationsOf<T> unbound;
+    Planner planner;
+    describe(unbound, config, shape, planner);
+    return planner.take();
+  });
 }
 
-Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena) {
-  Activations all;
-  Binder binder(arena);
-  describe(all, config, shape, binder);
-  return all;
+Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage) {
+  return with_storage(storage, [&]<class T>() -> Activations {
+    ActivationsOf<T> all;
+    Binder binder(arena);
+    describe(all, config, shape, binder);
+    return all;
+  });
 }
 
 } // namespace trainstone

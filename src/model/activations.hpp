@@ -2,14 +2,17 @@
 
 // Activations of one micro-batch. Owns the list of tensors that forward keeps for backward and that backward works in.
 // One description serves twice: without an arena it is the plan (names and bytes), with one it binds the Views, so the
-// prediction cannot differ from what is allocated. The memory is the caller's.
+// prediction cannot differ from what is allocated. Statistics and losses are fp32 whatever the others are stored in.
+// The memory is the caller's.
 
 #include "core/memory.hpp"
+#include "core/types.hpp"
 #include "core/views.hpp"
 #include "model/config.hpp"
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace trainstone {
@@ -22,37 +25,43 @@ struct MicroBatchShape {
 };
 
 /// What a block's forward keeps. N = B T rows.
-struct BlockActivations {
-  Matrix<float> ln1;                ///< (N, C)
+template <class T>
+struct BlockActivationsOf {
+  Matrix<T> ln1;                    ///< (N, C)
   Vector<float> ln1_mean, ln1_rstd; ///< (N)
-  Matrix<float> qkv;                ///< (N, 3C)
-  Tensor4<float> probabilities;     ///< (B, NH, T, T)
-  Matrix<float> attention;          ///< (N, C) heads side by side
-  Matrix<float> middle;             ///< (N, C) residual stream after attention
-  Matrix<float> ln2;                ///< (N, C)
+  Matrix<T> qkv;                    ///< (N, 3C)
+  Tensor4<T> probabilities;         ///< (B, NH, T, T)
+  Matrix<T> attention;              ///< (N, C) heads side by side
+  Matrix<T> middle;                 ///< (N, C) residual stream after attention
+  Matrix<T> ln2;                    ///< (N, C)
   Vector<float> ln2_mean, ln2_rstd; ///< (N)
-  Matrix<float> fc;                 ///< (N, 4C) biased, before GELU
-  Matrix<float> gelu;               ///< (N, 4C)
-  Matrix<float> output;             ///< (N, C) residual stream after the block
+  Matrix<T> fc;                     ///< (N, 4C) biased, before GELU
+  Matrix<T> gelu;                   ///< (N, 4C)
+  Matrix<T> output;                 ///< (N, C) residual stream after the block
 };
 
-struct Activations {
-  Matrix<float> embedded; ///< (N, C)
-  std::vector<BlockActivations> blocks;
-  Matrix<float> lnf;                ///< (N, C)
+template <class T>
+struct ActivationsOf {
+  Matrix<T> embedded; ///< (N, C)
+  std::vector<BlockActivationsOf<T>> blocks;
+  Matrix<T> lnf;                    ///< (N, C)
   Vector<float> lnf_mean, lnf_rstd; ///< (N)
-  Matrix<float> logits;             ///< (N, Vp); the loss turns them into their gradient
+  Matrix<T> logits;                 ///< (N, Vp); the loss turns them into their gradient
   Vector<float> losses;             ///< (N)
-  Matrix<float> branch;             ///< (N, C) what a block adds to the stream, forward; its gradient, backward
-  Matrix<float> d_stream;           ///< (N, C) gradient of the residual stream, handed from unit to unit
-  Matrix<float> d_qkv;              ///< (N, 3C)
-  Matrix<float> d_fc;               ///< (N, 4C)
+  Matrix<T> branch;                 ///< (N, C) what a block adds to the stream, forward; its gradient, backward
+  Matrix<T> d_stream;               ///< (N, C) gradient of the residual stream, handed from unit to unit
+  Matrix<T> d_qkv;                  ///< (N, 3C)
+  Matrix<T> d_fc;                   ///< (N, 4C)
 };
+
+using Activations = std::variant<ActivationsOf<float>, ActivationsOf<bf16>, ActivationsOf<fp16>>;
 
 /// The activation plan: every tensor with its bytes, in arena order.
-std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape);
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,
+                                           Storage storage = Storage::fp32);
 
 /// Cuts the tensors of the plan out of `arena`, in the same order.
-Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena);
+Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena,
+                             Storage storage = Storage::fp32);
 
 } // namespace trainstone

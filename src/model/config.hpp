@@ -4,6 +4,7 @@
 // decks, file readers and tools share them. Knows nothing of batches, data or ranks.
 
 #include "core/error.hpp"
+#include "core/storage.hpp"
 
 #include <array>
 #include <cstdint>
@@ -31,6 +32,12 @@ struct GptConfig {
   std::int64_t padded_vocab() const { return (vocab + 127) / 128 * 128; }
   std::int64_t head_size() const { return channels / heads; }
   bool operator==(GptConfig const&) const = default;
+};
+
+/// What a model's numbers are stored in. Arithmetic, statistics and losses are fp32.
+struct ModelStorage {
+  Storage values = Storage::fp32;    ///< parameters and activations
+  Storage gradients = Storage::fp32; ///< of parameters: as the values, or fp32
 };
 
 /// Where the shape and the initial parameters come from and where the final ones go; empty = none.

@@ -5,6 +5,7 @@
 // writes. The memory of parameters, gradients and activations is the caller's; this layer neither communicates nor
 // updates. Source: Language Models are Unsupervised Multitask Learners.
 
+#include "core/stored.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gemm.hpp"
 #include "model/activations.hpp"
@@ -23,7 +24,8 @@ struct MicroBatch {
 
 /// Where backward leaves the gradients of a unit's parameters.
 struct GradientTarget {
-  Vector<float> gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written
+  StoredVector gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written;
+                          ///< stored as the parameters are, or in fp32
   Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
 };
 
@@ -36,16 +38,17 @@ enum class LossMode {
 class Gpt {
 public:
   /// \param[in] table, gemm   outlive the object
-  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations const& activations,
-      Gemm& gemm);
+  /// \param[in] activations   of `config` and `shape`: their type is that of the parameters
+  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations, Gemm& gemm);
 
   GptConfig const& config() const { return m_config; }
   MicroBatchShape shape() const { return m_shape; }
-  Activations const& activations() const { return m_activations; }
+  /// What parameters and activations are stored in.
+  Storage storage() const;
 
   /// Runs the unit's forward on `exec`; returns without fencing. The head ends with the logits.
   /// \param[in] parameters (padded)   of the group that the unit reads
-  void forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, Vector<float const> parameters);
+  void forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters);
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
@@ -53,22 +56,18 @@ public:
   /// Runs the unit's backward on `exec`; returns without fencing. Units in reverse order, head first: the head writes
   /// root's gradient, but for the position table's, and embed completes it, in the same memory.
   /// \param[in] parameters (padded)   of the group that the unit reads; not looked at by embed
-  void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, Vector<float const> parameters,
+  void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target);
 
   /// What the unit's forward hands on: the residual stream, (N, C), or the head's logits, (N, Vp).
-  Matrix<float> output(Unit unit) const;
+  StoredMatrix output(Unit unit) const;
+
+  /// (N) of the last loss().
+  Vector<float> losses() const;
 
 private:
-  struct BlockBackward;
-
-  Matrix<float const> input(Index block) const;
-  void forward_block(ExecutionSpace const& exec, Index block, Vector<float const> parameters);
-  void backward_mlp(ExecutionSpace const& exec, BlockBackward const& block);
-  void backward_attention(ExecutionSpace const& exec, BlockBackward const& block);
-  void linear(ExecutionSpace const& exec, Matrix<float const> x, Matrix<float const> weight, Matrix<float> y);
-  void linear_backward(ExecutionSpace const& exec, Matrix<float const> d_y, Matrix<float const> x,
-                       Matrix<float const> weight, Matrix<float> d_x, Matrix<float> d_weight, Write write);
+  template <class Body>
+  void with_units(ExecutionSpace const& exec, Body const& body) const;
 
   GptConfig m_config;
   ParameterTable const* m_table;
@@ -78,9 +77,10 @@ private:
 };
 
 /// Fills a group's parameters (padded) with their initial values: a function of (seed, parameter) alone, the same on
-/// every rank and for any number of ranks; padding is zero. Returns without fencing.
+/// every rank and for any number of ranks; padding is zero. T is a storage type. Returns without fencing.
+template <class T>
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
-                           Vector<float> parameters);
+                           Vector<T> parameters);
 
 /// The tensors of one parameter group, in a flat vector that begins where the group does.
 template <class T>

@@ -44,25 +44,28 @@ std::uint64_t attention_flops_backward(GptConfig const& config, MicroBatchShape 
 
 } // namespace
 
-std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape) {
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage) {
   std::vector<GemmUse> uses;
   for (LinearLayer const& layer : linear_layers(config))
     uses.push_back({std::string(layer.name) + " forward",
-                    {shape.rows(), layer.out, layer.in, Transpose::no, Transpose::yes, Write::overwrite},
+                    {shape.rows(), layer.out, layer.in, Transpose::no, Transpose::yes, Write::overwrite, storage.values,
+                     storage.values},
                     layer.count});
   return uses;
 }
 
-std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode) {
+std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode, ModelStorage storage) {
   std::vector<GemmUse> uses;
   for (LinearLayer const& layer : linear_layers(config)) {
     std::string const name = layer.name;
     uses.push_back({name + " input gradient",
-                    {shape.rows(), layer.in, layer.out, Transpose::no, Transpose::no, Write::overwrite},
+                    {shape.rows(), layer.in, layer.out, Transpose::no, Transpose::no, Write::overwrite, storage.values,
+                     storage.values},
                     layer.count});
-    uses.push_back({name + " weight gradient",
-                    {layer.out, layer.in, shape.rows(), Transpose::yes, Transpose::no, mode},
-                    layer.count});
+    uses.push_back(
+        {name + " weight gradient",
+         {layer.out, layer.in, shape.rows(), Transpose::yes, Transpose::no, mode, storage.values, storage.gradients},
+         layer.count});
   }
   return uses;
 }
@@ -78,10 +81,12 @@ ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape) {
   return flops;
 }
 
-std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider) {
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+                                 ModelStorage storage) {
   std::uint64_t most = 0;
-  for (auto const& uses : {forward_gemms(config, shape), backward_gemms(config, shape, Write::overwrite),
-                           backward_gemms(config, shape, Write::add)})
+  for (auto const& uses :
+       {forward_gemms(config, shape, storage), backward_gemms(config, shape, Write::overwrite, storage),
+        backward_gemms(config, shape, Write::add, storage)})
     for (GemmUse const& use : uses) most = std::max(most, gemm_scratch_bytes(provider, use.shape));
   return most;
 }

@@ -20,8 +20,9 @@ struct GemmUse {
 
 /// The products of forward, and those of backward. `mode` is how backward treats weight gradients: overwrite in the
 /// first micro-batch of a step, add in the others.
-std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape);
-std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode);
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
+std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
+                                    ModelStorage storage = {});
 
 /// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention.
 struct ModelFlops {
@@ -35,6 +36,7 @@ ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape);
 ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape);
 
 /// The scratch that `provider` needs for every product above: the maximum.
-std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider);
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+                                 ModelStorage storage = {});
 
 } // namespace trainstone

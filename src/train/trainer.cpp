@@ -125,7 +125,7 @@ double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::in
     m_engine.after_forward(unit);
   }
   m_model.loss(m_exec, batch, mode);
-  sum(m_exec, m_model.activations().losses, m_loss_sum);
+  sum(m_exec, m_model.losses(), m_loss_sum);
   double const loss_sum = copy_to_host(m_exec, m_loss_sum, "trainstone::train::loss: the host reports it")[0];
   if (!std::isfinite(loss_sum)) note_non_finite_unit();
   return loss_sum;
@@ -173,14 +173,14 @@ void Trainer::logits(std::int64_t batch, Index micro_batch) {
 
 void Trainer::inject_fault(Unit unit, std::int64_t step) {
   if (step == 0 || step != m_config->faults.nan_step || to_string(unit) != m_config->faults.nan_unit) return;
-  Vector<float> const first_value(m_model.output(unit).data(), 1);
+  Vector<float> const first_value(m_model.output(unit).as<float>().data(), 1);
   Kokkos::deep_copy(m_exec, first_value, std::numeric_limits<float>::quiet_NaN());
 }
 
 void Trainer::note_non_finite_unit() {
   if (m_first_bad_unit >= 0) return; // an earlier micro-batch of this step was already bad
   for (std::size_t i = 0; i < m_units.size(); ++i) {
-    Matrix<float> const output = m_model.output(m_units[i]);
+    Matrix<float> const output = m_model.output(m_units[i]).as<float>();
     // the head's logits are already their gradient: it is the one that is left when no output before it is bad
     bool const is_head = m_units[i].kind == UnitKind::head;
     if (is_head || has_non_finite(Vector<float>(output.data(), output.size()))) {

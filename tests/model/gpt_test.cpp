@@ -12,6 +12,7 @@
 #include "support/reference_model.hpp"
 #include "support/views.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -21,27 +22,31 @@ using namespace trainstone;
 
 namespace {
 
-/// A model with its memory, random parameters and a random batch.
+/// A model with its memory, random parameters and a random batch. Parameters and activations are stored as T.
+template <class T, class Gradient>
 struct TestModel {
+  static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
+
   TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape)
       : config(shape),
         rows(batch_shape),
         table(config, 1),
-        state_memory(ledger, MemoryCategory::parameters, "state",
-                     2 * Arena::footprint(static_cast<std::uint64_t>(table.size()) * sizeof(float))),
+        provider(resolve_gemm_provider(GemmProvider::automatic, storage.values)),
+        state_memory(
+            ledger, MemoryCategory::parameters, "state",
+            total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
         activation_memory(ledger, MemoryCategory::activations, "activations",
-                          total_bytes(activation_plan(config, rows))),
-        scratch(ledger, MemoryCategory::buffers, "scratch",
-                gemm_scratch_bytes(config, rows, resolve_gemm_provider(GemmProvider::automatic))),
+                          total_bytes(activation_plan(config, rows, storage.values))),
+        scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
         state_arena(state_memory.bytes()),
         activation_arena(activation_memory.bytes()),
-        parameters(state_arena.vector<float>("parameters", table.size())),
-        gradients(state_arena.vector<float>("gradients", table.size())),
-        gemm(GemmProvider::automatic, scratch.bytes()),
-        gpt(config, table, rows, bind_activations(config, rows, activation_arena), gemm) {
+        parameters(state_arena.vector<T>("parameters", table.size())),
+        gradients(state_arena.vector<Gradient>("gradients", table.size())),
+        gemm(provider, scratch.bytes()),
+        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values), gemm) {
     for (Index group = 0; group < std::ssize(table.groups()); ++group)
       initialize_parameters(exec, table, group, 7, of_group(parameters, group));
-    Kokkos::deep_copy(exec, gradients, 0.0f);
+    Kokkos::deep_copy(exec, gradients, from_float<Gradient>(0.0f));
     for (Index i = 0; i < rows.rows(); ++i) {
       RandomBlock const random = random_block(5, RandomStream::tests, static_cast<std::uint64_t>(i));
       inputs.push_back(static_cast<std::int32_t>(random.words[0] % static_cast<std::uint32_t>(config.vocab)));
@@ -49,7 +54,8 @@ struct TestModel {
     }
   }
 
-  MicroBatch load() {
+  /// `loss_scale` multiplies the gradient of the mean loss.
+  MicroBatch load(float loss_scale = 1) {
     auto const count = inputs.size();
     std::vector<std::int32_t> order(count), begin(count + 1), bucket_token(count);
     build_token_buckets(inputs, config.vocab, order, begin, bucket_token);
@@ -58,12 +64,13 @@ struct TestModel {
     return {.tokens = arrays[0].vector(),
             .targets = arrays[1].vector(),
             .buckets = {arrays[2].vector(), arrays[3].vector(), arrays[4].vector()},
-            .gradient_scale = 1.0f / static_cast<float>(rows.rows())};
+            .gradient_scale = loss_scale / static_cast<float>(rows.rows())};
   }
 
-  Vector<float> of_group(Vector<float> flat, Index group) const {
+  template <class Element>
+  Vector<Element> of_group(Vector<Element> flat, Index group) const {
     ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
-    return Vector<float>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
+    return Vector<Element>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
   }
 
   void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
@@ -79,16 +86,47 @@ struct TestModel {
   GptConfig config;
   MicroBatchShape rows;
   ParameterTable table;
+  GemmProvider provider;
   MemoryLedger ledger;
   Allocation state_memory, activation_memory, scratch;
   Arena state_arena, activation_arena;
-  Vector<float> parameters, gradients;
+  Vector<T> parameters;
+  Vector<Gradient> gradients;
   Gemm gemm;
   Gpt gpt;
   std::vector<std::int32_t> inputs, targets;
   std::vector<test::DeviceTensor<std::int32_t>> arrays;
 };
 
+using Fp32Model = TestModel<float, float>;
+
+/// The reference model with the parameters of `model` as they are stored, after forward and backward.
+template <class T, class Gradient>
+struct Expected {
+  Expected(ExecutionSpace const& exec, TestModel<T, Gradient> const& model, double loss_scale)
+      : reference(llmc_shape_of(model.config)) {
+    for (LlmcTensor const& tensor : reference.tensors())
+      for (Index layer = 0; layer < tensor.layers; ++layer)
+        std::ranges::copy(test::widened(copy_to_host(
+                              exec, vector_of(table_entry(model.table, tensor, layer), model.parameters), "test")),
+                          reference.parameter(tensor.name, layer).begin());
+    mean_loss = reference.forward(model.inputs, model.targets, model.rows.sequence);
+    reference.backward(loss_scale);
+  }
+
+  test::ReferenceModel reference;
+  double mean_loss;
+};
+
+template <class T, class Gradient>
+double mean_loss(ExecutionSpace const& exec, TestModel<T, Gradient> const& model) {
+  double sum = 0;
+  for (float loss : copy_to_host(exec, model.gpt.losses(), "test")) sum += static_cast<double>(loss);
+  return sum / static_cast<double>(model.rows.rows());
+}
+
+using SixteenBitTypes = std::tuple<test::Stored<bf16, bf16>, test::Stored<bf16, float>, test::Stored<fp16, fp16>,
+                                   test::Stored<fp16, float>>;
 GptConfig const small{2, 3, 12, 11, 29};
 
 } // namespace
@@ -98,26 +136,14 @@ TEST_CASE("losses and every gradient equal the reference model's on odd shapes",
       GENERATE(std::pair{small, MicroBatchShape{3, 7}}, std::pair{GptConfig{1, 1, 1, 1, 1}, MicroBatchShape{1, 1}},
                std::pair{GptConfig{1, 2, 34, 13, 300}, MicroBatchShape{2, 13}});
   ExecutionSpace const exec;
-  TestModel model(exec, config, rows);
-  MicroBatch const batch = model.load();
-  model.forward_backward(exec, batch);
+  Fp32Model model(exec, config, rows);
+  model.forward_backward(exec, model.load());
+  Expected expected_values(exec, model, 1);
+  test::ReferenceModel& reference = expected_values.reference;
 
-  LlmcShape const shape = llmc_shape_of(config);
-  test::ReferenceModel reference(shape);
-  for (LlmcTensor const& tensor : reference.tensors())
-    for (Index layer = 0; layer < tensor.layers; ++layer) {
-      std::vector<float> const values =
-          copy_to_host(exec, vector_of(table_entry(model.table, tensor, layer), model.parameters), "test");
-      std::ranges::copy(values, reference.parameter(tensor.name, layer).begin());
-    }
-  double const mean_loss = reference.forward(model.inputs, model.targets, rows.sequence);
-  reference.backward();
-
-  double sum = 0;
-  for (float loss : copy_to_host(exec, model.gpt.activations().losses, "test")) sum += static_cast<double>(loss);
   // fp32 rounding of logits of size 1, over the longest sum (4 C terms) and the layers
   double const eps = 0x1p-23, bound = 8 * eps * std::sqrt(4.0 * static_cast<double>(config.channels));
-  CHECK(std::abs(sum / static_cast<double>(rows.rows()) - mean_loss) <= bound * mean_loss + 1e-12);
+  CHECK(std::abs(mean_loss(exec, model) - expected_values.mean_loss) <= bound * expected_values.mean_loss + 1e-12);
   for (LlmcTensor const& tensor : reference.tensors())
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       INFO(tensor.name << " layer " << layer);
@@ -131,9 +157,56 @@ TEST_CASE("losses and every gradient equal the reference model's on odd shapes",
     }
 }
 
+TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the reference model's", "[model]",
+                        SixteenBitTypes) {
+  using T = typename TestType::Storage;
+  using Gradient = typename TestType::Gradient;
+  auto const [config, rows] = GENERATE(std::pair{small, MicroBatchShape{3, 7}},
+                                       std::pair{GptConfig{3, 2, 34, 13, 300}, MicroBatchShape{5, 13}});
+  ExecutionSpace const exec;
+  TestModel<T, Gradient> model(exec, config, rows);
+  float const loss_scale = 1024; // fp16 has no gradients of the mean loss below 2^-24
+  model.forward_backward(exec, model.load(loss_scale));
+  Expected expected(exec, model, static_cast<double>(loss_scale));
+
+  // A gradient has passed through the stored tensors of forward (12 of a block, embedded, lnf, logits), as many of
+  // backward, and is stored itself. Each rounding is off by a uniformly distributed error of at most u of its value,
+  // u / sqrt(3) in the quadratic mean, independently of the others; layer norms keep amplifications near 1.
+  double const u = test::storing_error<T>(1.0), layers = static_cast<double>(config.layers);
+  double const forward = u * std::sqrt((12 * layers + 3) / 3), both = u * std::sqrt((2 * (12 * layers + 3) + 1) / 3);
+  // the loss of a row moves by at most twice the largest error of its logits: four deviations
+  double const logit = test::largest(expected.reference.logits());
+  CHECK(std::abs(mean_loss(exec, model) - expected.mean_loss) <= 2 * 4 * forward * logit);
+  for (LlmcTensor const& tensor : expected.reference.tensors())
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      INFO(tensor.name << " layer " << layer);
+      std::vector<double> error = test::widened(
+          copy_to_host(exec, vector_of(table_entry(model.table, tensor, layer), model.gradients), "test"));
+      std::span<double const> const wanted = expected.reference.gradient(tensor.name, layer);
+      for (std::size_t i = 0; i < error.size(); ++i) error[i] -= wanted[i];
+      CHECK(std::sqrt(reference::squared_norm(error)) <= both * std::sqrt(reference::squared_norm(wanted)));
+    }
+}
+
+TEST_CASE("a 16-bit model refuses parameters and gradients of other types", "[model]") {
+  ExecutionSpace const exec;
+  TestModel<bf16, float> model(exec, small, {2, 5});
+  MicroBatch const batch = model.load();
+  std::vector<bf16> memory(static_cast<std::size_t>(model.table.size()));
+  Vector<bf16> const right(memory.data(), memory.size());
+  Vector<fp16> const wrong(reinterpret_cast<fp16*>(memory.data()), memory.size());
+  Unit const block{UnitKind::block, 0};
+  CHECK(model.gpt.storage() == Storage::bf16);
+  CHECK_NOTHROW(model.gpt.forward(exec, block, batch, model.of_group(right, 1)));
+  CHECK_THROWS_AS(model.gpt.forward(exec, block, batch, model.of_group(wrong, 1)), Error);
+  CHECK_THROWS_AS(
+      model.gpt.backward(exec, block, batch, model.of_group(right, 1), {model.of_group(wrong, 1), Write::overwrite}),
+      Error);
+}
+
 TEST_CASE("a second micro-batch adds to the gradients of the first", "[model]") {
   ExecutionSpace const exec;
-  TestModel model(exec, small, {2, 5});
+  Fp32Model model(exec, small, {2, 5});
   MicroBatch const batch = model.load();
   model.forward_backward(exec, batch);
   std::vector<float> const once = copy_to_host(exec, model.gradients, "test");
@@ -148,7 +221,7 @@ TEST_CASE("a second micro-batch adds to the gradients of the first", "[model]") 
 
 TEST_CASE("the same batch gives the same bits in every run", "[model]") {
   ExecutionSpace const exec;
-  TestModel model(exec, small, {3, 7});
+  Fp32Model model(exec, small, {3, 7});
   MicroBatch const batch = model.load();
   model.forward_backward(exec, batch);
   std::vector<float> const first = copy_to_host(exec, model.gradients, "test");
@@ -160,7 +233,7 @@ TEST_CASE("the same batch gives the same bits in every run", "[model]") {
 
 TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
   ExecutionSpace const exec;
-  TestModel model(exec, small, {3, 7});
+  Fp32Model model(exec, small, {3, 7});
   MicroBatch const batch = model.load();
   counters() = {};
   model.forward_backward(exec, batch);
@@ -170,7 +243,7 @@ TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
 
 TEST_CASE("tokens whose rows pad the vocabulary have neither probability nor gradient", "[model]") {
   ExecutionSpace const exec;
-  TestModel model(exec, small, {2, 5});
+  Fp32Model model(exec, small, {2, 5});
   model.forward_backward(exec, model.load());
   std::vector<float> const d_wte =
       copy_to_host(exec, vector_of(model.table.find(Tensor::wte), model.gradients), "test");

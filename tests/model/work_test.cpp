@@ -2,7 +2,10 @@
 
 #include "model/work.hpp"
 
+#include "core/stored.hpp"
+
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 
 using namespace trainstone;
@@ -29,28 +32,33 @@ TEST_CASE("executed FLOPs are 2(12 L h^2 + Vp h) per token and twice that backwa
   CHECK(training_flops(config, batch).attention == 3 * attention);
 }
 
-TEST_CASE("the activation plan adds up to the closed form of fp32 without dropout", "[model]") {
+TEST_CASE("the activation plan adds up to the closed form without dropout, statistics in fp32", "[model]") {
+  Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
   // extents whose every tensor is a multiple of the arena's 64 bytes, so that no rounding hides a difference
-  MicroBatchShape const even{16 * batch.batch, batch.sequence};
+  MicroBatchShape const even{32 * batch.batch, batch.sequence};
   auto const n = static_cast<std::uint64_t>(even.rows()), c = static_cast<std::uint64_t>(config.channels);
   auto const t = static_cast<std::uint64_t>(even.sequence), layers = static_cast<std::uint64_t>(config.layers);
   auto const heads = static_cast<std::uint64_t>(config.heads);
-  std::uint64_t const block =
-      16 * n * c + heads * t * n + 4 * n; // ln1 qkv att middle ln2 fc gelu output, scores, stats
-  std::uint64_t const ends = 2 * n * c + 2 * n + n * static_cast<std::uint64_t>(config.padded_vocab()) + n;
-  std::uint64_t const work = n * c * (1 + 1 + 3 + 4); // branch, d_stream, d_qkv, d_fc
-  CHECK(total_bytes(activation_plan(config, even)) == 4 * (layers * block + ends + work));
+  std::uint64_t const block = 16 * n * c + heads * t * n; // ln1 qkv att middle ln2 fc gelu output, scores
+  std::uint64_t const ends = 2 * n * c + n * static_cast<std::uint64_t>(config.padded_vocab());
+  std::uint64_t const work = n * c * (1 + 1 + 3 + 4);          // branch, d_stream, d_qkv, d_fc
+  std::uint64_t const statistics = layers * 4 * n + 2 * n + n; // mean and rstd of the layer norms; losses
+  CHECK(total_bytes(activation_plan(config, even, storage)) ==
+        bytes_per_value(storage) * (layers * block + ends + work) + 4 * statistics);
 }
 
 TEST_CASE("binding the activations uses the arena to the last byte of the plan", "[model]") {
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
   MemoryLedger ledger;
-  std::uint64_t const planned = total_bytes(activation_plan(config, batch));
+  Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
+  std::uint64_t const planned = total_bytes(activation_plan(config, batch, storage));
   Allocation const memory(ledger, MemoryCategory::activations, "test", planned);
   Arena arena(memory.bytes());
-  Activations const all = bind_activations(config, batch, arena);
+  Activations const all = bind_activations(config, batch, arena, storage);
   CHECK(arena.used() == planned);
-  CHECK(all.logits.extent(1) == static_cast<std::size_t>(config.padded_vocab()));
+  with_storage(storage, [&]<class T>() {
+    CHECK(std::get<ActivationsOf<T>>(all).logits.extent(1) == static_cast<std::size_t>(config.padded_vocab()));
+  });
   CHECK(ledger.current()[MemoryCategory::activations] == planned);
 }

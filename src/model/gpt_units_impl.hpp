@@ -1,0 +1,154 @@
+#pragma once
+
+// Bodies of gpt.hpp for one storage type; included by gpt.cpp alone. The order of kernels of every unit, forward and
+// backward, and which View each one reads and writes.
+
+#include "model/gpt.hpp"
+
+#include "core/region.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/bias_gelu.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/layernorm.hpp"
+#include "kernels/residual.hpp"
+
+namespace trainstone::Impl {
+
+/// The units of a model whose parameters and activations are stored as T.
+template <class T>
+class GptUnits {
+public:
+  GptUnits(ExecutionSpace const& exec, GptConfig const& config, ParameterTable const& table, MicroBatchShape shape,
+           ActivationsOf<T> const& activations, Gemm& gemm)
+      : m_exec(exec), m_config(config), m_table(table), m_shape(shape), m_all(activations), m_gemm(gemm) {}
+
+  void forward(Unit unit, MicroBatch const& batch, Vector<T const> parameters) const {
+    GroupTensors const weights(m_table, group_read_by(unit), parameters);
+    switch (unit.kind) {
+    case UnitKind::embed:
+      embedding_forward<T>(m_exec, batch.tokens, weights.matrix(Tensor::wte), weights.matrix(Tensor::wpe),
+                           m_shape.sequence, m_all.embedded);
+      break;
+    case UnitKind::block: forward_block(unit.block, weights); break;
+    case UnitKind::head:
+      layernorm_forward<T>(m_exec, input(m_config.layers), weights.vector(Tensor::lnfw), weights.vector(Tensor::lnfb),
+                           m_all.lnf, m_all.lnf_mean, m_all.lnf_rstd);
+      linear(m_all.lnf, weights.matrix(Tensor::wte), m_all.logits);
+      break;
+    }
+  }
+
+  void loss(MicroBatch const& batch, LossMode mode) const {
+    if (mode == LossMode::training)
+      cross_entropy_backward_fused<T>(m_exec, m_all.logits, batch.targets, m_config.vocab, batch.gradient_scale,
+                                      m_all.losses);
+    else
+      cross_entropy_forward<T>(m_exec, m_all.logits, batch.targets, m_config.vocab, m_all.losses);
+  }
+
+  template <class Gradient>
+  void backward(Unit unit, MicroBatch const& batch, Vector<T const> parameters, Vector<Gradient> gradients,
+                Write write) const {
+    GroupTensors const w(m_table, group_read_by(unit), parameters);
+    GroupTensors const d(m_table, group_read_by(unit), gradients);
+    switch (unit.kind) {
+    case UnitKind::head:
+      linear_backward(m_all.logits, m_all.lnf, w.matrix(Tensor::wte), m_all.branch, d.matrix(Tensor::wte), write);
+      layernorm_backward<T>(m_exec, m_all.branch, input(m_config.layers), w.vector(Tensor::lnfw), m_all.lnf_mean,
+                            m_all.lnf_rstd, m_all.d_stream, Write::overwrite, d.vector(Tensor::lnfw),
+                            d.vector(Tensor::lnfb), write);
+      break;
+    case UnitKind::block: {
+      BlockBackward<Gradient> const block{m_all.blocks[static_cast<std::size_t>(unit.block)], input(unit.block), w, d,
+                                          write};
+      backward_mlp(block);
+      backward_attention(block);
+      break;
+    }
+    case UnitKind::embed:
+      embedding_backward<T>(m_exec, batch.buckets, m_all.d_stream, m_shape.sequence, d.matrix(Tensor::wte),
+                            d.matrix(Tensor::wpe), write);
+      break;
+    }
+  }
+
+private:
+  /// A block's backward: its activations, its input, weights and where their gradients go.
+  template <class Gradient>
+  struct BlockBackward {
+    BlockActivationsOf<T> const& kept;
+    Matrix<T const> input;
+    GroupTensors<T const> weights;
+    GroupTensors<Gradient> gradients;
+    Write write;
+  };
+
+  Matrix<T const> input(Index block) const {
+    return block == 0 ? m_all.embedded : m_all.blocks[static_cast<std::size_t>(block - 1)].output;
+  }
+
+  void linear(Matrix<T const> x, Matrix<T const> weight, Matrix<T> y) const {
+    m_gemm(m_exec, Transpose::no, x, Transpose::yes, weight, y, Write::overwrite);
+  }
+
+  template <class Gradient>
+  void linear_backward(Matrix<T const> d_y, Matrix<T const> x, Matrix<T const> weight, Matrix<T> d_x,
+                       Matrix<Gradient> d_weight, Write write) const {
+    m_gemm(m_exec, Transpose::no, d_y, Transpose::no, weight, d_x, Write::overwrite);
+    m_gemm(m_exec, Transpose::yes, d_y, Transpose::no, x, d_weight, write);
+  }
+
+  void forward_block(Index block, GroupTensors<T const> const& w) const {
+    BlockActivationsOf<T> const& b = m_all.blocks[static_cast<std::size_t>(block)];
+    Matrix<T> const branch = m_all.branch;
+    layernorm_forward<T>(m_exec, input(block), w.vector(Tensor::ln1w), w.vector(Tensor::ln1b), b.ln1, b.ln1_mean,
+                         b.ln1_rstd);
+    linear(b.ln1, w.matrix(Tensor::qkvw), b.qkv);
+    add_bias<T>(m_exec, w.vector(Tensor::qkvb), b.qkv);
+    attention_forward<T>(m_exec, b.qkv, m_config.heads, b.probabilities, b.attention);
+    linear(b.attention, w.matrix(Tensor::attprojw), branch);
+    residual_layernorm_forward<T>(m_exec, input(block), branch, w.vector(Tensor::attprojb), w.vector(Tensor::ln2w),
+                                  w.vector(Tensor::ln2b), b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
+    linear(b.ln2, w.matrix(Tensor::fcw), b.fc);
+    bias_gelu_forward<T>(m_exec, w.vector(Tensor::fcb), b.fc, b.gelu);
+    linear(b.gelu, w.matrix(Tensor::fcprojw), branch);
+    residual_forward<T>(m_exec, b.middle, branch, w.vector(Tensor::fcprojb), b.output);
+  }
+
+  // The stream's gradient passes both halves unchanged (residual); each half adds the gradient through its own branch.
+
+  template <class Gradient>
+  void backward_mlp(BlockBackward<Gradient> const& block) const {
+    auto const& [b, block_input, w, d, write] = block;
+    Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
+    bias_backward<T>(m_exec, d_stream, d.vector(Tensor::fcprojb), write);
+    linear_backward(d_stream, b.gelu, w.matrix(Tensor::fcprojw), d_fc, d.matrix(Tensor::fcprojw), write);
+    gelu_backward<T>(m_exec, b.fc, d_fc);
+    bias_backward<T>(m_exec, d_fc, d.vector(Tensor::fcb), write);
+    linear_backward(d_fc, b.ln2, w.matrix(Tensor::fcw), d_ln2, d.matrix(Tensor::fcw), write);
+    layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, d_stream, Write::add,
+                          d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
+  }
+
+  template <class Gradient>
+  void backward_attention(BlockBackward<Gradient> const& block) const {
+    auto const& [b, block_input, w, d, write] = block;
+    Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_branch = m_all.branch;
+    bias_backward<T>(m_exec, d_stream, d.vector(Tensor::attprojb), write);
+    linear_backward(d_stream, b.attention, w.matrix(Tensor::attprojw), d_branch, d.matrix(Tensor::attprojw), write);
+    attention_backward<T>(m_exec, b.qkv, b.probabilities, d_branch, d_qkv);
+    bias_backward<T>(m_exec, d_qkv, d.vector(Tensor::qkvb), write);
+    linear_backward(d_qkv, b.ln1, w.matrix(Tensor::qkvw), d_branch, d.matrix(Tensor::qkvw), write);
+    layernorm_backward<T>(m_exec, d_branch, block_input, w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
+                          Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
+  }
+
+  ExecutionSpace const& m_exec;
+  GptConfig const& m_config;
+  ParameterTable const& m_table;
+  MicroBatchShape m_shape;
+  ActivationsOf<T> const& m_all;
+  Gemm& m_gemm;
+};
+
+} // namespace trainstone::Impl
