@@ -1,7 +1,9 @@
 #include "model/llmc_files.hpp"
 
 #include "core/error.hpp"
+#include "core/types.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -19,7 +21,7 @@ using Header = std::array<std::int32_t, 256>;
 constexpr Index header_bytes = sizeof(Header);
 constexpr std::int32_t model_magic = 20240326;
 constexpr std::int32_t state_magic = 20240327;
-constexpr std::int32_t model_version = 3;
+constexpr std::int32_t fp32_model_version = 3, bf16_model_version = 5;
 constexpr std::int32_t state_version = 2;
 
 /// A number of the header: where it is and the largest that is believed. The limits keep every product of sizes below
@@ -58,7 +60,7 @@ std::string describe_magic(std::int32_t magic) {
   }
 }
 
-Header read_header(Impl::BinaryInput& file, std::int32_t magic, std::int32_t version) {
+Header read_header(Impl::BinaryInput& file, std::int32_t magic) {
   if (file.size() < header_bytes)
     file.fail(file.size(), fmt::format("the file ends here, inside the header of {} bytes", header_bytes));
   Header header;
@@ -66,9 +68,6 @@ Header read_header(Impl::BinaryInput& file, std::int32_t magic, std::int32_t ver
   if (header[0] != magic)
     file.fail(0, fmt::format("magic number {} ({}), expected {} ({})", header[0], describe_magic(header[0]), magic,
                              describe_magic(magic)));
-  if (header[1] != version)
-    file.fail(position_bytes(1), fmt::format("version {}{}, expected {} (fp32)", header[1],
-                                             magic == model_magic && header[1] == 5 ? " (bf16)" : "", version));
   return header;
 }
 
@@ -79,8 +78,16 @@ Index read_field(Impl::BinaryInput const& file, Header const& header, HeaderFiel
   return value;
 }
 
-LlmcShape read_shape(Impl::BinaryInput& file) {
-  Header const header = read_header(file, model_magic, model_version);
+struct ModelHeader {
+  LlmcShape shape;
+  Storage storage;
+};
+
+ModelHeader read_model_header(Impl::BinaryInput& file) {
+  Header const header = read_header(file, model_magic);
+  if (header[1] != fp32_model_version && header[1] != bf16_model_version)
+    file.fail(position_bytes(1), fmt::format("version {}, expected {} (fp32) or {} (bf16)", header[1],
+                                             fp32_model_version, bf16_model_version));
   LlmcShape shape{};
   for (ShapeField const& field : shape_fields) shape.*field.member = read_field(file, header, field);
   if (shape.channels % shape.heads != 0)
@@ -89,10 +96,12 @@ LlmcShape read_shape(Impl::BinaryInput& file) {
   if (shape.padded_vocab < shape.vocab)
     file.fail(position_bytes(7), fmt::format("padded vocabulary {}, expected at least the vocabulary {}",
                                              shape.padded_vocab, shape.vocab));
-  return shape;
+  return {shape, header[1] == bf16_model_version ? Storage::bf16 : Storage::fp32};
 }
 
-Index float_bytes(Index elements) { return elements * static_cast<Index>(sizeof(float)); }
+Index bytes_of(Storage storage, Index elements) { return elements * static_cast<Index>(bytes_per_value(storage)); }
+
+Index float_bytes(Index elements) { return bytes_of(Storage::fp32, elements); }
 
 Index slice_offset(LlmcTensor const& tensor, Index layer, std::size_t elements) {
   TRAINSTONE_REQUIRE(0 <= layer && layer < tensor.layers, "layer {} of {}, which has {}", layer, tensor.name,
@@ -203,19 +212,28 @@ void PartialOutput::fail(std::string const& problem) const {
 
 } // namespace Impl
 
-LlmcModelReader::LlmcModelReader(std::filesystem::path const& path) : m_file(path), m_shape(read_shape(m_file)) {
-  m_file.require_size(header_bytes + float_bytes(llmc_parameter_count(m_shape)),
-                      fmt::format("a model of {} layers, {} channels, context {}, padded vocabulary {}", m_shape.layers,
-                                  m_shape.channels, m_shape.context, m_shape.padded_vocab));
+LlmcModelReader::LlmcModelReader(std::filesystem::path const& path) : m_file(path) {
+  ModelHeader const header = read_model_header(m_file);
+  m_shape = header.shape;
+  m_storage = header.storage;
+  m_file.require_size(header_bytes + bytes_of(m_storage, llmc_parameter_count(m_shape)),
+                      fmt::format("a model of {} layers, {} channels, context {}, padded vocabulary {} in {}",
+                                  m_shape.layers, m_shape.channels, m_shape.context, m_shape.padded_vocab,
+                                  to_string(m_storage)));
 }
 
 void LlmcModelReader::read(LlmcTensor const& tensor, Index layer, std::span<float> out) {
-  m_file.read(header_bytes + float_bytes(slice_offset(tensor, layer, out.size())), std::as_writable_bytes(out));
+  Index const offset = header_bytes + bytes_of(m_storage, slice_offset(tensor, layer, out.size()));
+  if (m_storage == Storage::fp32) return m_file.read(offset, std::as_writable_bytes(out));
+  std::vector<bf16> stored(out.size());
+  m_file.read(offset, std::as_writable_bytes(std::span(stored)));
+  std::ranges::transform(stored, out.begin(), [](bf16 value) { return to_float(value); });
 }
 
-LlmcModelWriter::LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape)
-    : m_file(path), m_parameter_count(llmc_parameter_count(shape)) {
-  Header header{model_magic, model_version};
+LlmcModelWriter::LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape, Storage storage)
+    : m_file(path), m_storage(storage), m_parameter_count(llmc_parameter_count(shape)) {
+  TRAINSTONE_REQUIRE(storage != Storage::fp16, "llm.c has no model files in {}", to_string(storage));
+  Header header{model_magic, storage == Storage::bf16 ? bf16_model_version : fp32_model_version};
   for (ShapeField const& field : shape_fields) {
     Index const value = shape.*field.member;
     TRAINSTONE_REQUIRE(1 <= value && value <= field.maximum, "{} {}, expected 1 to {}", field.name, value,
@@ -232,7 +250,13 @@ void LlmcModelWriter::write(LlmcTensor const& tensor, Index layer, std::span<flo
   Index const offset = slice_offset(tensor, layer, values.size());
   TRAINSTONE_REQUIRE(offset == m_written, "layer {} of {} lies at element {}, but the next to write is {}", layer,
                      tensor.name, offset, m_written);
-  m_file.write(std::as_bytes(values));
+  if (m_storage == Storage::fp32) {
+    m_file.write(std::as_bytes(values));
+  } else {
+    std::vector<bf16> stored(values.size());
+    std::ranges::transform(values, stored.begin(), [](float value) { return from_float<bf16>(value); });
+    m_file.write(std::as_bytes(std::span<bf16 const>(stored)));
+  }
   m_written += tensor.extent();
 }
 
@@ -243,7 +267,9 @@ void LlmcModelWriter::finish() {
 
 LlmcStateReader::LlmcStateReader(std::filesystem::path const& path, LlmcShape const& shape)
     : m_file(path), m_shape(shape) {
-  Header const header = read_header(m_file, state_magic, state_version);
+  Header const header = read_header(m_file, state_magic);
+  if (header[1] != state_version)
+    m_file.fail(position_bytes(1), fmt::format("version {}, expected {} (fp32)", header[1], state_version));
   m_batch = read_field(m_file, header, batch_field);
   m_sequence = read_field(m_file, header, sequence_field);
   if (m_sequence > shape.context)

@@ -1,13 +1,15 @@
 #pragma once
 
-// The files of llm.c: fp32 models (magic 20240326, version 3) are read and written, debug states (20240327, version 2)
-// are read, tensor by tensor, so that no file has to fit into memory. Promises: a bad file is refused with InputError,
-// which names file, byte offset and what would be right, before anything is allocated from its header; a written file
-// appears under its name complete or not at all. Knows the files' order of tensors; does not know ours.
+// The files of llm.c: models (magic 20240326, version 3 in fp32 and 5 in bf16) are read and written, debug states
+// (20240327, version 2) are read, tensor by tensor, so that no file has to fit into memory. Promises: a bad file is
+// refused with InputError, which names file, byte offset and what would be right, before anything is allocated from its
+// header; a written file appears under its name complete or not at all. Knows the files' order of tensors; does not
+// know ours.
 //
 // Both files: 256 x int32, then the data; little endian, offsets 64-bit.
 
 #include "core/index.hpp"
+#include "core/storage.hpp"
 
 #include <array>
 #include <cstddef>
@@ -89,25 +91,30 @@ public:
   /// Reads and checks the header and the file's size.
   explicit LlmcModelReader(std::filesystem::path const& path);
   LlmcShape const& shape() const { return m_shape; }
-  /// Slice `layer` of a tensor of llmc_tensors(shape()); `out` has tensor.extent() elements.
+  Storage storage() const { return m_storage; } ///< fp32 or bf16
+  /// Slice `layer` of a tensor of llmc_tensors(shape()), widened; `out` has tensor.extent() elements.
   void read(LlmcTensor const& tensor, Index layer, std::span<float> out);
 
 private:
   Impl::BinaryInput m_file;
-  LlmcShape m_shape;
+  LlmcShape m_shape{};
+  Storage m_storage = Storage::fp32;
 };
 
 class LlmcModelWriter {
 public:
-  /// Throws InputError if the file cannot be made there; Error if the shape is one that the reader would refuse.
-  LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape);
-  /// All slices in the file's order: for each tensor of llmc_tensors(shape), layers 0, 1, ...
+  /// Throws InputError if the file cannot be made there; Error if the shape is one that the reader would refuse, or if
+  /// `storage` is neither fp32 nor bf16.
+  LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape, Storage storage = Storage::fp32);
+  /// Rounds to bf16 if the file is in that. All slices in the file's order: for each tensor of llmc_tensors(shape),
+  /// layers 0, 1, ...
   void write(LlmcTensor const& tensor, Index layer, std::span<float const> values);
   /// Gives the file its name, replacing an older one. Without this call nothing stays.
   void finish();
 
 private:
   Impl::PartialOutput m_file;
+  Storage m_storage;
   Index m_parameter_count;
   Index m_written = 0;
 };

@@ -56,9 +56,9 @@ void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& pa
 }
 
 void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
-                     std::span<float const> parameters) {
+                     std::span<float const> parameters, Storage storage) {
   LlmcShape const shape = llmc_shape_of(config);
-  LlmcModelWriter writer(path, shape);
+  LlmcModelWriter writer(path, shape, storage);
   for (LlmcTensor const& tensor : llmc_tensors(shape)) {
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       ParameterTensor const& entry = table_entry(table, tensor, layer);

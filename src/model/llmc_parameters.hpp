@@ -27,9 +27,9 @@ Index common_elements(GptConfig const& config, LlmcTensor const& tensor);
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
                      ParameterTable const& table, Index group, Vector<float> parameters);
 
-/// Writes `parameters` (table.size()), which lie on the host, as a model file. \throws InputError if it cannot be
-/// written
+/// Writes `parameters` (table.size()), which lie on the host, as a model file in fp32, or rounded to bf16.
+/// \throws InputError if it cannot be written
 void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
-                     std::span<float const> parameters);
+                     std::span<float const> parameters, Storage storage = Storage::fp32);
 
 } // namespace trainstone

@@ -154,7 +154,7 @@ std::vector<Key> model_keys() {
       number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(billion),
              "at least 256 for data.source = \"text\"; 0 = the preset's"),
       key("model.load", setup, &ModelSetup::load,
-          "model file of llm.c to start from, of the shape above; relative to the deck's folder"),
+          "model file of llm.c (fp32 or bf16) to start from, of the shape above; relative to the deck's folder"),
       key("model.save", setup, &ModelSetup::save,
           "model file of llm.c, written after the last step; relative to the working directory"),
   };

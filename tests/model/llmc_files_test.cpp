@@ -1,4 +1,5 @@
 #include "core/error.hpp"
+#include "core/types.hpp"
 #include "model/llmc_files.hpp"
 #include "support/fixtures.hpp"
 
@@ -8,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -66,8 +68,8 @@ std::vector<std::vector<float>> read_slices(std::filesystem::path const& path) {
 }
 
 void write_slices(std::filesystem::path const& path, LlmcShape const& shape,
-                  std::vector<std::vector<float>> const& slices) {
-  LlmcModelWriter writer(path, shape);
+                  std::vector<std::vector<float>> const& slices, Storage storage = Storage::fp32) {
+  LlmcModelWriter writer(path, shape, storage);
   auto slice = slices.begin();
   for (LlmcTensor const& tensor : llmc_tensors(shape))
     for (Index layer = 0; layer < tensor.layers; ++layer) writer.write(tensor, layer, *slice++);
@@ -155,7 +157,7 @@ TEST_CASE("a damaged llm.c model is refused with file, byte offset and what woul
   auto const damage = GENERATE(values<Damage>({
       {0, 1, "byte 0: magic number 1 (not a file of llm.c), expected 20240326 (an llm.c model)"},
       {0, 20240327, "byte 0: magic number 20240327 (an llm.c debug state), expected 20240326"},
-      {4, 5, "byte 4: version 5 (bf16), expected 3 (fp32)"},
+      {4, 4, "byte 4: version 4, expected 3 (fp32) or 5 (bf16)"},
       {8, 0, "byte 8: maximum sequence length 0, expected 1 to 1048576"},
       {12, -7, "byte 12: vocabulary -7, expected 1 to 1048576"},
       {16, 65537, "byte 16: number of layers 65537, expected 1 to 65536"},
@@ -166,6 +168,9 @@ TEST_CASE("a damaged llm.c model is refused with file, byte offset and what woul
       {8, 20, "byte 214720: the file ends here, but a model of 3 layers, 36 channels, context 20"},
       {8, 18, "byte 214576: 144 bytes too many, a model of 3 layers"},
       {16, 65536, "byte 214720: the file ends here, but a model of 65536 layers"},
+      {4, 5,
+       "byte 107872: 106848 bytes too many, a model of 3 layers, 36 channels, context 19, padded vocabulary 128 in "
+       "bf16"},
   }));
   TemporaryFolder const folder;
   Bytes bytes = read_bytes(find_fixture("gpt_odd").model);
@@ -173,6 +178,90 @@ TEST_CASE("a damaged llm.c model is refused with file, byte offset and what woul
   write_bytes(folder / "model.bin", bytes);
   CHECK_THAT(model_error(folder / "model.bin"), ContainsSubstring((folder / "model.bin").string()));
   CHECK_THAT(model_error(folder / "model.bin"), ContainsSubstring(damage.message));
+}
+
+TEST_CASE("a damaged llm.c model in bf16 is refused with file, byte offset and what would be right", "[llmc]") {
+  struct Damage {
+    std::size_t offset;
+    std::int32_t value;
+    char const* message;
+  };
+  auto const damage = GENERATE(values<Damage>({
+      {0, 20240327, "byte 0: magic number 20240327 (an llm.c debug state), expected 20240326"},
+      {4, 6, "byte 4: version 6, expected 3 (fp32) or 5 (bf16)"},
+      {20, 5, "byte 24: number of channels 36, expected a multiple of the 5 heads"},
+      {28, 96, "byte 28: padded vocabulary 96, expected at least the vocabulary 97"},
+      // legal, but not the size of this file: 2 C bytes more or less, or 4 bytes per element
+      {8, 20, "byte 107872: the file ends here, but a model of 3 layers, 36 channels, context 20"},
+      {8, 18, "byte 107800: 72 bytes too many, a model of 3 layers"},
+      {4, 3,
+       "byte 107872: the file ends here, but a model of 3 layers, 36 channels, context 19, padded vocabulary 128 in "
+       "fp32 takes 214720 bytes"},
+  }));
+  TemporaryFolder const folder;
+  std::filesystem::path const original = find_fixture("gpt_odd").model, path = folder / "model.bin";
+  write_slices(path, LlmcModelReader(original).shape(), read_slices(original), Storage::bf16);
+  Bytes const whole = read_bytes(path);
+  CHECK(model_error(path) == "accepted");
+  Bytes bytes = whole;
+  set_number(bytes, damage.offset, damage.value);
+  write_bytes(path, bytes);
+  CHECK_THAT(model_error(path), ContainsSubstring(path.string()));
+  CHECK_THAT(model_error(path), ContainsSubstring(damage.message));
+  write_bytes(path, {whole.begin(), whole.end() - 1});
+  CHECK_THAT(model_error(path), ContainsSubstring("byte 107871: the file ends here"));
+  bytes = whole;
+  bytes.push_back('\0');
+  write_bytes(path, bytes);
+  CHECK_THAT(model_error(path), ContainsSubstring("byte 107872: 1 bytes too many"));
+}
+
+TEST_CASE("a model in bf16 holds the rounded parameters, and is read and written with the same bytes", "[llmc]") {
+  auto const name = GENERATE(from_range(fixture_names));
+  TemporaryFolder const folder;
+  std::filesystem::path const original = find_fixture(name).model;
+  LlmcShape const shape = LlmcModelReader(original).shape();
+  std::vector<std::vector<float>> expected = read_slices(original);
+  write_slices(folder / "model.bin", shape, expected, Storage::bf16);
+  CHECK(LlmcModelReader(original).storage() == Storage::fp32);
+  CHECK(LlmcModelReader(folder / "model.bin").storage() == Storage::bf16);
+  CHECK(LlmcModelReader(folder / "model.bin").shape() == shape);
+  for (std::vector<float>& slice : expected)
+    for (float& value : slice) value = to_float(from_float<bf16>(value));
+  CHECK(read_slices(folder / "model.bin") == expected);
+  write_slices(folder / "again.bin", shape, expected, Storage::bf16);
+  CHECK(read_bytes(folder / "again.bin") == read_bytes(folder / "model.bin"));
+}
+
+TEST_CASE("every bf16 but signalling NaNs is read and written with the same bits", "[llmc]") {
+  TemporaryFolder const folder;
+  LlmcShape const shape{.context = 65536, .vocab = 1, .layers = 1, .heads = 1, .channels = 1, .padded_vocab = 1};
+  std::vector<std::vector<float>> slices;
+  for (LlmcTensor const& tensor : llmc_tensors(shape)) slices.emplace_back(tensor.extent());
+  for (std::uint32_t bits = 0; bits < 65536; ++bits)
+    slices[1][bits] = to_float(bf16{static_cast<std::uint16_t>(bits)}); // wpe
+  write_slices(folder / "model.bin", shape, slices, Storage::bf16);
+  Bytes const bytes = read_bytes(folder / "model.bin");
+  std::size_t const first = 1024 + 2; // behind the header and wte
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    std::uint16_t found = 0;
+    std::memcpy(&found, bytes.data() + first + 2 * bits, sizeof(found));
+    bool const signalling = (bits & 0x7fc0u) == 0x7f80u && (bits & 0x3fu) != 0;
+    REQUIRE(found == (signalling ? bits | 0x40u : bits));
+  }
+  std::vector<std::vector<float>> const read = read_slices(folder / "model.bin");
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    std::uint16_t found = 0;
+    std::memcpy(&found, bytes.data() + first + 2 * bits, sizeof(found));
+    REQUIRE(std::bit_cast<std::uint32_t>(read[1][bits]) == std::uint32_t{found} << 16);
+  }
+}
+
+TEST_CASE("there are no llm.c models in fp16", "[llmc]") {
+  TemporaryFolder const folder;
+  LlmcShape const shape{.context = 1, .vocab = 1, .layers = 1, .heads = 1, .channels = 1, .padded_vocab = 1};
+  CHECK_THROWS_AS(LlmcModelWriter(folder / "model.bin", shape, Storage::fp16), Error);
+  CHECK(folder.files() == 0);
 }
 
 TEST_CASE("an llm.c model of the wrong length or that is no file is refused", "[llmc]") {
