@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/memory.hpp"
+#include "core/stored.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -52,63 +53,71 @@ auto range(ExecutionSpace const& exec, Index count) {
 
 // --- matrix products -----------------------------------------------------------------------------------------------
 
-/// Small whole numbers: products of them are exact in fp32, in any order.
+/// Small whole numbers, which every type holds: sums of products of them are exact in fp32, in any order.
 KOKKOS_INLINE_FUNCTION float small_number(Index index) { return static_cast<float>(index % 7 - 3); }
 
-void fill_small_numbers(ExecutionSpace const& exec, Matrix<float> matrix) {
-  float* const data = matrix.data();
+template <class T>
+void fill_small_numbers(ExecutionSpace const& exec, Matrix<T> matrix) {
+  T* const data = matrix.data();
   launch_for(
       {"trainstone::peaks::fill"}, range(exec, static_cast<Index>(matrix.size())),
-      KOKKOS_LAMBDA(Index i) { data[i] = small_number(i); });
+      KOKKOS_LAMBDA(Index i) { data[i] = from_float<T>(small_number(i)); });
 }
 
 /// Compares a sample of C with sums of its own.
+template <class Output>
 struct CountWrongProducts {
   GemmShape shape;
-  float const* c;
+  Output const* c;
   static constexpr Index samples = 101;
 
   KOKKOS_FUNCTION void operator()(Index sample, Index& wrong) const {
     Index const i = sample * 7919 % shape.m, j = sample * 104729 % shape.n;
-    double sum = 0;
+    float sum = 0;
     for (Index l = 0; l < shape.k; ++l) {
       float const a = small_number(shape.a == Transpose::no ? i * shape.k + l : l * shape.m + i);
       float const b = small_number(shape.b == Transpose::no ? l * shape.n + j : j * shape.k + l);
-      sum += static_cast<double>(a) * static_cast<double>(b);
+      sum += a * b;
     }
-    if (static_cast<double>(c[i * shape.n + j]) != sum) ++wrong;
+    if (to_float(c[i * shape.n + j]) != to_float(from_float<Output>(sum))) ++wrong;
   }
 };
 
+template <class Input, class Output>
 double gemm_rate(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, double seconds) {
   auto const stored = [](Index rows, Index columns, Transpose transpose) {
     return transpose == Transpose::no ? std::array{rows, columns} : std::array{columns, rows};
   };
   auto const [a_rows, a_columns] = stored(shape.m, shape.k, shape.a);
   auto const [b_rows, b_columns] = stored(shape.k, shape.n, shape.b);
-  auto const footprint = [](Index count) {
-    return Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
-  };
   std::uint64_t const scratch_bytes = gemm_scratch_bytes(provider, shape);
   MemoryLedger ledger;
   Allocation const memory(ledger, MemoryCategory::buffers, "peaks",
-                          footprint(shape.m * shape.k) + footprint(shape.k * shape.n) + footprint(shape.m * shape.n) +
-                              Arena::footprint(scratch_bytes));
+                          total_bytes({planned<Input>("A", shape.m * shape.k), planned<Input>("B", shape.k * shape.n),
+                                       planned<Output>("C", shape.m * shape.n),
+                                       planned<std::byte>("scratch", static_cast<Index>(scratch_bytes))}));
   Arena arena(memory.bytes());
-  auto const a = arena.matrix<float>("A", a_rows, a_columns), b = arena.matrix<float>("B", b_rows, b_columns);
-  auto const c = arena.matrix<float>("C", shape.m, shape.n);
+  auto const a = arena.matrix<Input>("A", a_rows, a_columns), b = arena.matrix<Input>("B", b_rows, b_columns);
+  auto const c = arena.matrix<Output>("C", shape.m, shape.n);
   Gemm gemm(provider, arena.vector<std::byte>("scratch", static_cast<Index>(scratch_bytes)));
 
   fill_small_numbers(exec, a);
   fill_small_numbers(exec, b);
   gemm(exec, shape.a, a, shape.b, b, c, Write::overwrite);
   Index wrong = 0;
-  launch_reduce({"trainstone::peaks::check_gemm"}, range(exec, CountWrongProducts::samples),
-                CountWrongProducts{shape, c.data()}, wrong);
+  launch_reduce({"trainstone::peaks::check_gemm"}, range(exec, CountWrongProducts<Output>::samples),
+                CountWrongProducts<Output>{shape, c.data()}, wrong);
   TRAINSTONE_REQUIRE(wrong == 0, "GEMM provider {} computed {} of {} sampled elements wrongly for m {}, n {}, k {}",
-                     to_string(gemm.provider()), wrong, CountWrongProducts::samples, shape.m, shape.n, shape.k);
+                     to_string(gemm.provider()), wrong, CountWrongProducts<Output>::samples, shape.m, shape.n, shape.k);
   double const time = shortest_time(exec, seconds, [&] { gemm(exec, shape.a, a, shape.b, b, c, shape.mode); });
   return static_cast<double>(shape.flops()) / time;
+}
+
+double gemm_rate_of_types(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, double seconds) {
+  return with_storage(shape.inputs, [&]<class Input>() {
+    return shape.output == Storage::fp32 ? gemm_rate<Input, float>(exec, provider, shape, seconds)
+                                         : gemm_rate<Input, Input>(exec, provider, shape, seconds);
+  });
 }
 
 // --- bandwidth -----------------------------------------------------------------------------------------------------
@@ -188,7 +197,7 @@ GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider, st
   CountersGuard const guard;
   GemmPeak best;
   for (GemmShape const& shape : shapes) {
-    double const rate = gemm_rate(exec, provider, shape, seconds / static_cast<double>(shapes.size()));
+    double const rate = gemm_rate_of_types(exec, provider, shape, seconds / static_cast<double>(shapes.size()));
     if (rate > best.flops_per_second) best = {rate, shape};
   }
   return best;

@@ -21,19 +21,21 @@ struct GemmPeak {
 };
 
 /// A large product, and the three forms that a training step has: forward, gradient of the input, of the weight.
-inline constexpr std::array<GemmShape, 4> gemm_peak_shapes{{
-    {1024, 1024, 1024, Transpose::no, Transpose::yes, Write::overwrite},
-    {256, 2304, 768, Transpose::no, Transpose::yes, Write::overwrite},
-    {256, 768, 2304, Transpose::no, Transpose::no, Write::overwrite},
-    {768, 768, 256, Transpose::yes, Transpose::no, Write::add},
-}};
+constexpr std::array<GemmShape, 4> gemm_peak_shapes(Storage values = Storage::fp32, Storage gradients = Storage::fp32) {
+  return {{
+      {1024, 1024, 1024, Transpose::no, Transpose::yes, Write::overwrite, values, values},
+      {256, 2304, 768, Transpose::no, Transpose::yes, Write::overwrite, values, values},
+      {256, 768, 2304, Transpose::no, Transpose::no, Write::overwrite, values, values},
+      {768, 768, 256, Transpose::yes, Transpose::no, Write::add, values, gradients},
+  }};
+}
 
-/// The best rate of `provider` over `shapes`, in fp32.
+/// The best rate of `provider` over `shapes`, conversions included where it converts 16-bit matrices.
 /// \param[in] exec     fenced before and after each repetition; complete on return
 /// \param[in] seconds  about how long to measure in all; each shape runs at least three times
 /// \throws Error       if a product is wrong
 GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider,
-                           std::span<GemmShape const> shapes = gemm_peak_shapes, double seconds = 0.4);
+                           std::span<GemmShape const> shapes = gemm_peak_shapes(), double seconds = 0.4);
 
 struct BandwidthPeak {
   double bytes_per_second = 0;

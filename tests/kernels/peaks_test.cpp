@@ -25,6 +25,20 @@ TEST_CASE("the GEMM peak is a rate of one of the given shapes, for every provide
   }
 }
 
+TEST_CASE("the GEMM peak of 16-bit matrices is measured on them", "[peaks]") {
+  for (Storage const values : {Storage::bf16, Storage::fp16}) {
+    for (Storage const gradients : {values, Storage::fp32}) {
+      auto shapes = gemm_peak_shapes(values, gradients);
+      for (GemmShape& shape : shapes) shape.m = 37;
+      GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic, values);
+      GemmPeak const peak = measure_gemm_peak(ExecutionSpace(), provider, shapes, 0.01);
+      CHECK(peak.flops_per_second > 0);
+      CHECK(peak.shape.inputs == values);
+      CHECK(std::ranges::count(shapes, peak.shape) == 1);
+    }
+  }
+}
+
 TEST_CASE("the bandwidth peak is the rate of one of the three kernels", "[peaks]") {
   ExecutionSpace const exec;
   for (std::uint64_t const bytes : {std::uint64_t{256}, std::uint64_t{1000003}, std::uint64_t{16} << 20}) {
@@ -42,7 +56,8 @@ TEST_CASE("measuring leaves the counters as they were", "[peaks]") {
   counters().launches = 7;
   counters().flops[Phase::gemm] = 11;
   Counters const before = counters();
-  measure_gemm_peak(exec, GemmProvider::automatic, std::span(gemm_peak_shapes).last(1), 0.001);
+  auto const shapes = gemm_peak_shapes();
+  measure_gemm_peak(exec, GemmProvider::automatic, std::span(shapes).last(1), 0.001);
   measure_bandwidth_peak(exec, 1 << 16, 0.001);
   CHECK(counters().launches == before.launches);
   CHECK(counters().flops == before.flops);
