@@ -1,13 +1,9 @@
 #include "train/equivalence_matrix.hpp"
 
-#include "core/launch.hpp"
 #include "core/random.hpp"
 #include "parallel/parameter_hash.hpp"
+#include "train/injected_delay.hpp"
 #include "train/trainer.hpp"
-
-#include <chrono>
-#include <string_view>
-#include <thread>
 
 namespace trainstone {
 
@@ -44,21 +40,16 @@ BatchSource batch_source(std::int64_t vocab) {
   };
 }
 
-/// While it lives, sends or kernels are late now and then, on every rank at other places.
-class InjectedDelays {
-public:
-  InjectedDelays(MatrixDelays delays, Rank rank) {
-    if (delays == MatrixDelays::none) return;
-    bool const sends = delays == MatrixDelays::slow_sends;
-    delay_point() = [sends, rank, count = 0](char const* label) mutable {
-      if ((std::string_view(label) == "trainstone::comm::send") != sends) return;
-      if (++count % (sends ? 5 + rank : 97 + rank) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    };
-  }
-  InjectedDelays(InjectedDelays const&) = delete;
-  InjectedDelays& operator=(InjectedDelays const&) = delete;
-  ~InjectedDelays() { delay_point() = nullptr; }
-};
+/// On every rank at other places.
+FaultConfig faults_of(MatrixDelays delays, Rank rank) {
+  FaultConfig faults;
+  if (delays == MatrixDelays::none) return faults;
+  bool const sends = delays == MatrixDelays::slow_sends;
+  faults.delay_where = sends ? "send" : "kernel";
+  faults.delay_time = 200e-6;
+  faults.delay_every = (sends ? 5 : 97) + rank;
+  return faults;
+}
 
 std::vector<ParallelConfig> strategies(Rank ranks) {
   std::vector<ParallelConfig> all{
@@ -131,7 +122,7 @@ std::uint64_t run_matrix_row(ExecutionSpace const& exec, Communicator& communica
   RunPlan const plan = plan_run(config, communicator.rank(), communicator.topology());
   MemoryLedger ledger;
   Trainer trainer(exec, communicator, ledger, config, plan, {batch_source(config.model.vocab), {}, 0}, steps);
-  InjectedDelays const delays(row.delays, communicator.rank());
+  InjectedDelay const delay(faults_of(row.delays, communicator.rank()), communicator.rank());
   for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
   trainer.finish();
   return parameter_hash(exec, trainer.engine());
