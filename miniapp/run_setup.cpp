@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace trainstone {
@@ -26,6 +27,18 @@ void require_memory(RunPlan const& plan, Communicator const& communicator) {
                           neighbours == 1 ? "" : "s", neighbours == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
                           items),
               ExitCode::does_not_fit);
+}
+
+/// Every bucket has messages prepared, and a tag.
+void require_few_buckets(PreparedRun const& run) {
+  constexpr Index most = 4096;
+  Index const buckets = run.plan->parallel.buckets.buckets();
+  if (buckets <= most) return;
+  auto const gradients = static_cast<double>(run.plan->table.size()) * sizeof(float);
+  fail_at(run.deck, "parallel.bucket",
+          fmt::format("parallel.bucket and parallel.first_bucket cut the gradients into {} buckets, more than {}; "
+                      "nearest legal value: parallel.bucket = \"{:.0f} KiB\"",
+                      buckets, most, std::ceil(2 * gradients / most / 1024)));
 }
 
 /// "layers 2 instead of 1, vocab 50257 instead of 256"; empty if both are the same.
@@ -70,6 +83,7 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   run.config = resolve(run.deck, communicator.size());
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   require_memory(*run.plan, communicator);
+  require_few_buckets(run);
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);
   run.window = measured_window(run.deck, run.data->steps());

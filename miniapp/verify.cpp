@@ -4,6 +4,7 @@
 
 #include "kernels/gemm.hpp"
 #include "model/llmc_files.hpp"
+#include "parallel/shard_plan.hpp"
 #include "train/reference_check.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +20,14 @@ void print_row(ReferenceRow const& row) {
 
 } // namespace
 
+namespace {
+
+bool is_algorithm(std::string const& key) {
+  return key == "comm.allreduce" || key == "comm.reduce_scatter" || key == "comm.all_gather";
+}
+
+} // namespace
+
 /// All else that a deck can say is in the reference's files, or in the matrix, and refused here.
 RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   LlmcShape const shape = model_file.empty() ? LlmcShape{1, 1, 1, 1, 1, 128} : LlmcModelReader(model_file).shape();
@@ -30,12 +39,13 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   Deck const deck = parse_deck(text, input);
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
-    bool const is_choice = key.starts_with("kernels.") || key.starts_with("parallel.") || key.starts_with("comm.");
+    bool const is_choice = key.starts_with("kernels.") || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !key.starts_with("kernels."))
       fail_at(deck, key, fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels", key));
     if (given && !is_choice)
       fail_at(deck, key,
-              fmt::format("{} comes from the reference's files; verify takes only keys of kernels, parallel and comm",
+              fmt::format("{} comes from the reference's files; verify takes only keys of kernels and parallel, and "
+                          "the algorithms of comm",
                           key));
   }
   return deck.config;
@@ -48,6 +58,8 @@ int verify(VerifyOptions const& options, Machinery& machinery) {
     check_reference_files(options.files, machinery.communicator.size());
     choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
+    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, machinery.communicator.size(), 1))
+      throw InputError(problem->message);
   });
   std::vector<ReferenceRow> const rows =
       compare_with_reference(machinery.exec, machinery.communicator, options.files, choices);

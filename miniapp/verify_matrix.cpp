@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
+#include <string>
 
 namespace trainstone {
 
@@ -30,11 +32,12 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
   std::map<std::int64_t, std::uint64_t> expected; // by number of micro-batches
   std::int64_t rows = 0, different = 0;
   for (MatrixRow const& row : equivalence_matrix(ranks, options.quick)) {
-    std::uint64_t const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
-    bool const same = expected.emplace(row.micro_batches, hash).first->second == hash;
+    std::optional<std::uint64_t> const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
+    bool const same = hash && expected.emplace(row.micro_batches, *hash).first->second == *hash;
     ++rows;
     if (!same) ++different;
-    if (first) fmt::print("{} {:016x} {}\n", describe(row, ranks), hash, same ? "same" : "DIFFERENT");
+    std::string const text = hash ? fmt::format("{:016x}", *hash) : "ranks disagree";
+    if (first) fmt::print("{} {} {}\n", describe(row, ranks), text, same ? "same" : "DIFFERENT");
   }
   if (first)
     fmt::print("VERIFICATION {}: {} configurations after {} steps, {} different\n",

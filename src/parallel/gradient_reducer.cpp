@@ -70,7 +70,7 @@ GradientTarget GradientReducer::target(Index group, Index turn) {
     finish_run(run);
     // other groups have been here, and backward leaves the padding alone
     Vector<float> const padding(gradients.data() + entry.size, at(entry.padded - entry.size));
-    Kokkos::deep_copy(m_exec, padding, 0.0f);
+    if (padding.extent(0) > 0) Kokkos::deep_copy(m_exec, padding, 0.0f);
   }
   bool const is_sum = !m_plan->staged() && !m_plan->ordered && turn > 0;
   return {gradients, is_sum ? Write::add : Write::overwrite};

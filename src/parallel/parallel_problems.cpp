@@ -56,10 +56,10 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
   return std::nullopt;
 }
 
-Found reduce_problem(ParallelConfig const& parallel, Index turns) {
+Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
   bool const gradients_sharded = parallel.zero_stage >= 2;
-  if (parallel.reduce == ReduceWhen::last && gradients_sharded && turns > 1)
+  if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && turns > 1)
     return problem("parallel.reduce",
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
@@ -95,9 +95,9 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
   return std::nullopt;
 }
 
-Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm) {
-  if (parallel.strategy != "hsdp" || parallel.reduce != ReduceWhen::each || comm.allreduce == "auto")
-    return std::nullopt;
+Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks) {
+  bool const has_both_axes = parallel.strategy == "hsdp" && parallel.shard_group > 1 && parallel.shard_group < ranks;
+  if (!has_both_axes || parallel.reduce != ReduceWhen::each || comm.allreduce == "auto") return std::nullopt;
   if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
            .uses_shared_memory())
     return std::nullopt;
@@ -113,9 +113,9 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm) {
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index turns) {
   if (Found found = strategy_problem(parallel, ranks)) return found;
-  if (Found found = reduce_problem(parallel, turns)) return found;
+  if (Found found = reduce_problem(parallel, ranks, turns)) return found;
   if (Found found = ordered_problem(parallel, comm, ranks, turns)) return found;
-  return shared_problem(parallel, comm);
+  return shared_problem(parallel, comm, ranks);
 }
 
 } // namespace trainstone

@@ -246,10 +246,11 @@ std::vector<Key> parallel_keys() {
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
              "ordered: the same bits for every strategy and every power of two of ranks, up to the micro-batches of a "
              "step"),
-      choice("parallel.reduce", parallel, &ParallelConfig::reduce,
-             {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
-             "after which micro-batch gradients meet; by_strategy: the last, or each where gradients are shared out "
-             "(hsdp: each in the group, the last across groups)"),
+      choice(
+          "parallel.reduce", parallel, &ParallelConfig::reduce,
+          {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
+          "after which micro-batch gradients meet; by_strategy: the last, or each where gradients are shared out; of "
+          "hsdp it is about the groups, by_strategy the last: inside of one gradients meet after each"),
       choice("parallel.granularity", parallel, &ParallelConfig::granularity,
              {{"bucket", Granularity::bucket}, {"tensor", Granularity::tensor}, {"step", Granularity::step}},
              "what is reduced at a time; step: all gradients at once after backward; other than bucket: ddp only"),

@@ -9,7 +9,7 @@
 #include "train/run_config.hpp"
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +33,9 @@ std::string describe(MatrixRow const& row, Rank ranks);
 /// with 8 micro-batches.
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick);
 
-/// Trains and returns the hash of all parameters. Collective. \param[in] choices  its kernels are used
-std::uint64_t run_matrix_row(ExecutionSpace const& exec, Communicator& communicator, MatrixRow const& row,
-                             RunConfig const& choices, std::int64_t steps);
+/// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.
+/// \param[in] choices  its kernels are used
+std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
+                                            MatrixRow const& row, RunConfig const& choices, std::int64_t steps);
 
 } // namespace trainstone

@@ -101,6 +101,7 @@ double Trainer::gradient(std::int64_t step) {
   m_first_bad_unit = -1;
   for (Index turn = 0; turn < m_plan->accumulation; ++turn)
     losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] = forward_backward(step, turn);
+  m_engine.finish(); // nobody drives its collectives while the losses meet
   return sum_over_ranks(std::move(losses)) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 

@@ -49,6 +49,10 @@ std::vector<ParallelConfig> fast_ones(Rank ranks) {
   all.push_back({.reduce = ReduceWhen::each});
   all.push_back({.strategy = "zero", .zero_stage = 1, .reduce = ReduceWhen::each});
   if (ranks == 4) all.push_back({.strategy = "hsdp", .shard_group = 2, .reduce = ReduceWhen::each});
+  for (int const stage : {1, 2, 3}) {
+    all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 1, .prefetch = 0});
+    all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 5, .prefetch = 9});
+  }
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include "comm/mpi.hpp"
 #include "core/counters.hpp"
+#include "core/launch.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -113,6 +114,7 @@ bool ExecutionQueue::progress() {
 }
 
 void ExecutionQueue::wait(Execution const& execution) {
+  PhaseTimer const timer(Phase::communication); // the looks in vain, too
   Patience patience;
   while (true) {
     {
@@ -125,6 +127,7 @@ void ExecutionQueue::wait(Execution const& execution) {
 }
 
 void ExecutionQueue::wait_all() {
+  PhaseTimer const timer(Phase::communication);
   Patience patience;
   while (!progress()) patience.look_again();
 }
