@@ -5,8 +5,10 @@
 #include "core/host_copy.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
+#include "report/atomic_file.hpp"
 #include "report/output.hpp"
 #include "report/quantity.hpp"
+#include "report/trace.hpp"
 #include "run_result.hpp"
 #include "train/injected_delay.hpp"
 
@@ -15,6 +17,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <memory>
 
 namespace trainstone {
 
@@ -123,6 +126,26 @@ void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
   fmt::print("model written to {}\n", path.string());
 }
 
+/// Null if no trace is asked for. All ranks begin together.
+std::unique_ptr<Recording> begin_trace(PreparedRun const& run, Communicator const& communicator) {
+  if (run.config.trace.file.empty()) return nullptr;
+  barrier(communicator);
+  return std::make_unique<Recording>();
+}
+
+/// Collective.
+void write_trace(PreparedRun const& run, Communicator const& communicator, Recording const& recording) {
+  std::vector<std::string> const ranks =
+      all_gather_texts(communicator, trace_events(communicator.rank(), recording.events()));
+  collectively(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    std::filesystem::path const path = run.config.trace.file;
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    write_file_atomically(path, trace_json(ranks));
+    fmt::print("trace written to {}\n", run.config.trace.file);
+  });
+}
+
 void record_golden(PreparedRun const& run, Result const& result) {
   GoldenCurve curve{{},
                     fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
@@ -172,9 +195,12 @@ int run(RunOptions const& options, Machinery& machinery) {
       });
     });
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
+  std::unique_ptr<Recording> recording = begin_trace(run, communicator);
   Training training = train(trainer, run, ledger, [&](StepReport const& step) {
     if (first) printer(step);
   });
+  if (recording) write_trace(run, communicator, *recording);
+  recording.reset();
   result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
   finish_result(result, run, std::move(training), machinery);
   result.outcome = judge(result.checks, run.golden.has_value());

@@ -64,6 +64,7 @@ void check_model_to_load(PreparedRun const& run) {
 /// What is written when the training is over must not fail then.
 void check_output(PreparedRun const& run, RunOptions const& options) {
   if (!run.config.model_setup.save.empty()) require_writable(run.config.model_setup.save);
+  if (!run.config.trace.file.empty()) require_writable(run.config.trace.file);
   if (options.record_golden) require_writable(golden_path(run.deck.path));
   prepare_output_folder(options.common.output_folder); // last: it makes the folder
 }

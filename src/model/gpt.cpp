@@ -1,5 +1,6 @@
 #include "model/gpt.hpp"
 
+#include "core/timed_region.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/instantiate.hpp"
 #include "model/gpt_units_impl.hpp"
@@ -46,7 +47,7 @@ StoredMatrix Gpt::output(Unit unit) const {
 }
 
 void Gpt::forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters) {
-  ScopedRegion const region("trainstone::model::forward " + to_string(unit));
+  TimedRegion const region([&] { return "trainstone::model::forward " + to_string(unit); });
   with_units(exec, [&]<class T>(Impl::GptUnits<T> const& units) { units.forward(unit, batch, parameters.as<T>()); });
 }
 
@@ -56,7 +57,7 @@ void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mod
 
 void Gpt::backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters,
                    GradientTarget const& target) {
-  ScopedRegion const region("trainstone::model::backward " + to_string(unit));
+  TimedRegion const region([&] { return "trainstone::model::backward " + to_string(unit); });
   with_units(exec, [&]<class T>(Impl::GptUnits<T> const& units) {
     if (target.gradients.storage == Storage::fp32)
       units.backward(unit, batch, parameters.as<T>(), target.gradients.as<float>(), target.write);

@@ -306,6 +306,9 @@ std::vector<Key> machine_keys() {
              "test: the only rank that waits; -1 = all wait"),
       number("faults.delay.every", &RunConfig::faults, &FaultConfig::delay_every, "times", {1, trillion},
              "test: so many times, one waits"),
+      key("trace.file", &RunConfig::trace, &TraceConfig::file,
+          "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
+          "none"),
   };
 }
 

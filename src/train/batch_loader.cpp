@@ -1,6 +1,6 @@
 #include "train/batch_loader.hpp"
 
-#include "core/region.hpp"
+#include "core/timed_region.hpp"
 
 namespace trainstone {
 
@@ -14,7 +14,7 @@ BatchLoader::BatchLoader(MicroBatchShape shape, Index vocab, Arena& arena)
 
 MicroBatch BatchLoader::load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch,
                              Index micro_batch) {
-  ScopedRegion const region("trainstone::train::load");
+  TimedRegion const region([] { return "trainstone::train::load"; });
   exec.fence("trainstone::train::load: kernels may still read the previous micro-batch");
   source(batch, micro_batch, m_tokens.values(), m_targets.values());
   for (std::int32_t const target : m_targets.values()) // inputs are checked while they are sorted

@@ -63,6 +63,10 @@ struct BenchConfig {
   std::int64_t window = 0; ///< steps; 0 = all after the warm-up
 };
 
+struct TraceConfig {
+  std::string file; ///< empty: no trace
+};
+
 /// Faults that tests inject.
 struct FaultConfig {
   std::int64_t nan_step = 0; ///< from 1; 0 = none

@@ -24,6 +24,7 @@ struct RunConfig {
   KernelConfig kernels;
   BenchConfig bench;
   FaultConfig faults;
+  TraceConfig trace;
 };
 
 } // namespace trainstone

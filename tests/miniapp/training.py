@@ -230,6 +230,39 @@ class Models(TrainingTest):
         self.assertLess(loaded.losses[0], saved.losses[0] - 0.3)
 
 
+class Traces(TrainingTest):
+    def test_a_trace_has_the_units_collectives_and_waits_of_every_rank(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        traced = self.assert_ended(run("run", deck.path, *settings("trace.file=traces/trace.json"), ranks=2), 0,
+                                   "\ntrace written to traces/trace.json\n")
+        events = json.loads((traced.folder / "traces" / "trace.json").read_text())
+        for rank in (0, 1):
+            mine = [event for event in events if event["pid"] == rank]
+            begun = {event["id"]: event["ts"] for event in mine if event["ph"] == "b"}
+            ended = {event["id"]: event["ts"] for event in mine if event["ph"] == "e"}
+            self.assertEqual(begun.keys(), ended.keys())
+            self.assertGreaterEqual(len(begun), 2 * 12)  # gradients and the loss of twelve steps
+            self.assertTrue(all(ended[one] >= begun[one] for one in begun))
+            for lane in ("compute", "wait"):
+                self.assert_nested([event for event in mine if event["ph"] == "X" and event["cat"] == lane])
+            names = [event["name"] for event in mine]
+            for unit in ("embed", "block 0", "head"):
+                for way in ("forward", "backward"):
+                    self.assertEqual(names.count(f"trainstone::model::{way} {unit}"), 12 * (4 // 2), unit)
+            self.assertTrue(any(event["cat"] == "wait" and "all_reduce" in event["name"] for event in mine
+                                if event["ph"] == "X"))
+
+    def assert_nested(self, events):
+        """Two events of a lane are apart, or one is inside of the other."""
+        around = []
+        for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
+            begin, end = event["ts"], event["ts"] + event["dur"]
+            while around and around[-1] <= begin + 1e-6:
+                around.pop()
+            self.assertLessEqual(end, (around or [end])[-1] + 1e-3, event)
+            around.append(end)
+
+
 class Faults(TrainingTest):
     def test_delays_change_times_and_nothing_else(self):
         deck = Deck({"data.validation_fraction": None, "data.validate_every": None})

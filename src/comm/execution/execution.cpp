@@ -144,11 +144,17 @@ auto Execution::or_end(Work const& work) {
     return work();
   } catch (...) {
     give_up();
+    m_flight.end();
     m_comparison.reset();
     m_messages->withdraw();
     m_round = m_schedule.rounds.size();
     throw;
   }
+}
+
+std::string Execution::name() const {
+  return fmt::format("{} {}, {} bytes", to_string(m_schedule.collective), to_string(m_schedule.algorithm),
+                     static_cast<std::uint64_t>(m_schedule.elements) * size_of(m_type));
 }
 
 void Execution::start() {
@@ -157,6 +163,7 @@ void Execution::start() {
   if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
   or_end([this] {
     m_comparison = m_communicator->announce(m_call);
+    if (!m_schedule.rounds.empty()) m_flight = Span(Lane::collective, [this] { return name(); });
     reach_delay_point("trainstone::comm::start");
     m_barriers = 0;
     m_round = 0;
@@ -171,6 +178,7 @@ bool Execution::progress() {
 }
 
 void Execution::wait() {
+  Span const waiting(Lane::wait, [this] { return name(); });
   or_end([this] { return advance(Wait::yes); });
 }
 
@@ -195,6 +203,7 @@ bool Execution::advance(Wait wait) {
       m_options.segment->close_ticket(m_ticket);
     }
   }
+  m_flight.end();
   return true;
 }
 

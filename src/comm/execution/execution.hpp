@@ -12,10 +12,12 @@
 #include "comm/execution/pieces.hpp"
 #include "comm/execution/shared_segment.hpp"
 #include "comm/schedule.hpp"
+#include "core/timeline.hpp"
 #include "core/views.hpp"
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace trainstone {
@@ -82,6 +84,8 @@ public:
   /// use.
   bool in_flight() const { return m_comparison || m_round < m_schedule.rounds.size(); }
   Schedule const& schedule() const { return m_schedule; }
+  /// "all_reduce ring, 4000 bytes": on timelines, where it is a collective from start to end, and a wait in wait().
+  std::string name() const;
 
 private:
   struct Memory {
@@ -127,6 +131,7 @@ private:
   ExecutionOptions m_options;
   HeldTag m_tag;
   CollectiveCall m_call;
+  Span m_flight;                                      ///< while in flight
   std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;
   std::size_t m_round;             ///< schedule.rounds.size(): not in flight

@@ -115,6 +115,7 @@ bool ExecutionQueue::progress() {
 
 void ExecutionQueue::wait(Execution const& execution) {
   PhaseTimer const timer(Phase::communication); // the looks in vain, too
+  Span const waiting(Lane::wait, [&] { return execution.name(); });
   Patience patience;
   while (true) {
     {
@@ -128,6 +129,7 @@ void ExecutionQueue::wait(Execution const& execution) {
 
 void ExecutionQueue::wait_all() {
   PhaseTimer const timer(Phase::communication);
+  Span const waiting(Lane::wait, [] { return std::string("all collectives"); });
   Patience patience;
   while (!progress()) patience.look_again();
 }

@@ -1,0 +1,32 @@
+#pragma once
+
+// A region for Kokkos Tools that is also a span of computing on the timeline. Its name is made only if one of the two
+// looks.
+
+#include "core/region.hpp"
+#include "core/timeline.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <optional>
+#include <string>
+
+namespace trainstone {
+
+class TimedRegion {
+public:
+  /// \param[in] name called if somebody looks; returns "trainstone::area::step"
+  template <class Name>
+  explicit TimedRegion(Name const& name) {
+    if (Kokkos::Tools::profileLibraryLoaded()) m_region.emplace(std::string(name()));
+    m_span = Span(Lane::compute, name);
+  }
+  TimedRegion(TimedRegion const&) = delete;
+  TimedRegion& operator=(TimedRegion const&) = delete;
+
+private:
+  std::optional<ScopedRegion> m_region;
+  Span m_span;
+};
+
+} // namespace trainstone

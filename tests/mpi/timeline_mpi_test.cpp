@@ -1,0 +1,60 @@
+// Collectives on the timeline: in flight beside what is computed, and waited for.
+
+#include "comm/execution/execution_queue.hpp"
+#include "comm/out_port.hpp"
+#include "comm/registry.hpp"
+#include "core/timed_region.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+
+using namespace trainstone;
+
+namespace {
+
+TimelineEvent find(std::vector<TimelineEvent> const& events, Lane lane, std::string const& name) {
+  auto const found = std::ranges::find_if(
+      events, [&](TimelineEvent const& event) { return event.lane == lane && event.name == name; });
+  INFO(name);
+  REQUIRE(found != events.end());
+  return *found;
+}
+
+bool is_inside(TimelineEvent const& inner, TimelineEvent const& outer) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
+} // namespace
+
+TEST_CASE("a collective in flight overlaps what is computed, and the wait for its end", "[mpi][timeline]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return; // nothing to send
+  communicator.emulate_network({.latency = 1e-3});
+  Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(10, communicator.size()));
+  Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
+  std::vector<float> data(10, 1), scratch(static_cast<std::size_t>(schedule.scratch_elements));
+  Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, Vector<float>(data.data(), data.size()),
+                      Vector<float>(scratch.data(), scratch.size()));
+  execution.run(); // not recorded
+  Recording const recording;
+  {
+    ExecutionQueue queue;
+    queue.start(execution);
+    {
+      TimedRegion const computing([] { return "trainstone::test::compute"; });
+    }
+    queue.wait(execution);
+  }
+  execution.run();
+  std::vector<TimelineEvent> const events = recording.events();
+  CHECK(events.size() == 5); // two collectives, two waits, one region
+  std::string const name = "all_reduce ring, 40 bytes";
+  CHECK(execution.name() == name);
+  TimelineEvent const collective = find(events, Lane::collective, name);
+  CHECK(is_inside(find(events, Lane::compute, "trainstone::test::compute"), collective));
+  TimelineEvent const wait = find(events, Lane::wait, name);
+  CHECK(collective.begin <= wait.begin);
+  CHECK(collective.end <= wait.end);
+  CHECK(wait.end - wait.begin >= 1'000'000 / 2); // of 1 ms per message, some passed before
+}
