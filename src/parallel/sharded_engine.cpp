@@ -2,7 +2,7 @@
 
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
-#include "core/region.hpp"
+#include "core/timed_region.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/norm.hpp"
 #include "parallel/optimizer_update.hpp"
@@ -147,14 +147,14 @@ void ShardedEngine::after_backward(Unit unit) {
 }
 
 double ShardedEngine::gradient_norm() {
-  ScopedRegion const region("trainstone::parallel::gradient_norm");
+  TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   Busy const busy(m_busy);
   m_reducer.finish();
   return m_norm([this](Index group) { return m_reducer.share(group); });
 }
 
 void ShardedEngine::update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm) {
-  ScopedRegion const region("trainstone::parallel::update");
+  TimedRegion const region([] { return "trainstone::parallel::update"; });
   Busy const busy(m_busy);
   UpdateNumbers const numbers{learning_rate, clip_factor(optimizer, norm), step};
   for (TensorShare const& share : m_tensor_shares) {
