@@ -77,7 +77,7 @@ class Decks(RefusalTest):
             "a time without its unit": with_changes({"comm.emulated_network.latency": '"50"'}, 'is "50", must be a time',
                                                     at="comm.emulated_network.latency"),
             "shared memory on an emulated network": with_changes(
-                {"comm.emulated_network.latency": '"50 us"', "comm.allreduce": '"shared"'}, "must be one of naive",
+                {"comm.emulated_network.latency": '"50 us"', "comm.allreduce": '"shared"'}, "must be one of auto, naive",
                 at="comm.allreduce"),
             "neither checked nor not": with_changes({"comm.check_order": "1"}, "must be true or false",
                                                     at="comm.check_order"),
@@ -117,8 +117,10 @@ class Decks(RefusalTest):
             "a name that is too long": (start("run", "x" * 300), ["File name too long"]),
             "folder for a deck": (start("run", deck.parent), ["is a folder"]),
             "no ranks": (start("estimate", deck, "--ranks", 0), ["--ranks", "not in range"]),
-            "size without meaning": (start("estimate", deck, "--device-mem", "80 XB"), ["--device-mem", "xb"]),
-            "no state": (start("verify", "--reference-model", "m.bin"), ["--reference-state is required"]),
+            "size without meaning": (start("estimate", deck, "--device-mem", "80 XB"), ["--device-mem", "no size"]),
+            "no state": (start("verify", "--reference-model", "m.bin"), ["requires --reference-state"]),
+            "nothing to verify": (start("verify"), ["--reference-model or --matrix is required"]),
+            "matrix and more": (start("verify", "--matrix", "--set", "comm.allreduce=ring"), ["the matrix' own"]),
         }
         self.check_all((claim, *case) for claim, case in cases.items())
 
@@ -173,8 +175,8 @@ class Files(RefusalTest):
             "missing": model(lambda path: None, "No such file"),
             "a state": model(lambda path: shutil.copy(FIXTURES / "gpt_odd.state.bin", path),
                              "byte 0: magic number 20240327 (an llm.c debug state)"),
-            "bf16": model(lambda path: path.write_bytes(fixture[:4] + struct.pack("<i", 5) + fixture[8:]),
-                          "byte 4: version 5 (bf16)"),
+            "fp32 that says bf16": model(
+                lambda path: path.write_bytes(fixture[:4] + struct.pack("<i", 5) + fixture[8:]), "in bf16 ends here"),
             "cut": model(lambda path: path.write_bytes(fixture[:-1]), f"byte {len(fixture) - 1}: the file ends here"),
             "other shape": model(lambda path: path.write_bytes(fixture), "deck.toml:", "layers 2 instead of 1",
                                  "vocab 61 instead of 256"),
