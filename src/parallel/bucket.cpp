@@ -57,8 +57,9 @@ private:
 void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
   for (Index last = cutter.groups() - 1; last >= 0;) {
     bool const leads = last == cutter.groups() - 1;
-    if (cutter.group(last).padded > (leads ? std::min(first_limit, limit) : limit)) {
-      cutter.add_slices(last, leads ? std::min(first_limit, limit) : limit, limit);
+    Index const first_slice = leads ? std::min(first_limit, limit) : limit;
+    if (cutter.group(last).padded > first_slice) {
+      cutter.add_slices(last, first_slice, limit);
       --last;
       continue;
     }

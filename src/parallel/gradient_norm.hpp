@@ -5,7 +5,7 @@
 // elements, the balanced binary tree over a group's blocks, then groups in order; every parameter counts once.
 
 #include "comm/execution/execution.hpp"
-#include "parallel/gradient_reducer.hpp"
+#include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
 
 #include <functional>

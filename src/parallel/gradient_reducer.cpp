@@ -1,6 +1,5 @@
 #include "parallel/gradient_reducer.hpp"
 
-#include "core/region.hpp"
 #include "kernels/accumulate.hpp"
 
 #include <algorithm>
@@ -14,10 +13,6 @@ namespace {
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 } // namespace
-
-MeshCommunicators::MeshCommunicators(Communicator const& world, Mesh const& mesh)
-    : shard(world.split(mesh.colour(Axis::shard, world.rank()))),
-      replicas(world.split(mesh.colour(Axis::replicate, world.rank()))) {}
 
 GradientReducer::GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
                                  ShardPlan const& plan, Memory memory)
@@ -82,10 +77,12 @@ void GradientReducer::finish_run(Index run) {
   auto const is_there = [&](Work const& work) {
     return m_plan->run_memory(m_buckets[at(work.bucket)].run).overlaps(memory);
   };
-  while (std::ranges::any_of(m_in_flight, is_there)) {
-    go_on(m_in_flight.front(), Wait::yes);
-    m_in_flight.pop_front();
-  }
+  while (std::ranges::any_of(m_in_flight, is_there)) finish_oldest();
+}
+
+void GradientReducer::finish_oldest() {
+  go_on(m_in_flight.front(), Wait::yes);
+  m_in_flight.pop_front();
 }
 
 void GradientReducer::completed(Index group, Index turn) {
@@ -98,18 +95,11 @@ void GradientReducer::completed(Index group, Index turn) {
 }
 
 void GradientReducer::start(Index bucket, Index turn) {
-  while (std::ssize(m_in_flight) >= m_plan->in_flight) {
-    go_on(m_in_flight.front(), Wait::yes);
-    m_in_flight.pop_front();
-  }
-  // a reduction's scratch may still be that of a bucket so many before it, of the turn before
+  // As many as there are scratch vectors: each is one bucket's at a time.
   auto const has_scratch = [&](Work const& work) {
     return work.bucket % m_plan->in_flight == bucket % m_plan->in_flight;
   };
-  while (std::ranges::any_of(m_in_flight, has_scratch)) {
-    go_on(m_in_flight.front(), Wait::yes);
-    m_in_flight.pop_front();
-  }
+  while (std::ranges::any_of(m_in_flight, has_scratch)) finish_oldest();
   Work& work = m_in_flight.emplace_back(bucket, turn, Stage::scattering);
   if (!m_scatters.empty()) {
     m_queue->start(m_scatters[at(bucket)]);
@@ -187,14 +177,11 @@ void GradientReducer::advance() {
 }
 
 void GradientReducer::finish() {
-  for (; !m_in_flight.empty(); m_in_flight.pop_front()) go_on(m_in_flight.front(), Wait::yes);
+  while (!m_in_flight.empty()) finish_oldest();
 }
 
 Vector<float> GradientReducer::share(Index group) const {
-  Range const share = m_plan->share(group);
-  Index const begin =
-      m_plan->sharding.gradients ? m_plan->share_offset(group) : m_plan->groups[at(group)].offset + share.begin;
-  return m_memory.sums->part(begin, share.size());
+  return m_memory.sums->part(m_plan->share_begin(group, m_plan->sharding.gradients), m_plan->share(group).size());
 }
 
 } // namespace trainstone

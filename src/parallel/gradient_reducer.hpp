@@ -7,6 +7,7 @@
 
 #include "comm/execution/execution_queue.hpp"
 #include "model/gpt.hpp"
+#include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/state_memory.hpp"
 
@@ -14,15 +15,6 @@
 #include <vector>
 
 namespace trainstone {
-
-/// The communicators of the mesh's two axes.
-struct MeshCommunicators {
-  /// Collective over `world`.
-  MeshCommunicators(Communicator const& world, Mesh const& mesh);
-  Communicator& of(Axis axis) { return axis == Axis::shard ? shard : replicas; }
-
-  Communicator shard, replicas;
-};
 
 class GradientReducer {
 public:
@@ -67,6 +59,7 @@ private:
   void add_up(Work const& work);
   void fold(Vector<float> value, Index begin, Index turn);
   void finish_run(Index run);
+  void finish_oldest();
   BucketRun const& run_of(Index bucket) const;
 
   ExecutionSpace m_exec;

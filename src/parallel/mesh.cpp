@@ -2,8 +2,6 @@
 
 namespace trainstone {
 
-std::string_view to_string(Axis axis) { return axis == Axis::shard ? "shard" : "replicate"; }
-
 std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
   Rank const step = axis == Axis::shard ? 1 : shard;
   Rank const first = rank - place(axis, rank) * step;

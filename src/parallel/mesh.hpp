@@ -5,7 +5,6 @@
 
 #include "comm/topology.hpp"
 
-#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -14,8 +13,6 @@ enum class Axis {
   shard,     ///< ranks that share one copy of what is sharded: neighbours in rank, the fast index
   replicate, ///< ranks that hold the same shard
 };
-
-std::string_view to_string(Axis axis);
 
 struct Mesh {
   Rank shard = 1;    ///< F: ranks of a shard group

@@ -34,10 +34,7 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicato
 }
 
 Vector<float> ParameterGatherer::share(Index group) const {
-  Range const share = m_plan->share(group);
-  Index const begin =
-      m_plan->sharding.parameters ? m_plan->share_offset(group) : m_plan->groups[at(group)].offset + share.begin;
-  return m_parameters->part(begin, share.size());
+  return m_parameters->part(m_plan->share_begin(group, m_plan->sharding.parameters), m_plan->share(group).size());
 }
 
 Vector<float> ParameterGatherer::whole(Index group, std::size_t slot) const {

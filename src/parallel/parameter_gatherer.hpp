@@ -5,7 +5,7 @@
 // ranks start the same gathers in the same order; a slot is filled anew only when its group is not used any more.
 
 #include "comm/execution/execution_queue.hpp"
-#include "parallel/gradient_reducer.hpp"
+#include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/state_memory.hpp"
 

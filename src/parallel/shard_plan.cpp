@@ -127,6 +127,10 @@ Range ShardPlan::share(Index group) const {
   return share_of(groups[static_cast<std::size_t>(group)], member(), mesh.shard);
 }
 
+Index ShardPlan::share_begin(Index group, bool shares_alone) const {
+  return shares_alone ? share_offset(group) : groups[static_cast<std::size_t>(group)].offset + share(group).begin;
+}
+
 Index ShardPlan::micro_batch(Index turn) const {
   Rank const together = sharding.gradients ? mesh.shard : 1;
   Index const apart = mesh.ranks() / together;
@@ -197,9 +201,10 @@ std::vector<MemoryItem> ShardPlan::memory() const {
 
 std::vector<PlannedTensor> ShardPlan::buffers() const {
   std::vector<PlannedTensor> tensors;
-  for (Index i = 0; i < in_flight; ++i) tensors.push_back(planned<float>("reduction scratch", reduction_scratch()));
+  Index const of_reduction = reduction_scratch(), of_gather = gather_scratch(); // they make schedules
+  for (Index i = 0; i < in_flight; ++i) tensors.push_back(planned<float>("reduction scratch", of_reduction));
   for (Index i = 0; i < waiting_sums(); ++i) tensors.push_back(planned<float>("waiting sums", sum_elements()));
-  for (Index i = 0; i <= prefetch; ++i) tensors.push_back(planned<float>("gather scratch", gather_scratch()));
+  for (Index i = 0; i <= prefetch; ++i) tensors.push_back(planned<float>("gather scratch", of_gather));
   tensors.push_back(planned<double>("norm block sums", elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", largest_group() / norm_block));
   tensors.push_back(planned<double>("norm group sums", std::ssize(groups)));

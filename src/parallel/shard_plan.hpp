@@ -85,6 +85,9 @@ struct ShardPlan {
   Range share(Index group) const;
   Index share_offset(Index group) const { return groups[static_cast<std::size_t>(group)].offset / mesh.shard; }
 
+  /// Where this rank's share of a group begins, in a vector of its shares alone or of everything.
+  Index share_begin(Index group, bool shares_alone) const;
+
   /// The micro-batch that the rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
   /// that the sums over ranks and turns are subtrees of one tree over all micro-batches.
   Index micro_batch(Index turn) const;

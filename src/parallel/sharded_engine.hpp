@@ -10,6 +10,7 @@
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/gradient_norm.hpp"
 #include "parallel/gradient_reducer.hpp"
+#include "parallel/mesh_communicators.hpp"
 #include "parallel/parameter_gatherer.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/tensor_share.hpp"

@@ -4,14 +4,18 @@
 
 namespace trainstone {
 
+Range range_in_share(ShardPlan const& plan, ParameterTensor const& tensor) {
+  Range const share = plan.share(tensor.group);
+  Index const first = tensor.offset - plan.groups[static_cast<std::size_t>(tensor.group)].offset;
+  Index const begin = std::max(first, share.begin), end = std::min(first + tensor.size(), share.end);
+  return {begin - share.begin, std::max(begin, end) - share.begin};
+}
+
 std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table) {
   std::vector<TensorShare> shares;
   for (ParameterTensor const& tensor : table.tensors()) {
-    Range const share = plan.share(tensor.group);
-    Index const first = tensor.offset - plan.groups[static_cast<std::size_t>(tensor.group)].offset;
-    Range const common{std::max(first, share.begin), std::min(first + tensor.size(), share.end)};
-    if (common.begin >= common.end) continue;
-    shares.push_back({tensor.group, {common.begin - share.begin, common.end - share.begin}, tensor.is_matrix});
+    Range const range = range_in_share(plan, tensor);
+    if (!range.empty()) shares.push_back({tensor.group, range, tensor.is_matrix});
   }
   return shares;
 }

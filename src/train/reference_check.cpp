@@ -3,6 +3,7 @@
 #include "comm/control.hpp"
 #include "core/host_copy.hpp"
 #include "model/llmc_parameters.hpp"
+#include "parallel/tensor_share.hpp"
 #include "train/trainer.hpp"
 
 #include <nlohmann/json.hpp>
@@ -111,13 +112,12 @@ struct TensorPart {
 };
 
 TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
-  Range const share = engine.plan().share(entry.group);
-  Index const first = entry.offset - engine.plan().groups[static_cast<std::size_t>(entry.group)].offset;
-  Range const common{std::max(first, share.begin),
-                     std::max({first, share.begin, std::min(first + entry.size(), share.end)})};
-  Vector<float> const values(engine.gradient_share(entry.group).data() + (common.begin - share.begin),
-                             static_cast<std::size_t>(common.size()));
-  return {static_cast<std::size_t>(common.begin - first),
+  ShardPlan const& plan = engine.plan();
+  Range const range = range_in_share(plan, entry);
+  Vector<float> const values(engine.gradient_share(entry.group).data() + range.begin,
+                             static_cast<std::size_t>(range.size()));
+  Index const first = entry.offset - plan.groups[static_cast<std::size_t>(entry.group)].offset;
+  return {static_cast<std::size_t>(plan.share(entry.group).begin + range.begin - first),
           copy_to_host(exec, values, "trainstone::train::compare_gradients")};
 }
 

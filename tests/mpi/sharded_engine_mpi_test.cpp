@@ -4,19 +4,17 @@
 #include "parallel/parameter_hash.hpp"
 
 #include "comm/control.hpp"
-#include "core/launch.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
+#include "train/equivalence_matrix.hpp"
 #include "train/run_verification.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -56,11 +54,13 @@ std::vector<ParallelConfig> fast_ones(Rank ranks) {
   return all;
 }
 
-void check_counts(TrainingRun& run, Communicator& world) {
+/// Returns what two steps sent.
+Traffic check_counts(TrainingRun& run, Communicator& world) {
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
   run.trainer.finish();
-  CHECK(comm_counters().total(Purpose::training) == 2 * run.plan.step_sent());
+  Traffic const sent = comm_counters().total(Purpose::training);
+  CHECK(sent == 2 * run.plan.step_sent());
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control());
   comm_counters() = {};
   run.trainer.validate();
@@ -69,21 +69,8 @@ void check_counts(TrainingRun& run, Communicator& world) {
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.validation_control);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());
   CHECK(check_replicas(run.exec, world, run.trainer).passed);
+  return sent;
 }
-
-/// Delays sends, kernels or nothing; other times on every rank.
-class Delays {
-public:
-  Delays(std::string const& where, Rank rank) {
-    if (where == "nothing") return;
-    delay_point() = [where, rank, count = 0](char const* label) mutable {
-      bool const sends = std::string_view(label) == "trainstone::comm::send";
-      if (sends != (where == "sends")) return;
-      if (++count % (sends ? 5 + rank : 97) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    };
-  }
-  ~Delays() { delay_point() = nullptr; }
-};
 
 std::uint64_t hash_after(Communicator& world, RunConfig const& config, std::int64_t steps) {
   TrainingRun run(world, config);
@@ -104,11 +91,11 @@ TEST_CASE("every strategy allocates and sends what its plan says", "[mpi][engine
     RunConfig config = training_config(odd, {1, accumulation, accumulation * world.size()});
     config.parallel = parallel;
     TrainingRun run(world, config);
-    check_counts(run, world);
+    Traffic const sent = check_counts(run, world);
     // a plan with one message more is not met
     Traffic more = run.plan.step_sent();
     more.messages += 1;
-    CHECK_FALSE(2 * more == 2 * run.plan.step_sent());
+    CHECK_FALSE(sent == 2 * more);
   }
 }
 
@@ -150,39 +137,15 @@ TEST_CASE("ordered mode ends in the same bits for every strategy, bucket, overla
           "[mpi][engine][ordered]") {
   Communicator world = Communicator::world();
   if ((world.size() & (world.size() - 1)) != 0) return;
-  Index const micro_batches = 8;
-  RunConfig config = training_config(odd, {1, micro_batches / world.size(), micro_batches});
-  config.optimizer.clip = 0.5;
-  config.parallel.reduction = ReductionMode::ordered;
   constexpr std::int64_t steps = 4;
+  ExecutionSpace const exec;
   std::uint64_t expected = 0;
-  if (std::optional<Communicator> one = world.first(1)) {
-    RunConfig single = config;
-    single.batch.accumulation = micro_batches;
-    expected = hash_after(*one, single, steps);
-  }
+  if (std::optional<Communicator> one = world.first(1))
+    expected = run_matrix_row(exec, *one, equivalence_matrix(1, true).front(), {}, steps).value();
   expected = all_gather_values(world, expected).front();
-  struct Variation {
-    double bucket;
-    bool overlap;
-    char const* delays;
-  };
-  for (ParallelConfig const& parallel : strategies(world.size())) {
-    for (char const* const algorithm : {"ordered", "shared"}) {
-      for (auto const& [bucket, overlap, where] :
-           {Variation{3000, true, "sends"}, Variation{1e9, true, "kernels"}, Variation{3000, false, "nothing"}}) {
-        INFO(describe(parallel) << ", " << algorithm << ", bucket " << bucket << ", overlap " << overlap
-                                << ", delays: " << where);
-        RunConfig varied = config;
-        varied.parallel = parallel;
-        varied.parallel.reduction = ReductionMode::ordered;
-        varied.parallel.bucket_bytes = varied.parallel.first_bucket_bytes = bucket;
-        varied.parallel.overlap = overlap;
-        varied.comm.allreduce = varied.comm.reduce_scatter = algorithm;
-        Delays const delays(where, world.rank());
-        CHECK(hash_after(world, varied, steps) == expected);
-      }
-    }
+  for (MatrixRow const& row : equivalence_matrix(world.size(), true)) {
+    INFO(trainstone::describe(row, world.size()));
+    CHECK(run_matrix_row(exec, world, row, {}, steps) == expected);
   }
 }
 
