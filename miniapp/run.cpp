@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -63,6 +64,7 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
       double const stop_loss = run.config.length.stop_loss;
       training.stopped_early = stop_loss > 0 && *report.validation_loss <= stop_loss && step >= run.window.first;
     }
+    if (report.skipped) ++training.counted.skipped;
     training.samples.push_back(report);
     listener(report);
   }
@@ -98,6 +100,9 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
   if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
     fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
+  if (run.plan->storage().values != Storage::fp32)
+    fmt::print("note: precision {} in {}, gemm {}\n", run.config.precision.recipe,
+               to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values));
   if (run.config.comm.emulated_network().is_slow()) fmt::print("{}\n", network_line(run.config.comm));
   if (FaultConfig const& faults = run.config.faults; faults.delay_time > 0)
     fmt::print("note: a delay is injected: {} at \"{}\"\n", to_string(Quantity{Dimension::time, faults.delay_time}),
@@ -110,11 +115,10 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
 std::vector<float> collect_parameters(PreparedRun const& run, Machinery const& machinery, Trainer& trainer) {
   bool const first = machinery.communicator.rank() == 0;
   std::vector<float> all(first ? static_cast<std::size_t>(run.plan->table.size()) : 0);
-  trainer.engine().read_parameters([&](Index group, Vector<float const> whole) {
+  trainer.engine().read_parameters([&](Index group, ConstStoredVector whole) {
     if (!first) return;
-    auto const begin = static_cast<std::size_t>(run.plan->table.groups()[static_cast<std::size_t>(group)].offset);
-    copy_to_host<float const>(machinery.exec, whole, std::span(all).subspan(begin, whole.extent(0)),
-                              "trainstone::run::collect_parameters: written to a file");
+    std::ranges::copy(copy_to_host(machinery.exec, whole, "trainstone::run::collect_parameters: written to a file"),
+                      all.begin() + run.plan->table.groups()[static_cast<std::size_t>(group)].offset);
   });
   return all;
 }
@@ -122,7 +126,8 @@ std::vector<float> collect_parameters(PreparedRun const& run, Machinery const& m
 void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
   std::filesystem::path const path = run.config.model_setup.save;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  save_parameters(path, run.config.model, run.plan->table, parameters);
+  bool const narrow = run.plan->storage().values == Storage::bf16; // llm.c has no fp16 files
+  save_parameters(path, run.config.model, run.plan->table, parameters, narrow ? Storage::bf16 : Storage::fp32);
   fmt::print("model written to {}\n", path.string());
 }
 
@@ -183,15 +188,15 @@ int run(RunOptions const& options, Machinery& machinery) {
   if (first) print_start(run, machinery, predicted);
 
   Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
-  Result result = begin_result(run, machinery, measure_peaks(machinery, run.plan->gemm));
+  Result result = begin_result(run, machinery, measure_peaks(machinery, *run.plan));
 
   MemoryLedger ledger;
   Trainer trainer(machinery.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());
   ModelSetup const& files = run.config.model_setup;
   if (!files.load.empty())
     collectively(communicator, [&] {
-      trainer.engine().set_parameters([&](Index group, Vector<float> whole) {
-        load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, whole);
+      trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
+        load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
   ProgressPrinter printer(std::cout, standard_output_is_terminal());

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <numeric>
 
@@ -45,10 +46,15 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
 }
 
 /// The least time of a step on the peaks: GEMM operations of all ranks at the GEMM rate, and what an update in place
-/// moves, at the bandwidth: the gradient read, parameter and moments read and written, in fp32.
+/// moves, at the bandwidth: the gradient read, moments and master copy (or fp32 parameter) read and written, in fp32;
+/// 16-bit parameters written.
 double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) {
   auto const flops = static_cast<double>(run.plan->step_flops.gemm) * ranks;
-  auto const bytes_per_parameter = static_cast<double>(4 + 8 * (1 + run.config.optimizer.moments()));
+  StateTypes const& types = run.plan->parallel.types;
+  std::size_t const gradient = bytes_per_value(run.plan->storage().gradients);
+  std::size_t const narrow = types.master ? bytes_per_value(types.parameters) : 0;
+  auto const bytes_per_parameter =
+      static_cast<double>(gradient + narrow) + static_cast<double>(8 * (1 + run.config.optimizer.moments()));
   return flops / peaks.gemm_flops_per_second + bytes_per_parameter *
                                                    static_cast<double>(run.plan->table.model_parameters()) /
                                                    peaks.bandwidth_bytes_per_second;
@@ -95,7 +101,8 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
           {"floor_seconds", least},
           {"floor_ratio", median(seconds) / least},
           {"executed_flops_per_second", flops_per_second},
-          {"exposed_communication_share", exposed / window_seconds}};
+          {"exposed_communication_share", exposed / window_seconds},
+          {"skipped_steps", static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped))}};
 }
 
 } // namespace
@@ -123,9 +130,11 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
 }
 
 /// Rates of all ranks together, measured by all at once.
-PeakInfo measure_peaks(Machinery& machinery, GemmProvider provider) {
+PeakInfo measure_peaks(Machinery& machinery, RunPlan const& plan) {
   barrier(machinery.communicator);
-  double const flops = measure_gemm_peak(machinery.exec, provider).flops_per_second;
+  double const flops =
+      measure_gemm_peak(machinery.exec, plan.gemm, gemm_peak_shapes(plan.storage().values, plan.storage().gradients))
+          .flops_per_second;
   barrier(machinery.communicator);
   auto const sharing = static_cast<std::uint64_t>(machinery.communicator.node_size());
   double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;

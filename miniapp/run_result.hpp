@@ -25,8 +25,8 @@ struct Training {
 Traffic total_sent(CommCounters const& counted);
 Traffic difference(Traffic const& later, Traffic const& earlier);
 
-/// Rates of all ranks together, measured by all at once. Collective.
-PeakInfo measure_peaks(Machinery& machinery, GemmProvider provider);
+/// Rates of all ranks together, measured by all at once, of products in the plan's precision. Collective.
+PeakInfo measure_peaks(Machinery& machinery, RunPlan const& plan);
 
 /// What is known before the training.
 Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks);

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace trainstone {
 
@@ -29,11 +30,11 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
     fmt::print("Kokkos {}, {} threads per rank, gemm {}, {}\n", kokkos_description(), machinery.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
   std::int64_t const steps = options.quick ? 5 : 20;
-  std::map<std::int64_t, std::uint64_t> expected; // by number of micro-batches
+  std::map<std::pair<std::int64_t, std::string>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
   for (MatrixRow const& row : equivalence_matrix(ranks, options.quick)) {
     std::optional<std::uint64_t> const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
-    bool const same = hash && expected.emplace(row.micro_batches, *hash).first->second == *hash;
+    bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;
     if (!same) ++different;
     std::string const text = hash ? fmt::format("{:016x}", *hash) : "ranks disagree";

@@ -2,6 +2,8 @@
 
 // What collectives can carry and how they combine it: the run-time names of element types and operations.
 
+#include "core/storage.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,10 +11,16 @@
 
 namespace trainstone {
 
-struct bf16; // core/types.hpp
-struct fp16;
-
 enum class ElementType { float32, float64, int32, int64, bfloat16, float16 };
+constexpr ElementType element_type_of(Storage storage) {
+  switch (storage) {
+  case Storage::fp32: return ElementType::float32;
+  case Storage::bf16: return ElementType::bfloat16;
+  case Storage::fp16: break;
+  }
+  return ElementType::float16;
+}
+
 enum class Operation { sum, max, min };
 
 std::size_t size_of(ElementType type);

@@ -2,6 +2,7 @@
 
 // Copies between Views and host memory, complete on return: they fence the given instance, with the caller's reason.
 
+#include "core/stored.hpp"
 #include "core/views.hpp"
 
 #include <span>
@@ -30,6 +31,17 @@ std::vector<std::remove_const_t<T>> copy_to_host(ExecutionSpace const& exec, Vec
   std::vector<std::remove_const_t<T>> values(view.extent(0));
   copy_to_host<T>(exec, view, std::span(values), reason);
   return values;
+}
+
+/// As fp32, whatever they are stored in.
+inline std::vector<float> copy_to_host(ExecutionSpace const& exec, ConstStoredVector vector,
+                                       std::string const& reason) {
+  return with_storage(vector.storage, [&]<class T>() {
+    std::vector<float> values;
+    values.reserve(static_cast<std::size_t>(vector.size));
+    for (T const value : copy_to_host<T const>(exec, vector.as<T>(), reason)) values.push_back(to_float(value));
+    return values;
+  });
 }
 
 /// view (n) = in (n)

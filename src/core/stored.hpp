@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/index.hpp"
+#include "core/memory.hpp"
 #include "core/storage.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
@@ -50,6 +51,14 @@ struct StoredVector {
     requires(std::is_void_v<Other> && std::is_const_v<Void> && !std::is_const_v<Other>)
   StoredVector(StoredVector<Other> const& other) : data(other.data), size(other.size), storage(other.storage) {}
 
+  /// Elements [begin, begin + count).
+  StoredVector part(Index begin, Index count) const {
+    StoredVector part = *this;
+    part.data = static_cast<ElementOf<char, Void>*>(data) + begin * static_cast<Index>(bytes_per_value(storage));
+    part.size = count;
+    return part;
+  }
+
   /// \throws Error if the elements are of another type
   template <class T>
   Vector<ElementOf<T, Void>> as() const {
@@ -63,6 +72,15 @@ struct StoredMatrix {
   Void* data;
   Index rows, columns;
   Storage storage;
+
+  /// Row after row.
+  StoredVector<Void> flat() const {
+    StoredVector<Void> vector;
+    vector.data = data;
+    vector.size = rows * columns;
+    vector.storage = storage;
+    return vector;
+  }
 
   template <class T>
   StoredMatrix(Matrix<T> const& view)
@@ -86,5 +104,13 @@ using StoredVector = Impl::StoredVector<void>;
 using ConstStoredVector = Impl::StoredVector<void const>;
 using StoredMatrix = Impl::StoredMatrix<void>;
 using ConstStoredMatrix = Impl::StoredMatrix<void const>;
+
+/// A vector of a plan, and the same cut out of an arena: like planned<T>() and Arena::vector<T>().
+inline PlannedTensor planned(Storage storage, std::string const& name, Index count) {
+  return {name, Arena::footprint(static_cast<std::uint64_t>(count) * bytes_per_value(storage))};
+}
+inline StoredVector take_vector(Arena& arena, Storage storage, std::string_view label, Index count) {
+  return with_storage(storage, [&]<class T>() { return StoredVector(arena.vector<T>(label, count)); });
+}
 
 } // namespace trainstone

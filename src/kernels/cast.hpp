@@ -1,7 +1,8 @@
 #pragma once
 
-// Conversion between storage types: float to and from bf16 and fp16, element by element.
+// Conversion between storage types, and rounding to one, element by element.
 
+#include "core/stored.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
 
@@ -15,5 +16,14 @@ namespace trainstone {
 /// Work: 0 FLOP; n (sizeof(From) + sizeof(To)) bytes.
 template <class From, class To>
 void cast(ExecutionSpace const& exec, Vector<From const> from, Vector<To> to);
+/// The same between types that are known at run time; between equal ones a copy.
+void cast(ExecutionSpace const& exec, ConstStoredVector from, StoredVector to);
+
+/// values = values, as `storage` would keep them: rounded to nearest, ties to even.      reference: to_float of
+/// from_float, element by element
+/// \param[in]     exec        work is enqueued here; returns without fencing
+/// \param[in,out] values (n)
+/// Work: 0 FLOP; 8 n bytes. Nothing for fp32.
+void round_to(ExecutionSpace const& exec, Storage storage, Vector<float> values);
 
 } // namespace trainstone

@@ -25,4 +25,21 @@ void cast(ExecutionSpace const& exec, Vector<From const> from, Vector<To> to) {
       });
 }
 
+namespace Impl {
+
+template <class T>
+void round_to(ExecutionSpace const& exec, Vector<float> values) {
+  Index const count = extent(values, 0);
+  Kernel const kernel{.label = "trainstone::cast::round", .bytes = values.size() * 2 * sizeof(float)};
+  launch_for(
+      kernel, row_policy(exec, divide_up(count, chunk_size)), KOKKOS_LAMBDA(Team const& team) {
+        Index const first = team.league_rank() * chunk_size;
+        float* const target = values.data() + first;
+        row_for(team, minimum(chunk_size, count - first),
+                [&](Index i) { target[i] = to_float(from_float<T>(target[i])); });
+      });
+}
+
+} // namespace Impl
+
 } // namespace trainstone

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include <algorithm>
+
 namespace trainstone {
 
 Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations,
@@ -66,26 +68,23 @@ void Gpt::backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batc
   });
 }
 
-template <class T>
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
-                           Vector<T> parameters) {
-  Kokkos::deep_copy(exec, parameters, from_float<T>(0.0f));
-  Index const first = table.groups()[static_cast<std::size_t>(group)].offset;
+                           Range part, Vector<float> values) {
+  Kokkos::deep_copy(exec, values, 0.0f);
+  Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
   for (ParameterTensor const& entry : table.tensors()) {
     if (entry.group != group) continue;
     InitialValue const& initial = entry.initial;
-    T* const begin = parameters.data() + (entry.offset - first);
-    if (initial.random_elements > 0)
-      normal_fill<T>(exec, seed, initial.first_counter, initial.deviation,
-                     Vector<T>(begin, static_cast<std::size_t>(initial.random_elements)));
+    bool const random = initial.random_elements > 0;
+    Index const first = entry.offset - offset, size = random ? initial.random_elements : entry.size();
+    Range const here{std::max(first, part.begin), std::min(first + size, part.end)};
+    if (here.end <= here.begin) continue;
+    Vector<float> const out(values.data() + (here.begin - part.begin), static_cast<std::size_t>(here.size()));
+    if (random)
+      normal_fill<float>(exec, seed, initial.first_counter + (here.begin - first), initial.deviation, out);
     else if (initial.constant != 0)
-      Kokkos::deep_copy(exec, Vector<T>(begin, static_cast<std::size_t>(entry.size())),
-                        from_float<T>(static_cast<float>(initial.constant)));
+      Kokkos::deep_copy(exec, out, static_cast<float>(initial.constant));
   }
 }
-
-#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
-  template void initialize_parameters<T>(ExecutionSpace const&, ParameterTable const&, Index, std::uint64_t, Vector<T>);
-TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

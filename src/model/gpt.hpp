@@ -5,6 +5,7 @@
 // writes. The memory of parameters, gradients and activations is the caller's; this layer neither communicates nor
 // updates. Source: Language Models are Unsupervised Multitask Learners.
 
+#include "comm/partition.hpp"
 #include "core/stored.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gemm.hpp"
@@ -76,11 +77,10 @@ private:
   Gemm* m_gemm;
 };
 
-/// Fills a group's parameters (padded) with their initial values: a function of (seed, parameter) alone, the same on
-/// every rank and for any number of ranks; padding is zero. T is a storage type. Returns without fencing.
-template <class T>
+/// Fills `values` with the initial values of a group's parameters (padded) in `part`: a function of (seed, parameter)
+/// alone, the same on every rank and for any number of ranks; padding is zero. Returns without fencing.
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
-                           Vector<T> parameters);
+                           Range part, Vector<float> values);
 
 /// The tensors of one parameter group, in a flat vector that begins where the group does.
 template <class T>

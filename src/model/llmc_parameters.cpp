@@ -36,20 +36,24 @@ Index common_elements(GptConfig const& config, LlmcTensor const& tensor) {
 }
 
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Index group, Vector<float> parameters) {
+                     ParameterTable const& table, Index group, Range part, Vector<float> values) {
   LlmcModelReader reader(path);
   TRAINSTONE_REQUIRE_INPUT(config_of(reader.shape()) == config, "{}: the model has {}; the deck asks for {}",
                            path.string(), describe(config_of(reader.shape())), describe(config));
-  Index const first = table.groups()[static_cast<std::size_t>(group)].offset;
+  Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
   for (LlmcTensor const& tensor : llmc_tensors(reader.shape())) {
-    std::vector<float> values(static_cast<std::size_t>(tensor.extent()));
-    auto const count = static_cast<std::size_t>(common_elements(config, tensor));
+    std::vector<float> slice(static_cast<std::size_t>(tensor.extent()));
+    Index const count = common_elements(config, tensor);
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       ParameterTensor const& entry = table_entry(table, tensor, layer);
-      if (entry.group != group) continue;
-      reader.read(tensor, layer, values);
-      copy_from_host<float>(exec, std::span<float const>(values).first(count),
-                            Vector<float>(parameters.data() + (entry.offset - first), count),
+      Index const first = entry.offset - offset;
+      Range const here{std::max(first, part.begin), std::min(first + count, part.end)};
+      if (entry.group != group || here.end <= here.begin) continue;
+      reader.read(tensor, layer, slice);
+      auto const size = static_cast<std::size_t>(here.size());
+      copy_from_host<float>(exec,
+                            std::span<float const>(slice).subspan(static_cast<std::size_t>(here.begin - first), size),
+                            Vector<float>(values.data() + (here.begin - part.begin), size),
                             "trainstone::model::load_parameters: the host buffer is reused");
     }
   }

@@ -3,6 +3,7 @@
 // Parameters between llm.c's files and our flat vector: which slice of a file is which tensor of the table. The two may
 // pad the vocabulary differently; rows beyond it are not read, and written as zeros.
 
+#include "comm/partition.hpp"
 #include "core/views.hpp"
 #include "model/config.hpp"
 #include "model/llmc_files.hpp"
@@ -22,10 +23,11 @@ ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const
 /// The first elements of a slice that both sides have: all, or for the token table those of the vocabulary.
 Index common_elements(GptConfig const& config, LlmcTensor const& tensor);
 
-/// Fills the parameters of a group (padded) from the file; padding is left alone. Complete on return.
+/// Fills `values` from the file with the parameters of a group (padded) in `part`; padding is left alone. Complete on
+/// return.
 /// \throws InputError if the file is damaged or of another shape than `config` (message names both)
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
-                     ParameterTable const& table, Index group, Vector<float> parameters);
+                     ParameterTable const& table, Index group, Range part, Vector<float> values);
 
 /// Writes `parameters` (table.size()), which lie on the host, as a model file in fp32, or rounded to bf16.
 /// \throws InputError if it cannot be written

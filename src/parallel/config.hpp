@@ -2,6 +2,8 @@
 
 // What a deck may say about how the work is split over ranks and how parameters are updated. Plain values.
 
+#include "core/storage.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -40,6 +42,21 @@ struct ParallelConfig {
   bool overlap = true;                       ///< communicate while computing
   std::int64_t in_flight = 2;                ///< reductions at a time
   std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
+};
+
+/// Whether gradients are multiplied with a power of two while they are small numbers in 16 bits.
+enum class LossScaling {
+  none,
+  dynamic, ///< as large as gradients allow: see train/loss_scaler.hpp
+};
+
+struct PrecisionConfig {
+  std::string recipe = "fp32";     ///< one of recipe_names (parallel/recipe.hpp)
+  Storage storage = Storage::bf16; ///< of the mixed recipes: what the model computes with
+  LossScaling loss_scale = LossScaling::none;
+  double initial_loss_scale = 65536;   ///< a power of two
+  std::int64_t growth_interval = 2000; ///< steps without overflow after which the scale doubles
+  std::int64_t most_skipped = 20;      ///< steps in a row
 };
 
 /// Which parameters weight decay shrinks.

@@ -22,13 +22,13 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
                    Vector<double>(), ExecutionOptions{.purpose = Purpose::control});
 }
 
-double GradientNorm::operator()(std::function<Vector<float>(Index group)> const& share) {
+double GradientNorm::operator()(std::function<StoredVector(Index group)> const& share) {
   Index const shares = m_plan->mesh.shard, blocks_of_share = m_plan->share_elements() / norm_block;
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
-    Vector<float> const gradient = share(g);
+    StoredVector const gradient = share(g);
     Index const begin = m_plan->member() * blocks_of_share + m_plan->share_offset(g) / norm_block;
-    squared_block_sums<float>(m_exec, gradient,
-                              Vector<double>(m_block_sums.data() + begin, gradient.extent(0) / norm_block));
+    Vector<double> const sums(m_block_sums.data() + begin, static_cast<std::size_t>(gradient.size / norm_block));
+    with_storage(gradient.storage, [&]<class T>() { squared_block_sums<T>(m_exec, gradient.as<T>(), sums); });
   }
   if (m_gather) m_gather->run();
   Matrix<double const> const gathered(m_block_sums.data(), static_cast<std::size_t>(shares),

@@ -20,7 +20,7 @@ public:
 
   /// \param[in] share  this rank's share of a group's gradient
   /// Collective. Waits.
-  double operator()(std::function<Vector<float>(Index group)> const& share);
+  double operator()(std::function<StoredVector(Index group)> const& share);
 
 private:
   ExecutionSpace m_exec;

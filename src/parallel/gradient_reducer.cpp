@@ -28,8 +28,8 @@ void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
     m_buckets.push_back(m_plan->buckets.bucket(b));
     Bucket const& bucket = m_buckets.back();
     Range const run = m_plan->run_memory(bucket.run);
-    Vector<float> const fresh = m_memory.fresh->part(run.begin, run.size());
-    Vector<float> const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
+    StoredVector const fresh = m_memory.fresh->part(run.begin, run.size());
+    StoredVector const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
     auto const [scatter, across] = m_plan->reduction_of(bucket);
     if (scatter)
       m_scatters.emplace_back(
@@ -60,12 +60,11 @@ GradientTarget GradientReducer::target(Index group, Index turn) {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   Range const memory = m_plan->run_memory(run);
   Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
-  Vector<float> const gradients = m_memory.fresh->part(begin, entry.padded);
+  StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
   if (m_plan->staged()) {
     finish_run(run);
     // other groups have been here, and backward leaves the padding alone
-    Vector<float> const padding(gradients.data() + entry.size, at(entry.padded - entry.size));
-    if (padding.extent(0) > 0) Kokkos::deep_copy(m_exec, padding, 0.0f);
+    if (entry.padded > entry.size) set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
   }
   bool const is_sum = !m_plan->staged() && !m_plan->ordered && turn > 0;
   return {gradients, is_sum ? Write::add : Write::overwrite};
@@ -88,7 +87,7 @@ void GradientReducer::finish_oldest() {
 void GradientReducer::completed(Index group, Index turn) {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   bool const sums_here = !m_plan->staged() && m_plan->ordered;
-  if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, turn);
+  if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded).as<float>(), entry.offset, turn);
   BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
   if (group != run.first_group || !(m_plan->reduce_each || last_turn(turn))) return;
   for (Index i = 0; i < run.buckets; ++i) start(run.first_bucket + i, turn);
@@ -145,10 +144,10 @@ void GradientReducer::add_up(Work const& work) {
   for (BucketPart const& part : m_buckets[at(work.bucket)].parts) {
     Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
     Index const size = part.of_share.size();
-    Vector<float> const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
+    StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
     Index const begin = (m_plan->sharding.gradients ? m_plan->share_offset(part.group) : share) + part.of_share.begin;
     if (m_plan->ordered) {
-      fold(fresh, begin, work.turn);
+      fold(fresh.as<float>(), begin, work.turn);
     } else {
       accumulate(m_exec, work.turn == 0 ? Write::overwrite : Write::add, fresh, m_memory.sums->part(begin, size));
     }
@@ -180,7 +179,7 @@ void GradientReducer::finish() {
   while (!m_in_flight.empty()) finish_oldest();
 }
 
-Vector<float> GradientReducer::share(Index group) const {
+StoredVector GradientReducer::share(Index group) const {
   return m_memory.sums->part(m_plan->share_begin(group, m_plan->sharding.gradients), m_plan->share(group).size());
 }
 

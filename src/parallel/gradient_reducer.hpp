@@ -22,7 +22,7 @@ public:
   struct Memory {
     StateMemory* fresh;
     StateMemory* sums;
-    std::vector<Vector<float>> scratch; ///< one per reduction in flight
+    std::vector<StoredVector> scratch;  ///< one per reduction in flight
     std::vector<Vector<float>> waiting; ///< plan.waiting_sums()
   };
 
@@ -40,7 +40,7 @@ public:
   void finish();
 
   /// This rank's share of a group's summed gradient.
-  Vector<float> share(Index group) const;
+  StoredVector share(Index group) const;
 
 private:
   enum class Stage { scattering, crossing_fresh, summed, crossing_sums };

@@ -5,10 +5,12 @@
 
 namespace trainstone {
 
+namespace {
+
 template <class Gradient, class Parameter>
-void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
-                       bool decays, Vector<Gradient const> gradient, Vector<float> master,
-                       std::span<Vector<float> const> moments, Vector<Parameter> parameter) {
+void update(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers, bool decays,
+            Vector<Gradient const> gradient, Vector<float> master, std::span<Vector<float> const> moments,
+            Vector<Parameter> parameter) {
   TRAINSTONE_REQUIRE(std::ssize(moments) == optimizer.moments(), "an optimizer of {} moments is given {}",
                      optimizer.moments(), moments.size());
   float const decay = decays ? static_cast<float>(optimizer.weight_decay) : 0.0F;
@@ -28,20 +30,22 @@ void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimi
                       .weight_decay = decay,
                       .gradient_scale = static_cast<float>(numbers.gradient_scale),
                       .step = numbers.step};
-  auto const update =
+  auto const adam =
       optimizer.type == OptimizerType::adamw ? adamw_update<Gradient, Parameter> : adam_update<Gradient, Parameter>;
-  update(exec, gradient, master, moments[0], moments[1], parameter, step);
+  adam(exec, gradient, master, moments[0], moments[1], parameter, step);
 }
 
-template void update_parameters(ExecutionSpace const&, OptimizerConfig const&, UpdateNumbers const&, bool,
-                                Vector<float const>, Vector<float>, std::span<Vector<float> const>, Vector<float>);
-template void update_parameters(ExecutionSpace const&, OptimizerConfig const&, UpdateNumbers const&, bool,
-                                Vector<bf16 const>, Vector<float>, std::span<Vector<float> const>, Vector<bf16>);
-template void update_parameters(ExecutionSpace const&, OptimizerConfig const&, UpdateNumbers const&, bool,
-                                Vector<fp16 const>, Vector<float>, std::span<Vector<float> const>, Vector<fp16>);
-template void update_parameters(ExecutionSpace const&, OptimizerConfig const&, UpdateNumbers const&, bool,
-                                Vector<float const>, Vector<float>, std::span<Vector<float> const>, Vector<bf16>);
-template void update_parameters(ExecutionSpace const&, OptimizerConfig const&, UpdateNumbers const&, bool,
-                                Vector<float const>, Vector<float>, std::span<Vector<float> const>, Vector<fp16>);
+} // namespace
+
+void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
+                       bool decays, ConstStoredVector gradient, Vector<float> master,
+                       std::span<Vector<float> const> moments, StoredVector parameter) {
+  with_storage(parameter.storage, [&]<class T>() {
+    if (gradient.storage == Storage::fp32)
+      update<float, T>(exec, optimizer, numbers, decays, gradient.as<float>(), master, moments, parameter.as<T>());
+    else
+      update<T, T>(exec, optimizer, numbers, decays, gradient.as<T>(), master, moments, parameter.as<T>());
+  });
+}
 
 } // namespace trainstone

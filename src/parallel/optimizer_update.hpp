@@ -3,7 +3,7 @@
 // One step of the configured optimizer on a range of elements: from what a deck says to the kernels of
 // kernels/optimizer.hpp. Owns nothing; does not know which ranges there are, nor who holds them.
 
-#include "core/views.hpp"
+#include "core/stored.hpp"
 #include "parallel/config.hpp"
 
 #include <span>
@@ -17,14 +17,14 @@ struct UpdateNumbers {
   std::int64_t step;     ///< from 1
 };
 
-/// \param[in]     exec     work is enqueued here; returns without fencing
-/// \param[in]     decays   whether weight decay shrinks these elements
-/// \param[in]     gradient, parameter, master as for the kernels
-/// \param[in,out] moments  optimizer.moments() of them: m and v, the velocity, or none
-/// \throws Error           if there are more or fewer moments, or extents differ
-template <class Gradient, class Parameter>
+/// \param[in]     exec      work is enqueued here; returns without fencing
+/// \param[in]     decays    whether weight decay shrinks these elements
+/// \param[in]     gradient  stored as the parameters are, or in fp32
+/// \param[in,out] master, parameter as for the kernels
+/// \param[in,out] moments   optimizer.moments() of them: m and v, the velocity, or none
+/// \throws Error            if there are more or fewer moments, or extents or types differ
 void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
-                       bool decays, Vector<Gradient const> gradient, Vector<float> master,
-                       std::span<Vector<float> const> moments, Vector<Parameter> parameter);
+                       bool decays, ConstStoredVector gradient, Vector<float> master,
+                       std::span<Vector<float> const> moments, StoredVector parameter);
 
 } // namespace trainstone

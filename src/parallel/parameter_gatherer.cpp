@@ -15,7 +15,7 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators,
                                      ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters,
-                                     StateMemory* slots, std::vector<Vector<float>> const& scratch)
+                                     StateMemory* slots, std::vector<StoredVector> const& scratch)
     : m_exec(exec),
       m_queue(&queue),
       m_plan(&plan),
@@ -33,11 +33,11 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicato
   }
 }
 
-Vector<float> ParameterGatherer::share(Index group) const {
+StoredVector ParameterGatherer::share(Index group) const {
   return m_parameters->part(m_plan->share_begin(group, m_plan->sharding.parameters), m_plan->share(group).size());
 }
 
-Vector<float> ParameterGatherer::whole(Index group, std::size_t slot) const {
+StoredVector ParameterGatherer::whole(Index group, std::size_t slot) const {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   if (!m_slots) return m_parameters->part(entry.offset, entry.padded);
   return m_slots->part(static_cast<Index>(slot) * m_plan->largest_group(), entry.padded);
@@ -61,15 +61,14 @@ void ParameterGatherer::start_up_to(std::size_t end) {
     Index const group = m_sequence[m_started];
     if (m_slots) {
       Range const share = m_plan->share(group);
-      Vector<float> const room = whole(group, slot_of(m_started));
-      accumulate(m_exec, Write::overwrite, this->share(group),
-                 Vector<float>(room.data() + share.begin, at(share.size())));
+      StoredVector const room = whole(group, slot_of(m_started)).part(share.begin, share.size());
+      accumulate(m_exec, Write::overwrite, this->share(group), room);
     }
     m_queue->start(gather(m_started));
   }
 }
 
-Vector<float const> ParameterGatherer::acquire(std::size_t place) {
+ConstStoredVector ParameterGatherer::acquire(std::size_t place) {
   TRAINSTONE_REQUIRE(place < m_sequence.size(), "place {} of {}", place, m_sequence.size());
   for (; m_acquired <= place; ++m_acquired) {
     start_up_to(m_acquired + 1);

@@ -21,22 +21,22 @@ public:
   /// Everything referred to must outlive the object. Collective.
   ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
                     ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
-                    std::vector<Vector<float>> const& scratch);
+                    std::vector<StoredVector> const& scratch);
 
   /// The groups that are used next, in this order: the use of one ends when the next one is acquired. The gathers of
   /// the last sequence must have been acquired or finished.
   void begin(std::vector<Index> sequence);
   /// The whole group at a place of the sequence; starts the gathers ahead of it. Complete for work enqueued on exec.
-  Vector<float const> acquire(std::size_t place);
+  ConstStoredVector acquire(std::size_t place);
   /// Acquires what is left.
   void finish();
   /// How many groups of the sequence are not acquired yet.
   bool is_finished() const { return m_acquired >= m_sequence.size(); }
 
   /// This rank's share of a group.
-  Vector<float> share(Index group) const;
+  StoredVector share(Index group) const;
   /// Room for a whole group, if parameters are sharded; else the group itself.
-  Vector<float> whole(Index group, std::size_t slot = 0) const;
+  StoredVector whole(Index group, std::size_t slot = 0) const;
 
 private:
   void start_up_to(std::size_t end);

@@ -12,6 +12,9 @@ namespace trainstone {
 
 namespace {
 
+/// Odd: master parameters count otherwise than the equal ones that the model reads.
+constexpr std::uint64_t master_factor = 3;
+
 /// Of elements that begin at `first` (a multiple of norm_block) of their group.
 std::uint64_t hash_of(ParameterGroup const& group, Index number, Index first, std::vector<float> const& values) {
   std::uint64_t sum = 0;
@@ -28,17 +31,23 @@ std::uint64_t hash_of(ParameterGroup const& group, Index number, Index first, st
 
 std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine) {
   ShardPlan const& plan = engine.plan();
-  bool const whole = !plan.sharding.parameters;
-  std::uint64_t sum = 0;
+  std::uint64_t whole = 0, shares = 0; // of what every rank of the shard axis holds, and of what they hold together
   for (Index g = 0; g < std::ssize(plan.groups); ++g) {
-    Vector<float> const held = whole ? engine.whole_parameters(g) : engine.parameter_share(g);
-    std::vector<float> const values =
-        copy_to_host(exec, held, "trainstone::parallel::parameter_hash: the host hashes the parameters");
-    sum += hash_of(plan.groups[static_cast<std::size_t>(g)], g, whole ? 0 : plan.share(g).begin, values);
+    ParameterGroup const& group = plan.groups[static_cast<std::size_t>(g)];
+    char const* const reason = "trainstone::parallel::parameter_hash: the host hashes the parameters";
+    bool const all = !plan.sharding.parameters;
+    std::uint64_t const read =
+        hash_of(group, g, all ? 0 : plan.share(g).begin,
+                copy_to_host(exec, all ? engine.whole_parameters(g) : engine.parameter_share(g), reason));
+    (all ? whole : shares) += read;
+    if (plan.types.master)
+      shares +=
+          master_factor * hash_of(group, g, plan.share(g).begin, copy_to_host(exec, engine.master_share(g), reason));
   }
-  if (whole) return sum;
-  auto const part = static_cast<std::int64_t>(sum);
-  return static_cast<std::uint64_t>(control_all_reduce(exec, engine.communicators().shard, Operation::sum, part));
+  if (plan.mesh.shard == 1 || (!plan.sharding.parameters && !plan.types.master)) return whole + shares;
+  auto const part = static_cast<std::int64_t>(shares);
+  return whole +
+         static_cast<std::uint64_t>(control_all_reduce(exec, engine.communicators().shard, Operation::sum, part));
 }
 
 } // namespace trainstone

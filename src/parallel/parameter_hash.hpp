@@ -1,7 +1,7 @@
 #pragma once
 
-// A hash of all parameters that does not depend on how they are sharded or padded: runs on different numbers of ranks
-// are compared by it.
+// A hash of all parameters, master copies included, that does not depend on how they are sharded or padded: runs on
+// different numbers of ranks are compared by it.
 
 #include "parallel/sharded_engine.hpp"
 
@@ -10,8 +10,8 @@
 namespace trainstone {
 
 /// The sum, modulo 2^64, of XXH3 over every block of 256 elements of every group (the last one as long as the group
-/// reaches), seeded with its place. Ranks that hold shares add up theirs. Collective; waits. The same on all ranks if
-/// replicas agree.
+/// reaches), seeded with its place: of what the model reads, as fp32, and three times that of the master copy, if there
+/// is one. Ranks that hold shares add up theirs. Collective; waits. The same on all ranks if replicas agree.
 std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine);
 
 } // namespace trainstone

@@ -40,6 +40,22 @@ constexpr Recipe recipe(std::string_view name, OptimizerConfig const& optimizer 
                                fmt::join(recipe_names.begin(), recipe_names.end(), ", ")));
 }
 
+/// What a run stores its state in; moments are always fp32.
+struct StateTypes {
+  Storage parameters = Storage::fp32; ///< that the model computes with; activations, too
+  Storage gradients = Storage::fp32;
+  bool master = false;        ///< an fp32 copy of the parameters, which is what is updated
+  bool gradient_copy = false; ///< an fp32 copy of the gradients, which the update reads
+};
+
+/// \throws InputError for an unknown recipe
+inline StateTypes state_types(PrecisionConfig const& precision) {
+  Recipe const found = recipe(precision.recipe);
+  if (found.parameter == 4) return {};
+  return {precision.storage, found.gradient == 2 ? precision.storage : Storage::fp32, true,
+          found.name == recipe_names[3]};
+}
+
 /// The stages of ZeRO: 0 = plain data parallelism, 1 shards the optimizer's state, 2 gradients too, 3 parameters too.
 inline constexpr int most_zero_stages = 4;
 

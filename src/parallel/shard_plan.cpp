@@ -3,6 +3,7 @@
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "core/stored.hpp"
 #include "kernels/norm.hpp"
 
 #include <algorithm>
@@ -12,7 +13,9 @@ namespace trainstone {
 
 namespace {
 
-std::uint64_t floats(Index elements) { return Arena::footprint(static_cast<std::uint64_t>(elements) * sizeof(float)); }
+std::uint64_t bytes_of(Index elements, Storage storage) {
+  return Arena::footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
+}
 
 Algorithm algorithm_of(Collective collective, std::string const& name, bool ordered) {
   if (name != "auto") return parse_algorithm(collective, name);
@@ -48,8 +51,8 @@ std::string row_name(char const* what, PlannedCollective const& planned) {
 }
 
 void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::string const& name, Index elements,
-                std::optional<Axis> sharers) {
-  std::uint64_t const bytes = floats(elements);
+                Storage storage, std::optional<Axis> sharers) {
+  std::uint64_t const bytes = bytes_of(elements, storage);
   items.push_back({category, name, bytes});
   if (sharers)
     items.push_back(
@@ -68,7 +71,7 @@ void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, 
 
 void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
                   ParameterTable const& table) {
-  plan.buckets = make_buckets(table, plan.mesh, parallel, sizeof(float));
+  plan.buckets = make_buckets(table, plan.mesh, parallel, bytes_per_value(plan.gradient_storage()));
   Algorithm const all_reduce = algorithm_of(Collective::all_reduce, comm.allreduce, plan.ordered);
   bool const scatters = parallel.gradient_reduction == GradientReductionWay::reduce_scatter;
   Collective const first = scatters ? Collective::reduce_scatter : Collective::all_reduce;
@@ -187,24 +190,29 @@ std::vector<MemoryItem> ShardPlan::memory() const {
   std::vector<MemoryItem> items;
   bool const stages = staged();
   add_memory(items, MemoryCategory::parameters, "parameters", sharding.parameters ? share_elements() : elements(),
-             sharding.parameters ? std::nullopt : sharers_of_parameters());
-  add_memory(items, MemoryCategory::gradients, "gradients", sum_elements(),
+             types.parameters, sharding.parameters ? std::nullopt : sharers_of_parameters());
+  add_memory(items, MemoryCategory::gradients, "gradients", sum_elements(), gradient_storage(),
              stages ? sharers_of_sums() : sharers_of_fresh());
-  items.push_back(
-      {MemoryCategory::optimizer, "optimizer", static_cast<std::uint64_t>(moments) * floats(share_elements())});
+  std::uint64_t const share = bytes_of(share_elements(), Storage::fp32);
+  items.push_back({MemoryCategory::optimizer, "moments", static_cast<std::uint64_t>(moments) * share});
+  if (types.master) items.push_back({MemoryCategory::optimizer, "master parameters", share});
+  if (types.gradient_copy) items.push_back({MemoryCategory::optimizer, "gradients in fp32", share});
   if (sharding.parameters)
-    add_memory(items, MemoryCategory::buffers, "gather slots", gather_slots() * largest_group(),
+    add_memory(items, MemoryCategory::buffers, "gather slots", gather_slots() * largest_group(), types.parameters,
                sharers_of_parameters());
-  if (stages) add_memory(items, MemoryCategory::buffers, "gradient staging", staging_elements(), sharers_of_fresh());
+  if (stages)
+    add_memory(items, MemoryCategory::buffers, "gradient staging", staging_elements(), gradient_storage(),
+               sharers_of_fresh());
   return items;
 }
 
 std::vector<PlannedTensor> ShardPlan::buffers() const {
   std::vector<PlannedTensor> tensors;
   Index const of_reduction = reduction_scratch(), of_gather = gather_scratch(); // they make schedules
-  for (Index i = 0; i < in_flight; ++i) tensors.push_back(planned<float>("reduction scratch", of_reduction));
+  for (Index i = 0; i < in_flight; ++i)
+    tensors.push_back(planned(gradient_storage(), "reduction scratch", of_reduction));
   for (Index i = 0; i < waiting_sums(); ++i) tensors.push_back(planned<float>("waiting sums", sum_elements()));
-  for (Index i = 0; i <= prefetch; ++i) tensors.push_back(planned<float>("gather scratch", of_gather));
+  for (Index i = 0; i <= prefetch; ++i) tensors.push_back(planned(types.parameters, "gather scratch", of_gather));
   tensors.push_back(planned<double>("norm block sums", elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", largest_group() / norm_block));
   tensors.push_back(planned<double>("norm group sums", std::ssize(groups)));
@@ -212,13 +220,13 @@ std::vector<PlannedTensor> ShardPlan::buffers() const {
 }
 
 std::vector<TrafficRow> ShardPlan::step_traffic() const {
-  Traffic scatters, across, gathered;
+  std::size_t const gradient_bytes = bytes_per_value(gradient_storage());
+  Traffic scatters, across;
   for (auto const& [bucket, count] : buckets.by_size()) {
     BucketReduction const sized = reduction_of(bucket);
-    scatters += count * traffic_of(*this, sized.scatter, sizeof(float));
-    across += count * traffic_of(*this, sized.across, sizeof(float));
+    scatters += count * traffic_of(*this, sized.scatter, gradient_bytes);
+    across += count * traffic_of(*this, sized.across, gradient_bytes);
   }
-  for (auto const& gather : gathers) gathered += traffic_of(*this, gather, sizeof(float));
   auto const all_turns = static_cast<std::uint64_t>(turns);
   bool const across_every_turn = mesh.shard > 1 ? across_each : reduce_each;
   std::vector<TrafficRow> rows;
@@ -228,15 +236,22 @@ std::vector<TrafficRow> ShardPlan::step_traffic() const {
   add("gradients", reduction.scatter, (reduce_each ? all_turns : 1) * scatters);
   add("gradients", reduction.across, (across_every_turn ? all_turns : 1) * across);
   // sharded: once before forward and once before backward, root before embed and before head
-  add("parameters", gathers.front(), (sharding.parameters ? 2 * all_turns : 1) * gathered);
+  add("parameters", gathers.front(), (sharding.parameters ? 2 * all_turns : 1) * gather_traffic());
   return rows;
 }
 
-Traffic ShardPlan::evaluation_traffic() const {
+Traffic ShardPlan::gather_traffic() const {
   Traffic sum;
-  if (!sharding.parameters) return sum;
-  for (auto const& gather : gathers) sum += traffic_of(*this, gather, sizeof(float));
-  return sum + traffic_of(*this, gathers.front(), sizeof(float)); // root again, for the head
+  for (auto const& gather : gathers) sum += traffic_of(*this, gather, bytes_per_value(types.parameters));
+  return sum;
+}
+
+Traffic ShardPlan::update_traffic() const { return sharding.parameters ? Traffic() : gather_traffic(); }
+
+Traffic ShardPlan::evaluation_traffic() const {
+  if (!sharding.parameters) return {};
+  return gather_traffic() +
+         traffic_of(*this, gathers.front(), bytes_per_value(types.parameters)); // root again, for the head
 }
 
 std::vector<TrafficRow> ShardPlan::control_traffic() const {
@@ -246,8 +261,9 @@ std::vector<TrafficRow> ShardPlan::control_traffic() const {
 
 Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
 
-ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer, CommConfig const& comm,
-                          ParameterTable const& table, Topology const& topology, Rank rank, Index turns) {
+ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
+                          PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
+                          Topology const& topology, Rank rank, Index turns) {
   if (auto const problem = find_parallel_problem(parallel, comm, topology.ranks(), turns))
     throw InputError(problem->message);
   Rank const ranks = topology.ranks();
@@ -256,6 +272,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.topology = topology;
   plan.rank = rank;
   plan.turns = turns;
+  plan.types = state_types(precision);
   plan.moments = optimizer.moments();
   if (parallel.strategy == "ddp") plan.mesh = {1, ranks};
   if (parallel.strategy == "zero") plan.mesh = {ranks, 1};

@@ -12,6 +12,7 @@
 #include "comm/problem.hpp"
 #include "core/memory.hpp"
 #include "parallel/bucket.hpp"
+#include "parallel/recipe.hpp"
 
 #include <optional>
 #include <string>
@@ -57,7 +58,8 @@ struct ShardPlan {
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   Sharding sharding;
-  Index turns = 1;   ///< micro-batches per rank and step
+  Index turns = 1; ///< micro-batches per rank and step
+  StateTypes types;
   Index moments = 2; ///< vectors that the optimizer keeps
   bool ordered = false;
   bool overlap = true;
@@ -111,6 +113,11 @@ struct ShardPlan {
   std::optional<Axis> sharers_of_sums() const;
   std::optional<Axis> sharers_of_parameters() const;
 
+  /// What gradients and their sums are kept and sent in: in ordered mode fp32, ...
+  Storage gradient_storage() const { return ordered ? Storage::fp32 : types.gradients; }
+  /// ... of which the complete sum is rounded once.
+  bool rounds_sums() const { return gradient_storage() != types.gradients; }
+
   /// Elements of scratch that reductions and gathers need, per one in flight.
   Index reduction_scratch() const;
   Index gather_scratch() const;
@@ -119,19 +126,26 @@ struct ShardPlan {
   std::vector<MemoryItem> memory() const;
   std::vector<PlannedTensor> buffers() const;
 
-  /// What the rank sends per step for the training; the second for every micro-batch of a validation.
+  /// What the rank sends per step for the training; how much of it an update that is skipped does not send; and what
+  /// it sends for every micro-batch of a validation.
   std::vector<TrafficRow> step_traffic() const;
+  Traffic update_traffic() const;
   Traffic evaluation_traffic() const;
   /// Control traffic of a step: the losses of all micro-batches, and the norm.
   std::vector<TrafficRow> control_traffic() const;
   /// The same of one global batch of a validation.
   Traffic evaluation_control() const;
+
+private:
+  /// All groups once.
+  Traffic gather_traffic() const;
 };
 
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say
 /// \throws InputError   if an algorithm is unknown or cannot solve its problem
-ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer, CommConfig const& comm,
-                          ParameterTable const& table, Topology const& topology, Rank rank, Index turns);
+ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
+                          PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
+                          Topology const& topology, Rank rank, Index turns);
 
 /// What is wrong with the strategy on so many ranks and turns, if anything; names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,

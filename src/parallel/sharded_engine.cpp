@@ -3,11 +3,9 @@
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
 #include "core/timed_region.hpp"
-#include "kernels/accumulate.hpp"
+#include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
-#include "parallel/optimizer_update.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <numeric>
@@ -21,15 +19,25 @@ Communicator const* sharers(MeshCommunicators& communicators, std::optional<Axis
   return axis ? &communicators.of(*axis) : nullptr;
 }
 
+std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* label, Index count, Index elements) {
+  std::vector<StoredVector> vectors;
+  for (Index i = 0; i < count; ++i) vectors.push_back(take_vector(buffers, storage, label, elements));
+  return vectors;
+}
+
 std::vector<Vector<float>> take(Arena& buffers, char const* label, Index count, Index elements) {
   std::vector<Vector<float>> vectors;
   for (Index i = 0; i < count; ++i) vectors.push_back(buffers.vector<float>(label, elements));
   return vectors;
 }
 
-/// min(1, clip / (norm + 1e-6)), or 1 without clipping: what gradients are multiplied with.
-double clip_factor(OptimizerConfig const& optimizer, double norm) {
-  return optimizer.clip > 0 ? std::min(1.0, optimizer.clip / (norm + 1e-6)) : 1.0;
+Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
+  return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
+}
+
+/// fp32 vectors of a rank's shares that the optimizer keeps.
+Index optimizer_vectors(ShardPlan const& plan) {
+  return plan.moments + Index{plan.types.master} + Index{plan.types.gradient_copy};
 }
 
 } // namespace
@@ -53,32 +61,36 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_plan(&plan),
       m_communicators(world, plan.mesh),
       m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
-                   ledger, MemoryCategory::parameters, "parameters",
+                   ledger, MemoryCategory::parameters, "parameters", plan.types.parameters,
                    plan.sharding.parameters ? plan.share_elements() : plan.elements()),
-      m_slots(plan.sharding.parameters
-                  ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_parameters()), ledger,
-                                MemoryCategory::buffers, "gather slots", plan.gather_slots() * plan.largest_group())
-                  : StateMemory()),
+      m_slots(plan.sharding.parameters ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_parameters()),
+                                                     ledger, MemoryCategory::buffers, "gather slots",
+                                                     plan.types.parameters, plan.gather_slots() * plan.largest_group())
+                                       : StateMemory()),
       m_gradients(exec, sharers(m_communicators, plan.staged() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
-                  ledger, MemoryCategory::gradients, "gradients", plan.sum_elements()),
+                  ledger, MemoryCategory::gradients, "gradients", plan.gradient_storage(), plan.sum_elements()),
       m_staging(plan.staged() ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
-                                            MemoryCategory::buffers, "gradient staging", plan.staging_elements())
+                                            MemoryCategory::buffers, "gradient staging", plan.gradient_storage(),
+                                            plan.staging_elements())
                               : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
-                         static_cast<std::uint64_t>(plan.moments) *
+                         static_cast<std::uint64_t>(optimizer_vectors(plan)) *
                              Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
       m_reducer(exec, m_communicators, m_queue, plan,
                 {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
-                 take(buffers, "reduction scratch", plan.in_flight, plan.reduction_scratch()),
+                 take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
                  take(buffers, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
       m_gatherer(exec, m_communicators, m_queue, plan, m_parameters, plan.sharding.parameters ? &m_slots : nullptr,
-                 take(buffers, "gather scratch", plan.prefetch + 1, plan.gather_scratch())),
+                 take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch())),
       m_norm(exec, m_communicators, plan, buffers),
       m_tensor_shares(tensor_shares(plan, table)) {
   Arena optimizer(m_optimizer_memory.bytes());
   for (Index i = 0; i < plan.moments; ++i)
     m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));
-  for (Vector<float> const& moment : m_moments) Kokkos::deep_copy(exec, moment, 0.0f);
+  if (plan.types.master) m_master = optimizer.vector<float>("master parameters", plan.share_elements());
+  if (plan.types.gradient_copy) m_gradient_copy = optimizer.vector<float>("gradients in fp32", plan.share_elements());
+  for (Vector<float> const& moment : m_moments) set_to_zero(exec, moment);
+  set_to_zero(exec, m_master);
   if (!plan.overlap) return;
   between_launches() = [this] {
     if (m_busy) return;
@@ -123,7 +135,7 @@ std::size_t ShardedEngine::place_in_pass(Unit unit, bool backward) const {
   return m_plan->sharding.parameters && backward ? 2 * blocks + 2 - place : place;
 }
 
-Vector<float const> ShardedEngine::before_forward(Unit unit) {
+ConstStoredVector ShardedEngine::before_forward(Unit unit) {
   Busy const busy(m_busy);
   if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
   return m_gatherer.acquire(place_in_pass(unit, false));
@@ -135,7 +147,7 @@ BackwardMemory ShardedEngine::before_backward(Unit unit) {
   Busy const busy(m_busy);
   Index const group = group_read_by(unit);
   GradientTarget const target = m_reducer.target(group, m_turn);
-  if (unit.kind == UnitKind::embed) return {{}, target};
+  if (unit.kind == UnitKind::embed) return {m_gatherer.share(group).part(0, 0), target};
   if (!m_plan->sharding.parameters) return {m_gatherer.whole(group), target};
   return {m_gatherer.acquire(place_in_pass(unit, true)), target};
 }
@@ -150,26 +162,40 @@ double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   Busy const busy(m_busy);
   m_reducer.finish();
+  if (m_plan->rounds_sums())
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+      round_to(m_exec, m_plan->types.gradients, m_reducer.share(g).as<float>());
   return m_norm([this](Index group) { return m_reducer.share(group); });
 }
 
-void ShardedEngine::update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm) {
+Vector<float> ShardedEngine::master_share(Index group) const {
+  if (!m_plan->types.master) return m_gatherer.share(group).as<float>();
+  return part_of(m_master, m_plan->share_offset(group), m_plan->share(group).size());
+}
+
+void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
   Busy const busy(m_busy);
-  UpdateNumbers const numbers{learning_rate, clip_factor(optimizer, norm), step};
   for (TensorShare const& share : m_tensor_shares) {
-    auto const size = static_cast<std::size_t>(share.range.size());
-    auto const of = [&](Vector<float> all_of_group) {
-      return Vector<float>(all_of_group.data() + share.range.begin, size);
-    };
+    Index const size = share.range.size(), begin = m_plan->share_offset(share.group) + share.range.begin;
     std::vector<Vector<float>> moments;
-    for (Vector<float> const& all : m_moments)
-      moments.emplace_back(all.data() + m_plan->share_offset(share.group) + share.range.begin, size);
+    for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
+    ConstStoredVector gradient = m_reducer.share(share.group).part(share.range.begin, size);
+    if (m_plan->types.gradient_copy) {
+      StoredVector const copy = part_of(m_gradient_copy, begin, size);
+      cast(m_exec, gradient, copy);
+      gradient = copy;
+    }
     bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
-    Vector<float> const parameter = of(m_gatherer.share(share.group));
-    update_parameters<float, float>(m_exec, optimizer, numbers, decays, of(m_reducer.share(share.group)), parameter,
-                                    moments, parameter);
+    update_parameters(m_exec, optimizer, numbers, decays, gradient,
+                      part_of(master_share(share.group), share.range.begin, size), moments,
+                      m_gatherer.share(share.group).part(share.range.begin, size));
   }
+  gather_updated();
+}
+
+/// Where every rank keeps all parameters: in the order in which forward reads them.
+void ShardedEngine::gather_updated() {
   if (m_plan->sharding.parameters || m_plan->mesh.shard == 1) return;
   m_gatherer.begin(parameter_order());
   if (!m_plan->overlap) m_gatherer.finish();
@@ -183,31 +209,32 @@ void ShardedEngine::finish() {
 
 Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
   for (Index g = std::ssize(m_plan->groups) - 1; g >= 0; --g) {
-    count_non_finite<float>(m_exec, m_reducer.share(g), count);
+    StoredVector const gradient = m_reducer.share(g);
+    with_storage(gradient.storage, [&]<class T>() { count_non_finite<T>(m_exec, gradient.as<T>(), count); });
     if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
   }
   return -1;
 }
 
-void ShardedEngine::set_parameters(std::function<void(Index group, Vector<float> whole)> const& fill) {
+void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
   finish();
+  Busy const busy(m_busy);
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
-    Vector<float> const whole = m_gatherer.whole(g);
-    fill(g, whole);
-    Range const share = m_plan->share(g);
-    if (m_plan->sharding.parameters)
-      accumulate(m_exec, Write::overwrite,
-                 Vector<float>(whole.data() + share.begin, static_cast<std::size_t>(share.size())),
-                 m_gatherer.share(g));
+    Vector<float> const values = master_share(g);
+    fill(g, m_plan->share(g), values);
+    if (m_plan->types.master) cast(m_exec, ConstStoredVector(values), m_gatherer.share(g));
   }
+  gather_updated();
+  m_gatherer.finish();
 }
 
-void ShardedEngine::read_parameters(std::function<void(Index group, Vector<float const> whole)> const& read) {
+void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
   Busy const busy(m_busy);
   if (m_plan->sharding.parameters) m_gatherer.begin(parameter_order());
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
-    read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g)) : m_gatherer.whole(g));
+    read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g))
+                                        : ConstStoredVector(m_gatherer.whole(g)));
 }
 
 } // namespace trainstone

@@ -11,6 +11,7 @@
 #include "parallel/gradient_norm.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/mesh_communicators.hpp"
+#include "parallel/optimizer_update.hpp"
 #include "parallel/parameter_gatherer.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/tensor_share.hpp"
@@ -25,7 +26,7 @@ enum class Pass { training, evaluation };
 
 /// What a unit's backward reads and writes.
 struct BackwardMemory {
-  Vector<float const> parameters; ///< of its group; empty for embed, which reads none
+  ConstStoredVector parameters; ///< of its group; empty for embed, which reads none
   GradientTarget gradients;
 };
 
@@ -41,30 +42,33 @@ public:
   /// Before the units of a micro-batch are run: forward and backward, or forward alone. \param[in] turn from 0
   void begin(Pass pass, Index turn);
   /// The whole parameters of the unit's group, until after_forward().
-  Vector<float const> before_forward(Unit unit);
+  ConstStoredVector before_forward(Unit unit);
   void after_forward(Unit unit);
   BackwardMemory before_backward(Unit unit);
   void after_backward(Unit unit);
 
   /// Waits for the sums of all gradients of the step; returns their norm, the same on all ranks.
   double gradient_norm();
-  /// Clips by the norm and updates parameters and moments. \param[in] step from 1
-  void update(OptimizerConfig const& optimizer, double learning_rate, std::int64_t step, double norm);
+  /// Updates parameters and moments with numbers.gradient_scale times the gradients.
+  void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
   /// Waits for all that is in flight: parameters are complete.
   void finish();
 
   /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
   Index find_non_finite_group(Vector<std::int64_t> count);
 
-  /// Sets parameters: `fill` is given every group in turn, whole (padded); enqueued.
-  void set_parameters(std::function<void(Index group, Vector<float> whole)> const& fill);
+  /// Sets parameters: `fill` is given every group in turn, and which of its elements (padded) belong into `values`;
+  /// these become what the model reads, rounded. Collective; waits.
+  void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
   /// Hands every group in turn, whole, to `read`; collective.
-  void read_parameters(std::function<void(Index group, Vector<float const> whole)> const& read);
-  /// This rank's share of the parameters of a group, and of its summed gradient.
-  Vector<float> parameter_share(Index group) const { return m_gatherer.share(group); }
+  void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
+  /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
+  /// the group's summed gradient.
+  StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
+  Vector<float> master_share(Index group) const;
+  StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.
-  Vector<float> whole_parameters(Index group) const { return m_gatherer.whole(group); }
-  Vector<float> gradient_share(Index group) const { return m_reducer.share(group); }
+  StoredVector whole_parameters(Index group) const { return m_gatherer.whole(group); }
 
   ShardPlan const& plan() const { return *m_plan; }
   MeshCommunicators& communicators() { return m_communicators; }
@@ -73,6 +77,7 @@ private:
   class Busy;
 
   std::vector<Index> parameter_order() const;
+  void gather_updated();
   std::size_t place_in_pass(Unit unit, bool backward) const;
 
   ExecutionSpace m_exec;
@@ -81,6 +86,7 @@ private:
   StateMemory m_parameters, m_slots, m_gradients, m_staging;
   Allocation m_optimizer_memory;
   std::vector<Vector<float>> m_moments;
+  Vector<float> m_master, m_gradient_copy; ///< of this rank's shares; empty if the plan has none
   ExecutionQueue m_queue;
   GradientReducer m_reducer;
   ParameterGatherer m_gatherer;

@@ -5,31 +5,32 @@
 
 #include "comm/execution/shared_segment.hpp"
 #include "core/memory.hpp"
+#include "core/stored.hpp"
 
 #include <optional>
 #include <string>
 
 namespace trainstone {
 
+/// All elements become 0; enqueued on exec.
+void set_to_zero(ExecutionSpace const& exec, StoredVector vector);
+
 class StateMemory {
 public:
   StateMemory() = default;
   /// Zeroed; enqueued on exec. Collective over `sharers`; null: private.
   StateMemory(ExecutionSpace const& exec, Communicator const* sharers, MemoryLedger& ledger, MemoryCategory category,
-              std::string const& label, Index elements);
+              std::string const& label, Storage storage, Index elements);
 
-  Vector<float> vector() const { return m_vector; }
   /// Elements [begin, begin + size).
-  Vector<float> part(Index begin, Index size) const {
-    return Vector<float>(m_vector.data() + begin, static_cast<std::size_t>(size));
-  }
+  StoredVector part(Index begin, Index size) const { return m_vector.part(begin, size); }
   /// Where it lies, if neighbours see it; else null.
   SharedSegment* segment() { return m_segment ? &*m_segment : nullptr; }
 
 private:
   std::optional<SharedSegment> m_segment;
   Allocation m_memory;
-  Vector<float> m_vector;
+  StoredVector m_vector;
 };
 
 } // namespace trainstone

@@ -61,15 +61,14 @@ void fill_in(Deck& deck) {
   }
 }
 
-/// Refuses keys that were set and that the optimizer does not read.
+/// Refuses keys that were set and have no effect.
 void require_read_keys(Deck const& deck) {
-  OptimizerType const type = deck.config.optimizer.type;
   for (auto const& [key, origin] : deck.origins) {
-    if (origin.kind == Origin::Kind::standard || optimizer_reads(type, key)) continue;
-    fail_at(deck, key,
-            fmt::format("{} is not read by optimizer.type = {}: leave it out, or choose {}", key,
-                        to_toml(find_key("optimizer.type")->get(deck.config)),
-                        type == OptimizerType::sgd ? "\"adamw\" or \"adam\"" : "\"sgd\""));
+    if (origin.kind == Origin::Kind::standard) continue;
+    if (std::optional<UnreadKey> const unread = find_unread(deck.config, key))
+      fail_at(deck, key,
+              fmt::format("{} is not read by {} = {}: leave it out, or choose {}", key, unread->choice,
+                          to_toml(find_key(unread->choice)->get(deck.config)), unread->others));
   }
 }
 

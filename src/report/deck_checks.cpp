@@ -4,6 +4,7 @@
 #include "train/injected_delay.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainstone {
 
@@ -87,6 +88,25 @@ Problem length_problem(RunConfig const& config) {
   return length.steps > 0 ? find_length_problem(config, length.steps) : std::nullopt;
 }
 
+Problem precision_problem(RunConfig const& config) {
+  PrecisionConfig const& precision = config.precision;
+  bool const small = precision.recipe != "fp32" && precision.storage == Storage::fp16;
+  if (small && precision.loss_scale == LossScaling::none)
+    return problem("precision.storage", "precision.storage = \"fp16\" needs a loss scale, for gradients vanish below "
+                                        "6e-8: set precision.loss_scale = \"dynamic\", or take \"bf16\"");
+  double const scale = precision.initial_loss_scale, below = std::exp2(std::floor(std::log2(scale)));
+  if (scale != below)
+    return problem("precision.initial_loss_scale",
+                   "precision.initial_loss_scale = {} is no power of two; nearest legal values: {} or {}", scale, below,
+                   2 * below);
+  return std::nullopt;
+}
+
+Problem overflow_problem(RunConfig const& config) {
+  if (config.faults.overflow_rank == 0 || config.faults.overflow_step > 0) return std::nullopt;
+  return problem("faults.overflow.rank", "faults.overflow.rank needs faults.overflow.step, counted from 1");
+}
+
 Problem fault_problem(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
   if (faults.nan_step == 0 && faults.nan_unit.empty()) return std::nullopt;
@@ -112,14 +132,22 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
   };
   if (config.schedule.warmup > steps) return exceeds("optimizer.warmup", config.schedule.warmup);
   if (config.faults.nan_step > steps) return exceeds("faults.nan.step", config.faults.nan_step);
+  if (config.faults.overflow_step > steps) return exceeds("faults.overflow.step", config.faults.overflow_step);
   return std::nullopt;
 }
 
-bool optimizer_reads(OptimizerType type, std::string_view key) {
-  bool const sgd = type == OptimizerType::sgd;
-  if (key == "optimizer.momentum") return sgd;
-  if (key == "optimizer.betas" || key == "optimizer.eps") return !sgd;
-  return true;
+std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
+  bool const sgd = config.optimizer.type == OptimizerType::sgd;
+  if (key == "optimizer.momentum" && !sgd) return UnreadKey{"optimizer.type", "\"sgd\""};
+  if ((key == "optimizer.betas" || key == "optimizer.eps") && sgd)
+    return UnreadKey{"optimizer.type", "\"adamw\" or \"adam\""};
+  PrecisionConfig const& precision = config.precision;
+  if ((key == "precision.storage" || key == "precision.loss_scale") && precision.recipe == "fp32")
+    return UnreadKey{"precision.recipe", "\"mixed16\", \"mixed18\" or \"mixed20\""};
+  bool const scales =
+      key == "precision.initial_loss_scale" || key == "precision.growth_interval" || key == "precision.most_skipped";
+  if (scales && precision.loss_scale == LossScaling::none) return UnreadKey{"precision.loss_scale", "\"dynamic\""};
+  return std::nullopt;
 }
 
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
@@ -149,6 +177,8 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = length_problem(config)) return found;
   if (Problem found = find_network_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
+  if (Problem found = precision_problem(config)) return found;
+  if (Problem found = overflow_problem(config)) return found;
   return fault_problem(config);
 }
 

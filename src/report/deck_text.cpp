@@ -23,14 +23,15 @@ std::string file_name(Deck const& deck) {
 /// Whether the key is among those that the loss curve depends on. The batch and the files are treated apart.
 bool shapes_loss_curve(Key const& key, RunConfig const& config) {
   constexpr std::array<std::string_view, 4> sections{"model", "data", "precision", "optimizer"};
-  constexpr std::array<std::string_view, 7> exceptions{"model.preset",
+  constexpr std::array<std::string_view, 8> exceptions{"model.preset",
                                                        "model.save",
                                                        "data.files",
                                                        "data.xxhash",
                                                        "data.validation_files",
                                                        "data.validate_every",
-                                                       "data.validation_batches"};
-  return optimizer_reads(config.optimizer.type, key.name) &&
+                                                       "data.validation_batches",
+                                                       "precision.most_skipped"};
+  return !find_unread(config, key.name) &&
          std::find(sections.begin(), sections.end(), key.section()) != sections.end() &&
          std::find(exceptions.begin(), exceptions.end(), key.name) == exceptions.end();
 }
@@ -63,11 +64,12 @@ std::string print_deck(Deck const& deck) {
   std::string section;
   for (Key const& key : deck_keys()) {
     if (key.section() != section) text += fmt::format("\n[{}]\n", section = key.section());
-    bool const read = optimizer_reads(deck.config.optimizer.type, key.name);
-    text += fmt::format(
-        "{:<40} # {}\n",
-        fmt::format("{}{} = {}", read ? "" : "# ", key.name.substr(section.size() + 1), to_toml(key.get(deck.config))),
-        read ? to_string(deck.origins.at(key.name)) : "not read by this optimizer");
+    std::optional<UnreadKey> const unread = find_unread(deck.config, key.name);
+    text +=
+        fmt::format("{:<40} # {}\n",
+                    fmt::format("{}{} = {}", unread ? "# " : "", key.name.substr(section.size() + 1),
+                                to_toml(key.get(deck.config))),
+                    unread ? fmt::format("not read by this {}", unread->choice) : to_string(deck.origins.at(key.name)));
   }
   return text;
 }

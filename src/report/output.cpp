@@ -105,6 +105,8 @@ std::string step_line(StepReport const& step, double eta_seconds) {
                       percent(step.phase_seconds[Phase::gemm]), percent(step.phase_seconds[Phase::attention]),
                       percent(step.phase_seconds[Phase::optimizer]), percent(step.phase_seconds[Phase::communication]),
                       percent(step.exposed_communication_seconds));
+  if (step.loss_scale) line += fmt::format(" | scale {:g}", *step.loss_scale);
+  if (step.skipped) line += " | SKIPPED: gradients overflow, the scale halves";
   if (eta_seconds >= 0) line += " | ETA " + duration(eta_seconds);
   return line;
 }
@@ -151,7 +153,8 @@ void ProgressPrinter::operator()(StepReport const& step) {
   double const per_step = step.step > 1 ? m_seconds / static_cast<double>(step.step - 1) : step.seconds;
   std::string const line = step_line(step, per_step * static_cast<double>(step.steps - step.step));
   std::int64_t const every = (step.steps + 19) / 20;
-  bool const keep = step.step == 1 || step.step == step.steps || step.step % every == 0 || step.validation_loss;
+  bool const keep =
+      step.step == 1 || step.step == step.steps || step.step % every == 0 || step.validation_loss || step.skipped;
   if (m_terminal) {
     m_out << '\r' << line << std::string(m_drawn > line.size() ? m_drawn - line.size() : 0, ' ');
     m_drawn = line.size();

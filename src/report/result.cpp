@@ -60,9 +60,10 @@ Json amounts_json(WorkAmounts const& amounts) {
 
 /// One array per quantity, one element per step.
 Json samples_json(std::vector<StepReport> const& samples) {
-  Json json = {{"step", Json::array()},     {"loss", Json::array()},    {"norm", Json::array()},
-               {"lr", Json::array()},       {"seconds", Json::array()}, {"tokens", Json::array()},
-               {"held_out", Json::array()}, {"phases", Json::object()}};
+  Json json = {{"step", Json::array()},     {"loss", Json::array()},       {"norm", Json::array()},
+               {"lr", Json::array()},       {"seconds", Json::array()},    {"tokens", Json::array()},
+               {"held_out", Json::array()}, {"loss_scale", Json::array()}, {"skipped", Json::array()},
+               {"phases", Json::object()}};
   Json& by_phase = json["phases"];
   for (Phase const phase : phases) by_phase[std::string(to_string(phase))] = Json::array();
   by_phase["exposed communication"] = Json::array();
@@ -70,6 +71,8 @@ Json samples_json(std::vector<StepReport> const& samples) {
     json["step"].push_back(step.step);
     json["loss"].push_back(step.loss);
     json["norm"].push_back(step.norm);
+    json["loss_scale"].push_back(step.loss_scale ? Json(*step.loss_scale) : Json(nullptr));
+    json["skipped"].push_back(step.skipped);
     json["lr"].push_back(step.learning_rate);
     json["seconds"].push_back(step.seconds);
     json["tokens"].push_back(step.tokens);

@@ -1,6 +1,7 @@
 #include "report/schema.hpp"
 
 #include "comm/registry.hpp"
+#include "parallel/recipe.hpp"
 #include "train/injected_delay.hpp"
 
 #include <algorithm>
@@ -134,6 +135,8 @@ std::vector<std::string> algorithm_names(Collective collective) {
   return names;
 }
 
+std::vector<std::string> recipe_list() { return {recipe_names.begin(), recipe_names.end()}; }
+
 std::vector<std::string> delay_place_names() { return {delay_places.begin(), delay_places.end()}; }
 
 std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
@@ -192,14 +195,30 @@ std::vector<Key> data_keys() {
 
 std::vector<Key> batch_and_precision_keys() {
   auto const batch = &RunConfig::batch;
+  auto const precision = &RunConfig::precision;
   return {
       number("batch.micro", batch, &BatchConfig::micro, "samples", up_to(million),
              "per rank and turn; global = micro x accumulation x ranks: give two of three; 0 = follows"),
       number("batch.accumulation", batch, &BatchConfig::accumulation, "turns", up_to(million),
              "micro-batches per rank and step; 0 = follows"),
       number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion), "per step; 0 = follows"),
-      choice("precision.recipe", &RunConfig::precision, &PrecisionConfig::recipe, {"fp32"},
-             "types of parameters, gradients and optimizer state"),
+      choice("precision.recipe", precision, &PrecisionConfig::recipe, recipe_list(),
+             "bytes of parameters + gradients + optimizer state with adamw: fp32 4 + 4 + 8, mixed16 2 + 2 + 12 (fp32 "
+             "master copy), mixed18 2 + 4 + 12 (fp32 gradients), mixed20 2 + 2 + 16 (fp32 copy of the gradients)"),
+      choice("precision.storage", precision, &PrecisionConfig::storage,
+             {{"bf16", Storage::bf16}, {"fp16", Storage::fp16}},
+             "of mixed recipes: what parameters, activations and their gradients are stored in; fp16 needs "
+             "precision.loss_scale = \"dynamic\""),
+      choice("precision.loss_scale", precision, &PrecisionConfig::loss_scale,
+             {{"none", LossScaling::none}, {"dynamic", LossScaling::dynamic}},
+             "of mixed recipes: multiply gradients with a power of two that doubles while they do not overflow; a step "
+             "whose gradients do is skipped on all ranks, and the scale halves"),
+      number("precision.initial_loss_scale", precision, &PrecisionConfig::initial_loss_scale, "", {1, 0x1p40},
+             "of loss_scale dynamic: where it begins, a power of two"),
+      number("precision.growth_interval", precision, &PrecisionConfig::growth_interval, "steps", {1, trillion},
+             "of loss_scale dynamic: it doubles after so many steps without overflow"),
+      number("precision.most_skipped", precision, &PrecisionConfig::most_skipped, "steps", {0, million},
+             "of loss_scale dynamic: so many may be skipped in a row, one more ends the run with exit 70"),
   };
 }
 
@@ -298,6 +317,10 @@ std::vector<Key> machine_keys() {
              "test: the step, from 1, whose forward pass is poisoned; 0 = none"),
       key("faults.nan.unit", &RunConfig::faults, &FaultConfig::nan_unit,
           "test: the unit whose output becomes NaN: \"embed\", \"block 0\", ..., \"head\""),
+      number("faults.overflow.step", &RunConfig::faults, &FaultConfig::overflow_step, "", up_to(trillion),
+             "test: the step, from 1, whose gradients overflow on one rank; 0 = none"),
+      number("faults.overflow.rank", &RunConfig::faults, &FaultConfig::overflow_rank, "", up_to(million),
+             "test: that rank"),
       choice("faults.delay.where", &RunConfig::faults, &FaultConfig::delay_where, delay_place_names(),
              "test: what waits: a kernel of the model or the update, or that step of a collective; \"\" = nothing"),
       quantity("faults.delay.time", &RunConfig::faults, &FaultConfig::delay_time, Dimension::time, up_to(60),

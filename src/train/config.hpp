@@ -45,10 +45,6 @@ struct BatchConfig {
   bool operator==(BatchConfig const&) const = default;
 };
 
-struct PrecisionConfig {
-  std::string recipe = "fp32";
-};
-
 enum class ScheduleType { constant, cosine };
 
 struct ScheduleConfig {
@@ -69,10 +65,12 @@ struct TraceConfig {
 
 /// Faults that tests inject.
 struct FaultConfig {
-  std::int64_t nan_step = 0; ///< from 1; 0 = none
-  std::string nan_unit;      ///< "embed", "block 3" (from 0) or "head": its forward output becomes NaN
-  std::string delay_where;   ///< one of delay_places; empty = none
-  double delay_time = 0;     ///< s
+  std::int64_t nan_step = 0;      ///< from 1; 0 = none
+  std::string nan_unit;           ///< "embed", "block 3" (from 0) or "head": its forward output becomes NaN
+  std::int64_t overflow_step = 0; ///< from 1; 0 = none: the step whose gradients overflow, on one rank
+  std::int64_t overflow_rank = 0;
+  std::string delay_where; ///< one of delay_places; empty = none
+  double delay_time = 0;   ///< s
   std::int64_t delay_rank = -1;
   std::int64_t delay_every = 1; ///< so many times
 };

@@ -21,6 +21,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.clip = 0.5; // acts in the first steps
   config.schedule = {ScheduleType::constant, 0, 1.0};
+  config.precision.recipe = row.recipe;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
@@ -94,23 +95,32 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {} ranks, {:<17} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, ranks,
-                     name_of(row.parallel, ranks), row.algorithm,
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<17} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
+                     ranks, name_of(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays);
 }
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick) {
   std::vector<MatrixRow> rows;
+  std::vector<Variation> const all = variations(quick);
+  std::size_t turn = 0; // of the one variation that a quick row of mixed16 gets
+  auto const add = [&](MatrixRow row, Variation const& variation) {
+    row.delays = variation.delays;
+    if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
+    row.parallel.overlap = variation.overlap;
+    rows.push_back(row);
+  };
   for (std::int64_t const micro_batches : {8, 16}) {
     if (quick && micro_batches > 8) break;
     for (ParallelConfig const& strategy : strategies(ranks)) {
       for (char const* const algorithm : {"ordered", "shared"}) {
-        for (auto const& [tiny, overlap, delays] : variations(quick)) {
-          MatrixRow row{micro_batches, strategy, algorithm, delays};
-          if (tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
-          row.parallel.overlap = overlap;
-          rows.push_back(row);
+        for (char const* const recipe : {"fp32", "mixed16"}) {
+          MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
+          if (quick && row.recipe != "fp32")
+            add(row, all[turn++ % all.size()]);
+          else
+            for (Variation const& variation : all) add(row, variation);
         }
       }
     }

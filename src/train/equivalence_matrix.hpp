@@ -21,16 +21,17 @@ enum class MatrixDelays { none, slow_sends, slow_kernels };
 /// A row of the matrix.
 struct MatrixRow {
   std::int64_t micro_batches; ///< of a step, over all ranks
+  std::string recipe;         ///< of precision: fp32 or mixed16, in bf16
   ParallelConfig parallel;
   std::string algorithm; ///< of reductions: ordered or shared
   MatrixDelays delays;
 };
 
-/// "M 8, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends"
+/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends"
 std::string describe(MatrixRow const& row, Rank ranks);
 
-/// All configurations on so many ranks (a power of two). Quick: every value of every column at least once per strategy,
-/// with 8 micro-batches.
+/// All configurations on so many ranks (a power of two). Quick: every value of every column at least once per strategy
+/// in fp32 and over the strategies in mixed16, with 8 micro-batches.
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick);
 
 /// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.

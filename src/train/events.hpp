@@ -16,12 +16,14 @@ struct StepReport {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0; ///< planned for the whole run
   double loss = 0;        ///< mean over the tokens of the global batch
-  double norm = 0;        ///< of the gradient, before clipping
+  double norm = 0;        ///< of the gradient, before clipping; not finite if the step was skipped
   double learning_rate = 0;
   double seconds = 0;
   std::int64_t tokens = 0; ///< of the global batch
   PerPhase<double> phase_seconds;
   double exposed_communication_seconds = 0; ///< communication that no computation covered
+  std::optional<double> loss_scale;         ///< of this step's gradients, if it is dynamic
+  bool skipped = false;                     ///< gradients overflowed: no update
   std::optional<double> validation_loss;    ///< held-out loss after this step, where one was measured
 };
 

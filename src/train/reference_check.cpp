@@ -73,8 +73,8 @@ public:
       : m_config(config),
         m_plan(plan_run(m_config, communicator.rank(), communicator.topology())),
         m_trainer(exec, communicator, m_ledger, m_config, m_plan, {batch_source(state, config.batch.micro), {}, 0}, 1) {
-    m_trainer.engine().set_parameters([&](Index group, Vector<float> whole) {
-      load_parameters(exec, files.model, m_config.model, m_plan.table, group, whole);
+    m_trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
+      load_parameters(exec, files.model, m_config.model, m_plan.table, group, share, values);
     });
   }
   Trainer& trainer() { return m_trainer; }
@@ -114,11 +114,10 @@ struct TensorPart {
 TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
   ShardPlan const& plan = engine.plan();
   Range const range = range_in_share(plan, entry);
-  Vector<float> const values(engine.gradient_share(entry.group).data() + range.begin,
-                             static_cast<std::size_t>(range.size()));
+  StoredVector const values = engine.gradient_share(entry.group).part(range.begin, range.size());
   Index const first = entry.offset - plan.groups[static_cast<std::size_t>(entry.group)].offset;
   return {static_cast<std::size_t>(plan.share(entry.group).begin + range.begin - first),
-          copy_to_host(exec, values, "trainstone::train::compare_gradients")};
+          copy_to_host(exec, ConstStoredVector(values), "trainstone::train::compare_gradients")};
 }
 
 /// One row per tensor of the file; slices of a per-layer tensor are compared each with its own largest element. Every
@@ -158,18 +157,18 @@ nlohmann::json read_losses(std::string const& path) {
   }
 }
 
-struct Recipe {
+struct ReferenceCurve {
   std::string name;
   OptimizerConfig optimizer;
   std::vector<double> losses, norms;
 };
 
-std::vector<Recipe> parse_recipes(std::string const& path) {
+std::vector<ReferenceCurve> parse_recipes(std::string const& path) {
   nlohmann::json const json = read_losses(path);
-  std::vector<Recipe> recipes;
+  std::vector<ReferenceCurve> recipes;
   try {
     for (auto const& [name, entry] : json.at("recipes").items()) {
-      Recipe recipe{name, {}, entry.at("losses"), entry.at("grad_norms")};
+      ReferenceCurve recipe{name, {}, entry.at("losses"), entry.at("grad_norms")};
       nlohmann::json const& adamw = json.at("adamw");
       recipe.optimizer.betas = {adamw.at("beta1").get<double>(), adamw.at("beta2").get<double>()};
       recipe.optimizer.epsilon = adamw.at("eps");
@@ -192,7 +191,7 @@ std::vector<Recipe> parse_recipes(std::string const& path) {
   return recipes;
 }
 
-std::vector<ReferenceRow> compare_curve(Trainer& trainer, Recipe const& recipe) {
+std::vector<ReferenceRow> compare_curve(Trainer& trainer, ReferenceCurve const& recipe) {
   double loss_absolute = 0, loss_relative = 0, norm_absolute = 0, norm_relative = 0;
   for (std::size_t i = 0; i < recipe.losses.size(); ++i) {
     StepReport const report = trainer.step(static_cast<std::int64_t>(i) + 1);
@@ -219,7 +218,8 @@ std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Com
   check_reference_files(files, communicator.size());
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader state(files.state, shape);
-  std::vector<Recipe> const recipes = files.losses.empty() ? std::vector<Recipe>{} : parse_recipes(files.losses);
+  std::vector<ReferenceCurve> const recipes =
+      files.losses.empty() ? std::vector<ReferenceCurve>{} : parse_recipes(files.losses);
   RunConfig config = config_for(shape, state.batch(), state.sequence(), choices, communicator.size());
 
   std::vector<ReferenceRow> rows;
@@ -231,7 +231,7 @@ std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Com
     rows.push_back(make_row("loss", difference, difference / static_cast<double>(state.loss()), loss_bound, false));
     for (ReferenceRow const& row : compare_gradients(exec, communicator, run, shape, state)) rows.push_back(row);
   }
-  for (Recipe const& recipe : recipes) {
+  for (ReferenceCurve const& recipe : recipes) {
     config.optimizer = recipe.optimizer;
     ReferenceRun run(exec, communicator, files, state, config);
     for (ReferenceRow const& row : compare_curve(run.trainer(), recipe)) rows.push_back(row);

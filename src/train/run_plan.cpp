@@ -36,10 +36,11 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   Rank const ranks = topology.ranks();
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  GemmProvider const gemm = resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm));
+  GemmProvider const gemm =
+      resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm), state_types(config.precision).parameters);
   ParameterTable table(config.model, ranks);
-  ShardPlan parallel =
-      make_shard_plan(config.parallel, config.optimizer, config.comm, table, topology, rank, config.batch.accumulation);
+  ShardPlan parallel = make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table,
+                                       topology, rank, config.batch.accumulation);
   RunPlan plan{std::move(table),
                shape,
                rank,
@@ -53,16 +54,18 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
                {},
                {},
                {},
+               {},
                {}};
 
   plan.memory = plan.parallel.memory();
-  add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape));
-  plan.memory.push_back(
-      {MemoryCategory::buffers, "GEMM scratch", Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm))});
+  add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape, plan.storage().values));
+  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
+                         Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, plan.storage()))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   add_items(plan, MemoryCategory::data, data_plan(shape));
 
   plan.sent = plan.parallel.step_traffic();
+  plan.update_sent = plan.parallel.update_traffic();
   plan.control = plan.parallel.control_traffic();
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();

@@ -27,12 +27,15 @@ struct RunPlan {
 
   std::vector<MemoryItem> memory;
   std::vector<TrafficRow> sent;    ///< per step, by the rank, for the training
+  Traffic update_sent;             ///< of `sent`, what a step does not send whose update is skipped
   std::vector<TrafficRow> control; ///< per step: losses, norm
   Traffic validation_sent;         ///< per micro-batch of a validation: sharded parameters
   Traffic validation_control;      ///< per global batch of a validation: its losses
   ModelFlops step_flops;           ///< per step and rank
   ModelFlops evaluation_flops;     ///< per micro-batch of a validation
 
+  /// What the model's numbers are stored in.
+  ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }
   /// Sums of `memory`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
   Traffic step_sent() const { return sum_of(sent); }

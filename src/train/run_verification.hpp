@@ -16,6 +16,7 @@ namespace trainstone {
 /// What was counted while a run trained, and how much of it there was.
 struct CountedRun {
   std::int64_t steps = 0;
+  std::int64_t skipped = 0; ///< of the steps: their update
   std::int64_t validations = 0;
   std::int64_t validation_batches = 0; ///< global batches of each
   Counters kernels;                    ///< of steps and validations

@@ -7,6 +7,7 @@
 #include "train/batches.hpp"
 #include "train/learning_rate.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -28,12 +29,12 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 
 Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, RunPlan const& plan) {
   return Allocation(ledger, MemoryCategory::buffers, "GEMM scratch",
-                    Arena::footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm)));
+                    Arena::footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage())));
 }
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
-  Activations all = bind_activations(config.model, plan.shape, arena);
+  Activations all = bind_activations(config.model, plan.shape, arena, plan.storage().values);
   TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
                      arena.capacity());
   return all;
@@ -49,8 +50,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(
-          allocate(ledger, MemoryCategory::activations, "activations", activation_plan(config.model, plan.shape))),
+      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
+                                   activation_plan(config.model, plan.shape, plan.storage().values))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan.shape))),
@@ -62,12 +63,13 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm),
       m_loss_sum(m_buffers.vector<double>("loss sum", 1)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
-      m_units(units(config.model.layers)) {
+      m_units(units(config.model.layers)),
+      m_scaler(config.precision) {
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
-  m_engine.set_parameters([&](Index group, Vector<float> whole) {
-    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), whole);
+  m_engine.set_parameters([&](Index group, Range share, Vector<float> values) {
+    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), share, values);
   });
 }
 
@@ -83,17 +85,39 @@ StepReport Trainer::step(std::int64_t step) {
   report.learning_rate = schedule.at(step - 1);
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
   report.loss = gradient(step);
-  report.norm = m_engine.gradient_norm();
-  if (!std::isfinite(report.loss) || !std::isfinite(report.norm))
+  report.norm = m_engine.gradient_norm() / m_scaler.scale();
+  if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
+  report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
+  if (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped))
     throw CollectiveError(
         fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm, describe_non_finite()));
-  m_engine.update(m_config->optimizer, report.learning_rate, step, report.norm);
+  if (!report.skipped) update(report);
+  m_scaler.observe(report.skipped);
+  if (m_scaler.skipped_in_a_row() > m_config->precision.most_skipped)
+    throw CollectiveError(fmt::format("step {}: gradients overflow in the last {} steps, now at a loss scale of {}: {}",
+                                      step, m_scaler.skipped_in_a_row(), *report.loss_scale, describe_non_finite()));
   m_exec.fence("trainstone::train::step: the step is timed");
 
   report.seconds = seconds_since(start);
   for (Phase phase : phases) report.phase_seconds[phase] = counters().seconds[phase] - phases_before[phase];
   report.exposed_communication_seconds = report.phase_seconds[Phase::communication];
   return report;
+}
+
+/// Clips by the norm: with min(1, clip / (norm + 1e-6)), or not at all.
+void Trainer::update(StepReport const& report) {
+  double const limit = m_config->optimizer.clip;
+  double const clip_factor = limit > 0 ? std::min(1.0, limit / (report.norm + 1e-6)) : 1.0;
+  ++m_updates;
+  m_engine.update(m_config->optimizer, {report.learning_rate, clip_factor / m_scaler.scale(), m_updates});
+}
+
+/// What a token's loss is multiplied with where its gradient begins.
+float Trainer::gradient_scale(std::int64_t step) const {
+  FaultConfig const& faults = m_config->faults;
+  if (step == faults.overflow_step && m_plan->rank == faults.overflow_rank)
+    return std::numeric_limits<float>::infinity();
+  return static_cast<float>(m_scaler.scale() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence));
 }
 
 double Trainer::gradient(std::int64_t step) {
@@ -107,7 +131,7 @@ double Trainer::gradient(std::int64_t step) {
 
 double Trainer::forward_backward(std::int64_t step, Index turn) {
   MicroBatch batch = m_loader.load(m_exec, m_batches.training, step - 1, m_plan->parallel.micro_batch(turn));
-  batch.gradient_scale = 1.0f / static_cast<float>(m_config->batch.global * m_plan->shape.sequence);
+  batch.gradient_scale = gradient_scale(step);
   m_engine.begin(Pass::training, turn);
   double const loss = forward_and_loss(batch, LossMode::training, step);
   for (Unit unit : m_units | std::views::reverse) {
@@ -120,7 +144,7 @@ double Trainer::forward_backward(std::int64_t step, Index turn) {
 
 double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {
   for (Unit unit : m_units) {
-    Vector<float const> const parameters = m_engine.before_forward(unit);
+    ConstStoredVector const parameters = m_engine.before_forward(unit);
     m_model.forward(m_exec, unit, batch, parameters);
     inject_fault(unit, step);
     m_engine.after_forward(unit);
@@ -165,7 +189,7 @@ void Trainer::logits(std::int64_t batch, Index micro_batch) {
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch);
   m_engine.begin(Pass::evaluation, 0);
   for (Unit unit : m_units) {
-    Vector<float const> const parameters = m_engine.before_forward(unit);
+    ConstStoredVector const parameters = m_engine.before_forward(unit);
     m_model.forward(m_exec, unit, loaded, parameters);
     m_engine.after_forward(unit);
   }
@@ -174,17 +198,19 @@ void Trainer::logits(std::int64_t batch, Index micro_batch) {
 
 void Trainer::inject_fault(Unit unit, std::int64_t step) {
   if (step == 0 || step != m_config->faults.nan_step || to_string(unit) != m_config->faults.nan_unit) return;
-  Vector<float> const first_value(m_model.output(unit).as<float>().data(), 1);
-  Kokkos::deep_copy(m_exec, first_value, std::numeric_limits<float>::quiet_NaN());
+  with_storage(m_model.storage(), [&]<class T>() {
+    Vector<T> const first_value(m_model.output(unit).as<T>().data(), 1);
+    Kokkos::deep_copy(m_exec, first_value, from_float<T>(std::numeric_limits<float>::quiet_NaN()));
+  });
 }
 
 void Trainer::note_non_finite_unit() {
   if (m_first_bad_unit >= 0) return; // an earlier micro-batch of this step was already bad
   for (std::size_t i = 0; i < m_units.size(); ++i) {
-    Matrix<float> const output = m_model.output(m_units[i]).as<float>();
+    StoredVector const output = m_model.output(m_units[i]).flat();
     // the head's logits are already their gradient: it is the one that is left when no output before it is bad
     bool const is_head = m_units[i].kind == UnitKind::head;
-    if (is_head || has_non_finite(Vector<float>(output.data(), output.size()))) {
+    if (is_head || has_non_finite(output)) {
       m_first_bad_unit = static_cast<std::int64_t>(i);
       return;
     }
@@ -206,8 +232,8 @@ std::string Trainer::describe_non_finite() {
                      m_plan->table.groups()[static_cast<std::size_t>(group)].name);
 }
 
-bool Trainer::has_non_finite(Vector<float const> values) {
-  count_non_finite<float>(m_exec, values, m_count);
+bool Trainer::has_non_finite(ConstStoredVector values) {
+  with_storage(values.storage, [&]<class T>() { count_non_finite<T>(m_exec, values.as<T>(), m_count); });
   return copy_to_host(m_exec, m_count, "trainstone::train::has_non_finite: the host decides")[0] > 0;
 }
 

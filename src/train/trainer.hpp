@@ -8,6 +8,7 @@
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/events.hpp"
+#include "train/loss_scaler.hpp"
 #include "train/run_plan.hpp"
 
 namespace trainstone {
@@ -27,8 +28,10 @@ public:
   Trainer(Trainer const&) = delete;
   Trainer& operator=(Trainer const&) = delete;
 
-  /// One optimizer step; counts from 1. The same losses and norms on all ranks.
-  /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit
+  /// One optimizer step; counts from 1. The same losses and norms on all ranks. With dynamic loss scaling a step whose
+  /// gradient is not finite on any rank is skipped on all: no update, and half the scale.
+  /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit, or if more steps in
+  /// a row are skipped than precision.most_skipped
   StepReport step(std::int64_t step);
 
   /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
@@ -56,7 +59,9 @@ private:
   void inject_fault(Unit unit, std::int64_t step);
   void note_non_finite_unit();
   std::string describe_non_finite();
-  bool has_non_finite(Vector<float const> values);
+  bool has_non_finite(ConstStoredVector values);
+  void update(StepReport const& report);
+  float gradient_scale(std::int64_t step) const;
   double sum_over_ranks(std::vector<double> losses);
 
   ExecutionSpace m_exec;
@@ -74,6 +79,8 @@ private:
   Vector<double> m_loss_sum;
   Vector<std::int64_t> m_count;
   std::vector<Unit> m_units;
+  LossScaler m_scaler;
+  std::int64_t m_updates = 0;         ///< steps that were not skipped
   std::int64_t m_first_bad_unit = -1; ///< index into m_units of the first non-finite output in this step
 };
 

@@ -54,6 +54,43 @@ TEST_CASE("casts to bf16 and back equal the conversion of every element") { chec
 
 TEST_CASE("casts to fp16 and back equal the conversion of every element") { check_round_trip<fp16>(); }
 
+TEST_CASE("casts between types known at run time equal those between types, and copy between equal ones") {
+  ExecutionSpace const exec;
+  std::vector<float> const values = difficult_values();
+  Index const count = static_cast<Index>(values.size());
+  DeviceTensor<float> const from(values), back(count, -1.0F);
+  DeviceTensor<bf16> const to(count, bf16{}), copy(count, bf16{});
+  DeviceTensor<fp16> const other(count, fp16{});
+  cast(exec, ConstStoredVector(from.vector()), StoredVector(to.vector()));
+  cast(exec, ConstStoredVector(to.vector()), StoredVector(copy.vector()));
+  cast(exec, ConstStoredVector(to.vector()), StoredVector(other.vector()));
+  cast(exec, ConstStoredVector(to.vector()), StoredVector(back.vector()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    INFO("element " << i << ", " << values[i]);
+    bf16 const expected = from_float<bf16>(values[i]);
+    float const expected_back = to_float(expected);
+    REQUIRE(to.values()[i].bits == expected.bits);
+    REQUIRE(copy.values()[i].bits == expected.bits);
+    REQUIRE(other.values()[i].bits == from_float<fp16>(expected_back).bits);
+    REQUIRE(std::memcmp(&back.values()[i], &expected_back, sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("rounding in place leaves what the storage type would have kept, and fp32 alone") {
+  ExecutionSpace const exec;
+  std::vector<float> const values = difficult_values();
+  for (Storage const storage : {Storage::fp32, Storage::bf16, Storage::fp16}) {
+    DeviceTensor<float> const rounded(values);
+    round_to(exec, storage, rounded.vector());
+    std::vector<float> const found = rounded.values();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      INFO(to_string(storage) << ", element " << i << ", " << values[i]);
+      float const expected = with_storage(storage, [&]<class T>() { return to_float(from_float<T>(values[i])); });
+      REQUIRE(std::memcmp(&found[i], &expected, sizeof(float)) == 0);
+    }
+  }
+}
+
 TEST_CASE("a cast refuses other lengths and accepts empty ranges") {
   ExecutionSpace const exec;
   DeviceTensor<float> const three(3, 0.0F), none(0, 0.0F);

@@ -6,6 +6,7 @@
 #include "core/counters.hpp"
 #include "core/host_copy.hpp"
 #include "core/random.hpp"
+#include "kernels/cast.hpp"
 #include "model/llmc_parameters.hpp"
 #include "model/work.hpp"
 #include "support/compare.hpp"
@@ -44,8 +45,12 @@ struct TestModel {
         gradients(state_arena.vector<Gradient>("gradients", table.size())),
         gemm(provider, scratch.bytes()),
         gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values), gemm) {
-    for (Index group = 0; group < std::ssize(table.groups()); ++group)
-      initialize_parameters(exec, table, group, 7, of_group(parameters, group));
+    for (Index g = 0; g < std::ssize(table.groups()); ++g) {
+      Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
+      test::DeviceTensor<float> const values(padded, 0.0f);
+      initialize_parameters(exec, table, g, 7, {0, padded}, values.vector());
+      cast(exec, ConstStoredVector(values.vector()), StoredVector(of_group(parameters, g)));
+    }
     Kokkos::deep_copy(exec, gradients, from_float<Gradient>(0.0f));
     for (Index i = 0; i < rows.rows(); ++i) {
       RandomBlock const random = random_block(5, RandomStream::tests, static_cast<std::uint64_t>(i));

@@ -45,7 +45,7 @@ TEST_CASE("a model that is loaded and saved has the same bytes, whatever the pad
   FlatParameters const parameters(table);
   for (Index group = 0; group < std::ssize(table.groups()); ++group) {
     ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
-    load_parameters(exec, fixture.model, config, table, group,
+    load_parameters(exec, fixture.model, config, table, group, {0, entry.padded},
                     Vector<float>(parameters.view.data() + entry.offset, static_cast<std::size_t>(entry.padded)));
   }
   std::filesystem::path const copy =
@@ -63,7 +63,7 @@ TEST_CASE("a file of another shape than the deck's is refused with both shapes",
   ParameterTable const table(config, 1);
   FlatParameters const parameters(table);
   try {
-    load_parameters(exec, fixture.model, config, table, 0, parameters.view);
+    load_parameters(exec, fixture.model, config, table, 0, {0, table.groups()[0].padded}, parameters.view);
     FAIL("accepted");
   } catch (InputError const& error) {
     CHECK(std::string(error.what()).find("3 layers") != std::string::npos);

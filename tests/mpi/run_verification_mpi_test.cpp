@@ -20,7 +20,7 @@ CountedRun run_two_steps(TrainingRun& run) {
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
   run.trainer.validate();
-  return {2, 1, 2, counters(), comm_counters(), run.ledger.high_water()};
+  return {2, 0, 1, 2, counters(), comm_counters(), run.ledger.high_water()};
 }
 
 } // namespace
@@ -65,7 +65,7 @@ TEST_CASE("one bit of one parameter on one rank makes the replicas disagree", "[
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
   run.trainer.step(1);
   CHECK(check_replicas(run.exec, world, run.trainer).passed);
-  float& value = run.trainer.engine().whole_parameters(0)(3);
+  float& value = run.trainer.engine().whole_parameters(0).as<float>()(3);
   if (world.rank() == world.size() - 1) value = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(value) ^ 1u);
   CHECK(check_replicas(run.exec, world, run.trainer).passed == (world.size() == 1));
 }
@@ -75,7 +75,7 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
   GptConfig const model{1, 1, 8, 5, 29};
   ParameterTable const table(model, world.size());
   auto const check = [&](ParallelConfig const& parallel, CommConfig const& comm) {
-    ShardPlan const plan = make_shard_plan(parallel, {}, comm, table, world.topology(), world.rank(), 1);
+    ShardPlan const plan = make_shard_plan(parallel, {}, {}, comm, table, world.topology(), world.rank(), 1);
     return check_collectives(ExecutionSpace(), world, plan).passed;
   };
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {
@@ -94,9 +94,10 @@ TEST_CASE("parameters that an update has destroyed are noticed, and so is the he
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
   run.trainer.step(1);
   CHECK(check_finite(run.exec, world, run.trainer).passed);
-  if (world.rank() == 0) run.trainer.engine().whole_parameters(0)(3) = std::numeric_limits<float>::quiet_NaN();
+  if (world.rank() == 0)
+    run.trainer.engine().whole_parameters(0).as<float>()(3) = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(check_finite(run.exec, world, run.trainer).passed);
   // every token's row: whichever the held-out batch reads
-  Kokkos::deep_copy(run.trainer.engine().whole_parameters(0), std::numeric_limits<float>::quiet_NaN());
+  Kokkos::deep_copy(run.trainer.engine().whole_parameters(0).as<float>(), std::numeric_limits<float>::quiet_NaN());
   CHECK_THROWS_AS(run.trainer.validate(), CollectiveError);
 }

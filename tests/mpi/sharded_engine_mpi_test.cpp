@@ -14,6 +14,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace trainstone;
@@ -72,6 +73,12 @@ Traffic check_counts(TrainingRun& run, Communicator& world) {
   return sent;
 }
 
+/// The first row of the matrix on one rank in this recipe.
+MatrixRow alone(std::string const& recipe) {
+  std::vector<MatrixRow> const rows = equivalence_matrix(1, true);
+  return *std::ranges::find(rows, recipe, &MatrixRow::recipe);
+}
+
 std::uint64_t hash_after(Communicator& world, RunConfig const& config, std::int64_t steps) {
   TrainingRun run(world, config);
   for (std::int64_t step = 1; step <= steps; ++step) run.trainer.step(step);
@@ -96,6 +103,24 @@ TEST_CASE("every strategy allocates and sends what its plan says", "[mpi][engine
     Traffic more = run.plan.step_sent();
     more.messages += 1;
     CHECK_FALSE(sent == 2 * more);
+  }
+}
+
+TEST_CASE("every recipe allocates and sends what its plan says, with every strategy", "[mpi][engine][precision]") {
+  std::string const recipe = GENERATE("mixed16", "mixed18", "mixed20");
+  auto const [storage, scaling] =
+      GENERATE(std::pair{Storage::bf16, LossScaling::none}, std::pair{Storage::fp16, LossScaling::dynamic});
+  auto const reduction = GENERATE(ReductionMode::fast, ReductionMode::ordered);
+  Communicator world = Communicator::world();
+  if (reduction == ReductionMode::ordered && (world.size() & (world.size() - 1)) != 0) return;
+  for (ParallelConfig parallel : strategies(world.size())) {
+    INFO(recipe << ' ' << to_string(storage) << ' ' << describe(parallel));
+    parallel.reduction = reduction;
+    RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.precision = {.recipe = recipe, .storage = storage, .loss_scale = scaling};
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    check_counts(run, world);
   }
 }
 
@@ -135,21 +160,43 @@ TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine
 
 TEST_CASE("ordered mode ends in the same bits for every strategy, bucket, overlap, algorithm and delay",
           "[mpi][engine][ordered]") {
+  std::string const recipe = GENERATE("fp32", "mixed16");
   Communicator world = Communicator::world();
   if ((world.size() & (world.size() - 1)) != 0) return;
   constexpr std::int64_t steps = 4;
   ExecutionSpace const exec;
   std::uint64_t expected = 0;
   if (std::optional<Communicator> one = world.first(1))
-    expected = run_matrix_row(exec, *one, equivalence_matrix(1, true).front(), {}, steps).value();
+    expected = run_matrix_row(exec, *one, alone(recipe), {}, steps).value();
   expected = all_gather_values(world, expected).front();
   for (MatrixRow const& row : equivalence_matrix(world.size(), true)) {
+    if (row.recipe != recipe) continue;
     INFO(trainstone::describe(row, world.size()));
     CHECK(run_matrix_row(exec, world, row, {}, steps) == expected);
   }
 }
 
-TEST_CASE("the order of additions shows in the bits", "[mpi][engine][ordered]") {
+TEST_CASE("every strategy in 16 bits trains like fp32, as closely as these bits allow", "[mpi][engine][precision]") {
+  auto const [storage, scaling] =
+      GENERATE(std::pair{Storage::bf16, LossScaling::none}, std::pair{Storage::fp16, LossScaling::dynamic});
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  auto const loss_after = [&](std::int64_t steps) {
+    TrainingRun run(world, config);
+    double loss = 0;
+    for (std::int64_t step = 1; step <= steps; ++step) loss = run.trainer.step(step).loss;
+    return loss;
+  };
+  double const expected = loss_after(8);
+  for (ParallelConfig const& parallel : strategies(world.size())) {
+    INFO(to_string(storage) << ' ' << describe(parallel));
+    config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = scaling, .initial_loss_scale = 1024};
+    config.parallel = parallel;
+    CHECK(std::abs(loss_after(8) - expected) < 0.02 * expected); // of bf16's 2^-8 per value; measured up to 0.003
+  }
+}
+
+TEST_CASE("the order of additions shows in the bits, and the rounding of their sum", "[mpi][engine][ordered]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 8 / world.size() > 0 ? 8 / world.size() : 1, 8});
   config.batch.global = config.batch.accumulation * world.size();
@@ -157,6 +204,10 @@ TEST_CASE("the order of additions shows in the bits", "[mpi][engine][ordered]") 
   if ((world.size() & (world.size() - 1)) != 0 || world.size() > 4) return;
   config.parallel.reduction = ReductionMode::ordered;
   CHECK(hash_after(world, config, 4) != fast); // one by one instead of in a tree
+  config.precision.recipe = "mixed18";         // gradients stay fp32
+  std::uint64_t const wide = hash_after(world, config, 4);
+  config.precision.recipe = "mixed16"; // their sum is rounded
+  CHECK(hash_after(world, config, 4) != wide);
 }
 
 TEST_CASE("a step of any strategy labels everything and stays on its instance", "[mpi][engine]") {

@@ -150,7 +150,7 @@ TEST_CASE("a parameter that is not finite is named by the unit that reads it", "
   TrainingRun run(world, training_config(odd, {1, 1, world.size()}));
   ParameterTensor const& gain = run.plan.table.find(Tensor::lnfw);
   // an infinite final gain is first read by the head
-  Vector<float> const root = run.trainer.engine().whole_parameters(0);
+  Vector<float> const root = run.trainer.engine().whole_parameters(0).as<float>();
   Kokkos::deep_copy(vector_of(gain, root), std::numeric_limits<float>::infinity());
   try {
     run.trainer.step(1);
@@ -158,6 +158,86 @@ TEST_CASE("a parameter that is not finite is named by the unit that reads it", "
   } catch (CollectiveError const& error) {
     CHECK(std::string(error.what()).find("\"head\"") != std::string::npos);
   }
+}
+
+TEST_CASE("gradients that overflow on one rank skip the step on all, and half the scale", "[mpi][trainer][precision]") {
+  Storage const storage = GENERATE(Storage::bf16, Storage::fp16);
+  int const stage = GENERATE(0, 1, 3);
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = LossScaling::dynamic};
+  config.precision.initial_loss_scale = 1024;
+  config.precision.growth_interval = 3;
+  if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+  config.faults.overflow_step = 2;
+  config.faults.overflow_rank = world.size() - 1;
+  TrainingRun run(world, config);
+  run.trainer.step(1);
+  run.trainer.finish();
+  std::uint64_t const before = parameter_hash(run.exec, run.trainer.engine());
+  comm_counters() = {};
+  StepReport const skipped = run.trainer.step(2);
+  run.trainer.finish();
+  CHECK(skipped.skipped);
+  CHECK(skipped.loss_scale == 1024);
+  CHECK(parameter_hash(run.exec, run.trainer.engine()) == before);
+  comm_counters() = {};
+  for (std::int64_t step = 3; step <= 6; ++step) {
+    StepReport const report = run.trainer.step(step);
+    CHECK_FALSE(report.skipped);
+    CHECK(report.loss_scale == (step < 6 ? 512 : 1024)); // three good steps in between
+    CHECK(std::isfinite(report.norm));
+  }
+  run.trainer.finish();
+  CHECK(comm_counters().total(Purpose::training) == 4 * run.plan.step_sent());
+  CHECK(parameter_hash(run.exec, run.trainer.engine()) != before);
+  CHECK(check_replicas(run.exec, world, run.trainer).passed);
+}
+
+TEST_CASE("a skipped update sends less, by what the plan says", "[mpi][trainer][precision]") {
+  int const stage = GENERATE(0, 1, 2, 3);
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.precision = {.recipe = "mixed16", .loss_scale = LossScaling::dynamic};
+  if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+  config.faults.overflow_step = 1;
+  TrainingRun run(world, config);
+  comm_counters() = {};
+  CHECK(run.trainer.step(1).skipped);
+  run.trainer.finish();
+  CHECK(comm_counters().total(Purpose::training) + run.plan.update_sent == run.plan.step_sent());
+  CHECK((run.plan.update_sent.bytes > 0) == (world.size() > 1 && (stage == 1 || stage == 2)));
+}
+
+TEST_CASE("steps that all overflow end the run, naming what overflows", "[mpi][trainer][precision]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.precision = {.recipe = "mixed16", .storage = Storage::fp16, .loss_scale = LossScaling::dynamic};
+  config.precision.initial_loss_scale = 0x1p40; // far beyond what fp16 holds
+  config.precision.most_skipped = 2;
+  TrainingRun run(world, config);
+  CHECK(run.trainer.step(1).skipped);
+  CHECK(run.trainer.step(2).skipped);
+  try {
+    run.trainer.step(3);
+    FAIL("went on");
+  } catch (CollectiveError const& error) {
+    std::string const message = error.what();
+    INFO(message);
+    CHECK(message.find("step 3") != std::string::npos);
+    CHECK(message.find("last 3 steps") != std::string::npos);
+    CHECK(error.code() == ExitCode::internal);
+  }
+}
+
+TEST_CASE("a poisoned unit is no overflow: it ends the run at any loss scale", "[mpi][trainer][precision]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.precision = {.recipe = "mixed16", .loss_scale = LossScaling::dynamic};
+  config.faults.nan_step = 1;
+  config.faults.nan_unit = "block 1";
+  TrainingRun run(world, config);
+  CHECK_THROWS_AS(run.trainer.step(1), CollectiveError);
 }
 
 TEST_CASE("a step labels everything, stays on its instance and fences it alone", "[mpi][trainer]") {

@@ -39,8 +39,8 @@ State updated(OptimizerConfig const& optimizer, bool decays) {
   std::vector<Vector<float>> moments{state.first.vector(), state.second.vector()};
   moments.resize(static_cast<std::size_t>(optimizer.moments()));
   DeviceTensor<float> const gradient(random_values(count, 4));
-  update_parameters<float, float>(exec, optimizer, {0.125, 0.5, 3}, decays, gradient.vector(), state.parameter.vector(),
-                                  moments, state.parameter.vector());
+  update_parameters(exec, optimizer, {0.125, 0.5, 3}, decays, gradient.vector(), state.parameter.vector(), moments,
+                    state.parameter.vector());
   return state;
 }
 
@@ -79,8 +79,7 @@ TEST_CASE("an optimizer with other than its own number of moments is refused", "
   State const state;
   std::vector<Vector<float>> const one{state.first.vector()};
   for (OptimizerType const type : {OptimizerType::adamw, OptimizerType::adam, OptimizerType::sgd})
-    CHECK_THROWS_AS(
-        (update_parameters<float, float>(exec, config_of(type, 0), {0.125, 0.5, 3}, true, state.second.vector(),
-                                         state.parameter.vector(), one, state.parameter.vector())),
-        Error);
+    CHECK_THROWS_AS((update_parameters(exec, config_of(type, 0), {0.125, 0.5, 3}, true, state.second.vector(),
+                                       state.parameter.vector(), one, state.parameter.vector())),
+                    Error);
 }

@@ -64,3 +64,17 @@ TEST_CASE("unknown recipes, other stages and uneven shares are refused", "[recip
   CHECK_THROWS_AS(state_bytes(recipe("fp32"), 1, std::int64_t{7}, std::int64_t{2}), Error);
   CHECK_THROWS_AS(state_bytes(recipe("fp32"), 1, 8.0, 0.0), Error);
 }
+
+TEST_CASE("what a run stores adds up to the bytes of its recipe", "[recipe]") {
+  for (std::string_view const name : recipe_names) {
+    for (Storage const storage : {Storage::bf16, Storage::fp16}) {
+      INFO(name << ' ' << to_string(storage));
+      Recipe const expected = recipe(name);
+      StateTypes const types = state_types({.recipe = std::string(name), .storage = storage});
+      CHECK(static_cast<std::int64_t>(bytes_per_value(types.parameters)) == expected.parameter);
+      CHECK(static_cast<std::int64_t>(bytes_per_value(types.gradients)) == expected.gradient);
+      CHECK(8 + (types.master ? 4 : 0) + (types.gradient_copy ? 4 : 0) == expected.optimizer);
+      CHECK((types.parameters == storage) == (name != "fp32"));
+    }
+  }
+}

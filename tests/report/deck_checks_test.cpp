@@ -187,3 +187,26 @@ TEST_CASE("keys that the optimizer does not read are refused where they were set
         "\"adam\"");
   CHECK_THAT(error_with({"optimizer.type=sgd", "optimizer.momentum=1"}), ContainsSubstring("out of range"));
 }
+
+TEST_CASE("precision that cannot be honoured is refused with what would be", "[deck]") {
+  CHECK(error_with({"precision.recipe=mixed16"}) == "no InputError");
+  CHECK(error_with({"precision.recipe=mixed20", "precision.storage=fp16", "precision.loss_scale=dynamic"}) ==
+        "no InputError");
+  CHECK_THAT(error_with({"precision.recipe=mixed16", "precision.storage=fp16"}),
+             ContainsSubstring("needs a loss scale") && ContainsSubstring("precision.loss_scale = \"dynamic\""));
+  CHECK_THAT(
+      error_with({"precision.recipe=mixed16", "precision.loss_scale=dynamic", "precision.initial_loss_scale=1000"}),
+      ContainsSubstring("nearest legal values: 512 or 1024"));
+  CHECK_THAT(error_with({"precision.storage=bf16"}),
+             ContainsSubstring("not read by precision.recipe = \"fp32\": leave it out, or choose \"mixed16\""));
+  CHECK_THAT(error_with({"precision.loss_scale=dynamic"}), ContainsSubstring("precision.recipe"));
+  CHECK_THAT(error_with({"precision.recipe=mixed16", "precision.growth_interval=5"}),
+             ContainsSubstring("not read by precision.loss_scale = \"none\""));
+  CHECK_THAT(error_with({"precision.recipe=mixed17"}), ContainsSubstring("mixed16"));
+}
+
+TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
+  CHECK_THAT(error_with({"faults.overflow.rank=1"}), ContainsSubstring("needs faults.overflow.step"));
+  CHECK_THAT(error_with({"faults.overflow.step=1000000"}), ContainsSubstring("nearest legal value"));
+  CHECK(error_with({"faults.overflow.step=1", "faults.overflow.rank=1"}) == "no InputError");
+}

@@ -152,8 +152,9 @@ TEST_CASE("a value out of range is refused with the range", "[deck]") {
 TEST_CASE("an unknown choice is refused with the choices", "[deck]") {
   CHECK(error_of_override("optimizer.schedule=linear") ==
         "--set optimizer.schedule=linear: optimizer.schedule = \"linear\" is unknown, must be one of constant, cosine");
-  CHECK(error_of_override("precision.recipe=mixed16") ==
-        "--set precision.recipe=mixed16: precision.recipe = \"mixed16\" is unknown, must be fp32");
+  CHECK(error_of_override("precision.recipe=mixed17") ==
+        "--set precision.recipe=mixed17: precision.recipe = \"mixed17\" is unknown, must be one of fp32, mixed16, "
+        "mixed18, mixed20");
   CHECK_THAT(error_of_override("model.preset=gpt5"), ContainsSubstring("must be one of gpt2, gpt2-medium"));
   CHECK_THAT(error_of_override("kernels.gemm=cublaslt"),
              ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos"));

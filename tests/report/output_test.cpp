@@ -12,6 +12,7 @@
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::Matches;
 
 namespace {
@@ -115,6 +116,14 @@ TEST_CASE("a step line shows the held-out loss where one was measured", "[output
   report.validation_loss = 3.25;
   CHECK_THAT(step_line(report, -1), ContainsSubstring("| loss 2.8147 | held-out 3.2500 | norm 0.91 |"));
   CHECK_THAT(step_line(report, -1), !ContainsSubstring("ETA"));
+}
+
+TEST_CASE("a step line shows the loss scale, and that its step was skipped", "[output]") {
+  StepReport report = step(20, 100);
+  report.loss_scale = 32768;
+  CHECK_THAT(step_line(report, -1), EndsWith("(exposed 4 %) | scale 32768"));
+  report.skipped = true;
+  CHECK_THAT(step_line(report, -1), EndsWith("| scale 32768 | SKIPPED: gradients overflow, the scale halves"));
 }
 
 TEST_CASE("a step without time prints no infinities", "[output]") {

@@ -45,6 +45,8 @@ Result result(Outcome outcome) {
     run.samples.push_back(step);
   }
   run.samples.back().validation_loss = 2.25;
+  run.samples.back().loss_scale = 512;
+  run.samples.back().skipped = true;
   run.ranks = {{0, "node-a", 3.0, 2.0, 0.25}, {1, "node-b", 3.0, 2.5, 0.125}};
   run.window = {2, 4};
   run.tokens_per_second = {42.5, 40, 45};
@@ -74,6 +76,8 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["samples"]["loss"] == Json{4.5, 3.5, 2.5, 1.5});
   CHECK(json["samples"]["held_out"] == Json{nullptr, nullptr, nullptr, 2.25});
   CHECK(json["samples"]["phases"]["gemm"].size() == 4);
+  CHECK(json["samples"]["loss_scale"] == Json{nullptr, nullptr, nullptr, 512.0});
+  CHECK(json["samples"]["skipped"] == Json{false, false, false, true});
   CHECK(json["straggler"] == Json{{"rank", 1}, {"host", "node-b"}});
   CHECK(json["metrics"]["mfu"] == 0.5);
   CHECK(json["verification"][0]["name"] == "finite");

@@ -114,6 +114,48 @@ TEST_CASE("every strategy sends and holds what the closed forms say", "[train][p
   }
 }
 
+TEST_CASE("recipes hold and send what the closed forms say, in every stage", "[train][plan]") {
+  struct Bytes {
+    char const* recipe;
+    std::uint64_t parameter, gradient, optimizer;
+  };
+  GptConfig const model{2, 3, 12, 11, 29};
+  Rank const ranks = GENERATE(1, 2, 3, 8);
+  auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
+  for (Bytes const& bytes :
+       {Bytes{"fp32", 4, 4, 8}, Bytes{"mixed16", 2, 2, 12}, Bytes{"mixed18", 2, 4, 12}, Bytes{"mixed20", 2, 2, 16}}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      INFO(bytes.recipe << ", stage " << stage << ", " << ranks << " ranks");
+      RunConfig config = make_config(model, model.context, {1, 1, ranks});
+      config.precision.recipe = bytes.recipe;
+      if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+      RunPlan const plan = plan_run(config, ranks - 1, ranks);
+      CategoryBytes const held = plan.memory_bytes();
+      CHECK(held[MemoryCategory::parameters] == bytes.parameter * elements / (stage >= 3 ? n : 1));
+      CHECK(held[MemoryCategory::gradients] == bytes.gradient * elements / (stage >= 2 ? n : 1));
+      CHECK(held[MemoryCategory::optimizer] == bytes.optimizer * elements / (stage >= 1 ? n : 1));
+      // gradients in their own type: reduce-scatter, and all-gather in stage 0; parameters in theirs: once or twice
+      std::uint64_t const sent = stage == 0   ? 2 * bytes.gradient
+                                 : stage <= 2 ? bytes.gradient + bytes.parameter
+                                              : bytes.gradient + 2 * bytes.parameter;
+      CHECK(plan.step_sent().bytes == sent * elements * (n - 1) / n);
+    }
+  }
+}
+
+TEST_CASE("ordered mode sums gradients in fp32 whatever their type", "[train][plan]") {
+  GptConfig const model{2, 3, 12, 11, 29};
+  Rank const ranks = GENERATE(1, 2, 4);
+  auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
+  RunConfig config = make_config(model, model.context, {1, 4, 4 * ranks});
+  config.precision.recipe = "mixed16";
+  config.parallel = {.strategy = "zero", .zero_stage = 1, .reduction = ReductionMode::ordered};
+  RunPlan const plan = plan_run(config, 0, ranks);
+  CHECK(plan.memory_bytes()[MemoryCategory::gradients] == 4 * elements);
+  CHECK(plan.memory_bytes()[MemoryCategory::parameters] == 2 * elements);
+  CHECK(plan.step_sent().bytes == (4 + 2) * elements * (n - 1) / n);
+}
+
 TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R across them", "[train][plan]") {
   GptConfig const model{3, 3, 36, 19, 97};
   auto const [ranks, group] = GENERATE(std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 2}, std::pair{8, 4});

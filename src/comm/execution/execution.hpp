@@ -12,6 +12,7 @@
 #include "comm/execution/pieces.hpp"
 #include "comm/execution/shared_segment.hpp"
 #include "comm/schedule.hpp"
+#include "core/stored.hpp"
 #include "core/timeline.hpp"
 #include "core/views.hpp"
 
@@ -59,6 +60,14 @@ public:
                   Memory{reinterpret_cast<std::byte*>(data.data()), static_cast<Index>(data.extent(0))},
                   Memory{reinterpret_cast<std::byte*>(scratch.data()), static_cast<Index>(scratch.extent(0))},
                   options) {}
+  /// The same of elements whose type is known at run time; data and scratch are stored alike.
+  Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
+            StoredVector data, StoredVector scratch, ExecutionOptions const& options = {})
+      : Execution(exec, communicator, std::move(schedule), operation, element_type_of(data.storage), memory_of(data),
+                  memory_of(scratch), options) {
+    TRAINSTONE_REQUIRE(data.storage == scratch.storage, "data is stored as {}, scratch as {}", to_string(data.storage),
+                       to_string(scratch.storage));
+  }
   Execution(Execution&&) noexcept;
   Execution& operator=(Execution&&) = delete;
   /// Must not be in flight: ends the process with a message if it is. Only while an exception unwinds, and after an
@@ -92,6 +101,7 @@ private:
     std::byte* data;
     Index elements;
   };
+  static Memory memory_of(StoredVector vector) { return {static_cast<std::byte*>(vector.data), vector.size}; }
   enum class Wait { no, yes };
 
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
