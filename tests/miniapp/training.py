@@ -1,6 +1,7 @@
 """What a run gives: losses, verification, golden curves, result files, models, and how it ends when it must."""
 import json
 import math
+import re
 import struct
 import unittest
 
@@ -230,6 +231,55 @@ class Models(TrainingTest):
         loaded = self.assert_ended(run("run", deck.path, *frozen), 0)
         self.assert_close(loaded.held_out, 3 * saved.held_out[-1:], 1e-6, loaded)
         self.assertLess(loaded.losses[0], saved.losses[0] - 0.3)
+
+
+class Precision(TrainingTest):
+    RECIPES = {"fp32": [], "mixed16 bf16": ["precision.recipe=mixed16"],
+               "mixed16 fp16": ["precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"],
+               "mixed18 bf16": ["precision.recipe=mixed18", "parallel.strategy=zero", "parallel.zero_stage=1"],
+               "mixed20 fp16": ["precision.recipe=mixed20", "precision.storage=fp16", "precision.loss_scale=dynamic",
+                                "parallel.strategy=zero", "parallel.zero_stage=3"]}
+
+    def test_sixteen_bits_learn_like_fp32(self):
+        deck = Deck({"data.steps": "60"})
+        futures = {name: start("run", deck.path, *settings(*keys), ranks=2) for name, keys in self.RECIPES.items()}
+        outcomes = {name: self.assert_ended(future.result(), 0, "VERIFICATION PASSED (7/7)")
+                    for name, future in futures.items()}
+        expected = outcomes["fp32"].held_out[-1:]
+        self.assertLess(expected[0], outcomes["fp32"].losses[0] - 1)
+        for outcome in outcomes.values():
+            self.assert_close(outcome.held_out[-1:], expected, 0.02, outcome)
+        self.assertIn("\nnote: precision mixed16 in bf16, gemm ", outcomes["mixed16 bf16"].out)
+
+    def test_an_overflow_on_one_rank_skips_the_step_on_all_and_training_goes_on(self):
+        keys = [*self.RECIPES["mixed16 fp16"], "precision.initial_loss_scale=1024", "faults.overflow.step=5",
+                "faults.overflow.rank=1", "parallel.strategy=zero", "parallel.zero_stage=2"]
+        outcome = self.assert_ended(run("run", Deck().path, *settings(*keys), ranks=2), 0, "VERIFICATION PASSED (7/7)")
+        skipped = re.findall(r"(?m)^step +(\d+)/12 .* scale 1024 \| SKIPPED: gradients overflow, the scale halves",
+                             outcome.out)
+        self.assertEqual(skipped, ["5"], outcome)
+        samples = outcome.result["samples"]
+        self.assertEqual([step for step, flag in zip(samples["step"], samples["skipped"]) if flag], [5])
+        self.assertEqual(samples["loss_scale"], 5 * [1024] + 7 * [512])
+        self.assertIsNone(samples["norm"][4])
+        self.assertEqual(outcome.result["metrics"]["skipped_steps"], 1)
+        self.assertLess(outcome.losses[-1], outcome.losses[0])
+
+    def test_too_many_skipped_steps_end_the_run(self):
+        keys = [*self.RECIPES["mixed16 fp16"], "precision.initial_loss_scale=1099511627776", "precision.most_skipped=2"]
+        outcome = self.assert_ended(run("run", Deck().path, *settings(*keys), ranks=2), INTERNAL)
+        self.assertRegex(outcome.err, r"^trainstone: step 3: gradients overflow in the last 3 steps, now at a loss scale")
+        self.assertNotIn("RESULT", outcome.out)
+
+    def test_a_model_in_bf16_is_saved_in_bf16(self):
+        deck = Deck()
+        keys = [*self.RECIPES["mixed16 bf16"], "model.save=model.bin"]
+        saved = self.assert_ended(run("run", deck.path, *settings(*keys), ranks=2), 0)
+        path = saved.folder / "model.bin"
+        self.assertEqual(struct.unpack_from("<2i", path.read_bytes()), (20240326, 5))
+        frozen = settings(f"model.load={path}", "optimizer.lr=1e-30", *self.RECIPES["mixed16 bf16"])
+        loaded = self.assert_ended(run("run", deck.path, *frozen), 0)
+        self.assert_close(loaded.held_out, 3 * saved.held_out[-1:], 1e-6, loaded)
 
 
 class Traces(TrainingTest):
