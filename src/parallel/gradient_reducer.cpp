@@ -82,6 +82,7 @@ void GradientReducer::finish_run(Index run) {
 void GradientReducer::finish_oldest() {
   go_on(m_in_flight.front(), Wait::yes);
   m_in_flight.pop_front();
+  start_due();
 }
 
 void GradientReducer::completed(Index group, Index turn) {
@@ -90,23 +91,32 @@ void GradientReducer::completed(Index group, Index turn) {
   if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded).as<float>(), entry.offset, turn);
   BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
   if (group != run.first_group || !(m_plan->reduce_each || last_turn(turn))) return;
-  for (Index i = 0; i < run.buckets; ++i) start(run.first_bucket + i, turn);
+  for (Index i = 0; i < run.buckets; ++i) m_due.push_back({run.first_bucket + i, turn, Stage::scattering});
+  start_due();
+  // Staging is used anew by other runs, and between these reductions gathers are started: not when timing says.
+  if (m_plan->staged())
+    while (!m_due.empty()) finish_oldest();
+  if (!m_plan->overlap) finish();
 }
 
-void GradientReducer::start(Index bucket, Index turn) {
-  // As many as there are scratch vectors: each is one bucket's at a time.
-  auto const has_scratch = [&](Work const& work) {
-    return work.bucket % m_plan->in_flight == bucket % m_plan->in_flight;
-  };
-  while (std::ranges::any_of(m_in_flight, has_scratch)) finish_oldest();
-  Work& work = m_in_flight.emplace_back(bucket, turn, Stage::scattering);
+/// As many are in flight as there are scratch vectors: each is one bucket's at a time.
+bool GradientReducer::has_scratch(Index bucket) const {
+  return std::ranges::none_of(
+      m_in_flight, [&](Work const& work) { return work.bucket % m_plan->in_flight == bucket % m_plan->in_flight; });
+}
+
+void GradientReducer::start_due() {
+  for (; !m_due.empty() && has_scratch(m_due.front().bucket); m_due.pop_front()) start(m_due.front());
+}
+
+void GradientReducer::start(Work const& due) {
+  Work& work = m_in_flight.emplace_back(due);
   if (!m_scatters.empty()) {
-    m_queue->start(m_scatters[at(bucket)]);
+    m_queue->start(m_scatters[at(work.bucket)]);
   } else if (!m_across.empty()) {
-    m_queue->start(m_across[at(bucket)]);
+    m_queue->start(m_across[at(work.bucket)]);
     work.stage = Stage::crossing_fresh;
   }
-  if (!m_plan->overlap) finish();
 }
 
 bool GradientReducer::ended(Execution const& execution, Wait wait) {
@@ -172,7 +182,10 @@ void GradientReducer::fold(Vector<float> value, Index begin, Index turn) {
 void GradientReducer::advance() {
   if (m_in_flight.empty()) return;
   m_queue->progress();
-  while (!m_in_flight.empty() && go_on(m_in_flight.front(), Wait::no)) m_in_flight.pop_front();
+  while (!m_in_flight.empty() && go_on(m_in_flight.front(), Wait::no)) {
+    m_in_flight.pop_front();
+    start_due();
+  }
 }
 
 void GradientReducer::finish() {

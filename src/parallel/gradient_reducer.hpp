@@ -52,7 +52,9 @@ private:
   enum class Wait { no, yes };
 
   void prepare_executions(MeshCommunicators& communicators);
-  void start(Index bucket, Index turn);
+  void start(Work const& work);
+  bool has_scratch(Index bucket) const;
+  void start_due();
   bool go_on(Work& work, Wait wait);
   bool ended(Execution const& execution, Wait wait);
   bool last_turn(Index turn) const { return turn + 1 == m_plan->turns; }
@@ -70,6 +72,7 @@ private:
   std::vector<Bucket> m_buckets;
   std::vector<Index> m_run_of_group;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
+  std::deque<Work> m_due;       ///< complete, but for scratch: these are started next, in this order
 };
 
 } // namespace trainstone
