@@ -105,12 +105,18 @@ constexpr std::array table{
                         make_binomial_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::scatter_all_gather, Needs::nothing, Symmetry::none,
                         make_scatter_all_gather_broadcast},
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::linear, Needs::nothing, Symmetry::none,
+                        make_linear_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::shared, Needs::shared_memory, Symmetry::none,
                         make_shared_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::shared_mailbox, Needs::shared_memory, Symmetry::none,
                         make_shared_mailbox_broadcast, mailbox_elements},
     // --- reduce
     RegisteredAlgorithm{Collective::reduce, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_reduce},
+    RegisteredAlgorithm{Collective::reduce, Algorithm::linear, Needs::nothing, Symmetry::none, make_linear_reduce},
+    RegisteredAlgorithm{Collective::reduce, Algorithm::ordered, Needs::nothing, Symmetry::none, make_ordered_reduce},
+    RegisteredAlgorithm{Collective::reduce, Algorithm::shared, Needs::shared_memory, Symmetry::none,
+                        make_shared_reduce},
     // --- gather
     RegisteredAlgorithm{Collective::gather, Algorithm::linear, Needs::nothing, Symmetry::none, make_linear_gather},
     RegisteredAlgorithm{Collective::gather, Algorithm::binomial, Needs::nothing, Symmetry::none, make_binomial_gather},

@@ -1,8 +1,37 @@
 #include "comm/algorithms/linear.hpp"
 
-#include "comm/schedule_builder.hpp"
+#include "comm/algorithms/contributions.hpp"
 
 namespace trainstone {
+
+Schedule make_linear_broadcast(Problem const& problem, Rank rank) {
+  ScheduleBuilder builder(problem, Algorithm::linear, rank);
+  Slice const data = data_slice({0, problem.elements()});
+  if (rank != problem.root) {
+    builder.receive(problem.root, data);
+    return builder.finish();
+  }
+  for (Rank target = 0; target < problem.ranks(); ++target) {
+    if (target != rank) builder.send(target, data);
+  }
+  return builder.finish();
+}
+
+Schedule make_linear_reduce(Problem const& problem, Rank rank) {
+  ScheduleBuilder builder(problem, Algorithm::linear, rank);
+  Slice const data = data_slice({0, problem.elements()});
+  if (rank != problem.root) {
+    builder.send(problem.root, data);
+    return builder.finish();
+  }
+  std::vector<Slice> contributions;
+  for (Rank source = 0; source < problem.ranks(); ++source) {
+    contributions.push_back(source == rank ? data : scratch_slice(builder.new_scratch(problem.elements())));
+    if (source != rank) builder.receive(source, contributions.back());
+  }
+  append_sum_in_order(builder, contributions, static_cast<std::size_t>(rank));
+  return builder.finish();
+}
 
 Schedule make_linear_gather(Problem const& problem, Rank rank) {
   ScheduleBuilder builder(problem, Algorithm::linear, rank);

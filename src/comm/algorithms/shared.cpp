@@ -38,6 +38,13 @@ Schedule make_shared_reduce_scatter(Problem const& problem, Rank rank) {
   });
 }
 
+Schedule make_shared_reduce(Problem const& problem, Rank rank) {
+  Range const share = Partition::even(problem.elements(), problem.ranks()).range(rank);
+  Slice const target = data_slice(share, rank == problem.root ? own_memory : problem.root);
+  return make_one_step(problem, rank,
+                       [&](ScheduleBuilder& builder) { builder.combine(data_slice(share, every_neighbour), target); });
+}
+
 Schedule make_shared_all_gather(Problem const& problem, Rank rank) {
   return make_one_step(problem, rank,
                        [&](ScheduleBuilder& builder) { append_shared_copies(builder, problem.partition, rank); });

@@ -15,6 +15,8 @@ void append_shared_copies(ScheduleBuilder& builder, Partition const& blocks, Ran
 Schedule make_shared_all_reduce(Problem const& problem, Rank rank);
 /// A rank reads its block from all and keeps the sum.
 Schedule make_shared_reduce_scatter(Problem const& problem, Rank rank);
+/// Every rank reads an even share of the data from all, adds up, and writes the sum to the root.
+Schedule make_shared_reduce(Problem const& problem, Rank rank);
 /// A rank copies all other blocks from their owners: what it reads lands in its own cache.
 Schedule make_shared_all_gather(Problem const& problem, Rank rank);
 /// Every rank, the root too, copies an even share of the root's data to all others: twice as fast on two ranks as when

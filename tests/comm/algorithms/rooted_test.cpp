@@ -137,6 +137,46 @@ TEST_CASE("the binomial reduce adds in the balanced tree, counted from the root"
   CHECK(without_order(reduction_tree(problem, schedules, 3, 2)) == without_order("(((3+4)+(0+1))+2)"));
 }
 
+TEST_CASE("linear broadcast and reduce: one round, all of it from or to the root", "[comm][algorithms]") {
+  Index const s = 17;
+  for (Rank ranks = 2; ranks <= 33; ++ranks) {
+    Index const others = ranks - 1;
+    for (Rank root = 0; root < ranks; ++root) {
+      INFO(ranks << " ranks, root " << root);
+      auto const broadcast = counted(rooted(Collective::broadcast, Partition::even(s, ranks), root), Algorithm::linear);
+      check_row(broadcast, {1, others, others * s, others * s, 0});
+      CHECK(broadcast.total == in_all(others, others * s));
+      for (Algorithm const algorithm : {Algorithm::linear, Algorithm::ordered}) {
+        Problem const problem = rooted(Collective::reduce, Partition::even(s, ranks), root);
+        auto const reduce = counted(problem, algorithm);
+        check_row(reduce, {1, 1, s, others * s, others * s});
+        CHECK(reduce.total == in_all(others, others * s, others * s));
+        CHECK(receives(make_schedule(problem, algorithm, root)) == others);
+        Index const copies = algorithm == Algorithm::ordered ? ranks : others; // of the data, in the root's scratch
+        for (Rank rank = 0; rank < ranks; ++rank)
+          CHECK(make_schedule(problem, algorithm, rank).scratch_elements == (rank == root ? copies * s : 0));
+      }
+    }
+  }
+}
+
+TEST_CASE("the linear reduce adds in the order of the ranks, the ordered one in the balanced tree, whatever the root",
+          "[comm][algorithms]") {
+  std::string in_order = "0";
+  for (Rank ranks = 2; ranks <= 17; ++ranks) {
+    in_order = "(" + in_order + "+" + std::to_string(ranks - 1) + ")";
+    for (Rank const root : some_roots(ranks)) {
+      INFO(ranks << " ranks, root " << root);
+      Problem const problem = rooted(Collective::reduce, Partition::even(3, ranks), root);
+      auto const tree = [&](Algorithm algorithm) {
+        return reduction_tree(problem, make_schedules(problem, algorithm), root, 2);
+      };
+      CHECK(without_order(tree(Algorithm::linear)) == without_order(in_order));
+      CHECK(tree(Algorithm::ordered) == balanced_tree(ranks));
+    }
+  }
+}
+
 TEST_CASE("linear gather and scatter: one round, every block travels once", "[comm][algorithms]") {
   for_uneven_blocks([](std::vector<Index> const& sizes, Rank root) {
     auto const ranks = static_cast<Rank>(sizes.size());

@@ -46,15 +46,12 @@ struct Line {
   Collective collective;
   Algorithm algorithm;
 };
-constexpr Line lines[] = {{Collective::all_reduce, Algorithm::shared},
-                          {Collective::all_reduce, Algorithm::shared_copy},
-                          {Collective::reduce_scatter, Algorithm::shared},
-                          {Collective::all_gather, Algorithm::shared},
-                          {Collective::broadcast, Algorithm::shared},
-                          {Collective::all_reduce, Algorithm::shared_mailbox},
-                          {Collective::reduce_scatter, Algorithm::shared_mailbox},
-                          {Collective::all_gather, Algorithm::shared_mailbox},
-                          {Collective::broadcast, Algorithm::shared_mailbox}};
+constexpr Line lines[] = {
+    {Collective::all_reduce, Algorithm::shared},         {Collective::all_reduce, Algorithm::shared_copy},
+    {Collective::reduce_scatter, Algorithm::shared},     {Collective::all_gather, Algorithm::shared},
+    {Collective::broadcast, Algorithm::shared},          {Collective::reduce, Algorithm::shared},
+    {Collective::all_reduce, Algorithm::shared_mailbox}, {Collective::reduce_scatter, Algorithm::shared_mailbox},
+    {Collective::all_gather, Algorithm::shared_mailbox}, {Collective::broadcast, Algorithm::shared_mailbox}};
 
 } // namespace
 
@@ -78,6 +75,8 @@ TEST_CASE("counts in shared memory equal the closed forms where N divides S", "[
     for (Rank const root : {0, n / 2, n - 1}) {
       check_shared_row(counts(Collective::broadcast, Algorithm::shared, root),
                        {2, 2 * block * (n - 1), 2 * (n - 1) * s, 0});
+      check_shared_row(counts(Collective::reduce, Algorithm::shared, root),
+                       {2, block * (n + 1), (n + 1) * s, block * (n - 1)});
     }
   }
 }
@@ -171,6 +170,10 @@ TEST_CASE("sums in shared memory are evaluated in the balanced tree over the ran
         if (partition.size(rank) == 0) continue;
         CHECK(reduction_tree(scatter, schedules, rank, partition.range(rank).begin) == balanced_tree(n));
       }
+      if (partition.elements() == 0) continue;
+      Problem const reduce = shared_problem(Collective::reduce, partition, n / 2);
+      CHECK(reduction_tree(reduce, make_schedules(reduce, Algorithm::shared), n / 2, partition.elements() - 1) ==
+            balanced_tree(n));
     }
   }
 }
@@ -184,7 +187,7 @@ TEST_CASE("algorithms in shared memory have no defect", "[comm][algorithms]") {
         INFO(to_string(line.collective) << ' ' << to_string(line.algorithm) << " of " << n << " ranks, "
                                         << partition.elements() << " elements");
         for (Rank const root : {0, n - 1}) {
-          if (root > 0 && line.collective != Collective::broadcast) continue;
+          if (root > 0 && !has_root(line.collective)) continue;
           CHECK(defect_of(shared_problem(line.collective, partition, root), line.algorithm) == "");
         }
       }
