@@ -13,8 +13,9 @@ namespace {
 /// Collects runs from the last group to the first.
 class Cutter {
 public:
-  Cutter(ParameterTable const& table, Mesh const& mesh) : m_table(table), m_mesh(mesh) {
-    for (ParameterGroup const& group : table.groups()) m_plan.group_share.push_back(group.padded / mesh.shard);
+  Cutter(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership)
+      : m_table(table), m_ownership(ownership), m_granule(norm_block * mesh.replicas) {
+    for (Index g = 0; g < groups(); ++g) m_plan.group_share.push_back(ownership.share_elements(g));
   }
 
   /// Groups first ... last as one bucket.
@@ -28,8 +29,9 @@ public:
   /// A group in slices of about `elements` of all shares, the first one of about `first`.
   void add_slices(Index g, Index first, Index elements) {
     BucketRun& run = add_run(g, g);
-    Index const granule = norm_block * m_mesh.replicas;
-    auto const of_share = [&](Index wanted) { return std::max<Index>(1, wanted / (granule * m_mesh.shard)) * granule; };
+    auto const of_share = [&](Index wanted) {
+      return std::max<Index>(1, wanted / (m_granule * m_ownership.owners())) * m_granule;
+    };
     run.share = m_plan.group_share[static_cast<std::size_t>(g)];
     run.first_slice = std::min(run.share, of_share(first));
     run.slice = of_share(elements);
@@ -46,11 +48,13 @@ public:
 
   ParameterGroup const& group(Index g) const { return m_table.groups()[static_cast<std::size_t>(g)]; }
   Index groups() const { return std::ssize(m_table.groups()); }
+  bool same_owners(Index g, Index h) const { return m_ownership.owner(g) == m_ownership.owner(h); }
   BucketPlan take() { return std::move(m_plan); }
 
 private:
   ParameterTable const& m_table;
-  Mesh const& m_mesh;
+  Ownership const& m_ownership;
+  Index m_granule; ///< slices of shares are multiples of it
   BucketPlan m_plan;
 };
 
@@ -64,7 +68,8 @@ void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
       continue;
     }
     Index first = last, elements = cutter.group(last).padded;
-    while (!leads && first > 0 && elements + cutter.group(first - 1).padded <= limit)
+    while (!leads && first > 0 && elements + cutter.group(first - 1).padded <= limit &&
+           cutter.same_owners(first - 1, last))
       elements += cutter.group(--first).padded;
     cutter.add_run(first, last);
     last = first - 1;
@@ -120,9 +125,9 @@ std::vector<std::pair<Bucket, std::uint64_t>> BucketPlan::by_size() const {
   return sizes;
 }
 
-BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, ParallelConfig const& config,
-                        std::size_t element_bytes) {
-  Cutter cutter(table, mesh);
+BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership,
+                        ParallelConfig const& config, std::size_t element_bytes) {
+  Cutter cutter(table, mesh, ownership);
   auto const elements = [&](double bytes) {
     return std::max<Index>(1, static_cast<Index>(bytes / static_cast<double>(element_bytes)));
   };

@@ -9,13 +9,14 @@
 #include "model/parameter_table.hpp"
 #include "parallel/config.hpp"
 #include "parallel/mesh.hpp"
+#include "parallel/ownership.hpp"
 
 #include <utility>
 #include <vector>
 
 namespace trainstone {
 
-/// The elements of one group that a bucket takes: the same range of every rank's share of the group.
+/// The elements of one group that a bucket takes: the same range of every owner's share of the group.
 struct BucketPart {
   Index group;
   Range of_share; ///< counted from the share's begin
@@ -25,7 +26,7 @@ struct Bucket {
   Index run; ///< the run that it belongs to
   std::vector<BucketPart> parts;
 
-  /// Of one rank's share.
+  /// Of one owner's share.
   Index share_elements() const;
 };
 
@@ -34,7 +35,7 @@ struct BucketRun {
   Range memory;                  ///< in the flat gradient
   Index first_bucket, buckets;
   // of a single group that is cut:
-  Index share = 0;                    ///< elements of a rank's share; 0: not cut
+  Index share = 0;                    ///< elements of an owner's share; 0: not cut
   Index first_slice = 0, slice = 0;   ///< of the share; the last slice may be shorter
   std::vector<Index> slice_ends = {}; ///< instead, where slices are tensors
 
@@ -46,26 +47,21 @@ struct BucketRun {
 /// hundreds of thousands.
 struct BucketPlan {
   std::vector<BucketRun> runs;    ///< in the order in which backward completes them
-  std::vector<Index> group_share; ///< elements of a rank's share of every group
+  std::vector<Index> group_share; ///< elements of an owner's share of every group
 
   /// In the order in which they are reduced.
   Index buckets() const { return runs.back().first_bucket + runs.back().buckets; }
   Bucket bucket(Index number) const;
-  /// One of every size of a rank's share, with their number.
+  /// One of every size of an owner's share, with their number; those of different owners apart.
   std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
 };
 
 /// In backward's order: runs of whole groups up to config.bucket_bytes, groups beyond that in slices of the
 /// shares; the first run begins with a slice of first_bucket_bytes. Slices are whole multiples of 256 elements of every
-/// rank's share of the share (so that reductions over replicas are balanced, too). Granularity step: one run with one
-/// bucket; tensor: one bucket per tensor (only where nothing is sharded).
-BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, ParallelConfig const& config,
-                        std::size_t element_bytes);
-
-/// A group's place among the ranks of a shard group: member m's share is the m-th of equal parts.
-inline Range share_of(ParameterGroup const& group, Rank member, Rank members) {
-  Index const size = group.padded / members;
-  return {member * size, (member + 1) * size};
-}
+/// replica's part of an owner's share (so that reductions over replicas are balanced, too). Where groups have one
+/// owner, all groups of a run have the same. Granularity step: one run with one bucket; tensor: one bucket per tensor
+/// (only where nothing is sharded).
+BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership,
+                        ParallelConfig const& config, std::size_t element_bytes);
 
 } // namespace trainstone

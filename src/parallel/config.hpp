@@ -29,10 +29,14 @@ enum class Granularity {
 /// How stage 1 adds up gradients: the paper's way, or with an all-reduce, as it is often drawn, 1.5 times the volume.
 enum class GradientReductionWay { reduce_scatter, all_reduce };
 
+/// What a rank owns where state is sharded: a part of every parameter group, or whole groups.
+enum class StatePartition { intra_layer, inter_layer };
+
 struct ParallelConfig {
   std::string strategy = "ddp";
   std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given
   std::int64_t shard_group = 0; ///< ranks that share one copy, of strategy hsdp; 0: not given
+  StatePartition partition = StatePartition::intra_layer;
   ReductionMode reduction = ReductionMode::fast;
   ReduceWhen reduce = ReduceWhen::by_strategy;
   Granularity granularity = Granularity::bucket;

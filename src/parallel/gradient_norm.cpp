@@ -23,20 +23,21 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
 }
 
 double GradientNorm::operator()(std::function<StoredVector(Index group)> const& share) {
-  Index const shares = m_plan->mesh.shard, blocks_of_share = m_plan->share_elements() / norm_block;
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
     StoredVector const gradient = share(g);
-    Index const begin = m_plan->member() * blocks_of_share + m_plan->share_offset(g) / norm_block;
+    if (gradient.size == 0) continue; // another rank's
+    Index const begin = m_plan->norm_blocks_begin(g, m_plan->member());
     Vector<double> const sums(m_block_sums.data() + begin, static_cast<std::size_t>(gradient.size / norm_block));
     with_storage(gradient.storage, [&]<class T>() { squared_block_sums<T>(m_exec, gradient.as<T>(), sums); });
   }
   if (m_gather) m_gather->run();
-  Matrix<double const> const gathered(m_block_sums.data(), static_cast<std::size_t>(shares),
-                                      static_cast<std::size_t>(blocks_of_share));
+  auto const owners = static_cast<std::size_t>(m_plan->ownership.owners());
+  Matrix<double const> const gathered(m_block_sums.data(), owners, m_block_sums.extent(0) / owners);
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
     ParameterGroup const& group = m_plan->groups[static_cast<std::size_t>(g)];
     Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(group.padded / norm_block));
-    collect_shares(m_exec, gathered, m_plan->share_offset(g) / norm_block, blocks);
+    Rank const first_owner = m_plan->ownership.owner(g).value_or(0);
+    collect_shares(m_exec, gathered, m_plan->norm_blocks_begin(g, first_owner), blocks);
     tree_sum(m_exec, blocks, Vector<double>(m_group_sums.data() + g, 1));
   }
   double squares = 0;

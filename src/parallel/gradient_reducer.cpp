@@ -152,6 +152,7 @@ void GradientReducer::add_up(Work const& work) {
   Range const memory = m_plan->run_memory(m_buckets[at(work.bucket)].run);
   Index const run_begin = run_of(work.bucket).memory.begin;
   for (BucketPart const& part : m_buckets[at(work.bucket)].parts) {
+    if (m_plan->share(part.group).empty()) continue; // another rank's
     Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
     Index const size = part.of_share.size();
     StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);

@@ -56,6 +56,20 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
   return std::nullopt;
 }
 
+Found partition_problem(ParallelConfig const& parallel) {
+  if (parallel.partition != StatePartition::inter_layer) return std::nullopt;
+  if (parallel.strategy != "zero")
+    return problem("parallel.partition",
+                   "parallel.partition = \"inter_layer\" belongs to parallel.strategy = \"zero\"; legal value with "
+                   "\"{}\": \"intra_layer\"",
+                   parallel.strategy);
+  if (parallel.gradient_reduction == GradientReductionWay::all_reduce)
+    return problem("parallel.gradient_reduction",
+                   "parallel.gradient_reduction = \"all_reduce\" brings sums to all ranks, and with parallel.partition "
+                   "= \"inter_layer\" they go to one; legal value: \"reduce_scatter\", here a reduce");
+  return std::nullopt;
+}
+
 Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
   bool const gradients_sharded = parallel.zero_stage >= 2;
@@ -85,7 +99,8 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
     std::string const& value;
   };
   for (Choice const& choice :
-       {Choice{"comm.allreduce", comm.allreduce}, Choice{"comm.reduce_scatter", comm.reduce_scatter}}) {
+       {Choice{"comm.allreduce", comm.allreduce}, Choice{"comm.reduce_scatter", comm.reduce_scatter},
+        Choice{"comm.reduce", comm.reduce}}) {
     if (choice.value == "auto" || choice.value == "ordered" || choice.value == "shared") continue;
     return problem(choice.key,
                    "{} = \"{}\" does not add up in the order that parallel.reduction = \"ordered\" asks for; legal "
@@ -113,6 +128,7 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index turns) {
   if (Found found = strategy_problem(parallel, ranks)) return found;
+  if (Found found = partition_problem(parallel)) return found;
   if (Found found = reduce_problem(parallel, ranks, turns)) return found;
   if (Found found = ordered_problem(parallel, comm, ranks, turns)) return found;
   return shared_problem(parallel, comm, ranks);

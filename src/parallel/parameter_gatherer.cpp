@@ -59,8 +59,8 @@ void ParameterGatherer::start_up_to(std::size_t end) {
   for (; m_started < std::min(end, m_sequence.size()); ++m_started) {
     if (m_gathers.empty()) continue;
     Index const group = m_sequence[m_started];
-    if (m_slots) {
-      Range const share = m_plan->share(group);
+    Range const share = m_plan->share(group);
+    if (m_slots && !share.empty()) {
       StoredVector const room = whole(group, slot_of(m_started)).part(share.begin, share.size());
       accumulate(m_exec, Write::overwrite, this->share(group), room);
     }

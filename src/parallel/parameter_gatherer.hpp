@@ -1,8 +1,9 @@
 #pragma once
 
-// Brings whole parameter groups together where ranks hold shares of them. Owns the slots that gathered groups lie in
-// (stage 3; before that every rank has room for all), and how far ahead of their use gathers are started. Promises: all
-// ranks start the same gathers in the same order; a slot is filled anew only when its group is not used any more.
+// Brings whole parameter groups together where ranks hold shares of them, or one rank each of them. Owns the slots that
+// gathered groups lie in (stage 3; before that every rank has room for all), and how far ahead of their use gathers are
+// started. Promises: all ranks start the same gathers in the same order; a slot is filled anew only when its group is
+// not used any more.
 
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/mesh_communicators.hpp"

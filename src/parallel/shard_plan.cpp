@@ -17,13 +17,27 @@ std::uint64_t bytes_of(Index elements, Storage storage) {
   return Arena::footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
 }
 
-Algorithm algorithm_of(Collective collective, std::string const& name, bool ordered) {
-  if (name != "auto") return parse_algorithm(collective, name);
-  return ordered && collective != Collective::all_gather ? Algorithm::ordered : Algorithm::ring;
+/// What the deck says, or the default of an engine's collective.
+Algorithm algorithm_of(Collective collective, CommConfig const& comm, bool ordered) {
+  struct Choice {
+    std::string const& name;
+    Algorithm otherwise;
+  };
+  auto const choice = [&]() -> Choice {
+    switch (collective) {
+    case Collective::all_gather: return {comm.all_gather, Algorithm::ring};
+    case Collective::broadcast: return {comm.broadcast, Algorithm::binomial};
+    case Collective::reduce: return {comm.reduce, ordered ? Algorithm::ordered : Algorithm::binomial};
+    case Collective::reduce_scatter: return {comm.reduce_scatter, ordered ? Algorithm::ordered : Algorithm::ring};
+    default: return {comm.allreduce, ordered ? Algorithm::ordered : Algorithm::ring};
+    }
+  }();
+  return choice.name == "auto" ? choice.otherwise : parse_algorithm(collective, choice.name);
 }
 
-PlannedCollective planned_collective(ShardPlan const& plan, Axis axis, Collective collective, Algorithm algorithm,
+PlannedCollective planned_collective(ShardPlan const& plan, CommConfig const& comm, Axis axis, Collective collective,
                                      Index elements) {
+  Algorithm const algorithm = algorithm_of(collective, comm, plan.ordered);
   Problem const problem{.collective = collective,
                         .partition = Partition::even(elements, plan.mesh.size(axis)),
                         .topology = plan.topology.of(plan.mesh.members(axis, plan.rank)),
@@ -59,36 +73,44 @@ void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::st
         {MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), SharedSegment::overhead(bytes)});
 }
 
-/// What a bucket has of one rank's shares, group by group.
+/// What a bucket has of one owner's shares, group by group.
 void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, Rank member) {
   Index const begin = plan.buckets.runs[static_cast<std::size_t>(bucket.run)].memory.begin;
   for (BucketPart const& part : bucket.parts) {
     ParameterGroup const& group = plan.groups[static_cast<std::size_t>(part.group)];
-    Index const share = group.offset - begin + share_of(group, member, plan.mesh.shard).begin;
-    pieces.append({share + part.of_share.begin, share + part.of_share.end});
+    Range const share = plan.ownership.share(part.group, member);
+    if (share.empty()) continue;
+    Index const first = group.offset - begin + share.begin;
+    pieces.append({first + part.of_share.begin, first + part.of_share.end});
   }
 }
 
 void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
                   ParameterTable const& table) {
-  plan.buckets = make_buckets(table, plan.mesh, parallel, bytes_per_value(plan.gradient_storage()));
-  Algorithm const all_reduce = algorithm_of(Collective::all_reduce, comm.allreduce, plan.ordered);
-  bool const scatters = parallel.gradient_reduction == GradientReductionWay::reduce_scatter;
-  Collective const first = scatters ? Collective::reduce_scatter : Collective::all_reduce;
-  Algorithm const first_algorithm = scatters ? algorithm_of(first, comm.reduce_scatter, plan.ordered) : all_reduce;
-  if (plan.mesh.shard > 1) plan.reduction.scatter = planned_collective(plan, Axis::shard, first, first_algorithm, 0);
+  plan.buckets = make_buckets(table, plan.mesh, plan.ownership, parallel, bytes_per_value(plan.gradient_storage()));
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  bool const to_one = plan.ownership.owner(0).has_value();
+  Collective const first = all_reduces ? Collective::all_reduce
+                           : to_one    ? Collective::reduce
+                                       : Collective::reduce_scatter;
+  if (plan.mesh.shard > 1) plan.reduction.scatter = planned_collective(plan, comm, Axis::shard, first, 0);
   if (plan.mesh.replicas > 1)
-    plan.reduction.across = planned_collective(plan, Axis::replicate, Collective::all_reduce, all_reduce, 0);
+    plan.reduction.across = planned_collective(plan, comm, Axis::replicate, Collective::all_reduce, 0);
 }
 
 void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
   plan.gathers.resize(plan.groups.size());
   if (plan.mesh.shard == 1) return;
-  Algorithm const algorithm = algorithm_of(Collective::all_gather, comm.all_gather, plan.ordered);
-  for (std::size_t g = 0; g < plan.groups.size(); ++g)
-    plan.gathers[g] = planned_collective(plan, Axis::shard, Collective::all_gather, algorithm, plan.groups[g].padded);
-  plan.norm_gather =
-      planned_collective(plan, Axis::shard, Collective::all_gather, Algorithm::ring, plan.elements() / norm_block);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    std::optional<Rank> const owner = plan.ownership.owner(static_cast<Index>(g));
+    Collective const collective = owner ? Collective::broadcast : Collective::all_gather;
+    plan.gathers[g] = planned_collective(plan, comm, Axis::shard, collective, plan.groups[g].padded);
+    plan.gathers[g]->problem.root = owner.value_or(0);
+  }
+  plan.norm_gather = planned_collective(plan, {}, Axis::shard, Collective::all_gather, 0);
+  std::vector<Index> blocks;
+  for (Index const element : plan.ownership.members_shares().offsets()) blocks.push_back(element / norm_block);
+  plan.norm_gather->problem.partition = Partition::of_offsets(std::move(blocks));
 }
 
 } // namespace
@@ -107,7 +129,10 @@ Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
 BucketReduction ShardPlan::reduction_of(Bucket const& bucket) const {
   BucketReduction sized = reduction;
   Index const share = bucket.share_elements();
-  if (sized.scatter) sized.scatter->problem.partition = Partition::even(share * mesh.shard, mesh.shard);
+  if (sized.scatter) {
+    sized.scatter->problem.partition = Partition::even(share * ownership.owners(), mesh.shard);
+    sized.scatter->problem.root = ownership.owner(bucket.parts.front().group).value_or(0);
+  }
   if (sized.across) sized.across->problem.partition = Partition::even(share, mesh.replicas);
   return sized;
 }
@@ -126,12 +151,12 @@ Pieces ShardPlan::own_pieces_of(Bucket const& bucket) const {
 
 Index ShardPlan::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
 
-Range ShardPlan::share(Index group) const {
-  return share_of(groups[static_cast<std::size_t>(group)], member(), mesh.shard);
-}
-
 Index ShardPlan::share_begin(Index group, bool shares_alone) const {
   return shares_alone ? share_offset(group) : groups[static_cast<std::size_t>(group)].offset + share(group).begin;
+}
+
+Index ShardPlan::norm_blocks_begin(Index group, Rank owner) const {
+  return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
 }
 
 Index ShardPlan::micro_batch(Index turn) const {
@@ -278,6 +303,9 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   if (parallel.strategy == "zero") plan.mesh = {ranks, 1};
   if (parallel.strategy == "hsdp")
     plan.mesh = {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
+  bool const whole_groups = parallel.partition == StatePartition::inter_layer;
+  plan.ownership = whole_groups ? Ownership::of_groups(plan.groups, plan.mesh.shard)
+                                : Ownership::of_parts(plan.groups, plan.mesh.shard);
   Index const stage = parallel.strategy == "hsdp" ? 3 : parallel.zero_stage;
   bool const shards = plan.mesh.shard > 1; // with itself alone a rank shares nothing
   plan.sharding = {stage >= 3 && shards, stage >= 2 && shards};
@@ -287,6 +315,9 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.across_each = parallel.strategy == "hsdp" && parallel.reduce == ReduceWhen::each;
   plan.in_flight = parallel.in_flight;
   plan.prefetch = parallel.prefetch;
+  for (Collective const collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                      Collective::reduce, Collective::broadcast})
+    algorithm_of(collective, comm, plan.ordered); // unknown names are refused, used or not
   plan_buckets(plan, parallel, comm, table);
   plan_gathers(plan, comm);
   return plan;

@@ -20,8 +20,8 @@
 
 namespace trainstone {
 
-/// What of the training state is one share per rank of the shard axis, instead of whole on each of them. Optimizer
-/// state always is; where nothing is sharded the axis has length 1.
+/// What of the training state lies with its owner alone (ownership.hpp), instead of whole on each rank of the shard
+/// axis. Optimizer state always does; where nothing is sharded the axis has length 1.
 struct Sharding {
   bool parameters = false;
   bool gradients = false;
@@ -36,7 +36,7 @@ struct PlannedCollective {
 
 /// How one bucket is reduced: over the shard axis first, then over the replicas.
 struct BucketReduction {
-  std::optional<PlannedCollective> scatter; ///< reduce-scatter (or all-reduce); none on an axis of length 1
+  std::optional<PlannedCollective> scatter; ///< reduce-scatter, reduce or all-reduce; none on an axis of length 1
   std::optional<PlannedCollective> across;  ///< all-reduce of one's share
 };
 
@@ -55,6 +55,7 @@ struct MemoryItem {
 struct ShardPlan {
   std::vector<ParameterGroup> groups;
   Mesh mesh;
+  Ownership ownership;                       ///< among the ranks of a shard group
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   Sharding sharding;
@@ -80,15 +81,18 @@ struct ShardPlan {
 
   Rank member() const { return mesh.place(Axis::shard, rank); }
   Index elements() const { return groups.back().offset + groups.back().padded; }
-  Index share_elements() const { return elements() / mesh.shard; }
+  Index share_elements() const { return ownership.elements(member()); }
   Index micro_batches() const { return turns * mesh.ranks(); }
   Index largest_group() const;
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
-  Range share(Index group) const;
-  Index share_offset(Index group) const { return groups[static_cast<std::size_t>(group)].offset / mesh.shard; }
+  Range share(Index group) const { return ownership.share(group, member()); }
+  Index share_offset(Index group) const { return ownership.offset(group, member()); }
 
   /// Where this rank's share of a group begins, in a vector of its shares alone or of everything.
   Index share_begin(Index group, bool shares_alone) const;
+
+  /// Where the norm's block sums of an owner's share of a group begin among those of all: by member, then by group.
+  Index norm_blocks_begin(Index group, Rank owner) const;
 
   /// The micro-batch that the rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
   /// that the sums over ranks and turns are subtrees of one tree over all micro-batches.

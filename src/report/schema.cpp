@@ -261,6 +261,11 @@ std::vector<Key> parallel_keys() {
              "of strategy zero: 1 shares out optimizer state, 2 gradients too, 3 parameters too (FSDP)"),
       number("parallel.shard_group", parallel, &ParallelConfig::shard_group, "ranks", up_to(million),
              "of strategy hsdp: ranks that hold one copy together"),
+      choice(
+          "parallel.partition", parallel, &ParallelConfig::partition,
+          {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
+          "of strategy zero: a rank owns a part of every parameter group, or whole groups: then gradients are reduced "
+          "to their owner, who broadcasts parameters"),
       choice("parallel.reduction", parallel, &ParallelConfig::reduction,
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
              "ordered: the same bits for every strategy and every power of two of ranks, up to the micro-batches of a "
@@ -297,6 +302,10 @@ std::vector<Key> machine_keys() {
              "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
       choice("comm.all_gather", &RunConfig::comm, &CommConfig::all_gather, algorithm_names(Collective::all_gather),
              "algorithm of all-gathers; auto: ring"),
+      choice("comm.reduce", &RunConfig::comm, &CommConfig::reduce, algorithm_names(Collective::reduce),
+             "algorithm of reduces; auto: binomial, or ordered for parallel.reduction = \"ordered\""),
+      choice("comm.broadcast", &RunConfig::comm, &CommConfig::broadcast, algorithm_names(Collective::broadcast),
+             "algorithm of broadcasts; auto: binomial"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,

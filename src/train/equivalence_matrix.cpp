@@ -25,7 +25,8 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
-  if (row.algorithm == "shared") config.comm.all_gather = "shared";
+  config.comm.reduce = row.algorithm;
+  if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
   return config;
 }
 
@@ -61,6 +62,8 @@ std::vector<ParallelConfig> strategies(Rank ranks) {
       {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
       {.strategy = "zero", .zero_stage = 2},
       {.strategy = "zero", .zero_stage = 3}};
+  for (std::int64_t const stage : {1, 2, 3})
+    all.push_back({.strategy = "zero", .zero_stage = stage, .partition = StatePartition::inter_layer});
   for (Rank group = 2; group < ranks; group *= 2) all.push_back({.strategy = "hsdp", .shard_group = group});
   for (ParallelConfig& parallel : all) parallel.reduction = ReductionMode::ordered;
   return all;
@@ -70,7 +73,9 @@ std::string name_of(ParallelConfig const& parallel, Rank ranks) {
   if (parallel.strategy == "hsdp") return fmt::format("hsdp {}x{}", ranks / parallel.shard_group, parallel.shard_group);
   if (parallel.strategy != "zero") return parallel.strategy;
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
-  return fmt::format("zero {}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "");
+  bool const whole_groups = parallel.partition == StatePartition::inter_layer;
+  return fmt::format("zero {}{}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "",
+                     whole_groups ? " inter-layer" : "");
 }
 
 struct Variation {
@@ -95,7 +100,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<17} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<18} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
                      ranks, name_of(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays);

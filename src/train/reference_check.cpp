@@ -114,6 +114,7 @@ struct TensorPart {
 TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
   ShardPlan const& plan = engine.plan();
   Range const range = range_in_share(plan, entry);
+  if (range.empty()) return {0, {}};
   StoredVector const values = engine.gradient_share(entry.group).part(range.begin, range.size());
   Index const first = entry.offset - plan.groups[static_cast<std::size_t>(entry.group)].offset;
   return {static_cast<std::size_t>(plan.share(entry.group).begin + range.begin - first),

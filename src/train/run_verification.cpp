@@ -65,17 +65,24 @@ private:
       while (m_problem.partition.range(owner).end <= static_cast<Index>(element)) ++owner;
       return contribution(element, owner);
     }
+    if (m_problem.collective == Collective::broadcast) return contribution(element, m_problem.root);
     std::int64_t sum = 0;
     for (Rank rank = 0; rank < m_communicator->size(); ++rank)
       sum += static_cast<std::int64_t>(contribution(element, rank));
     return static_cast<float>(sum);
   }
 
+  /// What this rank holds of the result.
+  Range held() const {
+    Rank const rank = m_communicator->rank();
+    if (m_problem.collective == Collective::reduce_scatter) return m_problem.partition.range(rank);
+    bool const nothing = m_problem.collective == Collective::reduce && rank != m_problem.root;
+    return {0, nothing ? 0 : m_problem.elements()};
+  }
+
   bool has_result(std::vector<float> const& values) const {
-    bool const own_block_only = m_problem.collective == Collective::reduce_scatter;
-    Range const defined =
-        own_block_only ? m_problem.partition.range(m_communicator->rank()) : Range{0, m_problem.elements()};
-    for (auto i = static_cast<std::size_t>(defined.begin); i < static_cast<std::size_t>(defined.end); ++i)
+    Range const range = held();
+    for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
       if (values[i] != expected(i)) return false;
     return true;
   }

@@ -46,9 +46,12 @@ TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") 
   std::string losses = fixture.model.string();
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
   ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
-  std::vector<ParallelConfig> strategies{{.strategy = "zero", .zero_stage = 1},
-                                         {.strategy = "zero", .zero_stage = 2},
-                                         {.strategy = "zero", .zero_stage = 3}};
+  std::vector<ParallelConfig> strategies{
+      {.strategy = "zero", .zero_stage = 1},
+      {.strategy = "zero", .zero_stage = 2},
+      {.strategy = "zero", .zero_stage = 3},
+      {.strategy = "zero", .zero_stage = 2, .partition = StatePartition::inter_layer},
+      {.strategy = "zero", .zero_stage = 3, .partition = StatePartition::inter_layer}};
   if (world.size() % 2 == 0) strategies.push_back({.strategy = "hsdp", .shard_group = 2});
   for (ParallelConfig const& parallel : strategies) {
     RunConfig choices;

@@ -86,6 +86,11 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
     INFO(name);
     CHECK(check({.strategy = "zero", .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
   }
+  ParallelConfig const whole_groups{.strategy = "zero", .zero_stage = 1, .partition = StatePartition::inter_layer};
+  for (char const* const name : {"binomial", "linear", "shared"}) {
+    INFO(name);
+    CHECK(check(whole_groups, {.reduce = name, .broadcast = name}));
+  }
   CHECK(check_launch(world).passed);
 }
 

@@ -25,8 +25,9 @@ namespace {
 GptConfig const odd{2, 3, 12, 11, 29};
 
 std::string describe(ParallelConfig const& parallel) {
-  return fmt::format("{} stage {} shard group {} bucket {} overlap {}", parallel.strategy, parallel.zero_stage,
-                     parallel.shard_group, parallel.bucket_bytes, parallel.overlap);
+  return fmt::format("{} stage {}{} shard group {} bucket {} overlap {}", parallel.strategy, parallel.zero_stage,
+                     parallel.partition == StatePartition::inter_layer ? " inter-layer" : "", parallel.shard_group,
+                     parallel.bucket_bytes, parallel.overlap);
 }
 
 std::vector<ParallelConfig> strategies(Rank ranks) {
@@ -35,7 +36,10 @@ std::vector<ParallelConfig> strategies(Rank ranks) {
       {.strategy = "zero", .zero_stage = 1},
       {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
       {.strategy = "zero", .zero_stage = 2},
-      {.strategy = "zero", .zero_stage = 3}};
+      {.strategy = "zero", .zero_stage = 3},
+      {.strategy = "zero", .zero_stage = 1, .partition = StatePartition::inter_layer},
+      {.strategy = "zero", .zero_stage = 2, .partition = StatePartition::inter_layer},
+      {.strategy = "zero", .zero_stage = 3, .partition = StatePartition::inter_layer}};
   for (Rank group = 2; group < ranks; ++group)
     if (ranks % group == 0) all.push_back({.strategy = "hsdp", .shard_group = group});
   return all;
@@ -51,6 +55,12 @@ std::vector<ParallelConfig> fast_ones(Rank ranks) {
   for (int const stage : {1, 2, 3}) {
     all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 1, .prefetch = 0});
     all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 5, .prefetch = 9});
+    all.push_back({.strategy = "zero",
+                   .zero_stage = stage,
+                   .partition = StatePartition::inter_layer,
+                   .reduce = ReduceWhen::each,
+                   .in_flight = 3,
+                   .prefetch = 0});
   }
   return all;
 }
@@ -131,6 +141,7 @@ TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][en
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;
     config.comm.allreduce = config.comm.reduce_scatter = config.comm.all_gather = "shared";
+    config.comm.reduce = config.comm.broadcast = "shared";
     TrainingRun run(world, config);
     check_counts(run, world);
     CHECK(run.plan.step_sent().bytes == 0);
