@@ -62,9 +62,9 @@ void Gpt::backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batc
   TimedRegion const region([&] { return "trainstone::model::backward " + to_string(unit); });
   with_units(exec, [&]<class T>(Impl::GptUnits<T> const& units) {
     if (target.gradients.storage == Storage::fp32)
-      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<float>(), target.write);
+      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<float>(), target);
     else
-      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<T>(), target.write);
+      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<T>(), target);
   });
 }
 

@@ -13,6 +13,8 @@
 #include "model/parameter_table.hpp"
 #include "model/unit.hpp"
 
+#include <functional>
+
 namespace trainstone {
 
 /// One micro-batch as the kernels read it. N = B T rows.
@@ -28,6 +30,9 @@ struct GradientTarget {
   StoredVector gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written;
                           ///< stored as the parameters are, or in fp32
   Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
+  /// Called within a block's backward, whose tensors are completed from the last to the first: the gradients of the
+  /// group's elements from `begin` on are there, enqueued. May be empty.
+  std::function<void(Index begin)> completed = {};
 };
 
 /// What happens to the head's logits once they are there.
@@ -98,6 +103,9 @@ public:
     return Matrix<T>(m_flat.data() + place(entry), static_cast<std::size_t>(entry.rows),
                      static_cast<std::size_t>(entry.columns));
   }
+
+  /// Where a tensor begins in the group.
+  Index begin(Tensor tensor) const { return place(m_table->find(tensor, m_block)); }
 
 private:
   Index place(ParameterTensor const& entry) const {

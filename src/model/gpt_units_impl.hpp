@@ -48,7 +48,8 @@ public:
 
   template <class Gradient>
   void backward(Unit unit, MicroBatch const& batch, Vector<T const> parameters, Vector<Gradient> gradients,
-                Write write) const {
+                GradientTarget const& target) const {
+    Write const write = target.write;
     GroupTensors const w(m_table, group_read_by(unit), parameters);
     GroupTensors const d(m_table, group_read_by(unit), gradients);
     switch (unit.kind) {
@@ -60,7 +61,7 @@ public:
       break;
     case UnitKind::block: {
       BlockBackward<Gradient> const block{m_all.blocks[static_cast<std::size_t>(unit.block)], input(unit.block), w, d,
-                                          write};
+                                          target};
       backward_mlp(block);
       backward_attention(block);
       break;
@@ -80,7 +81,12 @@ private:
     Matrix<T const> input;
     GroupTensors<T const> weights;
     GroupTensors<Gradient> gradients;
-    Write write;
+    GradientTarget const& target;
+
+    /// The gradients of this tensor and of all behind it are there.
+    void completed_from(Tensor tensor) const {
+      if (target.completed) target.completed(gradients.begin(tensor));
+    }
   };
 
   Matrix<T const> input(Index block) const {
@@ -119,26 +125,33 @@ private:
 
   template <class Gradient>
   void backward_mlp(BlockBackward<Gradient> const& block) const {
-    auto const& [b, block_input, w, d, write] = block;
+    auto const& [b, block_input, w, d, target] = block;
+    Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
     bias_backward<T>(m_exec, d_stream, d.vector(Tensor::fcprojb), write);
     linear_backward(d_stream, b.gelu, w.matrix(Tensor::fcprojw), d_fc, d.matrix(Tensor::fcprojw), write);
+    block.completed_from(Tensor::fcprojw);
     gelu_backward<T>(m_exec, b.fc, d_fc);
     bias_backward<T>(m_exec, d_fc, d.vector(Tensor::fcb), write);
     linear_backward(d_fc, b.ln2, w.matrix(Tensor::fcw), d_ln2, d.matrix(Tensor::fcw), write);
+    block.completed_from(Tensor::fcw);
     layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, d_stream, Write::add,
                           d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
+    block.completed_from(Tensor::ln2w);
   }
 
   template <class Gradient>
   void backward_attention(BlockBackward<Gradient> const& block) const {
-    auto const& [b, block_input, w, d, write] = block;
+    auto const& [b, block_input, w, d, target] = block;
+    Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_branch = m_all.branch;
     bias_backward<T>(m_exec, d_stream, d.vector(Tensor::attprojb), write);
     linear_backward(d_stream, b.attention, w.matrix(Tensor::attprojw), d_branch, d.matrix(Tensor::attprojw), write);
+    block.completed_from(Tensor::attprojw);
     attention_backward<T>(m_exec, b.qkv, b.probabilities, d_branch, d_qkv);
     bias_backward<T>(m_exec, d_qkv, d.vector(Tensor::qkvb), write);
     linear_backward(d_qkv, b.ln1, w.matrix(Tensor::qkvw), d_branch, d.matrix(Tensor::qkvw), write);
+    block.completed_from(Tensor::qkvw);
     layernorm_backward<T>(m_exec, d_branch, block_input, w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
                           Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
   }

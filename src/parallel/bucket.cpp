@@ -95,10 +95,12 @@ Index Bucket::share_elements() const {
 }
 
 Range BucketRun::slice_of_share(Index number) const {
-  auto const i = static_cast<std::size_t>(number);
-  if (!slice_ends.empty()) return {number == 0 ? 0 : slice_ends[i - 1], slice_ends[i]};
-  Index const begin = number == 0 ? 0 : first_slice + (number - 1) * slice;
-  return {begin, number == 0 ? first_slice : std::min(share, begin + slice)};
+  if (!slice_ends.empty()) {
+    auto const i = slice_ends.size() - 1 - static_cast<std::size_t>(number);
+    return {i == 0 ? 0 : slice_ends[i - 1], slice_ends[i]};
+  }
+  Index const end = share - (number == 0 ? 0 : first_slice + (number - 1) * slice);
+  return {number == 0 ? share - first_slice : std::max<Index>(0, end - slice), end};
 }
 
 Bucket BucketPlan::bucket(Index number) const {

@@ -37,9 +37,9 @@ struct BucketRun {
   // of a single group that is cut:
   Index share = 0;                    ///< elements of an owner's share; 0: not cut
   Index first_slice = 0, slice = 0;   ///< of the share; the last slice may be shorter
-  std::vector<Index> slice_ends = {}; ///< instead, where slices are tensors
+  std::vector<Index> slice_ends = {}; ///< instead, where slices are tensors; ascending
 
-  /// Where slice `number` (from 0) of the share lies.
+  /// Where slice `number` (from 0) of the share lies: from its end to its begin, as backward completes a block.
   Range slice_of_share(Index number) const;
 };
 

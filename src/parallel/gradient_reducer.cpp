@@ -85,18 +85,32 @@ void GradientReducer::finish_oldest() {
   start_due();
 }
 
+void GradientReducer::completed_from(Index group, Index begin, Index turn) {
+  BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
+  bool const adds_later = !m_plan->staged() && m_plan->ordered; // to sums of earlier turns, when all is there
+  if (run.share == 0 || !reduces(turn) || !m_plan->overlap || adds_later) return;
+  // a slice of every owner's share: that of the first one lies first
+  for (; m_begun < run.buckets && run.slice_of_share(m_begun).begin >= begin; ++m_begun)
+    make_due(run.first_bucket + m_begun, turn);
+}
+
 void GradientReducer::completed(Index group, Index turn) {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   bool const sums_here = !m_plan->staged() && m_plan->ordered;
   if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded).as<float>(), entry.offset, turn);
   BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
-  if (group != run.first_group || !(m_plan->reduce_each || last_turn(turn))) return;
-  for (Index i = 0; i < run.buckets; ++i) m_due.push_back({run.first_bucket + i, turn, Stage::scattering});
+  if (group != run.first_group || !reduces(turn)) return;
+  for (; m_begun < run.buckets; ++m_begun) make_due(run.first_bucket + m_begun, turn);
+  m_begun = 0;
+  if (!m_plan->overlap) finish();
+}
+
+void GradientReducer::make_due(Index bucket, Index turn) {
+  m_due.push_back({bucket, turn, Stage::scattering});
   start_due();
   // Staging is used anew by other runs, and between these reductions gathers are started: not when timing says.
   if (m_plan->staged())
     while (!m_due.empty()) finish_oldest();
-  if (!m_plan->overlap) finish();
 }
 
 /// As many are in flight as there are scratch vectors: each is one bucket's at a time.

@@ -32,6 +32,8 @@ public:
 
   /// Where backward puts a group's gradient at this turn; may wait for what is in flight there.
   GradientTarget target(Index group, Index turn);
+  /// The group's elements from `begin` on are complete: starts the buckets that lie there, if the plan overlaps.
+  void completed_from(Index group, Index begin, Index turn);
   /// The group's gradient of this turn is complete, as far as this rank is concerned.
   void completed(Index group, Index turn);
   /// Goes on with what is in flight, without waiting.
@@ -52,6 +54,8 @@ private:
   enum class Wait { no, yes };
 
   void prepare_executions(MeshCommunicators& communicators);
+  bool reduces(Index turn) const { return m_plan->reduce_each || last_turn(turn); }
+  void make_due(Index bucket, Index turn);
   void start(Work const& work);
   bool has_scratch(Index bucket) const;
   void start_due();
@@ -72,6 +76,7 @@ private:
   std::vector<Bucket> m_buckets;
   std::vector<Index> m_run_of_group;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
+  Index m_begun = 0;            ///< buckets of the run that backward completes at present
   std::deque<Work> m_due;       ///< complete, but for scratch: these are started next, in this order
 };
 

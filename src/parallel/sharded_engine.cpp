@@ -146,7 +146,11 @@ void ShardedEngine::after_forward(Unit) {}
 BackwardMemory ShardedEngine::before_backward(Unit unit) {
   Busy const busy(m_busy);
   Index const group = group_read_by(unit);
-  GradientTarget const target = m_reducer.target(group, m_turn);
+  GradientTarget target = m_reducer.target(group, m_turn);
+  target.completed = [this, group](Index begin) {
+    Busy const calls(m_busy);
+    m_reducer.completed_from(group, begin, m_turn);
+  };
   if (unit.kind == UnitKind::embed) return {m_gatherer.share(group).part(0, 0), target};
   if (!m_plan->sharding.parameters) return {m_gatherer.whole(group), target};
   return {m_gatherer.acquire(place_in_pass(unit, true)), target};

@@ -246,6 +246,32 @@ TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
   CHECK(counters().flops[Phase::attention] == training_flops(small, {3, 7}).attention);
 }
 
+TEST_CASE("a block announces gradients that stay as they are, from its end to its begin", "[model]") {
+  ExecutionSpace const exec;
+  TestModel<float, float> model(exec, {1, 3, 12, 11, 29}, {2, 5});
+  MicroBatch const batch = model.load();
+  for (Unit const unit : units(1))
+    model.gpt.forward(exec, unit, batch, model.of_group(model.parameters, group_read_by(unit)));
+  model.gpt.loss(exec, batch, LossMode::training);
+  model.gpt.backward(exec, {UnitKind::head}, batch, model.of_group(model.parameters, 0),
+                     {model.of_group(model.gradients, 0), Write::overwrite});
+  Vector<float> const gradients = model.of_group(model.gradients, 1);
+  std::vector<std::pair<Index, std::vector<float>>> announced;
+  GradientTarget target{gradients, Write::overwrite};
+  target.completed = [&](Index begin) { announced.emplace_back(begin, copy_to_host(exec, gradients, "test")); };
+  model.gpt.backward(exec, {UnitKind::block, 0}, batch, model.of_group(model.parameters, 1), target);
+  std::vector<float> const complete = copy_to_host(exec, gradients, "test");
+  REQUIRE(announced.size() == 5);
+  Index last = static_cast<Index>(complete.size());
+  for (auto const& [begin, values] : announced) {
+    INFO("from " << begin);
+    CHECK(begin < last);
+    CHECK(std::equal(values.begin() + begin, values.end(), complete.begin() + begin));
+    CHECK_FALSE(std::equal(values.begin(), values.begin() + begin, complete.begin())); // the rest comes later
+    last = begin;
+  }
+}
+
 TEST_CASE("tokens whose rows pad the vocabulary have neither probability nor gradient", "[model]") {
   ExecutionSpace const exec;
   Fp32Model model(exec, small, {2, 5});
