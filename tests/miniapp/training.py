@@ -1,11 +1,14 @@
 """What a run gives: losses, verification, golden curves, result files, models, and how it ends when it must."""
 import json
 import math
+import pathlib
 import re
 import struct
+import subprocess
+import sys
 import unittest
 
-from support import Deck, run, settings, start, write_shard
+from support import Context, Deck, environment, run, settings, start, write_shard
 
 FAILED, INTERNAL = 65, 70
 
@@ -160,6 +163,20 @@ class Emulation(TrainingTest):
                 if " bytes in " in line]
         self.assertGreater(sent[0], 0)  # gradients, which go through shared memory on one node
         self.assertEqual(sum(sent), predicted["sent_bytes"], self.estimate)
+
+
+class Overlap(TrainingTest):
+    def test_the_overlap_of_a_deck_is_measured_and_can_be_demanded(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        script = pathlib.Path(__file__).resolve().parents[2] / "perf" / "overlap"
+        command = [sys.executable, script, "--repeat", "1", "--mpiexec", Context.mpiexec, Context.program, deck.path,
+                   "--set", "comm.emulated_network.latency=200 us"]
+        for least, code in ((-1000, 0), (2, 1)):  # nothing hides twice what there is
+            ended = subprocess.run([*map(str, command), "--least", str(least)], capture_output=True, text=True,
+                                   env=environment(), check=False, timeout=120)
+            self.assertEqual(ended.returncode, code, ended)
+            self.assertRegex(ended.stdout, r"(?m)^exposed without overlap [0-9.]+ ms, with [0-9.]+ ms: overlap hides -?\d+ %$")
+            self.assertEqual(len(re.findall(r"(?m)^overlap (?:true |false)  exposed +[0-9.]+ ms", ended.stdout)), 4)
 
 
 class Data(TrainingTest):
