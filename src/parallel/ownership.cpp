@@ -59,6 +59,10 @@ Ownership Ownership::of_groups(std::vector<ParameterGroup> const& groups, Rank m
   return Ownership(groups, balanced_owners(groups, members), members);
 }
 
+Ownership Ownership::of_one(std::vector<ParameterGroup> const& groups, Rank members, Rank owner) {
+  return Ownership(groups, std::vector<Rank>(groups.size(), owner), members);
+}
+
 std::optional<Rank> Ownership::owner(Index group) const {
   return m_owners.empty() ? std::nullopt : std::optional(m_owners[at(group)]);
 }

@@ -21,6 +21,9 @@ public:
   /// the member with the fewest elements so far, of equal ones the first. Members may own nothing.
   static Ownership of_groups(std::vector<ParameterGroup> const& groups, Rank members);
 
+  /// One member owns everything.
+  static Ownership of_one(std::vector<ParameterGroup> const& groups, Rank members, Rank owner);
+
   /// Who owns all of a group, if one member does.
   std::optional<Rank> owner(Index group) const;
   /// How many members own a part of a group.

@@ -45,7 +45,8 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
-  if (parallel.granularity != Granularity::bucket && parallel.strategy != "ddp")
+  bool const naive_step = parallel.strategy == "naive" && parallel.granularity == Granularity::step;
+  if (parallel.granularity != Granularity::bucket && parallel.strategy != "ddp" && !naive_step)
     return problem("parallel.granularity",
                    "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
                    parallel.strategy);
@@ -78,6 +79,9 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
                    turns, parallel.zero_stage);
+  if (parallel.strategy == "naive" && parallel.reduce == ReduceWhen::each)
+    return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
+                                      "of parallel.reduce \"last\"");
   if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
     return problem("parallel.reduce", "parallel.reduction = \"ordered\" decides by the strategy: legal value \"last\"");
   return std::nullopt;

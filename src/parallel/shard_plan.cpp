@@ -18,7 +18,9 @@ std::uint64_t bytes_of(Index elements, Storage storage) {
 }
 
 /// What the deck says, or the default of an engine's collective.
-Algorithm algorithm_of(Collective collective, CommConfig const& comm, bool ordered) {
+Algorithm algorithm_of(Collective collective, CommConfig const& comm, ShardPlan const& plan) {
+  bool const ordered = plan.ordered;
+  Algorithm const from_one = plan.main_device ? Algorithm::linear : Algorithm::binomial;
   struct Choice {
     std::string const& name;
     Algorithm otherwise;
@@ -26,8 +28,8 @@ Algorithm algorithm_of(Collective collective, CommConfig const& comm, bool order
   auto const choice = [&]() -> Choice {
     switch (collective) {
     case Collective::all_gather: return {comm.all_gather, Algorithm::ring};
-    case Collective::broadcast: return {comm.broadcast, Algorithm::binomial};
-    case Collective::reduce: return {comm.reduce, ordered ? Algorithm::ordered : Algorithm::binomial};
+    case Collective::broadcast: return {comm.broadcast, from_one};
+    case Collective::reduce: return {comm.reduce, ordered ? Algorithm::ordered : from_one};
     case Collective::reduce_scatter: return {comm.reduce_scatter, ordered ? Algorithm::ordered : Algorithm::ring};
     default: return {comm.allreduce, ordered ? Algorithm::ordered : Algorithm::ring};
     }
@@ -37,7 +39,7 @@ Algorithm algorithm_of(Collective collective, CommConfig const& comm, bool order
 
 PlannedCollective planned_collective(ShardPlan const& plan, CommConfig const& comm, Axis axis, Collective collective,
                                      Index elements) {
-  Algorithm const algorithm = algorithm_of(collective, comm, plan.ordered);
+  Algorithm const algorithm = algorithm_of(collective, comm, plan);
   Problem const problem{.collective = collective,
                         .partition = Partition::even(elements, plan.mesh.size(axis)),
                         .topology = plan.topology.of(plan.mesh.members(axis, plan.rank)),
@@ -85,9 +87,22 @@ void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, 
   }
 }
 
+Ownership ownership_of(ParallelConfig const& parallel, ShardPlan const& plan) {
+  if (parallel.strategy == "naive") return Ownership::of_one(plan.groups, plan.mesh.shard, 0);
+  if (parallel.partition == StatePartition::inter_layer) return Ownership::of_groups(plan.groups, plan.mesh.shard);
+  return Ownership::of_parts(plan.groups, plan.mesh.shard);
+}
+
+/// The main device collects everything at once.
+Granularity granularity_of(ParallelConfig const& parallel) {
+  return parallel.strategy == "naive" ? Granularity::step : parallel.granularity;
+}
+
 void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
                   ParameterTable const& table) {
-  plan.buckets = make_buckets(table, plan.mesh, plan.ownership, parallel, bytes_per_value(plan.gradient_storage()));
+  ParallelConfig cut = parallel;
+  cut.granularity = granularity_of(parallel);
+  plan.buckets = make_buckets(table, plan.mesh, plan.ownership, cut, bytes_per_value(plan.gradient_storage()));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = plan.ownership.owner(0).has_value();
   Collective const first = all_reduces ? Collective::all_reduce
@@ -159,10 +174,10 @@ Index ShardPlan::norm_blocks_begin(Index group, Rank owner) const {
   return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
 }
 
-Index ShardPlan::micro_batch(Index turn) const {
+Index ShardPlan::micro_batch(Index turn, Rank of) const {
   Rank const together = sharding.gradients ? mesh.shard : 1;
   Index const apart = mesh.ranks() / together;
-  return rank / together * (micro_batches() / apart) + turn * together + rank % together;
+  return of / together * (micro_batches() / apart) + turn * together + of % together;
 }
 
 Range ShardPlan::run_memory(Index run) const {
@@ -300,24 +315,23 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.types = state_types(precision);
   plan.moments = optimizer.moments();
   if (parallel.strategy == "ddp") plan.mesh = {1, ranks};
-  if (parallel.strategy == "zero") plan.mesh = {ranks, 1};
+  if (parallel.strategy == "zero" || parallel.strategy == "naive") plan.mesh = {ranks, 1};
   if (parallel.strategy == "hsdp")
     plan.mesh = {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
-  bool const whole_groups = parallel.partition == StatePartition::inter_layer;
-  plan.ownership = whole_groups ? Ownership::of_groups(plan.groups, plan.mesh.shard)
-                                : Ownership::of_parts(plan.groups, plan.mesh.shard);
+  plan.ownership = ownership_of(parallel, plan);
   Index const stage = parallel.strategy == "hsdp" ? 3 : parallel.zero_stage;
   bool const shards = plan.mesh.shard > 1; // with itself alone a rank shares nothing
   plan.sharding = {stage >= 3 && shards, stage >= 2 && shards};
   plan.ordered = parallel.reduction == ReductionMode::ordered;
-  plan.overlap = parallel.overlap && parallel.granularity != Granularity::step;
+  plan.main_device = parallel.strategy == "naive" && shards;
+  plan.overlap = parallel.overlap && granularity_of(parallel) != Granularity::step;
   plan.reduce_each = plan.sharding.gradients || (parallel.reduce == ReduceWhen::each && turns > 1);
   plan.across_each = parallel.strategy == "hsdp" && parallel.reduce == ReduceWhen::each;
-  plan.in_flight = parallel.in_flight;
+  plan.in_flight = parallel.strategy == "naive" ? 1 : parallel.in_flight;
   plan.prefetch = parallel.prefetch;
   for (Collective const collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                                       Collective::reduce, Collective::broadcast})
-    algorithm_of(collective, comm, plan.ordered); // unknown names are refused, used or not
+    algorithm_of(collective, comm, plan); // unknown names are refused, used or not
   plan_buckets(plan, parallel, comm, table);
   plan_gathers(plan, comm);
   return plan;

@@ -59,7 +59,8 @@ struct ShardPlan {
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   Sharding sharding;
-  Index turns = 1; ///< micro-batches per rank and step
+  Index turns = 1;          ///< micro-batches per rank and step
+  bool main_device = false; ///< rank 0 owns everything, and reads the data of all ranks
   StateTypes types;
   Index moments = 2; ///< vectors that the optimizer keeps
   bool ordered = false;
@@ -94,9 +95,10 @@ struct ShardPlan {
   /// Where the norm's block sums of an owner's share of a group begin among those of all: by member, then by group.
   Index norm_blocks_begin(Index group, Rank owner) const;
 
-  /// The micro-batch that the rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
+  /// The micro-batch that a rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
   /// that the sums over ranks and turns are subtrees of one tree over all micro-batches.
-  Index micro_batch(Index turn) const;
+  Index micro_batch(Index turn) const { return micro_batch(turn, rank); }
+  Index micro_batch(Index turn, Rank of) const;
 
   /// Fresh gradients lie beside the sums: in staging memory, of one slot per run in flight and one for root's run,
   /// which lives from head to embed.

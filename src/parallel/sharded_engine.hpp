@@ -1,10 +1,10 @@
 #pragma once
 
-// Data parallelism, ZeRO-1, -2, -3 (FSDP) and HSDP: one engine that does what its ShardPlan says. Owns the training
-// state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop calls it
-// at the borders of every unit; between kernels it drives what is in flight, if the plan overlaps. Promises: with equal
-// parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is what the plan
-// says. Does not run the model and does not know about data.
+// Data parallelism, naive too, ZeRO-1, -2, -3 (FSDP) and HSDP: one engine that does what its ShardPlan says. Owns the
+// training state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop
+// calls it at the borders of every unit; between kernels it drives what is in flight, if the plan overlaps. Promises:
+// with equal parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is
+// what the plan says. Does not run the model and does not know about data.
 
 #include "comm/communicator.hpp"
 #include "comm/execution/execution_queue.hpp"

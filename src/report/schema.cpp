@@ -254,8 +254,9 @@ std::vector<Key> parallel_keys() {
   auto const parallel = &RunConfig::parallel;
   constexpr LegalRange some{.minimum = 1, .maximum = 64};
   return {
-      choice("parallel.strategy", parallel, &ParallelConfig::strategy, {"ddp", "zero", "hsdp"},
-             "ddp: everything replicated; zero: shared out by parallel.zero_stage; hsdp: parameters, gradients and "
+      choice("parallel.strategy", parallel, &ParallelConfig::strategy, {"naive", "ddp", "zero", "hsdp"},
+             "naive: rank 0 alone updates, sends out model and data and collects all gradients at once; ddp: "
+             "everything replicated; zero: shared out by parallel.zero_stage; hsdp: parameters, gradients and "
              "optimizer state shared out in groups of parallel.shard_group ranks, replicated across"),
       number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
              "of strategy zero: 1 shares out optimizer state, 2 gradients too, 3 parameters too (FSDP)"),
@@ -303,9 +304,10 @@ std::vector<Key> machine_keys() {
       choice("comm.all_gather", &RunConfig::comm, &CommConfig::all_gather, algorithm_names(Collective::all_gather),
              "algorithm of all-gathers; auto: ring"),
       choice("comm.reduce", &RunConfig::comm, &CommConfig::reduce, algorithm_names(Collective::reduce),
-             "algorithm of reduces; auto: binomial, or ordered for parallel.reduction = \"ordered\""),
+             "algorithm of reduces; auto: binomial, linear for strategy naive, or ordered for parallel.reduction = "
+             "\"ordered\""),
       choice("comm.broadcast", &RunConfig::comm, &CommConfig::broadcast, algorithm_names(Collective::broadcast),
-             "algorithm of broadcasts; auto: binomial"),
+             "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,

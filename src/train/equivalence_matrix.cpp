@@ -58,6 +58,7 @@ FaultConfig faults_of(MatrixDelays delays, Rank rank) {
 std::vector<ParallelConfig> strategies(Rank ranks) {
   std::vector<ParallelConfig> all{
       {},
+      {.strategy = "naive"},
       {.strategy = "zero", .zero_stage = 1},
       {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
       {.strategy = "zero", .zero_stage = 2},

@@ -1,5 +1,6 @@
 #include "train/run_plan.hpp"
 
+#include "comm/registry.hpp"
 #include "core/error.hpp"
 
 namespace trainstone {
@@ -8,6 +9,22 @@ namespace {
 
 void add_items(RunPlan& plan, MemoryCategory category, std::vector<PlannedTensor> const& tensors) {
   for (PlannedTensor const& tensor : tensors) plan.memory.push_back({category, tensor.name, tensor.bytes});
+}
+
+/// Inputs and targets of every rank, from rank 0.
+std::optional<Problem> batch_scatter(ShardPlan const& parallel, MicroBatchShape shape) {
+  if (!parallel.main_device) return std::nullopt;
+  return even_problem(Collective::scatter, 2 * shape.rows() * parallel.topology.ranks(), parallel.topology);
+}
+
+void add_batch_scatter(RunPlan& plan) {
+  if (!plan.batch_scatter) return;
+  Traffic const turn = predict_traffic(make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
+                                       plan.batch_scatter->topology, sizeof(std::int32_t));
+  std::string const name =
+      fmt::format("micro-batches, {} {}", to_string(Collective::scatter), to_string(batch_scatter_algorithm));
+  plan.sent.push_back({name, static_cast<std::uint64_t>(plan.accumulation) * turn});
+  plan.validation_sent += turn;
 }
 
 ModelFlops times(Index count, ModelFlops flops) {
@@ -55,20 +72,23 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
                {},
                {},
                {},
+               {},
                {}};
 
+  plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape, plan.storage().values));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
                          Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, plan.storage()))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
-  add_items(plan, MemoryCategory::data, data_plan(shape));
+  add_items(plan, MemoryCategory::data, data_plan(plan));
 
   plan.sent = plan.parallel.step_traffic();
   plan.update_sent = plan.parallel.update_traffic();
   plan.control = plan.parallel.control_traffic();
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();
+  add_batch_scatter(plan);
   plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape));
   plan.evaluation_flops = evaluation_flops(config.model, shape);
   return plan;
@@ -81,11 +101,15 @@ std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
   return tensors;
 }
 
-std::vector<PlannedTensor> data_plan(MicroBatchShape shape) {
-  Index const rows = shape.rows();
-  return {planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
-          planned<std::int32_t>("rows by token", rows), planned<std::int32_t>("buckets", rows + 1),
-          planned<std::int32_t>("tokens of buckets", rows)};
+std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
+  Index const rows = plan.shape.rows();
+  std::vector<PlannedTensor> tensors{planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
+                                     planned<std::int32_t>("rows by token", rows),
+                                     planned<std::int32_t>("buckets", rows + 1),
+                                     planned<std::int32_t>("tokens of buckets", rows)};
+  if (plan.batch_scatter)
+    tensors.push_back(planned<std::int32_t>("micro-batches of all ranks", plan.batch_scatter->elements()));
+  return tensors;
 }
 
 } // namespace trainstone

@@ -11,6 +11,7 @@
 #include "parallel/shard_plan.hpp"
 #include "train/run_config.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct RunPlan {
   ShardPlan parallel;
   GemmProvider gemm;  ///< resolved
   Index accumulation; ///< micro-batches per rank and step
+
+  std::optional<Problem> batch_scatter; ///< of all ranks' micro-batches of a turn (train/batch_scatter.hpp), if any
 
   std::vector<MemoryItem> memory;
   std::vector<TrafficRow> sent;    ///< per step, by the rank, for the training
@@ -53,6 +56,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
 /// What Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
-std::vector<PlannedTensor> data_plan(MicroBatchShape shape);
+std::vector<PlannedTensor> data_plan(RunPlan const& plan);
+
+inline constexpr Algorithm batch_scatter_algorithm = Algorithm::linear;
 
 } // namespace trainstone

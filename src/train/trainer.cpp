@@ -54,7 +54,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
                                    activation_plan(config.model, plan.shape, plan.storage().values))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
-      m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan.shape))),
+      m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
@@ -65,6 +65,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)),
       m_scaler(config.precision) {
+  if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data);
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
@@ -130,7 +131,7 @@ double Trainer::gradient(std::int64_t step) {
 }
 
 double Trainer::forward_backward(std::int64_t step, Index turn) {
-  MicroBatch batch = m_loader.load(m_exec, m_batches.training, step - 1, m_plan->parallel.micro_batch(turn));
+  MicroBatch batch = load(m_batches.training, step - 1, turn);
   batch.gradient_scale = gradient_scale(step);
   m_engine.begin(Pass::training, turn);
   double const loss = forward_and_loss(batch, LossMode::training, step);
@@ -140,6 +141,12 @@ double Trainer::forward_backward(std::int64_t step, Index turn) {
     m_engine.after_backward(unit);
   }
   return loss;
+}
+
+/// This rank's micro-batch of a turn.
+MicroBatch Trainer::load(BatchSource const& source, std::int64_t batch, Index turn) {
+  Index const v = m_plan->parallel.micro_batch(turn);
+  return m_loader.load(m_exec, m_scatter ? m_scatter->source(source, turn) : source, batch, v);
 }
 
 double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {
@@ -172,7 +179,7 @@ double Trainer::validate() {
     std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
     for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
       Index const v = m_plan->parallel.micro_batch(turn);
-      MicroBatch const batch = m_loader.load(m_exec, m_batches.validation, number, v);
+      MicroBatch const batch = load(m_batches.validation, number, turn);
       m_engine.begin(Pass::evaluation, turn);
       losses[static_cast<std::size_t>(v)] = forward_and_loss(batch, LossMode::evaluation, no_step);
     }

@@ -7,6 +7,7 @@
 #include "comm/communicator.hpp"
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
+#include "train/batch_scatter.hpp"
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
 #include "train/run_plan.hpp"
@@ -55,6 +56,7 @@ public:
 
 private:
   double forward_backward(std::int64_t step, Index turn);
+  MicroBatch load(BatchSource const& source, std::int64_t batch, Index turn);
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);
   void note_non_finite_unit();
@@ -75,6 +77,7 @@ private:
   Gemm m_gemm;
   ShardedEngine m_engine;
   BatchLoader m_loader;
+  std::optional<BatchScatter> m_scatter;
   Gpt m_model;
   Vector<double> m_loss_sum;
   Vector<std::int64_t> m_count;

@@ -17,7 +17,9 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <span>
 #include <utility>
+#include <vector>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -249,4 +251,27 @@ TEST_CASE("a step labels everything, stays on its instance and fences it alone",
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
   CHECK(guard.violations().empty());
   CHECK(guard.kernels().size() > 50);
+}
+
+TEST_CASE("with a main device, rank 0 reads for all ranks, and every rank gets its own micro-batch", "[mpi][trainer]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  config.parallel.strategy = "naive";
+  RunPlan const plan = plan_run(config, world.rank(), world.topology());
+  TrainingBatches batches = training_batches(odd.vocab);
+  std::vector<Index> read;
+  auto const counting = [&, source = batches.training](std::int64_t batch, Index micro_batch,
+                                                       std::span<std::int32_t> inputs,
+                                                       std::span<std::int32_t> targets) {
+    read.push_back(micro_batch);
+    source(batch, micro_batch, inputs, targets);
+  };
+  MemoryLedger ledger;
+  ExecutionSpace const exec;
+  Trainer trainer(exec, world, ledger, config, plan, {counting, {}, 0}, 1);
+  trainer.step(1);
+  std::vector<Index> expected;
+  for (Index turn = 0; turn < 2; ++turn)
+    for (Index rank = 0; rank < world.size() && world.rank() == 0; ++rank) expected.push_back(2 * rank + turn);
+  CHECK(read == expected);
 }

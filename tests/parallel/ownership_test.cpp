@@ -87,5 +87,7 @@ TEST_CASE("every element has one owner, whose shares lie side by side", "[parall
     CHECK(Ownership::of_groups(groups, members).owners() == 1);
     CHECK(Ownership::of_parts(groups, members).owners() == members);
     CHECK_FALSE(Ownership::of_parts(groups, members).owner(0));
+    check_complete(Ownership::of_one(groups, members, members - 1), sizes, members);
+    CHECK(Ownership::of_one(groups, members, members - 1).owner(3) == members - 1);
   }
 }

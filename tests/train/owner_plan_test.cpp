@@ -184,6 +184,52 @@ TEST_CASE("whole groups in ordered mode: the owner adds up N contributions", "[t
   }
 }
 
+TEST_CASE("naive data parallelism: rank 0 sends model and data to all, collects, and alone has optimizer state",
+          "[train][plan]") {
+  GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
+  Rank const ranks = GENERATE(1, 2, 3, 4, 8);
+  Index const turns = GENERATE(1, 4);
+  auto const n = static_cast<Count>(ranks), others = n - 1;
+  std::vector<Count> const groups = padded_groups(model, n);
+  Count elements = 0;
+  for (Count const group : groups) elements += group;
+  Count const data = 2 * static_cast<Count>(model.context); // tokens and targets of a micro-batch of one sample
+  RunConfig config = make_config(model, turns, ranks);
+  CategoryBytes const alone = plan_run(config, 0, ranks).memory_bytes();
+  config.parallel.strategy = "naive";
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    INFO("rank " << rank << " of " << ranks << ", " << turns << " turns");
+    bool const first = rank == 0;
+    RunPlan const plan = plan_run(config, rank, ranks);
+    Traffic const sent = plan.step_sent();
+    CHECK(sent.bytes == 4 * (first ? others * (elements + static_cast<Count>(turns) * data) : elements));
+    CHECK(sent.messages == (first ? others * (groups.size() + static_cast<Count>(turns)) : 1));
+    CHECK(sent.reduced == (first ? others * elements : 0));
+    CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
+    CHECK(plan.validation_sent.messages == (first ? others : 0));
+    CategoryBytes const memory = plan.memory_bytes();
+    CHECK(memory[MemoryCategory::parameters] == 4 * elements);
+    CHECK(memory[MemoryCategory::gradients] == 4 * elements);
+    CHECK(memory[MemoryCategory::optimizer] == (first ? 8 * elements : 0));
+    Count const batches = ranks == 1 ? 0 : (4 * n * data + 63) / 64 * 64; // in an arena
+    CHECK(memory[MemoryCategory::data] == alone[MemoryCategory::data] + batches);
+  }
+}
+
+TEST_CASE("the main device collects once per step, and everything at once", "[train][plan]") {
+  ParallelConfig parallel{.strategy = "naive"};
+  CHECK_FALSE(find_parallel_problem(parallel, {}, 3, 2));
+  parallel.granularity = Granularity::step;
+  CHECK_FALSE(find_parallel_problem(parallel, {}, 3, 2));
+  parallel.granularity = Granularity::tensor;
+  CHECK(find_parallel_problem(parallel, {}, 3, 2)->key == "parallel.granularity");
+  ParallelConfig const each{.strategy = "naive", .reduce = ReduceWhen::each};
+  auto const problem = find_parallel_problem(each, {}, 3, 2);
+  REQUIRE(problem);
+  CHECK(problem->key == "parallel.reduce");
+  CHECK(problem->message.find("\"last\"") != std::string::npos);
+}
+
 TEST_CASE("whole groups belong to ZeRO and to reduces", "[train][plan]") {
   struct Refusal {
     ParallelConfig parallel;
@@ -194,6 +240,7 @@ TEST_CASE("whole groups belong to ZeRO and to reduces", "[train][plan]") {
   auto const inter_layer = StatePartition::inter_layer;
   for (auto const& [parallel, comm, key, legal] : std::vector<Refusal>{
            {{.partition = inter_layer}, {}, "parallel.partition", "\"intra_layer\""},
+           {{.strategy = "naive", .partition = inter_layer}, {}, "parallel.partition", "\"intra_layer\""},
            {{.strategy = "hsdp", .shard_group = 2, .partition = inter_layer},
             {},
             "parallel.partition",

@@ -1,0 +1,36 @@
+#include "train/batch_scatter.hpp"
+
+#include "comm/registry.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+BatchScatter::BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data)
+    : m_exec(exec),
+      m_plan(&plan.parallel),
+      m_batches(data.vector<std::int32_t>("micro-batches of all ranks", plan.batch_scatter.value().elements())),
+      m_scatter(exec, communicator, make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
+                Operation::sum, m_batches.device, Vector<std::int32_t>()) {}
+
+BatchSource BatchScatter::source(BatchSource const& all, Index turn) {
+  return
+      [this, &all, turn](std::int64_t batch, Index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
+        std::span<std::int32_t> const batches = m_batches.values();
+        auto const place = [&](Rank rank) { return static_cast<std::size_t>(rank) * 2 * inputs.size(); };
+        if (m_plan->rank == 0) {
+          for (Rank rank = 0; rank < m_plan->mesh.ranks(); ++rank)
+            all(batch, m_plan->micro_batch(turn, rank), batches.subspan(place(rank), inputs.size()),
+                batches.subspan(place(rank) + inputs.size(), targets.size()));
+          Kokkos::deep_copy(m_exec, m_batches.device, m_batches.host);
+        }
+        m_scatter.run();
+        Kokkos::deep_copy(m_exec, m_batches.host, m_batches.device);
+        m_exec.fence("trainstone::train::scatter: the host sorts the tokens");
+        auto const own = batches.subspan(place(m_plan->rank), 2 * inputs.size());
+        std::ranges::copy(own.first(inputs.size()), inputs.begin());
+        std::ranges::copy(own.last(targets.size()), targets.begin());
+      };
+}
+
+} // namespace trainstone

@@ -1,0 +1,28 @@
+#pragma once
+
+// Training data of naive data parallelism: rank 0 reads the micro-batches of all ranks and sends each its own. Owns the
+// buffer that they lie in and the scatter. Does not know where rank 0 reads.
+
+#include "comm/execution/execution.hpp"
+#include "train/batch_loader.hpp"
+#include "train/run_plan.hpp"
+
+namespace trainstone {
+
+class BatchScatter {
+public:
+  /// Takes its part of data_plan(plan) from `data`. Everything referred to must outlive the object.
+  BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data);
+
+  /// What gives every rank its micro-batch of a turn, called by all of them: rank 0 asks `all`, the others wait for it.
+  /// Refers to this object and to `all`.
+  BatchSource source(BatchSource const& all, Index turn);
+
+private:
+  ExecutionSpace m_exec;
+  ShardPlan const* m_plan;
+  Mirrored m_batches; ///< of rank after rank: its inputs, then its targets
+  Execution m_scatter;
+};
+
+} // namespace trainstone
