@@ -1,16 +1,25 @@
-// trainstone explain: what every rank holds after every round of a collective, as text and as a picture.
+// trainstone explain: what every rank holds after every round of a collective, or at every moment of a training step,
+// as text and as a picture.
 
 #include "explain.hpp"
 
 #include "comm/registry.hpp"
 #include "comm/simulation/explanation.hpp"
 #include "commbench.hpp"
+#include "parallel/step_walk.hpp"
 #include "report/atomic_file.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
+#include "report/strategy_svg.hpp"
+#include "report/strategy_text.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
 
 namespace trainstone {
 
@@ -29,7 +38,7 @@ std::int64_t count_if_given(std::string const& flag, std::string const& text, bo
 }
 
 Problem problem_of(ExplainArguments const& arguments) {
-  Collective const collective = parse_collective(arguments.collective);
+  Collective const collective = parse_collective(arguments.subject);
   bool const served = has_servers(collective);
   auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, served ? 2 : 1, most_ranks));
   auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
@@ -47,11 +56,84 @@ Problem problem_of(ExplainArguments const& arguments) {
   return problem;
 }
 
+struct NamedStrategy {
+  char const* name;
+  char const* strategy; ///< parallel.strategy
+  Index zero_stage;
+};
+
+constexpr std::array<NamedStrategy, 6> strategies{{{"ddp", "ddp", 0},
+                                                   {"zero1", "zero", 1},
+                                                   {"zero2", "zero", 2},
+                                                   {"zero3", "zero", 3},
+                                                   {"fsdp", "zero", 3},
+                                                   {"hsdp", "hsdp", 0}}};
+
+NamedStrategy const* find_strategy(std::string const& name) {
+  auto const found = std::ranges::find(strategies, name, &NamedStrategy::name);
+  return found == strategies.end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> strategy_names() {
+  std::vector<std::string_view> names;
+  for (NamedStrategy const& strategy : strategies) names.emplace_back(strategy.name);
+  return names;
+}
+
+std::vector<std::string_view> collective_names() {
+  std::vector<std::string_view> names;
+  for (Collective const collective : collectives) names.push_back(to_string(collective));
+  return names;
+}
+
+/// Refuses flags that were given and mean nothing here.
+void require_not_given(std::initializer_list<std::pair<char const*, std::string>> flags, std::string const& subject) {
+  for (auto const& [flag, value] : flags)
+    TRAINSTONE_REQUIRE_INPUT(value.empty(), "{}: {} has none, leave it out", flag, subject);
+}
+
+/// A GPT so small that its numbers can be followed.
+constexpr GptConfig small_model{.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
+
+StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  require_not_given({{"ALGORITHM", arguments.algorithm},
+                     {"--elements", arguments.elements},
+                     {"--root", arguments.root},
+                     {"--servers", arguments.servers},
+                     {"--segment", arguments.segment},
+                     {"--shared", arguments.shared ? "given" : ""}},
+                    arguments.subject);
+  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks));
+  auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
+  ParallelConfig parallel{.strategy = strategy.strategy, .zero_stage = strategy.zero_stage};
+  bool const hybrid = parallel.strategy == "hsdp", gathers = parallel.strategy != "ddp";
+  if (!hybrid) require_not_given({{"--shard-group", arguments.shard_group}}, arguments.subject);
+  if (!gathers) require_not_given({{"--prefetch", arguments.prefetch}}, arguments.subject);
+  if (hybrid) {
+    TRAINSTONE_REQUIRE_INPUT(!arguments.shard_group.empty(), "hsdp needs --shard-group, a divisor of {} ranks", ranks);
+    parallel.shard_group = parse_count("--shard-group", arguments.shard_group, 1, ranks);
+  }
+  if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
+  return walk_step(parallel, {}, ParameterTable(small_model, ranks), Topology::block(ranks, nodes));
+}
+
+int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  StepWalk const walk = walk_of(arguments, strategy);
+  if (!arguments.svg_file.empty()) {
+    require_writable(arguments.svg_file);
+    write_file_atomically(arguments.svg_file, strategy_svg(arguments.subject, walk));
+  }
+  fmt::print("{}", strategy_text(arguments.subject, walk));
+  return 0;
+}
+
 } // namespace
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
-  command.add_option("COLLECTIVE", arguments.collective, "all_reduce, broadcast, ...")->required();
-  command.add_option("ALGORITHM", arguments.algorithm, "ring, tree, ...")->required();
+  command
+      .add_option("SUBJECT", arguments.subject, "all_reduce, broadcast, ...; or ddp, zero1, zero2, zero3, fsdp, hsdp")
+      ->required();
+  command.add_option("ALGORITHM", arguments.algorithm, "of a collective: ring, tree, ...");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->capture_default_str();
   command.add_option("--nodes", arguments.nodes, "number of nodes that they sit on, in blocks")->capture_default_str();
   command.add_option("--elements", arguments.elements, "elements of data; default two per block");
@@ -59,10 +141,19 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--servers", arguments.servers, "how many of the ranks are parameter servers; default 1");
   command.add_option("--segment", arguments.segment, "elements per message of segmented algorithms; default theirs");
   command.add_flag("--shared", arguments.shared, "buffers in memory that all ranks of a node share");
+  command.add_option("--shard-group", arguments.shard_group, "of hsdp: ranks that hold one copy together");
+  command.add_option("--prefetch", arguments.prefetch, "of strategies: groups that are gathered ahead; default 1");
   command.add_option("--svg", arguments.svg_file, "write a picture, too");
 }
 
 int explain(ExplainArguments const& arguments) {
+  if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
+    return explain_strategy(arguments, *strategy);
+  require_not_given({{"--shard-group", arguments.shard_group}, {"--prefetch", arguments.prefetch}}, arguments.subject);
+  std::vector<std::string_view> const known = collective_names();
+  TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
+                           "\"{}\" is no collective and no strategy, must be one of {}; or {}", arguments.subject,
+                           fmt::join(known, ", "), fmt::join(strategy_names(), ", "));
   Problem const problem = problem_of(arguments);
   Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);

@@ -13,14 +13,16 @@ namespace trainstone {
 
 /// As typed; empty where nothing was given.
 struct ExplainArguments {
-  std::string collective;
-  std::string algorithm;
+  std::string subject;   ///< a collective, or a strategy of training
+  std::string algorithm; ///< of a collective
   std::string ranks = "4";
   std::string nodes = "1";
   std::string elements; ///< empty: two per block
   std::string root;
   std::string servers;
   std::string segment;
+  std::string shard_group; ///< of hsdp
+  std::string prefetch;    ///< of strategies that gather parameters; empty: 1
   bool shared = false;
   std::string svg_file;
 };

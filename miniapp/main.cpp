@@ -130,8 +130,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
                      line.commbench);
   describe_calibrate(*app.add_subcommand("calibrate", "measure what communication costs here: peaks.json"),
                      line.calibrate);
-  describe_explain(*app.add_subcommand("explain", "what every rank holds after every round of a collective"),
-                   line.explain);
+  describe_explain(
+      *app.add_subcommand("explain", "what every rank holds after every round of a collective, or in a training step"),
+      line.explain);
 }
 
 /// Prints the error where one is wanted and ends in order (the error is every rank's) or by force (it is ours alone).

@@ -1,6 +1,7 @@
 #include "parallel/gradient_reducer.hpp"
 
 #include "kernels/accumulate.hpp"
+#include "parallel/step_order.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -16,10 +17,7 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 GradientReducer::GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
                                  ShardPlan const& plan, Memory memory)
-    : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)), m_run_of_group(plan.groups.size()) {
-  for (Index run = 0; run < std::ssize(plan.buckets.runs); ++run)
-    for (Index g = plan.buckets.runs[at(run)].first_group; g <= plan.buckets.runs[at(run)].last_group; ++g)
-      m_run_of_group[at(g)] = run;
+    : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)) {
   prepare_executions(communicators);
 }
 
@@ -56,7 +54,7 @@ BucketRun const& GradientReducer::run_of(Index bucket) const {
 }
 
 GradientTarget GradientReducer::target(Index group, Index turn) {
-  Index const run = m_run_of_group[at(group)];
+  Index const run = run_of_group(*m_plan, group);
   ParameterGroup const& entry = m_plan->groups[at(group)];
   Range const memory = m_plan->run_memory(run);
   Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
@@ -86,9 +84,9 @@ void GradientReducer::finish_oldest() {
 }
 
 void GradientReducer::completed_from(Index group, Index begin, Index turn) {
-  BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
+  BucketRun const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
   bool const adds_later = !m_plan->staged() && m_plan->ordered; // to sums of earlier turns, when all is there
-  if (run.share == 0 || !reduces(turn) || !m_plan->overlap || adds_later) return;
+  if (run.share == 0 || !reduces_after(*m_plan, turn) || !m_plan->overlap || adds_later) return;
   // a slice of every owner's share: that of the first one lies first
   for (; m_begun < run.buckets && run.slice_of_share(m_begun).begin >= begin; ++m_begun)
     make_due(run.first_bucket + m_begun, turn);
@@ -98,8 +96,9 @@ void GradientReducer::completed(Index group, Index turn) {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   bool const sums_here = !m_plan->staged() && m_plan->ordered;
   if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded).as<float>(), entry.offset, turn);
-  BucketRun const& run = m_plan->buckets.runs[at(m_run_of_group[at(group)])];
-  if (group != run.first_group || !reduces(turn)) return;
+  std::optional<Index> const number = run_to_reduce(*m_plan, group, turn);
+  if (!number) return;
+  BucketRun const& run = m_plan->buckets.runs[at(*number)];
   for (; m_begun < run.buckets; ++m_begun) make_due(run.first_bucket + m_begun, turn);
   m_begun = 0;
   if (!m_plan->overlap) finish();
@@ -115,8 +114,8 @@ void GradientReducer::make_due(Index bucket, Index turn) {
 
 /// As many are in flight as there are scratch vectors: each is one bucket's at a time.
 bool GradientReducer::has_scratch(Index bucket) const {
-  return std::ranges::none_of(
-      m_in_flight, [&](Work const& work) { return work.bucket % m_plan->in_flight == bucket % m_plan->in_flight; });
+  return std::ranges::none_of(m_in_flight,
+                              [&](Work const& work) { return share_scratch(*m_plan, work.bucket, bucket); });
 }
 
 void GradientReducer::start_due() {

@@ -54,7 +54,6 @@ private:
   enum class Wait { no, yes };
 
   void prepare_executions(MeshCommunicators& communicators);
-  bool reduces(Index turn) const { return m_plan->reduce_each || last_turn(turn); }
   void make_due(Index bucket, Index turn);
   void start(Work const& work);
   bool has_scratch(Index bucket) const;
@@ -74,7 +73,6 @@ private:
   Memory m_memory;
   std::vector<Execution> m_scatters, m_across; ///< per bucket, or none
   std::vector<Bucket> m_buckets;
-  std::vector<Index> m_run_of_group;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
   Index m_begun = 0;            ///< buckets of the run that backward completes at present
   std::deque<Work> m_due;       ///< complete, but for scratch: these are started next, in this order

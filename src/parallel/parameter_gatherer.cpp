@@ -2,7 +2,6 @@
 
 #include "kernels/accumulate.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace trainstone {
@@ -21,7 +20,8 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicato
       m_plan(&plan),
       m_parameters(&parameters),
       m_slots(slots),
-      m_slots_in_turn(at(plan.prefetch) + 1) {
+      m_slots_in_turn(at(plan.prefetch) + 1),
+      m_order(plan) {
   for (Index group = 0; group < std::ssize(plan.groups); ++group) {
     if (!plan.gathers[at(group)]) continue;
     PlannedCollective const& planned = *plan.gathers[at(group)];
@@ -43,44 +43,34 @@ StoredVector ParameterGatherer::whole(Index group, std::size_t slot) const {
   return m_slots->part(static_cast<Index>(slot) * m_plan->largest_group(), entry.padded);
 }
 
-Execution& ParameterGatherer::gather(std::size_t place) {
-  return m_gathers[at(m_sequence[place]) * m_slots_in_turn + slot_of(place)];
-}
+void ParameterGatherer::begin(std::vector<Index> sequence) { carry_out(m_order.begin(std::move(sequence))); }
 
-void ParameterGatherer::begin(std::vector<Index> sequence) {
-  TRAINSTONE_REQUIRE(m_acquired == m_started, "{} gathers of the last sequence are still under way",
-                     m_started - m_acquired);
-  m_sequence = std::move(sequence);
-  m_started = m_acquired = 0;
-  if (m_plan->overlap) start_up_to(m_slots_in_turn);
-}
-
-void ParameterGatherer::start_up_to(std::size_t end) {
-  for (; m_started < std::min(end, m_sequence.size()); ++m_started) {
-    if (m_gathers.empty()) continue;
-    Index const group = m_sequence[m_started];
+void ParameterGatherer::carry_out(std::vector<GatherAction> const& actions) {
+  if (m_gathers.empty()) return;
+  for (GatherAction const& action : actions) {
+    Index const group = m_order.group(action.place);
+    std::size_t const slot = m_order.slot(action.place);
+    Execution& gather = m_gathers[at(group) * m_slots_in_turn + slot];
+    if (action.kind == GatherAction::Kind::wait) {
+      m_queue->wait(gather);
+      continue;
+    }
     Range const share = m_plan->share(group);
     if (m_slots && !share.empty()) {
-      StoredVector const room = whole(group, slot_of(m_started)).part(share.begin, share.size());
+      StoredVector const room = whole(group, slot).part(share.begin, share.size());
       accumulate(m_exec, Write::overwrite, this->share(group), room);
     }
-    m_queue->start(gather(m_started));
+    m_queue->start(gather);
   }
 }
 
 ConstStoredVector ParameterGatherer::acquire(std::size_t place) {
-  TRAINSTONE_REQUIRE(place < m_sequence.size(), "place {} of {}", place, m_sequence.size());
-  for (; m_acquired <= place; ++m_acquired) {
-    start_up_to(m_acquired + 1);
-    if (!m_gathers.empty()) m_queue->wait(gather(m_acquired));
-  }
-  // what was used before this place is not any more: its slot is free
-  if (m_plan->overlap) start_up_to(place + m_slots_in_turn);
-  return whole(m_sequence[place], slot_of(place));
+  carry_out(m_order.acquire(place));
+  return whole(m_order.group(place), m_order.slot(place));
 }
 
 void ParameterGatherer::finish() {
-  if (!is_finished()) acquire(m_sequence.size() - 1);
+  if (!is_finished()) acquire(m_order.sequence().size() - 1);
 }
 
 } // namespace trainstone

@@ -9,6 +9,7 @@
 #include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/state_memory.hpp"
+#include "parallel/step_order.hpp"
 
 #include <vector>
 
@@ -31,8 +32,8 @@ public:
   ConstStoredVector acquire(std::size_t place);
   /// Acquires what is left.
   void finish();
-  /// How many groups of the sequence are not acquired yet.
-  bool is_finished() const { return m_acquired >= m_sequence.size(); }
+  /// Whether every group of the sequence was acquired.
+  bool is_finished() const { return m_order.is_finished(); }
 
   /// This rank's share of a group.
   StoredVector share(Index group) const;
@@ -40,9 +41,7 @@ public:
   StoredVector whole(Index group, std::size_t slot = 0) const;
 
 private:
-  void start_up_to(std::size_t end);
-  std::size_t slot_of(std::size_t place) const { return place % m_slots_in_turn; }
-  Execution& gather(std::size_t place);
+  void carry_out(std::vector<GatherAction> const& actions);
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
@@ -51,8 +50,7 @@ private:
   StateMemory* m_slots;
   std::size_t m_slots_in_turn;
   std::vector<Execution> m_gathers; ///< of every group, for every slot
-  std::vector<Index> m_sequence;
-  std::size_t m_started = 0, m_acquired = 0; ///< of the sequence
+  GatherOrder m_order;
 };
 
 } // namespace trainstone

@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <utility>
 
 namespace trainstone {
@@ -110,35 +109,17 @@ ShardedEngine::~ShardedEngine() {
   }
 }
 
-/// Root before embed and again before head, which keeps it for its backward; blocks before forward and before backward.
-std::vector<Index> ShardedEngine::parameter_order() const {
-  std::vector<Index> order(m_plan->groups.size());
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 void ShardedEngine::begin(Pass pass, Index turn) {
   Busy const busy(m_busy);
   m_turn = turn;
   if (!m_plan->sharding.parameters) return;
-  std::vector<Index> order = parameter_order();
-  order.push_back(0);
-  if (pass == Pass::training)
-    for (Index g = std::ssize(m_plan->groups) - 1; g > 0; --g) order.push_back(g);
-  m_gatherer.begin(std::move(order));
-}
-
-std::size_t ShardedEngine::place_in_pass(Unit unit, bool backward) const {
-  auto const blocks = m_plan->groups.size() - 1;
-  auto const place = static_cast<std::size_t>(group_read_by(unit));
-  if (unit.kind == UnitKind::head) return m_plan->sharding.parameters ? blocks + 1 : 0;
-  return m_plan->sharding.parameters && backward ? 2 * blocks + 2 - place : place;
+  m_gatherer.begin(gather_sequence(*m_plan, pass));
 }
 
 ConstStoredVector ShardedEngine::before_forward(Unit unit) {
   Busy const busy(m_busy);
   if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
-  return m_gatherer.acquire(place_in_pass(unit, false));
+  return m_gatherer.acquire(gather_place(*m_plan, unit, Direction::forward));
 }
 
 void ShardedEngine::after_forward(Unit) {}
@@ -153,7 +134,7 @@ BackwardMemory ShardedEngine::before_backward(Unit unit) {
   };
   if (unit.kind == UnitKind::embed) return {m_gatherer.share(group).part(0, 0), target};
   if (!m_plan->sharding.parameters) return {m_gatherer.whole(group), target};
-  return {m_gatherer.acquire(place_in_pass(unit, true)), target};
+  return {m_gatherer.acquire(gather_place(*m_plan, unit, Direction::backward)), target};
 }
 
 void ShardedEngine::after_backward(Unit unit) {
@@ -201,7 +182,7 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
 /// Where every rank keeps all parameters: in the order in which forward reads them.
 void ShardedEngine::gather_updated() {
   if (m_plan->sharding.parameters || m_plan->mesh.shard == 1) return;
-  m_gatherer.begin(parameter_order());
+  m_gatherer.begin(all_groups(*m_plan));
   if (!m_plan->overlap) m_gatherer.finish();
 }
 
@@ -235,7 +216,7 @@ void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
   Busy const busy(m_busy);
-  if (m_plan->sharding.parameters) m_gatherer.begin(parameter_order());
+  if (m_plan->sharding.parameters) m_gatherer.begin(all_groups(*m_plan));
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
     read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g))
                                         : ConstStoredVector(m_gatherer.whole(g)));

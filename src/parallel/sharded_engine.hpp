@@ -14,15 +14,13 @@
 #include "parallel/optimizer_update.hpp"
 #include "parallel/parameter_gatherer.hpp"
 #include "parallel/shard_plan.hpp"
+#include "parallel/step_order.hpp"
 #include "parallel/tensor_share.hpp"
 
 #include <functional>
 #include <memory>
 
 namespace trainstone {
-
-/// What the units are run for.
-enum class Pass { training, evaluation };
 
 /// What a unit's backward reads and writes.
 struct BackwardMemory {
@@ -76,9 +74,7 @@ public:
 private:
   class Busy;
 
-  std::vector<Index> parameter_order() const;
   void gather_updated();
-  std::size_t place_in_pass(Unit unit, bool backward) const;
 
   ExecutionSpace m_exec;
   ShardPlan const* m_plan;

@@ -1,6 +1,7 @@
 #include "report/explanation_svg.hpp"
 
 #include "report/explanation_text.hpp"
+#include "report/svg.hpp"
 
 #include <fmt/format.h>
 
@@ -15,32 +16,10 @@ namespace {
 constexpr double margin = 24;
 constexpr double cell_height = 24;
 constexpr double column_gap = 64; // room for arrows
-constexpr double character_width = 8.2;
 constexpr double least_cell_width = 48;
 constexpr double panel_head = 56;
 constexpr double panel_gap = 28;
 constexpr double line_height = 18;
-
-std::string escaped(std::string const& text) {
-  std::string result;
-  for (char const c : text) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else
-      result += c;
-  }
-  return result;
-}
-
-std::string text_at(double x, double y, std::string const& text, std::string const& style) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, style, escaped(text));
-}
-
-double width_of(std::string const& text) { return character_width * static_cast<double>(text.size()); }
 
 class Picture {
 public:

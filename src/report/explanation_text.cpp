@@ -1,6 +1,7 @@
 #include "report/explanation_text.hpp"
 
 #include "comm/schedule_text.hpp"
+#include "report/aligned.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,22 +53,6 @@ std::string extent(Explanation const& explanation, std::size_t place) {
   if (collective == Collective::all_to_all || collective == Collective::barrier) return "";
   Range const range = explanation.places[0][place];
   return fmt::format("[{}, {})", range.begin, range.end);
-}
-
-/// Rows of cells, columns as wide as they need to be; without blanks at the end of a line.
-std::string aligned(std::vector<std::vector<std::string>> const& rows) {
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (auto const& row : rows)
-    for (std::size_t column = 0; column < row.size(); ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  std::string text;
-  for (auto const& row : rows) {
-    std::string line;
-    for (std::size_t column = 0; column < row.size(); ++column)
-      line += fmt::format("  {:<{}}", row[column], widths[column]);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
 }
 
 std::string state_table(Explanation const& explanation, std::size_t number) {

@@ -48,12 +48,47 @@ class Explain(unittest.TestCase):
         self.assertEqual([text for text in root.iter() if "href" in str(text.attrib)], [], "nothing from elsewhere")
 
 
+class ExplainStrategies(unittest.TestCase):
+    def test_every_strategy_is_walked_through_to_its_sum(self):
+        cases = {
+            ("ddp",): "= 2 (N-1)/N Psi",
+            ("zero1",): "= 2 (N-1)/N Psi",
+            ("zero2",): "= 2 (N-1)/N Psi",
+            ("zero3",): "= 3 (N-1)/N Psi",
+            ("fsdp", "--prefetch", 0): "= 3 (N-1)/N Psi",
+            ("hsdp", "--shard-group", 2, "--nodes", 2): "= 2 (R-1)/R Psi/F",
+        }
+        futures = {arguments: start("explain", *arguments, "--ranks", 4) for arguments in cases}
+        for arguments, words in cases.items():
+            with self.subTest(arguments=arguments):
+                outcome = futures[arguments].result()
+                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+                self.assertIn(f"{arguments[0]} on 4 ranks", outcome.out)
+                self.assertIn("\nforward embed\n", outcome.out)
+                self.assertIn("\nupdate\n", outcome.out)
+                self.assertIn(words, outcome.out)
+
+    def test_the_picture_of_a_strategy_is_a_whole_svg_file(self):
+        outcome = run("explain", "zero3", "--ranks", 3, "--svg", "zero3.svg")
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", ["zero3.svg"]), outcome)
+        root = xml.etree.ElementTree.parse(outcome.folder / "zero3.svg").getroot()
+        self.assertEqual(root.tag, SVG + "svg")
+        self.assertIn("backward head", [text.text for text in root.iter(SVG + "text")])
+
+
 class Refusals(RefusalTest):
     def test_what_is_no_collective_to_explain_is_refused(self):
         ring = ("explain", "all_reduce", "ring")
         cases = {
-            "nothing": (start("explain"), ["COLLECTIVE"]),
-            "unknown collective": (start("explain", "allreduce", "ring"), ['"allreduce"', "all_reduce, reduce_scatter"]),
+            "nothing": (start("explain"), ["SUBJECT"]),
+            "a collective without algorithm": (start("explain", "all_reduce"), ['""', "ring"]),
+            "an algorithm of a strategy": (start("explain", "zero3", "ring"), ["ALGORITHM", "zero3 has none"]),
+            "elements of a strategy": (start("explain", "ddp", "--elements", 8), ["--elements", "ddp has none"]),
+            "a shard group of zero3": (start("explain", "zero3", "--shard-group", 2), ["--shard-group", "has none"]),
+            "a shard group of a collective": (start(*ring, "--shard-group", 2), ["--shard-group", "has none"]),
+            "no shard group": (start("explain", "hsdp"), ["--shard-group", "divisor of 4"]),
+            "a shard group that divides nothing": (start("explain", "hsdp", "--shard-group", 3), ["divide", "2 or 4"]),
+            "unknown collective": (start("explain", "allreduce", "ring"), ['"allreduce"', "all_reduce, reduce_scatter", "zero3"]),
             "unknown algorithm": (start("explain", "all_reduce", "rings"), ['"rings"', "ring", "butterfly"]),
             "no ranks": (start(*ring, "--ranks", 0), ["--ranks", "1 to 64"]),
             "too many ranks": (start(*ring, "--ranks", 65), ["--ranks", "1 to 64"]),

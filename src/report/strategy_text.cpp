@@ -1,0 +1,191 @@
+#include "report/strategy_text.hpp"
+
+#include "parallel/step_walk.hpp"
+#include "report/aligned.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+std::string holding_text(Holding holding, Rank member) {
+  switch (holding) {
+  case Holding::nothing: return "-";
+  case Holding::share: return std::to_string(member);
+  case Holding::own: return "own";
+  case Holding::under_way: return ">";
+  case Holding::whole: return "all";
+  }
+  return "";
+}
+
+std::string axis_text(Mesh const& mesh, Axis axis) {
+  if (mesh.shard == 1 || mesh.replicas == 1) return "";
+  return axis == Axis::shard ? " in every shard group" : " across replicas";
+}
+
+/// "4096", or "0 to 512" where ranks differ.
+std::string sent_text(std::vector<Traffic> const& traffic) {
+  auto const [least, most] = std::ranges::minmax(traffic, {}, &Traffic::bytes);
+  if (least.bytes == most.bytes)
+    return fmt::format("every rank sends {} elements in {} message{}", most.bytes, most.messages,
+                       most.messages == 1 ? "" : "s");
+  return fmt::format("ranks send {} to {} elements", least.bytes, most.bytes);
+}
+
+std::string owners_table(StepWalk const& walk) {
+  std::vector<std::vector<std::string>> rows{{""}, {"elements"}};
+  for (ParameterGroup const& group : walk.plan().groups) {
+    rows[0].push_back(group.name);
+    rows[1].push_back(std::to_string(group.padded));
+  }
+  for (ShardPlan const& plan : walk.plans) {
+    rows.push_back({fmt::format("rank {}", plan.rank)});
+    for (Index g = 0; g < std::ssize(plan.groups); ++g)
+      rows.back().push_back(fmt::format("[{}, {})", plan.share(g).begin, plan.share(g).end));
+  }
+  return aligned(rows);
+}
+
+std::string moment_text(StepWalk const& walk, std::size_t number) {
+  Moment const& moment = walk.moments[number];
+  std::string text = "\n" + moment.name + "\n";
+  if (!moment.dropped.empty()) text += fmt::format("  dropped: {}\n", group_names(walk, moment.dropped));
+  for (WalkedCollective const& started : moment.before)
+    text += fmt::format("  starts: {}\n", collective_text(walk, started));
+  std::vector<std::vector<std::string>> rows{{""}};
+  for (ParameterGroup const& group : walk.plan().groups) rows[0].push_back(group.name);
+  for (Rank rank = 0; rank < walk.ranks(); ++rank) {
+    rows.push_back({fmt::format("rank {}", rank)});
+    for (std::size_t g = 0; g < moment.states.size(); ++g) {
+      bool const changed = number > 0 && moment.states[g] != walk.moments[number - 1].states[g];
+      rows.back().push_back(held_text(walk, moment.states[g], rank) + (changed ? "*" : ""));
+    }
+  }
+  text += aligned(rows);
+  for (WalkedCollective const& started : moment.after) text += fmt::format("  {}\n", end_text(walk, started));
+  return text;
+}
+
+/// What every rank sends, over all collectives that `counts` is true for; the busiest rank's.
+template <class Counts>
+std::uint64_t busiest(StepWalk const& walk, Counts const& counts) {
+  std::vector<std::uint64_t> sent(static_cast<std::size_t>(walk.ranks()), 0);
+  for (WalkedCollective const& collective : collectives_of(walk))
+    if (counts(collective))
+      for (std::size_t rank = 0; rank < sent.size(); ++rank) sent[rank] += collective.traffic[rank].bytes;
+  return std::ranges::max(sent);
+}
+
+std::string kind_of(StepWalk const& walk, PlannedCollective const& planned) {
+  return fmt::format("{} {}{}", to_string(planned.problem.collective), to_string(planned.algorithm),
+                     axis_text(walk.plan().mesh, planned.axis));
+}
+
+/// "3 (N-1)/N Psi": `sent` elements on an axis of several ranks.
+std::string in_units(ShardPlan const& plan, Axis axis, std::uint64_t sent) {
+  Mesh const& mesh = plan.mesh;
+  bool const both = mesh.shard > 1 && mesh.replicas > 1;
+  char const* const letter = !both ? "N" : axis == Axis::shard ? "F" : "R";
+  double const size = mesh.size(axis);
+  double const unit = (size - 1) / size * static_cast<double>(plan.elements()) /
+                      (axis == Axis::replicate ? static_cast<double>(mesh.shard) : 1.0);
+  return fmt::format("{:.4g} ({}-1)/{} Psi{}", static_cast<double>(sent) / unit, letter, letter,
+                     both && axis == Axis::replicate ? "/F" : "");
+}
+
+std::string kept_text(ShardPlan const& plan) {
+  std::string text = fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
+                                 plan.sharding.parameters ? plan.share_elements() : plan.elements(),
+                                 plan.sum_elements(), plan.moments, plan.share_elements());
+  if (plan.sharding.parameters)
+    text += fmt::format(", slots for whole groups {} x {}", plan.gather_slots(), plan.largest_group());
+  if (plan.staged()) text += fmt::format(", fresh gradients {}", plan.staging_elements());
+  return text + "\n";
+}
+
+} // namespace
+
+std::string strategy_title(std::string const& name, StepWalk const& walk) {
+  ShardPlan const& plan = walk.plan();
+  std::string const mesh =
+      plan.mesh.shard > 1 && plan.mesh.replicas > 1
+          ? fmt::format(" (F = {} in a shard group, R = {} replicas)", plan.mesh.shard, plan.mesh.replicas)
+          : "";
+  auto const noun = [](Index number, char const* word) {
+    return fmt::format("{} {}{}", number, word, number == 1 ? "" : "s");
+  };
+  return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
+                     noun(walk.ranks(), "rank"), mesh, noun(plan.topology.nodes(), "node"),
+                     noun(std::ssize(plan.groups) - 1, "block"), plan.elements());
+}
+
+std::string strategy_meaning(StepWalk const& walk) {
+  ShardPlan const& plan = walk.plan();
+  if (plan.mesh.shard == 1) return "Every rank has all parameters, gradients and optimizer state, and updates all.";
+  std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
+  if (plan.sharding.gradients) text += plan.sharding.parameters ? ", the gradients" : " and the gradients";
+  if (plan.sharding.parameters)
+    text += fmt::format(" and the parameters. Whole groups are gathered into {} slot{} when units need them",
+                        plan.gather_slots(), plan.gather_slots() == 1 ? "" : "s");
+  return text + ".";
+}
+
+std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank) {
+  Rank const member = walk.plan().mesh.place(Axis::shard, rank);
+  return holding_text(state.parameters, member) + "/" + holding_text(state.gradient, member);
+}
+
+std::string collective_text(StepWalk const& walk, WalkedCollective const& collective) {
+  return fmt::format("{} of {}: {}", kind_of(walk, collective.planned), collective.what, sent_text(collective.traffic));
+}
+
+std::string end_text(StepWalk const& walk, WalkedCollective const& collective) {
+  char const* const when = collective.follows ? "then" : collective.waits ? "then, after one in flight" : "then starts";
+  return fmt::format("{}: {}", when, collective_text(walk, collective));
+}
+
+std::string group_names(StepWalk const& walk, std::vector<Index> const& groups) {
+  std::string names;
+  for (Index const group : groups)
+    names += (names.empty() ? "" : ", ") + walk.plan().groups[static_cast<std::size_t>(group)].name;
+  return names;
+}
+
+std::string strategy_sums(StepWalk const& walk) {
+  ShardPlan const& plan = walk.plan();
+  auto const psi = static_cast<double>(plan.elements());
+  std::vector<std::vector<std::string>> rows{{"sent per rank in this step", "elements", "in Psi", ""}};
+  std::vector<std::string> kinds;
+  for (WalkedCollective const& collective : collectives_of(walk))
+    if (std::string const kind = kind_of(walk, collective.planned); std::ranges::find(kinds, kind) == kinds.end())
+      kinds.push_back(kind);
+  auto const add = [&](std::string const& name, std::uint64_t sent, std::string const& units) {
+    rows.push_back({name, std::to_string(sent), fmt::format("{:.4g}", static_cast<double>(sent) / psi), units});
+  };
+  for (std::string const& kind : kinds)
+    add(kind, busiest(walk, [&](WalkedCollective const& one) { return kind_of(walk, one.planned) == kind; }), "");
+  for (Axis const axis : {Axis::shard, Axis::replicate}) {
+    if (plan.mesh.size(axis) == 1) continue;
+    std::uint64_t const sent = busiest(walk, [&](WalkedCollective const& one) { return one.planned.axis == axis; });
+    add("sum" + axis_text(plan.mesh, axis), sent, "= " + in_units(plan, axis, sent));
+  }
+  std::string const nothing = "sent per rank in this step: nothing\n";
+  return (kinds.empty() ? nothing : aligned(rows)) + kept_text(plan);
+}
+
+std::string strategy_text(std::string const& name, StepWalk const& walk) {
+  std::string text = strategy_title(name, walk) + "\n" + strategy_meaning(walk) + "\n";
+  text += "\nowned elements of every group: parameters, their gradients, their optimizer state\n" + owners_table(walk);
+  text +=
+      "\nA cell is parameters/gradient: \"all\" is the whole group (of the gradient: summed over all ranks), a number "
+      "that share\nof it, \"own\" the gradient of this rank's micro-batch alone, \">\" is on its way, \"-\" nothing; * "
+      "is new.\n";
+  for (std::size_t number = 0; number < walk.moments.size(); ++number) text += moment_text(walk, number);
+  return text + "\n" + strategy_sums(walk);
+}
+
+} // namespace trainstone

@@ -1,0 +1,170 @@
+// The walk through a training step: what it sends against the plan and against closed forms, and what ranks hold where
+// a strategy is drawn by hand.
+
+#include "parallel/step_walk.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <algorithm>
+#include <utility>
+
+using namespace trainstone;
+
+namespace {
+
+StepWalk walk_small(ParallelConfig const& parallel, Rank ranks, Index layers = 2) {
+  GptConfig const model{.layers = layers, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
+  return walk_step(parallel, {}, ParameterTable(model, ranks), Topology::one_node(ranks));
+}
+
+std::uint64_t sent(StepWalk const& walk, Rank rank) {
+  std::uint64_t sum = 0;
+  for (WalkedCollective const& collective : collectives_of(walk))
+    sum += collective.traffic[static_cast<std::size_t>(rank)].bytes;
+  return sum;
+}
+
+std::uint64_t messages(StepWalk const& walk, Rank rank) {
+  std::uint64_t sum = 0;
+  for (WalkedCollective const& collective : collectives_of(walk))
+    sum += collective.traffic[static_cast<std::size_t>(rank)].messages;
+  return sum;
+}
+
+Moment const& moment(StepWalk const& walk, std::string const& name) {
+  return *std::ranges::find(walk.moments, name, &Moment::name);
+}
+
+std::vector<Holding> parameters(Moment const& moment) {
+  std::vector<Holding> all;
+  for (GroupState const& state : moment.states) all.push_back(state.parameters);
+  return all;
+}
+
+std::vector<Holding> gradients(Moment const& moment) {
+  std::vector<Holding> all;
+  for (GroupState const& state : moment.states) all.push_back(state.gradient);
+  return all;
+}
+
+/// "parameters of root; gradient of block 1"
+std::string whats(std::vector<WalkedCollective> const& collectives) {
+  std::string text;
+  for (WalkedCollective const& collective : collectives) text += (text.empty() ? "" : "; ") + collective.what;
+  return text;
+}
+
+ParallelConfig zero(Index stage) { return {.strategy = "zero", .zero_stage = stage}; }
+
+constexpr Holding nothing = Holding::nothing, share = Holding::share, own = Holding::own,
+                  under_way = Holding::under_way, whole = Holding::whole;
+
+using Held = std::vector<Holding>;
+
+} // namespace
+
+TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[parallel][walk]") {
+  Rank const ranks = GENERATE(1, 2, 3, 4, 7, 8);
+  Index const prefetch = GENERATE(0, 1, 2, 9), layers = GENERATE(1, 2, 3);
+  std::vector<ParallelConfig> all{{}, zero(1), zero(2), zero(3)};
+  all.push_back(zero(1));
+  all.back().gradient_reduction = GradientReductionWay::all_reduce;
+  if (ranks % 2 == 0) all.push_back({.strategy = "hsdp", .shard_group = 2});
+  for (ParallelConfig& parallel : all) {
+    parallel.prefetch = prefetch;
+    StepWalk const walk = walk_small(parallel, ranks, layers);
+    INFO(parallel.strategy << " stage " << parallel.zero_stage << " on " << ranks << " ranks, prefetch " << prefetch);
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      Traffic planned;
+      for (TrafficRow const& row : walk.plans[static_cast<std::size_t>(rank)].step_traffic()) planned += row.traffic;
+      CHECK(sizeof(float) * sent(walk, rank) == planned.bytes);
+      CHECK(messages(walk, rank) == planned.messages);
+    }
+  }
+}
+
+TEST_CASE("a step sends 2 (N-1)/N of the parameters, fully sharded 3 (N-1)/N", "[parallel][walk]") {
+  auto const ranks = static_cast<std::uint64_t>(GENERATE(2, 3, 4, 5, 8));
+  for (auto const& [parallel, times] : {std::pair{ParallelConfig{}, 2}, {zero(1), 2}, {zero(2), 2}, {zero(3), 3}}) {
+    StepWalk const walk = walk_small(parallel, static_cast<Rank>(ranks));
+    auto const psi = static_cast<std::uint64_t>(walk.plan().elements());
+    for (Rank rank = 0; rank < walk.ranks(); ++rank)
+      CHECK(ranks * sent(walk, rank) == static_cast<std::uint64_t>(times) * (ranks - 1) * psi);
+  }
+}
+
+TEST_CASE("hybrid sharding reduces in the group first and then across replicas", "[parallel][walk]") {
+  StepWalk const walk = walk_small({.strategy = "hsdp", .shard_group = 2}, 6);
+  std::vector<WalkedCollective> const& after = moment(walk, "backward block 0").after;
+  REQUIRE(after.size() == 2);
+  CHECK(after[0].planned.axis == Axis::shard);
+  CHECK(after[0].planned.problem.collective == Collective::reduce_scatter);
+  CHECK_FALSE(after[0].follows);
+  CHECK(after[1].planned.axis == Axis::replicate);
+  CHECK(after[1].planned.problem.collective == Collective::all_reduce);
+  CHECK(after[1].follows);
+}
+
+TEST_CASE("a fully sharded step goes through the moments that one draws by hand", "[parallel][walk]") {
+  StepWalk const walk = walk_small(zero(3), 4);
+  std::vector<std::string> names;
+  for (Moment const& one : walk.moments) names.push_back(one.name);
+  CHECK(names == std::vector<std::string>{"start", "forward embed", "forward block 0", "forward block 1",
+                                          "forward head", "backward head", "backward block 1", "backward block 0",
+                                          "backward embed", "update"});
+  // with one group gathered ahead of the one in use
+  CHECK(whats(moment(walk, "start").before) == "parameters of root; parameters of block 0");
+  CHECK(parameters(moment(walk, "forward embed")) == Held{whole, under_way, share});
+  CHECK(parameters(moment(walk, "forward block 0")) == Held{share, whole, under_way});
+  CHECK(parameters(moment(walk, "forward block 1")) == Held{under_way, share, whole}); // root again, for the head
+  CHECK(moment(walk, "forward block 1").dropped == std::vector<Index>{1});
+  CHECK(parameters(moment(walk, "forward head")) == Held{whole, share, under_way});
+  CHECK(parameters(moment(walk, "backward head")) == Held{whole, share, under_way}); // kept, nothing gathered
+  CHECK(whats(moment(walk, "backward head").before).empty());
+  CHECK(parameters(moment(walk, "backward block 1")) == Held{share, under_way, whole});
+  CHECK(parameters(moment(walk, "update")) == Held{share, share, share});
+
+  CHECK(gradients(moment(walk, "forward head")) == Held{nothing, nothing, nothing});
+  CHECK(gradients(moment(walk, "backward head")) == Held{own, nothing, nothing}); // root's, embed adds to it
+  CHECK(whats(moment(walk, "backward head").after).empty());
+  CHECK(gradients(moment(walk, "backward block 1")) == Held{own, nothing, own});
+  CHECK(whats(moment(walk, "backward block 1").after) == "gradient of block 1");
+  CHECK(gradients(moment(walk, "backward block 0")) == Held{own, own, under_way});
+  CHECK(whats(moment(walk, "backward embed").after) == "gradient of root");
+  CHECK(gradients(moment(walk, "update")) == Held{share, share, share});
+}
+
+TEST_CASE("without sharding nothing is gathered, and gradients end whole", "[parallel][walk]") {
+  StepWalk const walk = walk_small({}, 3);
+  for (Moment const& one : walk.moments) {
+    CHECK(parameters(one) == Held{whole, whole, whole});
+    CHECK(one.before.empty());
+  }
+  CHECK(gradients(moment(walk, "update")) == Held{whole, whole, whole});
+}
+
+TEST_CASE("more reductions than scratch wait in line, and for it where gradients are staged", "[parallel][walk]") {
+  ParallelConfig one_at_a_time;
+  one_at_a_time.in_flight = 1;
+  StepWalk const replicated = walk_small(one_at_a_time, 3);
+  CHECK_FALSE(moment(replicated, "backward block 1").after[0].waits);
+  CHECK(moment(replicated, "backward block 0").after[0].waits);
+  CHECK(gradients(moment(replicated, "backward embed")) == Held{own, under_way, under_way});
+  one_at_a_time = zero(2);
+  one_at_a_time.in_flight = 1;
+  StepWalk const staged = walk_small(one_at_a_time, 3);
+  CHECK_FALSE(moment(staged, "backward block 0").after[0].waits);
+  CHECK(gradients(moment(staged, "backward embed")) == Held{own, under_way, share});
+}
+
+TEST_CASE("stages 1 and 2 gather updated parameters, during the next forward", "[parallel][walk]") {
+  StepWalk const walk = walk_small(zero(GENERATE(1, 2)), 4);
+  CHECK(parameters(moment(walk, "start")) == Held{under_way, under_way, share});
+  CHECK(parameters(moment(walk, "forward embed")) == Held{whole, under_way, share});
+  CHECK(parameters(moment(walk, "forward block 0")) == Held{whole, whole, under_way});
+  CHECK(whats(moment(walk, "forward block 0").before) == "parameters of block 1");
+  CHECK(parameters(moment(walk, "forward head")) == Held{whole, whole, whole});
+  CHECK(gradients(moment(walk, "update")) == Held{share, share, share});
+  CHECK(whats(moment(walk, "update").after) == "parameters of root; parameters of block 0");
+}
