@@ -21,7 +21,8 @@ public:
   ~CallComparison();
 
   /// Whether all ranks have made their call. Does not wait.
-  /// \throws CollectiveError on all ranks, naming the calls and ranks, if they differ
+  /// \throws CollectiveError on all ranks, naming the calls and ranks, if they differ; Error if these are a part of the
+  ///         world
   bool test();
   /// Until all ranks have made their call. \throws as test() does
   void wait();

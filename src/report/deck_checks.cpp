@@ -122,6 +122,20 @@ Problem fault_problem(RunConfig const& config) {
   return std::nullopt;
 }
 
+Problem order_fault_problem(RunConfig const& config) {
+  FaultConfig const& faults = config.faults;
+  if (faults.order_step == 0 && faults.order_rank < 0) return std::nullopt;
+  if (faults.order_step == 0)
+    return problem("faults.order.rank", "faults.order.rank needs faults.order.step, counted from 1");
+  if (faults.order_rank < 0)
+    return problem("faults.order.step", "faults.order.step needs faults.order.rank, counted from 0");
+  if (config.comm.check_order) return std::nullopt;
+  return problem("faults.order.step",
+                 "faults.order.step makes rank {} call another collective than the others, and all would wait for "
+                 "ever: it needs comm.check_order = true",
+                 faults.order_rank);
+}
+
 } // namespace
 
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps) {
@@ -133,6 +147,7 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
   if (config.schedule.warmup > steps) return exceeds("optimizer.warmup", config.schedule.warmup);
   if (config.faults.nan_step > steps) return exceeds("faults.nan.step", config.faults.nan_step);
   if (config.faults.overflow_step > steps) return exceeds("faults.overflow.step", config.faults.overflow_step);
+  if (config.faults.order_step > steps) return exceeds("faults.order.step", config.faults.order_step);
   return std::nullopt;
 }
 
@@ -179,6 +194,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_delay_problem(config.faults)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;
+  if (Problem found = order_fault_problem(config)) return found;
   return fault_problem(config);
 }
 

@@ -340,6 +340,11 @@ std::vector<Key> machine_keys() {
              "test: the only rank that waits; -1 = all wait"),
       number("faults.delay.every", &RunConfig::faults, &FaultConfig::delay_every, "times", {1, trillion},
              "test: so many times, one waits"),
+      number("faults.order.step", &RunConfig::faults, &FaultConfig::order_step, "", up_to(trillion),
+             "test: the step, from 1, in which one rank calls another collective than the others; needs "
+             "comm.check_order; 0 = none"),
+      number("faults.order.rank", &RunConfig::faults, &FaultConfig::order_rank, "", {-1, million},
+             "test: that rank; -1 = none"),
       key("trace.file", &RunConfig::trace, &TraceConfig::file,
           "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
           "none"),

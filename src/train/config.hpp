@@ -73,6 +73,8 @@ struct FaultConfig {
   double delay_time = 0;   ///< s
   std::int64_t delay_rank = -1;
   std::int64_t delay_every = 1; ///< so many times
+  std::int64_t order_step = 0;  ///< from 1; 0 = none: the step in which a rank calls another collective than the others
+  std::int64_t order_rank = -1; ///< that rank; -1 = none
 };
 
 /// "6 or 9": the multiples of `step` around `wanted`, which is none itself.

@@ -127,6 +127,7 @@ double Trainer::gradient(std::int64_t step) {
   for (Index turn = 0; turn < m_plan->accumulation; ++turn)
     losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] = forward_backward(step, turn);
   m_engine.finish(); // nobody drives its collectives while the losses meet
+  inject_order_fault(step);
   return sum_over_ranks(std::move(losses)) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
@@ -211,6 +212,11 @@ void Trainer::inject_fault(Unit unit, std::int64_t step) {
   });
 }
 
+/// A barrier where the others add up losses; the order check ends it.
+void Trainer::inject_order_fault(std::int64_t step) {
+  FaultConfig const& faults = m_config->faults;
+  if (step == faults.order_step && m_plan->rank == faults.order_rank) barrier(*m_communicator);
+}
 void Trainer::note_non_finite_unit() {
   if (m_first_bad_unit >= 0) return; // an earlier micro-batch of this step was already bad
   for (std::size_t i = 0; i < m_units.size(); ++i) {

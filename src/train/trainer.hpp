@@ -59,6 +59,7 @@ private:
   MicroBatch load(BatchSource const& source, std::int64_t batch, Index turn);
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);
+  void inject_order_fault(std::int64_t step);
   void note_non_finite_unit();
   std::string describe_non_finite();
   bool has_non_finite(ConstStoredVector values);

@@ -3,7 +3,7 @@
 
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
-The claims stand in refusals.py, training.py, reference.py, texts.py, lecture.py, commbench.py and explain.py;
+The claims stand in refusals.py, training.py, agreement.py, reference.py, texts.py, lecture.py, commbench.py and explain.py;
 support.py starts the program. Wants no more than Python's standard library.
 """
 import sys
@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 
 import unittest
 
+import agreement
 import commbench
 import explain
 import lecture
@@ -23,7 +24,7 @@ import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, reference, texts, lecture, commbench, explain)
+    modules = (refusals, training, agreement, reference, texts, lecture, commbench, explain)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 

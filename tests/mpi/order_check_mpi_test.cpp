@@ -61,6 +61,25 @@ TEST_CASE("ranks that call different collectives are told which, on every rank",
   CHECK(communicator.order_hash() != hash);
 }
 
+TEST_CASE("an order that differs on a part of the world is no error of all ranks", "[mpi][order]") {
+  Communicator world = Communicator::world();
+  if (world.size() < 3) return;
+  world.check_order(OrderCheck::yes);
+  Communicator part = world.split(world.rank() == 0 ? 0 : 1);
+  bool const last = world.rank() + 1 == world.size();
+  bool of_all = false, thrown = false;
+  if (world.rank() > 0) {
+    try {
+      last ? barrier(part) : run(part, even_problem(part, Collective::all_reduce, 12));
+    } catch (Error const& error) {
+      thrown = true;
+      of_all = dynamic_cast<CollectiveError const*>(&error) != nullptr;
+    }
+  }
+  CHECK(thrown == (world.rank() > 0));
+  CHECK_FALSE(of_all);
+}
+
 TEST_CASE("a checked order lets ranks wait for each other between two starts", "[mpi][order]") {
   Communicator communicator = Communicator::world();
   Communicator const messenger = Communicator::world();

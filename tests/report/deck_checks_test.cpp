@@ -115,6 +115,21 @@ TEST_CASE("a delay has a place, a time and perhaps a rank of the run", "[deck]")
   CHECK_THAT(error_with({"faults.delay.every=0"}), ContainsSubstring("out of range"));
 }
 
+TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
+  std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
+  Deck const deck = read_small(fault);
+  CHECK(resolve(deck, 2).faults.order_rank == 1);
+  CHECK_THAT(input_error_of([&] { resolve(deck, 1); }), ContainsSubstring("faults.order.rank needs other ranks"));
+  Deck const beyond = read_small({"faults.order.step=2", "faults.order.rank=4", "comm.check_order=true"});
+  CHECK_THAT(input_error_of([&] { resolve(beyond, 4); }), EndsWith("is no rank of this run; nearest legal value: 3"));
+  CHECK_THAT(error_with({"faults.order.step=2", "faults.order.rank=1"}),
+             StartsWith("--set faults.order.step=2: ") && EndsWith("it needs comm.check_order = true"));
+  CHECK_THAT(error_with({"faults.order.step=2"}), ContainsSubstring("faults.order.step needs faults.order.rank"));
+  CHECK_THAT(error_with({"faults.order.rank=2"}), ContainsSubstring("faults.order.rank needs faults.order.step"));
+  CHECK_THAT(error_with({"faults.order.step=11", "faults.order.rank=1", "comm.check_order=true"}),
+             ContainsSubstring("exceeds data.steps = 10"));
+}
+
 TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
   Deck const deck = read_small({"comm.emulated_nodes=2"});
   CHECK(resolve(deck, 2).comm.emulated_nodes == 2);
