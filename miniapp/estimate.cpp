@@ -38,6 +38,9 @@ void print_work(RunPlan const& plan) {
   for (auto const* rows : {&plan.sent, &plan.control})
     for (TrafficRow const& row : *rows)
       fmt::print("  {:<52} {:>14} bytes in {} messages\n", row.name, row.traffic.bytes, row.traffic.messages);
+  if (plan.replica_check_every > 0)
+    fmt::print("  {:<52} {:>14} bytes in {} messages, every {} steps\n", "control: hash of all parameters",
+               plan.replica_check.bytes, plan.replica_check.messages, plan.replica_check_every);
   fmt::print("FLOP per step and rank\n");
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);

@@ -55,9 +55,11 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
     Traffic const sent = total_sent(comm_counters());
     StepReport report = trainer.step(step);
     bool const validates = validates_after(step, run);
-    if (validates || step == run.data->steps()) trainer.finish(); // what the step has begun
+    bool const compares = run.plan->checks_replicas_after(step);
+    if (validates || compares || step == run.data->steps()) trainer.finish(); // what the step has begun
     training.step_flops += model_flops(counters()) - flops;
     training.step_sent += difference(total_sent(comm_counters()), sent);
+    if (compares) trainer.require_equal_replicas(step);
     if (validates) {
       report.validation_loss = trainer.validate();
       ++training.counted.validations;

@@ -46,6 +46,7 @@ struct ParallelConfig {
   bool overlap = true;                       ///< communicate while computing
   std::int64_t in_flight = 2;                ///< reductions at a time
   std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
+  std::int64_t check_replicas = 0;           ///< after so many steps ranks compare parameters; 0 = after the last only
 };
 
 /// Whether gradients are multiplied with a power of two while they are small numbers in 16 bits.

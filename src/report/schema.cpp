@@ -291,6 +291,9 @@ std::vector<Key> parallel_keys() {
       number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time"),
       number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "groups", {.minimum = 0, .maximum = 63},
              "parameter groups that are gathered ahead of their use"),
+      number("parallel.check_replicas", parallel, &ParallelConfig::check_replicas, "steps", up_to(trillion),
+             "every so many steps ranks compare a hash of the parameters that several of them hold: a difference ends "
+             "the run; 0 = after the last step only"),
   };
 }
 

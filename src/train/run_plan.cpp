@@ -2,6 +2,7 @@
 
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "train/replica_check.hpp"
 
 namespace trainstone {
 
@@ -69,6 +70,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
                {},
                {},
                {},
+               config.parallel.check_replicas,
+               {},
                {},
                {},
                {},
@@ -86,6 +89,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.sent = plan.parallel.step_traffic();
   plan.update_sent = plan.parallel.update_traffic();
   plan.control = plan.parallel.control_traffic();
+  plan.replica_check = replica_check_traffic(plan.parallel);
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();
   add_batch_scatter(plan);

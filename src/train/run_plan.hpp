@@ -32,6 +32,8 @@ struct RunPlan {
   std::vector<TrafficRow> sent;    ///< per step, by the rank, for the training
   Traffic update_sent;             ///< of `sent`, what a step does not send whose update is skipped
   std::vector<TrafficRow> control; ///< per step: losses, norm
+  Index replica_check_every;       ///< steps; 0: not during the training
+  Traffic replica_check;           ///< control traffic of one comparison of parameters
   Traffic validation_sent;         ///< per micro-batch of a validation: sharded parameters
   Traffic validation_control;      ///< per global batch of a validation: its losses
   ModelFlops step_flops;           ///< per step and rank
@@ -43,6 +45,12 @@ struct RunPlan {
   CategoryBytes memory_bytes() const;
   Traffic step_sent() const { return sum_of(sent); }
   Traffic step_control() const { return sum_of(control); }
+
+  bool checks_replicas_after(Index step) const { return replica_check_every > 0 && step % replica_check_every == 0; }
+  /// How often they are compared in the first `steps` steps.
+  std::uint64_t replica_checks(Index steps) const {
+    return replica_check_every > 0 ? static_cast<std::uint64_t>(steps / replica_check_every) : 0;
+  }
 
 private:
   static Traffic sum_of(std::vector<TrafficRow> const& rows);

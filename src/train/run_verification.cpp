@@ -5,7 +5,7 @@
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/host_copy.hpp"
-#include "parallel/parameter_hash.hpp"
+#include "train/replica_check.hpp"
 
 #include <cstdlib>
 #include <optional>
@@ -126,11 +126,8 @@ Check check_launch(Communicator const& communicator) {
 
 Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {
   trainer.finish();
-  auto const hash = static_cast<std::int64_t>(parameter_hash(exec, trainer.engine()));
-  auto const low = control_all_reduce(exec, communicator, Operation::min, hash);
-  auto const high = control_all_reduce(exec, communicator, Operation::max, hash);
-  return {"replicas-agree", low == high, low == high ? 0.0 : 1.0, 0,
-          fmt::format("hash of all parameters {:016x}", static_cast<std::uint64_t>(hash))};
+  auto const [equal, hash] = compare_replicas(exec, communicator, trainer.engine());
+  return {"replicas-agree", equal, equal ? 0.0 : 1.0, 0, fmt::format("hash of all parameters {:016x}", hash)};
 }
 
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {
@@ -152,7 +149,8 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Run
   auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
   auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
   Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
-  Traffic const control = steps * plan.step_control() + validations * plan.validation_control;
+  Traffic const control = steps * plan.step_control() + validations * plan.validation_control +
+                          plan.replica_checks(counted.steps) * plan.replica_check;
   Traffic const not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent;
   Traffic const sent = counted.communication.total(Purpose::training) + not_sent;
   Traffic const agreed = counted.communication.total(Purpose::control);

@@ -6,6 +6,7 @@
 #include "kernels/norm.hpp"
 #include "train/batches.hpp"
 #include "train/learning_rate.hpp"
+#include "train/replica_check.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -217,6 +218,16 @@ void Trainer::inject_order_fault(std::int64_t step) {
   FaultConfig const& faults = m_config->faults;
   if (step == faults.order_step && m_plan->rank == faults.order_rank) barrier(*m_communicator);
 }
+
+void Trainer::require_equal_replicas(std::int64_t step) {
+  m_engine.finish();
+  ReplicaComparison const compared = compare_replicas(m_exec, *m_communicator, m_engine);
+  if (compared.equal) return;
+  throw CollectiveError(fmt::format("step {}: parameters differ between ranks: {}", step,
+                                    describe_replicas(*m_communicator, compared.hash)),
+                        ExitCode::verification_failed);
+}
+
 void Trainer::note_non_finite_unit() {
   if (m_first_bad_unit >= 0) return; // an earlier micro-batch of this step was already bad
   for (std::size_t i = 0; i < m_units.size(); ++i) {

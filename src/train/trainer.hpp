@@ -45,6 +45,10 @@ public:
   /// update. Returns the mean loss.
   double gradient(std::int64_t step);
 
+  /// After a step: compares the parameters that several ranks hold. Control traffic: RunPlan::replica_check.
+  /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
+  void require_equal_replicas(std::int64_t step);
+
   /// Waits for all that is in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
 

@@ -29,3 +29,27 @@ class OrderFaults(TrainingTest):
                     self.assertIn(f"rank {rank}: barrier", outcome.err)
                     self.assertIn(f"{others}: all_reduce ring sum float64", outcome.err)
                     self.assertNotIn("FOM", outcome.out)
+
+
+class Replicas(TrainingTest):
+    def test_a_comparison_of_replicas_is_predicted_and_changes_nothing(self):
+        deck = Deck()
+        for strategy, keys in STRATEGIES.items():
+            with self.subTest(strategy):
+                every = settings("parallel.check_replicas=5", *keys)
+                futures = [start("run", deck.path, *settings(*keys), ranks=2),
+                           start("run", deck.path, *every, ranks=2),
+                           start("estimate", deck.path, *every, "--ranks", 2)]
+                plain, compared, estimate = (future.result() for future in futures)
+                self.assert_ended(compared, 0, "VERIFICATION PASSED (7/7)")
+                self.assertEqual(compared.losses, plain.losses)
+                self.assertEqual(compared.result["counted"], plain.result["counted"])
+                self.assertEqual(compared.result["predicted"], compared.result["counted"])
+                self.assertIn("every 5 steps", estimate.out)
+                # control traffic of the whole run, as predicted: two more of the twelve steps' messages
+                self.assertNotEqual(*(self.messages_of(outcome) for outcome in (plain, compared)))
+
+    @staticmethod
+    def messages_of(outcome):
+        (check,) = [check for check in outcome.result["verification"] if check["name"] == "comm-volume"]
+        return check["detail"]

@@ -7,11 +7,14 @@
 #include "support/training_run.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <limits>
 
 using namespace trainstone;
 using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -68,6 +71,46 @@ TEST_CASE("one bit of one parameter on one rank makes the replicas disagree", "[
   float& value = run.trainer.engine().whole_parameters(0).as<float>()(3);
   if (world.rank() == world.size() - 1) value = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(value) ^ 1u);
   CHECK(check_replicas(run.exec, world, run.trainer).passed == (world.size() == 1));
+}
+
+TEST_CASE("a training in which replicas differ ends on all ranks, with the step and the ranks",
+          "[mpi][checks][replicas]") {
+  Communicator world = Communicator::world();
+  Rank const last = world.size() - 1;
+  auto const difference_of = [&](ParallelConfig const& parallel, auto const& parameters_of) {
+    RunConfig config = training_config({1, 1, 8, 5, 29}, {1, 1, world.size()});
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    run.trainer.step(1);
+    CHECK_NOTHROW(run.trainer.require_equal_replicas(1));
+    run.trainer.step(2);
+    run.trainer.finish();
+    if (world.rank() == last) parameters_of(run.trainer.engine())(3) += 1;
+    try {
+      run.trainer.require_equal_replicas(2);
+    } catch (CollectiveError const& error) {
+      CHECK(error.code() == ExitCode::verification_failed);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  auto const whole = [](ShardedEngine& engine) { return engine.whole_parameters(0).as<float>(); };
+  auto const share = [](ShardedEngine& engine) { return engine.parameter_share(0).as<float>(); };
+  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = "zero", .zero_stage = 1}}) {
+    std::string const found = difference_of(parallel, whole);
+    if (last == 0) {
+      CHECK(found == "none");
+      continue;
+    }
+    CHECK_THAT(found, StartsWith("step 2: parameters differ between ranks: "));
+    CHECK_THAT(found, ContainsSubstring(fmt::format("rank {}: hash ", last)));
+  }
+  if (world.size() != 4) return;
+  // a shard is part of the hash of its whole group
+  CHECK_THAT(difference_of({.strategy = "hsdp", .shard_group = 2}, share),
+             ContainsSubstring("ranks 0, 1: hash ") && ContainsSubstring("ranks 2, 3: hash "));
+  // what one rank alone holds has nothing to be compared with
+  CHECK(difference_of({.strategy = "zero", .zero_stage = 3}, share) == "none");
 }
 
 TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {

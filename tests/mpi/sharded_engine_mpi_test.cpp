@@ -135,6 +135,26 @@ TEST_CASE("every recipe allocates and sends what its plan says, with every strat
   }
 }
 
+TEST_CASE("comparing replicas sends what its plan says, under every strategy", "[mpi][engine][replicas]") {
+  Communicator world = Communicator::world();
+  for (ParallelConfig parallel : strategies(world.size())) {
+    INFO(describe(parallel));
+    parallel.check_replicas = 2;
+    RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.parallel = parallel;
+    TrainingRun run(world, config);
+    for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
+    run.trainer.finish();
+    comm_counters() = {};
+    run.trainer.require_equal_replicas(2);
+    CHECK(comm_counters().total(Purpose::control) == run.plan.replica_check);
+    CHECK(comm_counters().total(Purpose::training) == Traffic{});
+    CHECK(run.plan.replica_checks(5) == 2);
+    // a ring all-reduce of two values: 2 (N-1) messages, but nobody sends an empty block
+    CHECK((run.plan.replica_check.messages > 0) == (world.size() > 1));
+  }
+}
+
 TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][engine]") {
   Communicator world = Communicator::world();
   for (ParallelConfig const& parallel : strategies(world.size())) {
