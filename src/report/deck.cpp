@@ -4,6 +4,7 @@
 #include "report/deck_checks.hpp"
 #include "report/schema.hpp"
 #include "report/toml_reader.hpp"
+#include "report/unread_keys.hpp"
 #include "train/injected_delay.hpp"
 
 #include <cerrno>

@@ -151,20 +151,6 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
   return std::nullopt;
 }
 
-std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
-  bool const sgd = config.optimizer.type == OptimizerType::sgd;
-  if (key == "optimizer.momentum" && !sgd) return UnreadKey{"optimizer.type", "\"sgd\""};
-  if ((key == "optimizer.betas" || key == "optimizer.eps") && sgd)
-    return UnreadKey{"optimizer.type", "\"adamw\" or \"adam\""};
-  PrecisionConfig const& precision = config.precision;
-  if ((key == "precision.storage" || key == "precision.loss_scale") && precision.recipe == "fp32")
-    return UnreadKey{"precision.recipe", "\"mixed16\", \"mixed18\" or \"mixed20\""};
-  bool const scales =
-      key == "precision.initial_loss_scale" || key == "precision.growth_interval" || key == "precision.most_skipped";
-  if (scales && precision.loss_scale == LossScaling::none) return UnreadKey{"precision.loss_scale", "\"dynamic\""};
-  return std::nullopt;
-}
-
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
   // In floating point, and rounded up generously: the exact numbers are the plan's, which counts in integers.
   auto const layers = static_cast<double>(config.model.layers), channels = static_cast<double>(config.model.channels);

@@ -5,7 +5,6 @@
 #include "train/run_config.hpp"
 
 #include <optional>
-#include <string_view>
 
 namespace trainstone {
 
@@ -17,16 +16,6 @@ std::optional<ConfigProblem> find_network_problem(RunConfig const& config);
 
 /// The same of what must happen within the training, once its length in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
-
-/// Why a key of the deck has no effect: the choice that does not read it, and those that do.
-struct UnreadKey {
-  std::string_view choice; ///< "optimizer.type"
-  std::string_view others; ///< "\"adamw\" or \"adam\""
-};
-
-/// Nothing if the configuration reads the key: sgd alone has a momentum, and neither betas nor eps; fp32 has neither
-/// another storage type nor a loss scale.
-std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key);
 
 /// Whether bytes, FLOP or tokens of a step are too many to be counted in 64 bits. The batch is resolved.
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config);

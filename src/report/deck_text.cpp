@@ -1,8 +1,8 @@
 // The deck as text: help, the resolved deck, its hashes and its name in the header. Part of deck.hpp.
 
 #include "report/deck.hpp"
-#include "report/deck_checks.hpp"
 #include "report/schema.hpp"
+#include "report/unread_keys.hpp"
 
 #include <xxhash.h>
 

@@ -157,16 +157,17 @@ TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]"
 TEST_CASE("an emulated network refuses algorithms that move data in shared memory", "[deck]") {
   for (char const* key : {"comm.reduce_scatter", "comm.all_gather"}) {
     std::string const choice = std::string(key) + "=shared";
-    CHECK_THAT(error_with({choice, "comm.emulated_network.latency=1 us"}),
-               StartsWith("--set " + choice) && ContainsSubstring("must be one of auto, ring, direct"));
+    CHECK_THAT(
+        error_with({"parallel.strategy=zero", "parallel.zero_stage=1", choice, "comm.emulated_network.latency=1 us"}),
+        StartsWith("--set " + choice) && ContainsSubstring("must be one of auto, ring, direct"));
   }
   for (char const* name : {"shared", "shared_copy", "hierarchical"}) {
     std::string const choice = std::string("comm.allreduce=") + name;
     CHECK(error_with({choice}) == "no InputError");
-    CHECK_THAT(error_with({choice, "comm.emulated_network.latency=1 us"}),
-               StartsWith("--set " + choice + ": comm.allreduce = ") &&
-                   ContainsSubstring("must be one of auto, naive, ") && !ContainsSubstring(", shared") &&
-                   !ContainsSubstring(", hierarchical"));
+    CHECK_THAT(
+        error_with({"parallel.strategy=zero", "parallel.zero_stage=1", choice, "comm.emulated_network.latency=1 us"}),
+        StartsWith("--set " + choice + ": comm.allreduce = ") && ContainsSubstring("must be one of auto, naive, ") &&
+            !ContainsSubstring(", shared") && !ContainsSubstring(", hierarchical"));
   }
   CHECK(error_with({"comm.allreduce=tree", "comm.emulated_network.latency=1 us"}) == "no InputError");
 }
@@ -224,4 +225,42 @@ TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
   CHECK_THAT(error_with({"faults.overflow.rank=1"}), ContainsSubstring("needs faults.overflow.step"));
   CHECK_THAT(error_with({"faults.overflow.step=1000000"}), ContainsSubstring("nearest legal value"));
   CHECK(error_with({"faults.overflow.step=1", "faults.overflow.rank=1"}) == "no InputError");
+}
+
+TEST_CASE("keys that the strategy does not read are refused where they were set", "[deck]") {
+  std::vector<std::string> const ddp, zero{"parallel.strategy=zero", "parallel.zero_stage=1"},
+      hsdp{"parallel.strategy=hsdp", "parallel.shard_group=2"}, by_step{"parallel.granularity=step"},
+      by_tensor{"parallel.granularity=tensor"},
+      drawn{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.gradient_reduction=all_reduce"},
+      owners{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.partition=inter_layer"};
+  struct Case {
+    char const* assignment;
+    std::vector<std::vector<std::string>> read, unread;
+  };
+  for (Case const& one : {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners}},
+                          Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners}, {ddp, by_step, by_tensor}},
+                          Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners}},
+                          Case{"comm.reduce=binomial", {owners}, {ddp, zero, hsdp}},
+                          Case{"comm.broadcast=binomial", {owners}, {ddp, zero, hsdp}},
+                          Case{"comm.allreduce=ring", {ddp, hsdp, by_step, drawn}, {zero}},
+                          Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
+                          Case{"parallel.first_bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
+                          Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step}},
+                          Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step}}}) {
+    INFO(one.assignment);
+    auto const with = [&](std::vector<std::string> overrides) {
+      overrides.emplace_back(one.assignment);
+      return error_with(overrides);
+    };
+    std::string const key(one.assignment, std::string(one.assignment).find('='));
+    for (std::vector<std::string> const& overrides : one.read) CHECK(with(overrides) == "no InputError");
+    for (std::vector<std::string> const& overrides : one.unread)
+      CHECK_THAT(with(overrides), StartsWith(fmt::format("--set {}: {} is not read by ", one.assignment, key)) &&
+                                      ContainsSubstring(": leave it out, or choose "));
+  }
+  CHECK(error_of(small_deck + "[comm]\nall_gather = \"ring\"\n") ==
+        "inputs/small.toml:15: comm.all_gather is not read by parallel.strategy = \"ddp\": leave it out, or choose "
+        "\"zero\" or \"hsdp\"");
+  CHECK_THAT(error_with({"parallel.strategy=zero", "parallel.zero_stage=1", "comm.allreduce=ring"}),
+             EndsWith("choose \"ddp\" or \"hsdp\", or parallel.gradient_reduction = \"all_reduce\""));
 }

@@ -83,6 +83,25 @@ TEST_CASE("the resolved deck of each optimizer reads back as the same deck", "[d
   CHECK_THAT(print_deck(read_small({"optimizer.type=sgd"})), ContainsSubstring("\n# eps = "));
 }
 
+TEST_CASE("the resolved deck of each strategy reads back as the same deck", "[deck]") {
+  std::vector<std::string> const zero{"parallel.strategy=zero", "parallel.zero_stage=1"};
+  std::vector<std::string> drawn = zero;
+  drawn.emplace_back("parallel.gradient_reduction=all_reduce");
+  for (std::vector<std::string> const& overrides :
+       {std::vector<std::string>{},
+        zero,
+        drawn,
+        {"parallel.strategy=hsdp", "parallel.shard_group=2"},
+        {"parallel.granularity=step"},
+        {"parallel.granularity=tensor"},
+        {"parallel.strategy=zero", "parallel.zero_stage=3", "parallel.partition=inter_layer"}}) {
+    Deck const deck = read_small(overrides);
+    CHECK(deck_hash(read_text(print_deck(deck))) == deck_hash(deck));
+  }
+  CHECK_THAT(print_deck(read_small()), ContainsSubstring("\n# all_gather = \"auto\""));
+  CHECK_THAT(print_deck(read_small(zero)), ContainsSubstring("\n# allreduce = \"auto\""));
+}
+
 TEST_CASE("the resolved deck tells the origin of every value", "[deck]") {
   std::string const text = print_deck(read_small({"optimizer.lr=0.5"}, "optimizer.clip=2"));
   CHECK_THAT(text, ContainsSubstring("micro = 2                                # deck:12\n"));

@@ -1,0 +1,94 @@
+#include "report/unread_keys.hpp"
+
+#include "report/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+/// A key and those of its values with which another one is read.
+struct Reader {
+  char const* key;
+  std::vector<std::string> values;
+};
+
+/// A key and its readers, any of which is enough. A key with several rows is read where all of them say so.
+struct ReadKey {
+  char const* key;
+  std::vector<Reader> readers;
+};
+
+std::vector<ReadKey> const& read_keys() {
+  Reader const moments{"optimizer.type", {"adamw", "adam"}};
+  Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
+  Reader const scaled{"precision.loss_scale", {"dynamic"}};
+  Reader const shares{"parallel.strategy", {"zero", "hsdp"}};
+  Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
+  Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
+  Reader const replicas{"parallel.strategy", {"ddp", "hsdp"}};
+  Reader const buckets{"parallel.granularity", {"bucket"}};
+  Reader const several{"parallel.granularity", {"bucket", "tensor"}};
+  static std::vector<ReadKey> const rows{
+      {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
+      {"optimizer.betas", {moments}},
+      {"optimizer.eps", {moments}},
+      {"precision.storage", {mixed}},
+      {"precision.loss_scale", {mixed}},
+      {"precision.initial_loss_scale", {scaled}},
+      {"precision.growth_interval", {scaled}},
+      {"precision.most_skipped", {scaled}},
+      {"parallel.prefetch", {shares}}, // of gathered parameters
+      {"comm.all_gather", {shares}},
+      {"comm.reduce_scatter", {shares}},
+      {"comm.reduce_scatter", {scatters}},
+      {"comm.all_gather", {parts}},
+      {"comm.reduce_scatter", {parts}},
+      {"comm.reduce", {owners}},
+      {"comm.broadcast", {owners}},
+      {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
+      {"parallel.bucket", {buckets}},
+      {"parallel.first_bucket", {buckets}},
+      {"parallel.in_flight", {several}},
+      {"parallel.overlap", {several}},
+  };
+  return rows;
+}
+
+std::string value_of(RunConfig const& config, Reader const& reader) {
+  return std::get<std::string>(find_key(reader.key)->get(config));
+}
+
+bool reads(RunConfig const& config, Reader const& reader) {
+  return std::ranges::find(reader.values, value_of(config, reader)) != reader.values.end();
+}
+
+/// "\"adamw\" or \"adam\""
+std::string quoted(std::vector<std::string> const& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += i + 1 == values.size() ? " or " : ", ";
+    text += fmt::format("\"{}\"", values[i]);
+  }
+  return text;
+}
+
+} // namespace
+
+std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
+  for (ReadKey const& row : read_keys()) {
+    if (row.key != key) continue;
+    if (std::ranges::any_of(row.readers, [&](Reader const& reader) { return reads(config, reader); })) continue;
+    UnreadKey unread{row.readers.front().key, quoted(row.readers.front().values)};
+    for (std::size_t i = 1; i < row.readers.size(); ++i)
+      unread.others += fmt::format(", or {} = {}", row.readers[i].key, quoted(row.readers[i].values));
+    return unread;
+  }
+  return std::nullopt;
+}
+
+} // namespace trainstone
