@@ -99,9 +99,9 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
 void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
-  std::int64_t const threads = std::int64_t{machinery.communicator.node_size()} * machinery.exec.concurrency();
+  std::int64_t const threads = std::ssize(run.neighbours) * machinery.exec.concurrency();
   if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
-    fmt::print("note: {} threads of all ranks on this node share {} cores\n", threads, cores);
+    fmt::print("note: {} threads of all ranks on this machine share {} cores\n", threads, cores);
   if (run.plan->storage().values != Storage::fp32)
     fmt::print("note: precision {} in {}, gemm {}\n", run.config.precision.recipe,
                to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values));
@@ -181,16 +181,17 @@ int run(RunOptions const& options, Machinery& machinery) {
     deck = read_deck(options.common.deck);
     resolve(deck, communicator.size()); // finds what cannot be done on so many ranks
   });
+  NodeMap const machines = communicator.nodes();
   communicator = emulated_world(deck.config.comm);
   PreparedRun run;
-  collectively(communicator, [&] { run = prepare_run(options, deck, communicator); });
+  collectively(communicator, [&] { run = prepare_run(options, deck, communicator, machines); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
 
   Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
-  Result result = begin_result(run, machinery, measure_peaks(machinery, *run.plan));
+  Result result = begin_result(run, machinery, measure_peaks(machinery, run));
 
   MemoryLedger ledger;
   Trainer trainer(machinery.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());

@@ -130,13 +130,14 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
 }
 
 /// Rates of all ranks together, measured by all at once.
-PeakInfo measure_peaks(Machinery& machinery, RunPlan const& plan) {
+PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run) {
   barrier(machinery.communicator);
+  RunPlan const& plan = *run.plan;
   double const flops =
       measure_gemm_peak(machinery.exec, plan.gemm, gemm_peak_shapes(plan.storage().values, plan.storage().gradients))
           .flops_per_second;
   barrier(machinery.communicator);
-  auto const sharing = static_cast<std::uint64_t>(machinery.communicator.node_size());
+  std::size_t const sharing = run.neighbours.size();
   double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;
   std::vector<double> sums{flops, bandwidth};
   control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, sums);

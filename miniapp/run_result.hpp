@@ -26,7 +26,7 @@ Traffic total_sent(CommCounters const& counted);
 Traffic difference(Traffic const& later, Traffic const& earlier);
 
 /// Rates of all ranks together, measured by all at once, of products in the plan's precision. Collective.
-PeakInfo measure_peaks(Machinery& machinery, RunPlan const& plan);
+PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run);
 
 /// What is known before the training.
 Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks);

@@ -16,16 +16,27 @@ namespace trainstone {
 
 namespace {
 
-void require_memory(RunPlan const& plan, Communicator const& communicator) {
-  auto const neighbours = static_cast<std::uint64_t>(communicator.node_size());
-  std::uint64_t const needed = neighbours * plan.memory_bytes().total(), present = describe_machine().memory_bytes;
+/// The ranks on this rank's machine.
+std::vector<Rank> neighbours_of(Rank rank, NodeMap const& machines) {
+  std::vector<Rank> neighbours;
+  int const mine = machines.node_of_rank[static_cast<std::size_t>(rank)];
+  for (Rank other = 0; other < std::ssize(machines.node_of_rank); ++other)
+    if (machines.node_of_rank[static_cast<std::size_t>(other)] == mine) neighbours.push_back(other);
+  return neighbours;
+}
+
+/// All ranks of a machine share its memory, also where they are taken to sit on several nodes.
+void require_memory(PreparedRun const& run, Topology const& topology) {
+  std::size_t const ranks = run.neighbours.size();
+  std::uint64_t needed = 0;
+  for (Rank const rank : run.neighbours) needed += plan_run(run.config, rank, topology).memory_bytes().total();
+  std::uint64_t const present = describe_machine().memory_bytes;
   if (needed <= present) return;
   std::string items;
   for (MemoryCategory category : memory_categories)
-    items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(plan.memory_bytes()[category]));
-  throw Error(fmt::format("does not fit: {} rank{} on this node need{} {} and it has {}; per rank:{}", neighbours,
-                          neighbours == 1 ? "" : "s", neighbours == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
-                          items),
+    items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(run.plan->memory_bytes()[category]));
+  throw Error(fmt::format("does not fit: {} rank{} on this machine need{} {} and it has {}; per rank:{}", ranks,
+                          ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", mebibytes(needed), mebibytes(present), items),
               ExitCode::does_not_fit);
 }
 
@@ -77,13 +88,15 @@ Communicator emulated_world(CommConfig const& config) {
   return world;
 }
 
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator) {
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
+                        NodeMap const& machines) {
   bool const first = communicator.rank() == 0;
   PreparedRun run;
   run.deck = deck;
   run.config = resolve(run.deck, communicator.size());
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
-  require_memory(*run.plan, communicator);
+  run.neighbours = neighbours_of(communicator.rank(), machines);
+  require_memory(run, communicator.topology());
   require_few_buckets(run);
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);

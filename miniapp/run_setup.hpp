@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
@@ -20,6 +21,7 @@ struct PreparedRun {
   RunConfig config;
   std::unique_ptr<TrainingData> data;
   std::unique_ptr<RunPlan> plan;
+  std::vector<Rank> neighbours; ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
   MeasuredWindow window;
   std::string golden_key;
   std::optional<GoldenCurve> golden;
@@ -29,8 +31,10 @@ struct PreparedRun {
 Communicator emulated_world(CommConfig const& config);
 
 /// Checks everything; the first rank also scans the data and makes the output folder.
+/// \param[in] machines  where ranks really sit; the communicator may emulate nodes
 /// \throws InputError, or Error with ExitCode::does_not_fit
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator);
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
+                        NodeMap const& machines);
 
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files

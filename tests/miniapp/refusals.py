@@ -1,4 +1,5 @@
 """What the program refuses: exit code, the one message that says what, where and what would be right, nothing left."""
+import os
 import shutil
 import struct
 import unittest
@@ -263,3 +264,13 @@ class Memory(RefusalTest):
             self.assert_refused(outcome, ["does not fit", *items], DOES_NOT_FIT, lines=1 + len(items))
             self.assertEqual(outcome.left, [], outcome)
             self.assertLess(outcome.peak_bytes, 300e6, outcome)
+
+    def test_ranks_on_emulated_nodes_share_the_memory_of_their_machine(self):
+        # a vocabulary that takes 0.6 of the machine's memory per rank, 16 bytes per parameter
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        deck = Deck({"data.source": '"synthetic"', "data.files": None, "data.validation_fraction": None,
+                     "data.validate_every": None, "model.channels": "1024",
+                     "model.vocab": str(int(0.6 * memory / (16 * 1024)))})
+        outcome = start("run", deck.path, *settings("comm.emulated_nodes=2"), ranks=2).result()
+        self.assert_refused(outcome, ["does not fit: 2 ranks on this machine need"], DOES_NOT_FIT, lines=7)
+        self.assertLess(outcome.peak_bytes, 300e6, outcome)
