@@ -211,7 +211,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   recording.reset();
   result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
   finish_result(result, run, std::move(training), machinery);
-  result.outcome = judge(result.checks, run.golden.has_value());
+  result.outcome = judge(result.checks, run.golden.has_value(), emulates_time(run.config));
   std::vector<float> parameters;
   if (!files.save.empty()) parameters = collect_parameters(run, machinery, trainer);
   collectively(communicator, [&] {

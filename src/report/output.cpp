@@ -37,6 +37,7 @@ std::string to_string(Outcome outcome) {
   switch (outcome) {
   case Outcome::valid: return "VALID";
   case Outcome::unreferenced: return "UNREFERENCED";
+  case Outcome::emulated: return "EMULATED";
   case Outcome::invalid: return "INVALID";
   }
   return {};
@@ -46,11 +47,12 @@ int exit_code(Outcome outcome) {
   return static_cast<int>(outcome == Outcome::invalid ? ExitCode::verification_failed : ExitCode::valid);
 }
 
-Outcome judge(std::vector<Check> const& checks, bool has_golden_curve) {
+Outcome judge(std::vector<Check> const& checks, bool has_golden_curve, bool is_emulated) {
   TRAINSTONE_REQUIRE(!checks.empty(), "{} checks prove nothing", checks.size());
   if (!std::all_of(checks.begin(), checks.end(), [](Check const& check) { return check.passed; })) {
     return Outcome::invalid;
   }
+  if (is_emulated) return Outcome::emulated;
   return has_golden_curve ? Outcome::valid : Outcome::unreferenced;
 }
 
@@ -134,6 +136,7 @@ std::string verification_lines(std::vector<Check> const& checks) {
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks) {
   char const* const name = outcome == Outcome::valid          ? "FOM"
                            : outcome == Outcome::unreferenced ? "FOM_UNREFERENCED"
+                           : outcome == Outcome::emulated     ? "FOM_EMULATED"
                                                               : "UNVERIFIED_RATE";
   std::string text = fmt::format("{}: {:.6e} tokens/s  ci95 {:.2e} {:.2e}\n", name, tokens_per_second.value,
                                  tokens_per_second.low, tokens_per_second.high);

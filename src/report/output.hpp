@@ -19,14 +19,19 @@
 namespace trainstone {
 
 /// How a run ended; the exit code of `invalid` is 65, of the others 0.
-enum class Outcome { valid, unreferenced, invalid };
+enum class Outcome {
+  valid,
+  unreferenced, ///< there is no golden curve
+  emulated,     ///< its time is not the machine's: an emulated network, an injected delay
+  invalid,      ///< a check failed
+};
 
-/// "VALID", "UNREFERENCED", "INVALID".
+/// "VALID", "UNREFERENCED", "EMULATED", "INVALID".
 std::string to_string(Outcome outcome);
 int exit_code(Outcome outcome);
 
-/// invalid if a check failed, unreferenced if there is no golden curve, else valid.
-Outcome judge(std::vector<Check> const& checks, bool has_golden_curve);
+/// invalid if a check failed, emulated if time was, unreferenced if there is no golden curve, else valid.
+Outcome judge(std::vector<Check> const& checks, bool has_golden_curve, bool is_emulated);
 
 struct RunHeader {
   std::string version; ///< "0.1.0"
@@ -62,7 +67,7 @@ std::string floor_line(double step_seconds, double floor_seconds, double gemm_fl
                        double bandwidth_bytes_per_second);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
-/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, or UNVERIFIED_RATE, as the outcome allows.
+/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
 std::string result_line(Outcome outcome, std::string const& json_path);
 

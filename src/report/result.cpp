@@ -190,7 +190,8 @@ void prepare_output_folder(std::string const& folder) {
 }
 
 std::string result_json(Result const& result) {
-  bool const verified = result.outcome != Outcome::invalid;
+  Json const rate = rate_json(result.tokens_per_second);
+  bool const is_merit = result.outcome == Outcome::valid || result.outcome == Outcome::unreferenced;
   std::vector<double> const seconds = seconds_in_window(result);
   Json json;
   json["schema_version"] = schema_version;
@@ -212,8 +213,9 @@ std::string result_json(Result const& result) {
   json["straggler"] = straggler_json(result.ranks);
   json["window"] = {{"first_step", result.window.first}, {"last_step", result.window.last}};
   json["stats"] = {{"step_seconds", statistics_json(seconds)}};
-  json["fom"] = verified ? rate_json(result.tokens_per_second) : Json(nullptr);
-  json["unverified_rate"] = verified ? Json(nullptr) : rate_json(result.tokens_per_second);
+  json["fom"] = is_merit ? rate : Json(nullptr);
+  json["emulated_rate"] = result.outcome == Outcome::emulated ? rate : Json(nullptr);
+  json["unverified_rate"] = result.outcome == Outcome::invalid ? rate : Json(nullptr);
   json["metrics"] = result.metrics;
   json["verification"] = checks_json(result.checks);
   return json.dump(1) + "\n";

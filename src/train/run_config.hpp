@@ -27,4 +27,9 @@ struct RunConfig {
   TraceConfig trace;
 };
 
+/// Whether steps take longer than they would on this machine: a network is emulated, or a delay is injected.
+inline bool emulates_time(RunConfig const& config) {
+  return config.comm.emulated_network().is_slow() || config.faults.delay_time > 0;
+}
+
 } // namespace trainstone

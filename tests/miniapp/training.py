@@ -140,8 +140,17 @@ class Emulation(TrainingTest):
                           "\nnote: the network is emulated: a rank's messages leave one after the other and take 3 ms "
                           "and their bytes at 1 GB/s\n")
         self.assertNotIn("the network is emulated", self.fast.out)
+        self.assertIn("\nFOM_UNREFERENCED: ", self.fast.out)  # emulated nodes change no time
         self.assertEqual(self.slow.losses, self.fast.losses)
         self.assertEqual(self.slow.result["counted"], self.fast.result["counted"])
+
+    def test_a_rate_on_an_emulated_network_is_no_figure_of_merit(self):
+        self.assert_ended(self.slow, 0, "VERIFICATION PASSED", "\nFOM_EMULATED: ",
+                          "\nRESULT: EMULATED class=custom exit=0 json=out/result.json\n")
+        self.assertNotRegex(self.slow.out, "FOM:|FOM_PER_RANK|VALID|UNREFERENCED")
+        result = self.slow.result
+        self.assertEqual((result["status"], result["fom"], result["unverified_rate"]), ("EMULATED", None, None))
+        self.assertGreater(result["emulated_rate"]["value"], 0)
 
     def test_a_step_takes_as_long_as_its_messages_at_least(self):
         least = self.slow.result["predicted"]["messages"] * self.LATENCY
@@ -344,6 +353,7 @@ class Faults(TrainingTest):
             self.assertEqual(outcome.losses, none.losses, outcome)
             self.assertEqual(outcome.result["counted"], none.result["counted"])
             self.assertIn("\nnote: a delay is injected: ", outcome.out)
+            self.assertIn("\nRESULT: EMULATED ", outcome.out)
         self.assertEqual(kernel.result["straggler"]["rank"], 1, kernel)
         for seconds in send.result["samples"]["seconds"]:
             self.assertGreater(seconds, 3e-3 * send.result["predicted"]["messages"] / 2)  # busiest rank's; all send

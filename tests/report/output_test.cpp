@@ -54,8 +54,8 @@ std::vector<Check> checks(bool all_pass) {
 }
 
 /// Everything that a run prints at its end.
-std::string ending(std::vector<Check> const& found, bool golden) {
-  Outcome const outcome = judge(found, golden);
+std::string ending(std::vector<Check> const& found, bool golden, bool emulated = false) {
+  Outcome const outcome = judge(found, golden, emulated);
   return verification_lines(found) + rate_lines(outcome, {9931.312, 9911, 9958}, 2) +
          result_line(outcome, "out/result.json") + "\n";
 }
@@ -168,7 +168,21 @@ TEST_CASE("a failed verification prints no figure of merit", "[output]") {
   }
 }
 
-TEST_CASE("a run without checks is not judged", "[output]") { CHECK_THROWS_AS(judge({}, true), Error); }
+TEST_CASE("a rate on an emulated network or with a delay is no figure of merit, golden curve or not", "[output]") {
+  for (bool const golden : {false, true}) {
+    std::string const text = ending(checks(true), golden, true);
+    CHECK_THAT(text, ContainsSubstring("VERIFICATION PASSED (3/3)") &&
+                         ContainsSubstring("\nFOM_EMULATED: 9.931312e+03 tokens/s") &&
+                         ContainsSubstring("\nRESULT: EMULATED class=custom exit=0 "));
+    CHECK_THAT(text, !ContainsSubstring("FOM:") && !ContainsSubstring("FOM_PER_RANK") && !ContainsSubstring("VALID"));
+    std::string const failed = ending(checks(false), golden, true);
+    CHECK_THAT(failed, ContainsSubstring("\nUNVERIFIED_RATE: ") &&
+                           ContainsSubstring("\nRESULT: INVALID class=custom exit=65 "));
+    CHECK_THAT(failed, !ContainsSubstring("FOM"));
+  }
+}
+
+TEST_CASE("a run without checks is not judged", "[output]") { CHECK_THROWS_AS(judge({}, true, false), Error); }
 
 TEST_CASE("a pipe gets about twenty plain lines", "[output]") {
   for (std::int64_t const steps : {1, 7, 20, 21, 100, 997}) {

@@ -98,6 +98,16 @@ TEST_CASE("the result of a failed verification has no figure of merit", "[result
   CHECK(passed["status"] == "UNREFERENCED");
   CHECK(passed["fom"] == Json{{"value", 42.5}, {"unit", "tokens/s"}, {"ci95", {40.0, 45.0}}});
   CHECK(passed["unverified_rate"].is_null());
+  CHECK(passed["emulated_rate"].is_null());
+}
+
+TEST_CASE("the result of an emulated run has a rate and no figure of merit", "[result]") {
+  Json const json = Json::parse(result_json(result(Outcome::emulated)));
+  CHECK(json["status"] == "EMULATED");
+  CHECK(json["exit_code"] == 0);
+  CHECK(json["fom"].is_null());
+  CHECK(json["unverified_rate"].is_null());
+  CHECK(json["emulated_rate"]["value"] == 42.5);
 }
 
 TEST_CASE("NaN and infinity are never written", "[result]") {
