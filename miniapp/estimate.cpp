@@ -4,7 +4,7 @@
 
 #include "report/lecture_models.hpp"
 #include "report/output.hpp"
-#include "train/run_plan.hpp"
+#include "train/extreme_plans.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace trainstone {
 namespace {
 
 void print_memory(RunPlan const& plan) {
-  fmt::print("memory per rank, bytes\n");
+  fmt::print("memory per rank, bytes, of rank {}: none needs more\n", plan.rank);
   for (MemoryCategory category : memory_categories) {
     fmt::print("  {:<36} {:>16}\n", to_string(category), plan.memory_bytes()[category]);
     for (MemoryItem const& item : plan.memory)
@@ -34,7 +34,7 @@ void print_parameters(RunPlan const& plan) {
 }
 
 void print_work(RunPlan const& plan) {
-  fmt::print("sent per step by rank {}\n", plan.rank);
+  fmt::print("sent per step by rank {}: none sends more\n", plan.rank);
   for (auto const* rows : {&plan.sent, &plan.control})
     for (TrafficRow const& row : *rows)
       fmt::print("  {:<52} {:>14} bytes in {} messages\n", row.name, row.traffic.bytes, row.traffic.messages);
@@ -60,16 +60,15 @@ int estimate(EstimateOptions const& options) {
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, ranks);
-  // gradients are the same for all; of the loss's single element the second rank sends most: it passes on both rounds
-  Rank const busiest = ranks > 1 ? 1 : 0;
   std::int64_t const nodes = std::max<std::int64_t>(config.comm.emulated_nodes, 1);
-  RunPlan const plan = plan_run(config, busiest, Topology::block(static_cast<Rank>(ranks), static_cast<int>(nodes)));
+  auto const [plan, busiest] =
+      plan_extremes(config, Topology::block(static_cast<Rank>(ranks), static_cast<int>(nodes)));
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, ranks, config.batch.global,
              config.data.sequence, to_string(plan.gemm));
   print_parameters(plan);
   print_memory(plan);
-  print_work(plan);
+  print_work(busiest);
   auto const bytes = static_cast<double>(plan.memory_bytes().total());
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));

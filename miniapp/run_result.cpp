@@ -121,6 +121,14 @@ WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
   control_all_reduce(machinery.exec, machinery.communicator, Operation::max, sent);
   amounts.sent_bytes = static_cast<std::uint64_t>(sent[0]);
   amounts.messages = static_cast<std::uint64_t>(sent[1]);
+
+  std::vector<std::uint64_t> const totals = all_gather_values(machinery.communicator, total(amounts.memory_bytes));
+  bool const is_largest = std::ranges::max_element(totals) - totals.begin() == machinery.communicator.rank();
+  std::vector<std::int64_t> bytes;
+  for (auto const& entry : amounts.memory_bytes)
+    bytes.push_back(is_largest ? static_cast<std::int64_t>(entry.second) : 0);
+  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, bytes);
+  for (std::size_t i = 0; i < bytes.size(); ++i) amounts.memory_bytes[i].second = static_cast<std::uint64_t>(bytes[i]);
   return amounts;
 }
 

@@ -37,7 +37,8 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
 /// Amounts per step, predicted for this rank.
 WorkAmounts predicted_amounts(RunPlan const& plan);
 
-/// The same with the largest bytes and messages over all ranks: control traffic differs between them. Collective.
+/// The same with the largest bytes and messages over all ranks: control traffic differs between them; and with the
+/// memory of the rank that needs most. Collective.
 WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery);
 
 } // namespace trainstone

@@ -1,0 +1,18 @@
+#pragma once
+
+// The plans of the ranks that need most, which `estimate` prints: of all ranks that can differ, the one with the most
+// memory and the one that sends most. Plans, without MPI.
+
+#include "train/run_plan.hpp"
+
+namespace trainstone {
+
+struct ExtremePlans {
+  RunPlan largest; ///< needs most memory; of several the first
+  RunPlan busiest; ///< sends most bytes per step, control traffic included; of several that with most messages
+};
+
+/// \throws as plan_run does
+ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology);
+
+} // namespace trainstone
