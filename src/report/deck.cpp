@@ -62,11 +62,13 @@ void fill_in(Deck& deck) {
   }
 }
 
-/// Refuses keys that were set and have no effect.
+/// Refuses keys that were set and have no effect, but for those of a choice that was overridden: a deck's bucket size
+/// does not stand in the way of --set parallel.granularity=step.
 void require_read_keys(Deck const& deck) {
   for (auto const& [key, origin] : deck.origins) {
     if (origin.kind == Origin::Kind::standard) continue;
-    if (std::optional<UnreadKey> const unread = find_unread(deck.config, key))
+    std::optional<UnreadKey> const unread = find_unread(deck.config, key);
+    if (unread && origin.kind >= deck.origins.at(unread->choice).kind)
       fail_at(deck, key,
               fmt::format("{} is not read by {} = {}: leave it out, or choose {}", key, unread->choice,
                           to_toml(find_key(unread->choice)->get(deck.config)), unread->others));

@@ -31,6 +31,8 @@ std::optional<ConfigProblem> find_network_problem(RunConfig const& config) {
   if (auto found = find_problem_of("comm.allreduce", Collective::all_reduce, comm.allreduce)) return found;
   if (auto found = find_problem_of("comm.reduce_scatter", Collective::reduce_scatter, comm.reduce_scatter))
     return found;
+  if (auto found = find_problem_of("comm.reduce", Collective::reduce, comm.reduce)) return found;
+  if (auto found = find_problem_of("comm.broadcast", Collective::broadcast, comm.broadcast)) return found;
   return find_problem_of("comm.all_gather", Collective::all_gather, comm.all_gather);
 }
 

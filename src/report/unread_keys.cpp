@@ -31,6 +31,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
   Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
   Reader const replicas{"parallel.strategy", {"ddp", "hsdp"}};
+  Reader const naive{"parallel.strategy", {"naive"}}, others{"parallel.strategy", {"ddp", "zero", "hsdp"}};
   Reader const buckets{"parallel.granularity", {"bucket"}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
@@ -48,9 +49,14 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.reduce_scatter", {scatters}},
       {"comm.all_gather", {parts}},
       {"comm.reduce_scatter", {parts}},
-      {"comm.reduce", {owners}},
-      {"comm.broadcast", {owners}},
+      {"comm.reduce", {owners, naive}},
+      {"comm.broadcast", {owners, naive}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
+      {"parallel.granularity", {others}},
+      {"parallel.bucket", {others}},
+      {"parallel.first_bucket", {others}},
+      {"parallel.in_flight", {others}},
+      {"parallel.overlap", {others}},
       {"parallel.bucket", {buckets}},
       {"parallel.first_bucket", {buckets}},
       {"parallel.in_flight", {several}},

@@ -59,25 +59,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   ParameterTable table(config.model, ranks);
   ShardPlan parallel = make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table,
                                        topology, rank, config.batch.accumulation);
-  RunPlan plan{std::move(table),
-               shape,
-               rank,
-               ranks,
-               std::move(parallel),
-               gemm,
-               config.batch.accumulation,
-               {},
-               {},
-               {},
-               {},
-               config.parallel.check_replicas,
-               {},
-               {},
-               {},
-               {},
-               {},
-               {}};
-
+  RunPlan plan{std::move(table), shape, rank, ranks, std::move(parallel), gemm, config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape, plan.storage().values));
@@ -89,6 +71,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.sent = plan.parallel.step_traffic();
   plan.update_sent = plan.parallel.update_traffic();
   plan.control = plan.parallel.control_traffic();
+  plan.replica_check_every = config.parallel.check_replicas;
   plan.replica_check = replica_check_traffic(plan.parallel);
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();

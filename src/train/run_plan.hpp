@@ -26,18 +26,19 @@ struct RunPlan {
   GemmProvider gemm;  ///< resolved
   Index accumulation; ///< micro-batches per rank and step
 
-  std::optional<Problem> batch_scatter; ///< of all ranks' micro-batches of a turn (train/batch_scatter.hpp), if any
+  std::optional<Problem> batch_scatter =
+      {}; ///< of all ranks' micro-batches of a turn (train/batch_scatter.hpp), if any
 
-  std::vector<MemoryItem> memory;
-  std::vector<TrafficRow> sent;    ///< per step, by the rank, for the training
-  Traffic update_sent;             ///< of `sent`, what a step does not send whose update is skipped
-  std::vector<TrafficRow> control; ///< per step: losses, norm
-  Index replica_check_every;       ///< steps; 0: not during the training
-  Traffic replica_check;           ///< control traffic of one comparison of parameters
-  Traffic validation_sent;         ///< per micro-batch of a validation: sharded parameters
-  Traffic validation_control;      ///< per global batch of a validation: its losses
-  ModelFlops step_flops;           ///< per step and rank
-  ModelFlops evaluation_flops;     ///< per micro-batch of a validation
+  std::vector<MemoryItem> memory = {};
+  std::vector<TrafficRow> sent = {};    ///< per step, by the rank, for the training
+  Traffic update_sent = {};             ///< of `sent`, what a step does not send whose update is skipped
+  std::vector<TrafficRow> control = {}; ///< per step: losses, norm
+  Index replica_check_every = {};       ///< steps; 0: not during the training
+  Traffic replica_check = {};           ///< control traffic of one comparison of parameters
+  Traffic validation_sent = {};         ///< per micro-batch of a validation: sharded parameters
+  Traffic validation_control = {};      ///< per global batch of a validation: its losses
+  ModelFlops step_flops = {};           ///< per step and rank
+  ModelFlops evaluation_flops = {};     ///< per micro-batch of a validation
 
   /// What the model's numbers are stored in.
   ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }

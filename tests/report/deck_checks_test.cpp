@@ -227,12 +227,20 @@ TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
   CHECK(error_with({"faults.overflow.step=1", "faults.overflow.rank=1"}) == "no InputError");
 }
 
+TEST_CASE("a choice that is overridden leaves the keys of the deck that it read behind", "[deck]") {
+  std::string const deck = small_deck + "[parallel]\nbucket = \"1 MiB\"\n";
+  CHECK(input_error_of([&] { read_text(deck, {"parallel.granularity=step"}); }) == "no InputError");
+  CHECK_THAT(error_of(deck + "granularity = \"step\"\n"),
+             StartsWith("inputs/small.toml:15: parallel.bucket is not read"));
+}
+
 TEST_CASE("keys that the strategy does not read are refused where they were set", "[deck]") {
   std::vector<std::string> const ddp, zero{"parallel.strategy=zero", "parallel.zero_stage=1"},
       hsdp{"parallel.strategy=hsdp", "parallel.shard_group=2"}, by_step{"parallel.granularity=step"},
       by_tensor{"parallel.granularity=tensor"},
       drawn{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.gradient_reduction=all_reduce"},
-      owners{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.partition=inter_layer"};
+      owners{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.partition=inter_layer"},
+      naive{"parallel.strategy=naive"};
   struct Case {
     char const* assignment;
     std::vector<std::vector<std::string>> read, unread;
@@ -240,13 +248,13 @@ TEST_CASE("keys that the strategy does not read are refused where they were set"
   for (Case const& one : {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners}},
                           Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners}, {ddp, by_step, by_tensor}},
                           Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners}},
-                          Case{"comm.reduce=binomial", {owners}, {ddp, zero, hsdp}},
-                          Case{"comm.broadcast=binomial", {owners}, {ddp, zero, hsdp}},
+                          Case{"comm.reduce=binomial", {owners, naive}, {ddp, zero, hsdp}},
+                          Case{"comm.broadcast=binomial", {owners, naive}, {ddp, zero, hsdp}},
                           Case{"comm.allreduce=ring", {ddp, hsdp, by_step, drawn}, {zero}},
-                          Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
+                          Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor, naive}},
                           Case{"parallel.first_bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
-                          Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step}},
-                          Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step}}}) {
+                          Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step, naive}},
+                          Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step, naive}}}) {
     INFO(one.assignment);
     auto const with = [&](std::vector<std::string> overrides) {
       overrides.emplace_back(one.assignment);
