@@ -1,7 +1,8 @@
 #pragma once
 
-// Ranks among which, whatever the algorithm, one sends most and one needs most scratch: so that a plan for thousands of
-// ranks need not be made for each of them. A pure function; that it is true is a test over all algorithms.
+// Ranks among which, whatever the algorithm of all-reduces, reduce-scatters and all-gathers, one sends most and one
+// needs most scratch: so that a plan for thousands of ranks need not be made for each of them. A pure function; that it
+// is true is a test over all algorithms.
 
 #include "comm/topology.hpp"
 

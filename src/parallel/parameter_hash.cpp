@@ -44,7 +44,7 @@ std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine) 
       shares +=
           master_factor * hash_of(group, g, plan.share(g).begin, copy_to_host(exec, engine.master_share(g), reason));
   }
-  if (plan.mesh.shard == 1 || (!plan.sharding.parameters && !plan.types.master)) return whole + shares;
+  if (!hash_adds_up_shares(plan)) return whole + shares;
   auto const part = static_cast<std::int64_t>(shares);
   return whole +
          static_cast<std::uint64_t>(control_all_reduce(exec, engine.communicators().shard, Operation::sum, part));

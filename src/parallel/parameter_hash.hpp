@@ -14,4 +14,9 @@ namespace trainstone {
 /// is one. Ranks that hold shares add up theirs. Collective; waits. The same on all ranks if replicas agree.
 std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine);
 
+/// Whether it adds up one value over the ranks of the shard axis.
+inline bool hash_adds_up_shares(ShardPlan const& plan) {
+  return plan.mesh.shard > 1 && (plan.sharding.parameters || plan.types.master);
+}
+
 } // namespace trainstone

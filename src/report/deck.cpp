@@ -141,6 +141,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_delay_problem(config.faults, ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
+  if (std::int64_t const rank = config.faults.overflow_rank; rank >= ranks)
+    fail_at(deck, "faults.overflow.rank",
+            fmt::format("faults.overflow.rank = {} is no rank of this run; nearest legal value: {}", rank, ranks - 1));
   if (std::int64_t const rank = config.faults.order_rank; rank >= 0 && (rank >= ranks || ranks == 1)) {
     fail_at(deck, "faults.order.rank",
             ranks == 1 ? "faults.order.rank needs other ranks, which call another collective; the run has 1 rank"

@@ -31,8 +31,7 @@ std::string describe_replicas(Communicator const& communicator, std::uint64_t ha
 
 Traffic replica_check_traffic(ShardPlan const& plan) {
   Traffic const agreed = all_values_traffic(2, plan.topology, plan.rank);
-  if (!plan.sharding.parameters) return agreed;
-  // shares are added up first
+  if (!hash_adds_up_shares(plan)) return agreed;
   Topology const group = plan.topology.of(plan.mesh.members(Axis::shard, plan.rank));
   return agreed + all_values_traffic(1, group, plan.member());
 }

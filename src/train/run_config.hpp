@@ -27,9 +27,10 @@ struct RunConfig {
   TraceConfig trace;
 };
 
-/// Whether steps take longer than they would on this machine: a network is emulated, or a delay is injected.
+/// Whether steps do not take as long as they would on this machine: a network is emulated, or a delay or an overflow is
+/// injected.
 inline bool emulates_time(RunConfig const& config) {
-  return config.comm.emulated_network().is_slow() || config.faults.delay_time > 0;
+  return config.comm.emulated_network().is_slow() || config.faults.delay_time > 0 || config.faults.overflow_step > 0;
 }
 
 } // namespace trainstone

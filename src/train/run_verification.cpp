@@ -104,8 +104,14 @@ Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, 
   for (auto const& planned : {scatter, across, plan.gathers.front()}) {
     if (!planned) continue;
     names += fmt::format(" {} {}", to_string(planned->problem.collective), to_string(planned->algorithm));
-    for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
-      equal = IntegerRun(exec, communicators.of(planned->axis), *planned, elements).is_exact() && equal;
+    Communicator& communicator_of_axis = communicators.of(planned->axis);
+    PlannedCollective tried = *planned;
+    for (Rank const root : {tried.problem.root, communicator_of_axis.size() - 1}) { // owners of groups
+      tried.problem.root = root;
+      for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
+        equal = IntegerRun(exec, communicator_of_axis, tried, elements).is_exact() && equal;
+      if (tried.problem.collective != Collective::reduce && tried.problem.collective != Collective::broadcast) break;
+    }
   }
   return exact(exec, communicator, "collectives-exact", equal, "integer values, 0 to 65536 elements:" + names);
 }

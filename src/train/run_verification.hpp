@@ -24,8 +24,8 @@ struct CountedRun {
   CategoryBytes memory; ///< the ledger's high water
 };
 
-/// The plan's collectives bring integer-valued data where it belongs and add it up exactly, on blocks of every kind.
-/// Before the training.
+/// The engine's collectives bring integer-valued data of fp32 where it belongs and add it up exactly, on blocks of
+/// every kind. Before the training.
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan);
 
 /// As many ranks as the launcher, or else the batch system, started.

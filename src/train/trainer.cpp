@@ -97,7 +97,7 @@ StepReport Trainer::step(std::int64_t step) {
   m_scaler.observe(report.skipped);
   if (m_scaler.skipped_in_a_row() > m_config->precision.most_skipped)
     throw CollectiveError(fmt::format("step {}: gradients overflow in the last {} steps, now at a loss scale of {}: {}",
-                                      step, m_scaler.skipped_in_a_row(), *report.loss_scale, describe_non_finite()));
+                                      step, m_scaler.skipped_in_a_row(), m_scaler.scale(), describe_non_finite()));
   m_exec.fence("trainstone::train::step: the step is timed");
 
   report.seconds = seconds_since(start);

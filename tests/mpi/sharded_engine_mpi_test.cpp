@@ -136,11 +136,13 @@ TEST_CASE("every recipe allocates and sends what its plan says, with every strat
 }
 
 TEST_CASE("comparing replicas sends what its plan says, under every strategy", "[mpi][engine][replicas]") {
+  std::string const recipe = GENERATE("fp32", "mixed16");
   Communicator world = Communicator::world();
   for (ParallelConfig parallel : strategies(world.size())) {
     INFO(describe(parallel));
     parallel.check_replicas = 2;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.precision.recipe = recipe;
     config.parallel = parallel;
     TrainingRun run(world, config);
     for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);

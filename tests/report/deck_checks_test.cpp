@@ -225,6 +225,9 @@ TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
   CHECK_THAT(error_with({"faults.overflow.rank=1"}), ContainsSubstring("needs faults.overflow.step"));
   CHECK_THAT(error_with({"faults.overflow.step=1000000"}), ContainsSubstring("nearest legal value"));
   CHECK(error_with({"faults.overflow.step=1", "faults.overflow.rank=1"}) == "no InputError");
+  Deck const deck = read_small({"faults.overflow.step=1", "faults.overflow.rank=2"});
+  CHECK_THAT(input_error_of([&] { resolve(deck, 2); }),
+             ContainsSubstring("no rank of this run; nearest legal value: 1"));
 }
 
 TEST_CASE("a choice that is overridden leaves the keys of the deck that it read behind", "[deck]") {
