@@ -194,8 +194,6 @@ void GradientReducer::fold(Vector<float> value, Index begin, Index turn) {
 }
 
 void GradientReducer::advance() {
-  if (m_in_flight.empty()) return;
-  m_queue->progress();
   while (!m_in_flight.empty() && go_on(m_in_flight.front(), Wait::no)) {
     m_in_flight.pop_front();
     start_due();

@@ -36,7 +36,7 @@ public:
   void completed_from(Index group, Index begin, Index turn);
   /// The group's gradient of this turn is complete, as far as this rank is concerned.
   void completed(Index group, Index turn);
-  /// Goes on with what is in flight, without waiting.
+  /// Goes on with what has ended in the queue, which the caller drives; without waiting.
   void advance();
   /// Waits for all. After the last turn of a step the sums are complete for work enqueued on exec.
   void finish();
