@@ -1,14 +1,14 @@
 #include "comm/order_check.hpp"
 
+#include "comm/ranks_by_text.hpp"
 #include "core/error.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <utility>
 
 namespace trainstone {
@@ -32,15 +32,9 @@ Announcement announcement_of(CollectiveCall const& call) {
 
 /// "ranks 0, 2: all_reduce ...; rank 1: broadcast ..."; empty if all are equal
 std::string difference(std::vector<Announcement> const& calls) {
-  std::map<std::string, std::vector<std::size_t>> callers;
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) callers[calls[rank].data()].push_back(rank);
-  if (callers.size() == 1) return "";
-  std::string text;
-  for (auto const& [call, ranks] : callers) {
-    text += fmt::format("{}rank{} {}: {}", text.empty() ? "" : "; ", ranks.size() == 1 ? "" : "s",
-                        fmt::join(ranks, ", "), call);
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (Announcement const& call : calls) texts.emplace_back(call.data());
+  return std::ranges::count(texts, texts.front()) == std::ssize(texts) ? "" : ranks_by_text(texts);
 }
 
 } // namespace

@@ -70,10 +70,7 @@ GradientTarget GradientReducer::target(Index group, Index turn) {
 
 /// Waits for what is in flight in the memory of a run.
 void GradientReducer::finish_run(Index run) {
-  Range const memory = m_plan->run_memory(run);
-  auto const is_there = [&](Work const& work) {
-    return m_plan->run_memory(m_buckets[at(work.bucket)].run).overlaps(memory);
-  };
+  auto const is_there = [&](Work const& work) { return share_memory(*m_plan, run, m_buckets[at(work.bucket)].run); };
   while (std::ranges::any_of(m_in_flight, is_there)) finish_oldest();
 }
 
@@ -85,8 +82,8 @@ void GradientReducer::finish_oldest() {
 
 void GradientReducer::completed_from(Index group, Index begin, Index turn) {
   BucketRun const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
-  bool const adds_later = !m_plan->staged() && m_plan->ordered; // to sums of earlier turns, when all is there
-  if (run.share == 0 || !reduces_after(*m_plan, turn) || !m_plan->overlap || adds_later) return;
+  // what is folded is so as a whole, and not before it is complete
+  if (run.share == 0 || !reduces_after(*m_plan, turn) || !m_plan->overlap || m_plan->folds_in_place()) return;
   // a slice of every owner's share: that of the first one lies first
   for (; m_begun < run.buckets && run.slice_of_share(m_begun).begin >= begin; ++m_begun)
     make_due(run.first_bucket + m_begun, turn);
@@ -94,8 +91,7 @@ void GradientReducer::completed_from(Index group, Index begin, Index turn) {
 
 void GradientReducer::completed(Index group, Index turn) {
   ParameterGroup const& entry = m_plan->groups[at(group)];
-  bool const sums_here = !m_plan->staged() && m_plan->ordered;
-  if (sums_here) fold(m_memory.fresh->part(entry.offset, entry.padded).as<float>(), entry.offset, turn);
+  if (m_plan->folds_in_place()) fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, turn);
   std::optional<Index> const number = run_to_reduce(*m_plan, group, turn);
   if (!number) return;
   BucketRun const& run = m_plan->buckets.runs[at(*number)];
@@ -171,7 +167,7 @@ void GradientReducer::add_up(Work const& work) {
     StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
     Index const begin = (m_plan->sharding.gradients ? m_plan->share_offset(part.group) : share) + part.of_share.begin;
     if (m_plan->ordered) {
-      fold(fresh.as<float>(), begin, work.turn);
+      fold(fresh, begin, work.turn);
     } else {
       accumulate(m_exec, work.turn == 0 ? Write::overwrite : Write::add, fresh, m_memory.sums->part(begin, size));
     }
@@ -180,16 +176,16 @@ void GradientReducer::add_up(Work const& work) {
 
 /// A binary counter over turns: waiting sum k holds 2^k micro-batches. The last turn leaves the sum of all.
 /// \param[in] begin of the sum in a vector of sums
-void GradientReducer::fold(Vector<float> value, Index begin, Index turn) {
+void GradientReducer::fold(StoredVector value, Index begin, Index turn) {
   auto const waiting = [&](int level) {
-    return Vector<float>(m_memory.waiting[static_cast<std::size_t>(level)].data() + begin, value.extent(0));
+    return m_memory.waiting[static_cast<std::size_t>(level)].part(begin, value.size);
   };
   int const complete = std::countr_one(static_cast<std::uint64_t>(turn));
   for (int level = 0; level < complete; ++level) accumulate(m_exec, Write::add, waiting(level), value);
   if (!last_turn(turn)) {
     accumulate(m_exec, Write::overwrite, value, waiting(complete));
   } else if (m_plan->staged()) {
-    accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, static_cast<Index>(value.extent(0))));
+    accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, value.size));
   }
 }
 

@@ -22,8 +22,8 @@ public:
   struct Memory {
     StateMemory* fresh;
     StateMemory* sums;
-    std::vector<StoredVector> scratch;  ///< one per reduction in flight
-    std::vector<Vector<float>> waiting; ///< plan.waiting_sums()
+    std::vector<StoredVector> scratch; ///< one per reduction in flight
+    std::vector<StoredVector> waiting; ///< plan.waiting_sums(), in fp32
   };
 
   /// Everything referred to must outlive the object. Collective.
@@ -62,7 +62,7 @@ private:
   bool ended(Execution const& execution, Wait wait);
   bool last_turn(Index turn) const { return turn + 1 == m_plan->turns; }
   void add_up(Work const& work);
-  void fold(Vector<float> value, Index begin, Index turn);
+  void fold(StoredVector value, Index begin, Index turn);
   void finish_run(Index run);
   void finish_oldest();
   BucketRun const& run_of(Index bucket) const;

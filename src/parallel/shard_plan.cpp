@@ -286,7 +286,7 @@ Traffic ShardPlan::gather_traffic() const {
   return sum;
 }
 
-Traffic ShardPlan::update_traffic() const { return sharding.parameters ? Traffic() : gather_traffic(); }
+Traffic ShardPlan::update_traffic() const { return gathers_after_update() ? gather_traffic() : Traffic(); }
 
 Traffic ShardPlan::evaluation_traffic() const {
   if (!sharding.parameters) return {};

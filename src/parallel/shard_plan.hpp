@@ -106,6 +106,10 @@ struct ShardPlan {
   /// A run's memory within the staging, or in the flat gradient.
   Range run_memory(Index run) const;
   Index staging_elements() const;
+  /// Owners' updated shares are brought together after the update, for every rank keeps all parameters.
+  bool gathers_after_update() const { return !sharding.parameters && mesh.shard > 1; }
+  /// Fresh gradients become sums where they lie, micro-batch by micro-batch (ordered only), before they are reduced.
+  bool folds_in_place() const { return ordered && !staged(); }
   /// Sums of 2^k micro-batches that wait for their partners (ordered only): this many vectors ...
   Index waiting_sums() const;
   /// ... of so many elements, as many as the gradients' sum has here.

@@ -24,12 +24,6 @@ std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* labe
   return vectors;
 }
 
-std::vector<Vector<float>> take(Arena& buffers, char const* label, Index count, Index elements) {
-  std::vector<Vector<float>> vectors;
-  for (Index i = 0; i < count; ++i) vectors.push_back(buffers.vector<float>(label, elements));
-  return vectors;
-}
-
 Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
   return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
 }
@@ -78,7 +72,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_reducer(exec, m_communicators, m_queue, plan,
                 {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
                  take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
-                 take(buffers, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
+                 take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
       m_gatherer(exec, m_communicators, m_queue, plan, m_parameters, plan.sharding.parameters ? &m_slots : nullptr,
                  take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch())),
       m_norm(exec, m_communicators, plan, buffers),
@@ -181,7 +175,7 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
 
 /// Where every rank keeps all parameters: in the order in which forward reads them.
 void ShardedEngine::gather_updated() {
-  if (m_plan->sharding.parameters || m_plan->mesh.shard == 1) return;
+  if (!m_plan->gathers_after_update()) return;
   m_gatherer.begin(all_groups(*m_plan));
   if (!m_plan->overlap) m_gatherer.finish();
 }

@@ -16,7 +16,6 @@ std::vector<Index> all_groups(ShardPlan const& plan) {
 
 std::vector<Index> gather_sequence(ShardPlan const& plan, Pass pass) {
   std::vector<Index> order = all_groups(plan);
-  if (!plan.sharding.parameters) return order;
   order.push_back(0);
   if (pass == Pass::training)
     for (Index g = std::ssize(plan.groups) - 1; g > 0; --g) order.push_back(g);
@@ -70,6 +69,10 @@ std::optional<Index> run_to_reduce(ShardPlan const& plan, Index group, Index tur
   Index const run = run_of_group(plan, group);
   bool const complete = group == plan.buckets.runs[static_cast<std::size_t>(run)].first_group;
   return complete && reduces_after(plan, turn) ? std::optional(run) : std::nullopt;
+}
+
+bool share_memory(ShardPlan const& plan, Index run, Index other) {
+  return plan.run_memory(run).overlaps(plan.run_memory(other));
 }
 
 bool share_scratch(ShardPlan const& plan, Index bucket, Index other) {

@@ -20,11 +20,11 @@ enum class Direction { forward, backward };
 /// Root, then the blocks.
 std::vector<Index> all_groups(ShardPlan const& plan);
 
-/// The groups in the order in which the units of a pass use them. Where parameters are sharded: root before embed and
-/// again before head, which keeps it for its backward; blocks before forward and before backward. Else every group
-/// once.
+/// The groups in the order in which the units of a pass use them, where parameters are sharded: root before embed and
+/// again before head, which keeps it for its backward; blocks before forward and before backward.
 std::vector<Index> gather_sequence(ShardPlan const& plan, Pass pass);
-/// The place in it of what a unit reads; embed's backward reads nothing.
+/// The place in it, or in all_groups() where every rank keeps all, of what a unit reads; embed's backward reads
+/// nothing.
 std::size_t gather_place(ShardPlan const& plan, Unit unit, Direction direction);
 
 struct GatherAction {
@@ -66,6 +66,8 @@ Index run_of_group(ShardPlan const& plan, Index group);
 bool reduces_after(ShardPlan const& plan, Index turn);
 /// The run whose buckets are reduced when a group's gradient of this turn is complete.
 std::optional<Index> run_to_reduce(ShardPlan const& plan, Index group, Index turn);
+/// Whether gradients of two runs lie in the same staging memory: one must be reduced before the other is written.
+bool share_memory(ShardPlan const& plan, Index run, Index other);
 /// Whether one of two buckets must be reduced before the other one's reduction starts: both need the same scratch.
 bool share_scratch(ShardPlan const& plan, Index bucket, Index other);
 

@@ -31,11 +31,9 @@ public:
   }
 
 private:
-  bool gathers_after_update() const { return !m_plan.sharding.parameters && m_plan.mesh.shard > 1; }
-
   void begin() {
     Moment moment{"start", {}, {}, {}, {}};
-    if (gathers_after_update()) m_order.begin(all_groups(m_plan)); // the step before has started these
+    if (m_plan.gathers_after_update()) m_order.begin(all_groups(m_plan)); // the step before has started these
     if (m_plan.sharding.parameters) moment.before = started_by(m_order.begin(gather_sequence(m_plan, Pass::training)));
     look_at_parameters({});
     add(std::move(moment));
@@ -63,7 +61,7 @@ private:
     m_order = GatherOrder(m_plan); // shares change, so what was gathered is old
     std::vector<Index> const outdated = look_at_parameters({});
     if (m_plan.sharding.parameters) moment.dropped = outdated;
-    if (gathers_after_update()) moment.after = started_by(m_order.begin(all_groups(m_plan)));
+    if (m_plan.gathers_after_update()) moment.after = started_by(m_order.begin(all_groups(m_plan)));
     add(std::move(moment));
   }
 
@@ -121,10 +119,8 @@ private:
   /// Fresh gradients go where others may still be reduced.
   void make_room(Index group) {
     if (!m_plan.staged()) return;
-    Range const memory = m_plan.run_memory(run_of_group(m_plan, group));
-    auto const is_there = [&](Index bucket) {
-      return m_plan.run_memory(m_plan.buckets.bucket(bucket).run).overlaps(memory);
-    };
+    Index const run = run_of_group(m_plan, group);
+    auto const is_there = [&](Index bucket) { return share_memory(m_plan, run, m_plan.buckets.bucket(bucket).run); };
     while (std::ranges::any_of(m_in_flight, is_there)) finish_oldest();
   }
 

@@ -2,6 +2,7 @@
 
 #include "comm/schedule_text.hpp"
 #include "report/aligned.hpp"
+#include "report/plural.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,10 +14,6 @@ namespace trainstone {
 namespace {
 
 constexpr std::size_t many_ranks = 6; // are written in runs
-
-std::string noun(Index number, std::string const& name) {
-  return fmt::format("{} {}{}", number, name, number == 1 ? "" : "s");
-}
 
 /// "0+1+5", of many "0..4+7"
 std::string ranks_text(std::vector<Rank> const& ranks) {
@@ -105,8 +102,8 @@ std::string events(Explanation const& explanation, std::size_t number) {
 std::string explanation_title(Explanation const& explanation) {
   Problem const& problem = explanation.problem;
   std::string title = fmt::format("{} {} on {}, {}", to_string(problem.collective), to_string(explanation.algorithm),
-                                  noun(problem.ranks(), "rank"), noun(problem.topology.nodes(), "node"));
-  if (problem.collective != Collective::barrier) title += ", " + noun(problem.elements(), "element");
+                                  plural(problem.ranks(), "rank"), plural(problem.topology.nodes(), "node"));
+  if (problem.collective != Collective::barrier) title += ", " + plural(problem.elements(), "element");
   if (problem.servers > 0) title += fmt::format(", the last {} of the ranks serving", problem.servers);
   return title + (problem.shared_memory ? ", buffers in shared memory" : "");
 }
@@ -166,15 +163,15 @@ std::string cell_text(Explanation const& explanation, Contents const& contents) 
 std::string counts_text(Explanation const& explanation) {
   CollectiveCounts const& counts = explanation.counts;
   auto const sent = [](Traffic const& traffic) {
-    std::string text = fmt::format("{}, {} sent, {} added", noun(static_cast<Index>(traffic.messages), "message"),
-                                   noun(static_cast<Index>(traffic.bytes), "element"), traffic.reduced);
+    std::string text = fmt::format("{}, {} sent, {} added", plural(static_cast<Index>(traffic.messages), "message"),
+                                   plural(static_cast<Index>(traffic.bytes), "element"), traffic.reduced);
     if (traffic.inter_messages > 0)
       text += fmt::format(", of which {} with {} between nodes",
-                          noun(static_cast<Index>(traffic.inter_messages), "message"),
-                          noun(static_cast<Index>(traffic.inter_bytes), "element"));
+                          plural(static_cast<Index>(traffic.inter_messages), "message"),
+                          plural(static_cast<Index>(traffic.inter_bytes), "element"));
     if (traffic.shared_bytes > 0)
       text += fmt::format(", {} read and written in shared memory",
-                          noun(static_cast<Index>(traffic.shared_bytes), "element"));
+                          plural(static_cast<Index>(traffic.shared_bytes), "element"));
     return text;
   };
   std::string text = fmt::format("longest chain of messages: {}\n", counts.rounds);

@@ -1,6 +1,7 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
+#include "report/plural.hpp"
 #include "report/quantity.hpp"
 
 #include <algorithm>
@@ -12,10 +13,6 @@ namespace trainstone {
 namespace {
 
 constexpr double mebi = 1024.0 * 1024.0;
-
-std::string plural(std::int64_t count, char const* word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
 
 std::string duration(double seconds) {
   if (seconds < 120) return fmt::format("{:.0f} s", seconds);

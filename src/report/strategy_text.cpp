@@ -2,6 +2,7 @@
 
 #include "parallel/step_walk.hpp"
 #include "report/aligned.hpp"
+#include "report/plural.hpp"
 
 #include <fmt/format.h>
 
@@ -31,8 +32,8 @@ std::string axis_text(Mesh const& mesh, Axis axis) {
 std::string sent_text(std::vector<Traffic> const& traffic) {
   auto const [least, most] = std::ranges::minmax(traffic, {}, &Traffic::bytes);
   if (least.bytes == most.bytes)
-    return fmt::format("every rank sends {} elements in {} message{}", most.bytes, most.messages,
-                       most.messages == 1 ? "" : "s");
+    return fmt::format("every rank sends {} elements in {}", most.bytes,
+                       plural(static_cast<Index>(most.messages), "message"));
   return fmt::format("ranks send {} to {} elements", least.bytes, most.bytes);
 }
 
@@ -115,12 +116,9 @@ std::string strategy_title(std::string const& name, StepWalk const& walk) {
       plan.mesh.shard > 1 && plan.mesh.replicas > 1
           ? fmt::format(" (F = {} in a shard group, R = {} replicas)", plan.mesh.shard, plan.mesh.replicas)
           : "";
-  auto const noun = [](Index number, char const* word) {
-    return fmt::format("{} {}{}", number, word, number == 1 ? "" : "s");
-  };
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
-                     noun(walk.ranks(), "rank"), mesh, noun(plan.topology.nodes(), "node"),
-                     noun(std::ssize(plan.groups) - 1, "block"), plan.elements());
+                     plural(walk.ranks(), "rank"), mesh, plural(plan.topology.nodes(), "node"),
+                     plural(std::ssize(plan.groups) - 1, "block"), plan.elements());
 }
 
 std::string strategy_meaning(StepWalk const& walk) {
@@ -129,8 +127,8 @@ std::string strategy_meaning(StepWalk const& walk) {
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
   if (plan.sharding.gradients) text += plan.sharding.parameters ? ", the gradients" : " and the gradients";
   if (plan.sharding.parameters)
-    text += fmt::format(" and the parameters. Whole groups are gathered into {} slot{} when units need them",
-                        plan.gather_slots(), plan.gather_slots() == 1 ? "" : "s");
+    text += fmt::format(" and the parameters. Whole groups are gathered into {} when units need them",
+                        plural(plan.gather_slots(), "slot"));
   return text + ".";
 }
 

@@ -1,11 +1,11 @@
 #include "train/replica_check.hpp"
 
 #include "comm/control.hpp"
+#include "comm/ranks_by_text.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <array>
-#include <map>
 #include <vector>
 
 namespace trainstone {
@@ -19,14 +19,10 @@ ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& com
 }
 
 std::string describe_replicas(Communicator const& communicator, std::uint64_t hash) {
-  std::vector<std::uint64_t> const hashes = all_gather_values(communicator, hash);
-  std::map<std::uint64_t, std::vector<std::size_t>> holders;
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) holders[hashes[rank]].push_back(rank);
-  std::string text;
-  for (auto const& [value, ranks] : holders)
-    text += fmt::format("{}rank{} {}: hash {:016x}", text.empty() ? "" : "; ", ranks.size() == 1 ? "" : "s",
-                        fmt::join(ranks, ", "), value);
-  return text;
+  std::vector<std::string> texts;
+  for (std::uint64_t const one : all_gather_values(communicator, hash))
+    texts.push_back(fmt::format("hash {:016x}", one));
+  return ranks_by_text(texts);
 }
 
 Traffic replica_check_traffic(ShardPlan const& plan) {

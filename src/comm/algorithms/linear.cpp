@@ -4,17 +4,26 @@
 
 namespace trainstone {
 
-Schedule make_linear_broadcast(Problem const& problem, Rank rank) {
+namespace {
+
+/// The root sends every rank what `of_rank` says.
+template <class RangeOfRank>
+Schedule make_linear_distribution(Problem const& problem, Rank rank, RangeOfRank const& of_rank) {
   ScheduleBuilder builder(problem, Algorithm::linear, rank);
-  Slice const data = data_slice({0, problem.elements()});
   if (rank != problem.root) {
-    builder.receive(problem.root, data);
+    builder.receive(problem.root, data_slice(of_rank(rank)));
     return builder.finish();
   }
   for (Rank target = 0; target < problem.ranks(); ++target) {
-    if (target != rank) builder.send(target, data);
+    if (target != rank) builder.send(target, data_slice(of_rank(target)));
   }
   return builder.finish();
+}
+
+} // namespace
+
+Schedule make_linear_broadcast(Problem const& problem, Rank rank) {
+  return make_linear_distribution(problem, rank, [&](Rank) { return Range{0, problem.elements()}; });
 }
 
 Schedule make_linear_reduce(Problem const& problem, Rank rank) {
@@ -46,15 +55,7 @@ Schedule make_linear_gather(Problem const& problem, Rank rank) {
 }
 
 Schedule make_linear_scatter(Problem const& problem, Rank rank) {
-  ScheduleBuilder builder(problem, Algorithm::linear, rank);
-  if (rank != problem.root) {
-    builder.receive(problem.root, data_slice(problem.partition.range(rank)));
-    return builder.finish();
-  }
-  for (Rank target = 0; target < problem.ranks(); ++target) {
-    if (target != rank) builder.send(target, data_slice(problem.partition.range(target)));
-  }
-  return builder.finish();
+  return make_linear_distribution(problem, rank, [&](Rank target) { return problem.partition.range(target); });
 }
 
 } // namespace trainstone
