@@ -19,18 +19,24 @@ NamedAmounts named(CategoryBytes const& bytes) {
   return amounts;
 }
 
-/// Replaces every step's time by the maximum over ranks and returns each rank's own figures.
+/// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum, and returns each
+/// rank's own figures.
 std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Machinery& machinery) {
-  std::vector<double> own, busy, communication;
+  std::vector<double> own, exposed, busy, communication;
   for (StepReport const& sample : training.samples) {
     own.push_back(sample.seconds);
+    exposed.push_back(sample.exposed_communication_seconds);
     if (sample.step < window.first || sample.step > window.last) continue;
     communication.push_back(sample.phase_seconds[Phase::communication]);
     busy.push_back(sample.seconds - communication.back());
   }
   std::vector<double> slowest = own;
   control_all_reduce(machinery.exec, machinery.communicator, Operation::max, slowest);
-  for (std::size_t i = 0; i < slowest.size(); ++i) training.samples[i].seconds = slowest[i];
+  control_all_reduce(machinery.exec, machinery.communicator, Operation::min, exposed);
+  for (std::size_t i = 0; i < slowest.size(); ++i) {
+    training.samples[i].seconds = slowest[i];
+    training.samples[i].exposed_communication_seconds = exposed[i];
+  }
 
   auto const medians = all_gather_values(machinery.communicator, median(own));
   auto const busy_medians = all_gather_values(machinery.communicator, median(busy));

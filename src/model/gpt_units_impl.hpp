@@ -54,7 +54,8 @@ public:
     GroupTensors const d(m_table, group_read_by(unit), gradients);
     switch (unit.kind) {
     case UnitKind::head:
-      linear_backward(m_all.logits, m_all.lnf, w.matrix(Tensor::wte), m_all.branch, d.matrix(Tensor::wte), write);
+      input_gradient(m_all.logits, w.matrix(Tensor::wte), m_all.branch);
+      weight_gradient(m_all.logits, m_all.lnf, d.matrix(Tensor::wte), write);
       layernorm_backward<T>(m_exec, m_all.branch, input(m_config.layers), w.vector(Tensor::lnfw), m_all.lnf_mean,
                             m_all.lnf_rstd, m_all.d_stream, Write::overwrite, d.vector(Tensor::lnfw),
                             d.vector(Tensor::lnfb), write);
@@ -97,11 +98,22 @@ private:
     m_gemm(m_exec, Transpose::no, x, Transpose::yes, weight, y, Write::overwrite);
   }
 
-  template <class Gradient>
-  void linear_backward(Matrix<T const> d_y, Matrix<T const> x, Matrix<T const> weight, Matrix<T> d_x,
-                       Matrix<Gradient> d_weight, Write write) const {
+  void input_gradient(Matrix<T const> d_y, Matrix<T const> weight, Matrix<T> d_x) const {
     m_gemm(m_exec, Transpose::no, d_y, Transpose::no, weight, d_x, Write::overwrite);
+  }
+
+  template <class Gradient>
+  void weight_gradient(Matrix<T const> d_y, Matrix<T const> x, Matrix<Gradient> d_weight, Write write) const {
     m_gemm(m_exec, Transpose::yes, d_y, Transpose::no, x, d_weight, write);
+  }
+
+  /// The weight's gradient first: it can be reduced while the input's is computed.
+  template <class Gradient>
+  void linear_backward(BlockBackward<Gradient> const& block, Tensor weight, Matrix<T const> d_y, Matrix<T const> x,
+                       Matrix<T> d_x) const {
+    weight_gradient(d_y, x, block.gradients.matrix(weight), block.target.write);
+    block.completed_from(weight);
+    input_gradient(d_y, block.weights.matrix(weight), d_x);
   }
 
   void forward_block(Index block, GroupTensors<T const> const& w) const {
@@ -129,12 +141,10 @@ private:
     Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
     bias_backward<T>(m_exec, d_stream, d.vector(Tensor::fcprojb), write);
-    linear_backward(d_stream, b.gelu, w.matrix(Tensor::fcprojw), d_fc, d.matrix(Tensor::fcprojw), write);
-    block.completed_from(Tensor::fcprojw);
+    linear_backward(block, Tensor::fcprojw, d_stream, b.gelu, d_fc);
     gelu_backward<T>(m_exec, b.fc, d_fc);
     bias_backward<T>(m_exec, d_fc, d.vector(Tensor::fcb), write);
-    linear_backward(d_fc, b.ln2, w.matrix(Tensor::fcw), d_ln2, d.matrix(Tensor::fcw), write);
-    block.completed_from(Tensor::fcw);
+    linear_backward(block, Tensor::fcw, d_fc, b.ln2, d_ln2);
     layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, d_stream, Write::add,
                           d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
     block.completed_from(Tensor::ln2w);
@@ -146,12 +156,10 @@ private:
     Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_branch = m_all.branch;
     bias_backward<T>(m_exec, d_stream, d.vector(Tensor::attprojb), write);
-    linear_backward(d_stream, b.attention, w.matrix(Tensor::attprojw), d_branch, d.matrix(Tensor::attprojw), write);
-    block.completed_from(Tensor::attprojw);
+    linear_backward(block, Tensor::attprojw, d_stream, b.attention, d_branch);
     attention_backward<T>(m_exec, b.qkv, b.probabilities, d_branch, d_qkv);
     bias_backward<T>(m_exec, d_qkv, d.vector(Tensor::qkvb), write);
-    linear_backward(d_qkv, b.ln1, w.matrix(Tensor::qkvw), d_branch, d.matrix(Tensor::qkvw), write);
-    block.completed_from(Tensor::qkvw);
+    linear_backward(block, Tensor::qkvw, d_qkv, b.ln1, d_branch);
     layernorm_backward<T>(m_exec, d_branch, block_input, w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
                           Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
   }

@@ -11,7 +11,7 @@
 namespace trainstone {
 
 /// One finished optimizer step. Times are those of the reporting rank; the result of a run replaces `seconds` by the
-/// maximum over ranks.
+/// maximum over ranks, and the exposed communication by the minimum: the slowest rank's, who waits for nobody.
 struct StepReport {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0; ///< planned for the whole run
