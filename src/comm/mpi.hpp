@@ -27,16 +27,19 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
 }
 
 /// What a Communicator owns.
+struct OpenComparisons;
+
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
   int largest_tag = 0;
   int next_tag = 0;
   std::set<int> held_tags;
-  MPI_Comm order = MPI_COMM_NULL; ///< a message space for the order check; null: not checked
-  bool failed = false;            ///< an error has left collectives unfinished
-  std::uint64_t calls = 0;        ///< of collectives
-  Fingerprint order_fingerprint;  ///< of all of them
-  std::shared_ptr<OutPort> port;  ///< of an emulated network, shared with communicators made of this one; null: none
+  MPI_Comm order = MPI_COMM_NULL;                    ///< a message space for the order check; null: not checked
+  std::shared_ptr<OpenComparisons> open_comparisons; ///< of the order check; null: not checked
+  bool failed = false;                               ///< an error has left collectives unfinished
+  std::uint64_t calls = 0;                           ///< of collectives
+  Fingerprint order_fingerprint;                     ///< of all of them
+  std::shared_ptr<OutPort> port; ///< of an emulated network, shared with communicators made of this one; null: none
 };
 
 /// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.

@@ -1,5 +1,6 @@
 #include "comm/order_check.hpp"
 
+#include "comm/execution/shared_segment.hpp"
 #include "comm/ranks_by_text.hpp"
 #include "core/error.hpp"
 
@@ -52,6 +53,7 @@ void Communicator::check_order(OrderCheck check) {
   }
   TRAINSTONE_MPI_CHECK(MPI_Comm_dup(m_handle->comm, &order));
   TRAINSTONE_MPI_CHECK(MPI_Comm_set_errhandler(order, MPI_ERRORS_RETURN));
+  m_handle->open_comparisons = std::make_shared<Impl::OpenComparisons>();
 }
 
 std::unique_ptr<Impl::CallComparison> Communicator::announce(CollectiveCall const& call) const {
@@ -77,30 +79,45 @@ struct CallComparison::Exchanged {
 
 CallComparison::CallComparison(CommunicatorHandle& handle, Rank ranks, CollectiveCall const& call)
     : m_handle(&handle),
+      m_open(handle.open_comparisons),
       m_number(handle.calls),
       m_exchanged(std::make_unique<Exchanged>(
           Exchanged{announcement_of(call), std::vector<Announcement>(static_cast<std::size_t>(ranks))})) {
   constexpr int length = std::tuple_size_v<Announcement>;
   TRAINSTONE_MPI_CHECK(MPI_Iallgather(m_exchanged->mine.data(), length, MPI_CHAR, m_exchanged->all.data(), length,
                                       MPI_CHAR, handle.order, &m_request));
+  std::lock_guard const lock(m_open->mutex);
+  m_open->in_order.push_back(this);
 }
 
 CallComparison::~CallComparison() {
+  std::lock_guard const lock(m_open->mutex);
+  std::erase(m_open->in_order, this);
   // MPI has no way to end a collective that other ranks may never join: what it writes to must stay.
   if (m_request != MPI_REQUEST_NULL) static_cast<void>(m_exchanged.release());
 }
 
+/// Whoever has called this has called all earlier ones, so that those come to an end, too.
 bool CallComparison::test() {
-  int complete = 1;
-  TRAINSTONE_MPI_CHECK(MPI_Test(&m_request, &complete, MPI_STATUS_IGNORE));
-  if (!complete) return false;
-  require_equal();
+  std::lock_guard const lock(m_open->mutex);
+  std::deque<CallComparison*>& open = m_open->in_order;
+  while (std::ranges::find(open, this) != open.end()) {
+    if (!open.front()->is_exchanged()) return false;
+    open.front()->require_equal();
+    open.pop_front();
+  }
   return true;
 }
 
 void CallComparison::wait() {
-  TRAINSTONE_MPI_CHECK(MPI_Wait(&m_request, MPI_STATUS_IGNORE));
-  require_equal();
+  Patience patience;
+  while (!test()) patience.look_again();
+}
+
+bool CallComparison::is_exchanged() {
+  int complete = 1;
+  TRAINSTONE_MPI_CHECK(MPI_Test(&m_request, &complete, MPI_STATUS_IGNORE));
+  return complete != 0;
 }
 
 void CallComparison::require_equal() const {
@@ -122,8 +139,8 @@ void leave_order_check(Communicator const& communicator) noexcept {
   } catch (std::exception const& error) {
     std::fprintf(stderr, "trainstone: %s\n", error.what());
   }
-  CommunicatorHandle handle = communicator.handle();
-  MPI_Comm_free(&handle.order);
+  MPI_Comm order = communicator.handle().order;
+  MPI_Comm_free(&order);
 }
 
 void give_up_order_check(Communicator const& communicator) noexcept {

@@ -7,11 +7,23 @@
 #include "comm/communicator.hpp"
 #include "comm/mpi.hpp"
 
+#include <deque>
 #include <memory>
+#include <mutex>
 
 namespace trainstone::Impl {
 
-/// The exchange of one call between all ranks, under way. Ranks make them in the order of their calls.
+class CallComparison;
+
+/// A communicator's comparisons that have no result yet, in the order of the calls. A progress thread looks at them,
+/// too.
+struct OpenComparisons {
+  std::mutex mutex; ///< guards the rest, and the comparisons that are in it
+  std::deque<CallComparison*> in_order;
+};
+
+/// The exchange of one call between all ranks, under way. Ranks make them in the order of their calls, and get their
+/// results in that order: of several differences all ranks are told the first.
 class CallComparison {
 public:
   /// Posts the exchange, waits for nobody. The communicator checks its order and outlives this.
@@ -20,9 +32,9 @@ public:
   CallComparison& operator=(CallComparison const&) = delete;
   ~CallComparison();
 
-  /// Whether all ranks have made their call. Does not wait.
-  /// \throws CollectiveError on all ranks, naming the calls and ranks, if they differ; Error if these are a part of the
-  ///         world
+  /// Whether all ranks have made this call. Does not wait.
+  /// \throws CollectiveError on all ranks, naming the calls and ranks, if they differ in this call or an earlier one;
+  ///         Error if these are a part of the world
   bool test();
   /// Until all ranks have made their call. \throws as test() does
   void wait();
@@ -30,9 +42,11 @@ public:
 private:
   struct Exchanged;
 
+  bool is_exchanged();
   void require_equal() const;
 
   CommunicatorHandle* m_handle;
+  std::shared_ptr<OpenComparisons> m_open;
   std::uint64_t m_number; ///< of the call
   std::unique_ptr<Exchanged> m_exchanged;
   MPI_Request m_request = MPI_REQUEST_NULL;

@@ -206,6 +206,19 @@ TEST_CASE("calls that differ at the end of a long text are told apart", "[mpi][o
                   CollectiveError);
 }
 
+TEST_CASE("of several differences all ranks are told the first, whichever call they wait for", "[mpi][order]") {
+  Communicator communicator = Communicator::world();
+  if (communicator.size() == 1) return;
+  communicator.check_order(OrderCheck::yes);
+  bool const last = communicator.rank() + 1 == communicator.size();
+  CollectiveCall const common("the same"), mine(last ? "late" : "early"), later(last ? "beta" : "alpha");
+  auto const zeroth = communicator.announce(common), first = communicator.announce(mine),
+             second = communicator.announce(common), third = communicator.announce(later);
+  for (auto const* comparison : {&third, &second, &first})
+    CHECK_THROWS_WITH((*comparison)->wait(), ContainsSubstring("early; rank") && ContainsSubstring(": late"));
+  CHECK_NOTHROW(zeroth->wait());
+}
+
 TEST_CASE("after an error a queue is of no more use, and its executions may end where it was caught", "[mpi][order]") {
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return;
@@ -216,8 +229,8 @@ TEST_CASE("after an error a queue is of no more use, and its executions may end 
   Execution& mine = many.executions[communicator.rank() == 0 ? 0 : 1];
   queue.start(mine);
   queue.start(many.executions[2]);
-  CHECK_THROWS_AS(queue.wait(mine), CollectiveError); // the other one may have ended by then: all agree on it
-  CHECK_THROWS_AS(queue.wait(many.executions[2]), CollectiveError);
+  CHECK_THROWS_AS(queue.wait(many.executions[2]), CollectiveError); // all agree on it, but not on the one before
+  CHECK_THROWS_AS(queue.wait(mine), CollectiveError);
   CHECK_THROWS_AS(queue.progress(), CollectiveError);
   CHECK_THROWS_AS(queue.wait_all(), CollectiveError);
 }
