@@ -26,9 +26,9 @@ inline void check_mpi(int code, char const* call, char const* file, int line) {
   fail_requirement(file, line, call, fmt::format("MPI error {}: {}", code, message));
 }
 
-/// What a Communicator owns.
-struct OpenComparisons;
+struct OpenComparisons; // comm/order_check.hpp
 
+/// What a Communicator owns.
 struct CommunicatorHandle {
   MPI_Comm comm = MPI_COMM_NULL;
   int largest_tag = 0;

@@ -49,6 +49,7 @@ void Communicator::check_order(OrderCheck check) {
   if ((order != MPI_COMM_NULL) == (check == OrderCheck::yes)) return;
   if (check == OrderCheck::no) {
     TRAINSTONE_MPI_CHECK(MPI_Comm_free(&order));
+    m_handle->open_comparisons.reset(); // those that are under way keep it
     return;
   }
   TRAINSTONE_MPI_CHECK(MPI_Comm_dup(m_handle->comm, &order));
