@@ -13,17 +13,26 @@
 namespace trainstone {
 
 /// Independent uses of one seed; the values are part of the results' definition and never change.
-enum class RandomStream : std::uint32_t { initial_values = 1, data_order = 2, synthetic_data = 3, tests = 4 };
+enum class RandomStream : std::uint32_t {
+  initial_values = 1,
+  data_order = 2,
+  synthetic_data = 3,
+  tests = 4,
+  dropout = 5
+};
 
 struct RandomBlock {
   std::uint32_t words[4];
 };
 
-/// 128 random bits for (seed, stream, index).
-KOKKOS_INLINE_FUNCTION RandomBlock random_block(std::uint64_t seed, RandomStream stream, std::uint64_t index) {
+/// 128 random bits for (seed, stream, index, place): the same index at another place gives others.
+/// \param[in] place   its low 24 bits and the 32 above them
+KOKKOS_INLINE_FUNCTION RandomBlock random_block(std::uint64_t seed, RandomStream stream, std::uint64_t index,
+                                                std::uint64_t place = 0) {
+  std::uint32_t const use = static_cast<std::uint32_t>(stream) | static_cast<std::uint32_t>(place & 0xFFFFFFU) << 8;
   r123::Philox4x32::ctr_type const counter = {{static_cast<std::uint32_t>(index),
-                                               static_cast<std::uint32_t>(index >> 32),
-                                               static_cast<std::uint32_t>(stream), 0}};
+                                               static_cast<std::uint32_t>(index >> 32), use,
+                                               static_cast<std::uint32_t>(place >> 24)}};
   r123::Philox4x32::key_type const key = {{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
   r123::Philox4x32::ctr_type const result = r123::Philox4x32()(counter, key);
   return {{result[0], result[1], result[2], result[3]}};

@@ -23,7 +23,7 @@ void layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, Vector<T c
 /// sum = x + branch + branch_bias; y = layer norm of sum, per row.
 ///                                reference: reference::residual_forward, then reference::layernorm_forward
 /// \param[in]  exec        work is enqueued here; returns without fencing
-/// \param[in]  x, branch (N, C)              \param[in] branch_bias, gamma, beta (C)
+/// \param[in]  x, branch (N, C)              \param[in] branch_bias (C), or empty: none; gamma, beta (C)
 /// \param[out] sum (N, C)  overwritten; may alias x or branch
 /// \param[out] y (N, C)    overwritten; may alias branch     \param[out] mean, rstd (N) fp32, kept for backward
 /// \throws Error           if extents differ (message names both shapes)

@@ -78,7 +78,7 @@ void residual_layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, M
                                 Matrix<T> y, Vector<float> mean, Vector<float> rstd) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("residual_layernorm_forward: branch", branch, {rows, columns});
-  Impl::require_shape("residual_layernorm_forward: branch_bias", branch_bias, {columns});
+  if (branch_bias.size() > 0) Impl::require_shape("residual_layernorm_forward: branch_bias", branch_bias, {columns});
   Impl::require_shape("residual_layernorm_forward: gamma", gamma, {columns});
   Impl::require_shape("residual_layernorm_forward: beta", beta, {columns});
   Impl::require_shape("residual_layernorm_forward: sum", sum, {rows, columns});

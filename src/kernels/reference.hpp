@@ -65,6 +65,23 @@ void gelu_backward(Values x, Output d_y_in_d_x_out);
 /// d_bias[c] += sum over rows of d_y[n, c]. d_y (N, C), d_bias (C) (+=).
 void bias_backward(Values d_y, Output d_bias);
 
+// ---- dropout (reference_training.cpp) -------------------------------------------------------------------------------
+
+struct DropoutSite {
+  double rate;
+  std::uint64_t seed, first_sample; ///< of row 0
+  std::uint32_t site;
+};
+
+/// What dropout multiplies with: 0 where an element is dropped, 1 / (1 - rate) where it is kept. Row n is position
+/// n mod sequence of sample first_sample + n / sequence. Element c is dropped if word c mod 4 of Philox4x32-10 is less
+/// than rate 2^32, for the key seed and the counter (c / 4 + 2^18 head, position + 2^20 (sample / 2^32),
+/// 5 + 2^8 site, sample mod 2^32). `head` is 0 but in attention, whose columns are keys. factors (N, columns).
+void dropout_factors(DropoutSite const& site, Index sequence, Index head, Index columns, Output factors);
+
+/// x *= factors, in place: dropout, and its gradient. Both (n).
+void dropout(Values factors, Output x);
+
 // ---- GEMM -----------------------------------------------------------------------------------------------------------
 
 struct GemmShape {
@@ -84,11 +101,13 @@ struct AttentionShape {
 
 /// Causal self-attention with the probabilities materialised: softmax over u <= t of q[t].k[u] / sqrt(HS), times v.
 /// qkv (B T, 3 C), a row being q(C) k(C) v(C), head h in columns h HS .. (h+1) HS of each; probabilities (B, NH, T, T),
-/// zeros where u > t; out (B T, C).
-void attention_forward(AttentionShape const& shape, Values qkv, Output probabilities, Output out);
+/// zeros where u > t; out (B T, C). With dropout, factors (B, NH, T, T) multiply the probabilities before v does; what
+/// is kept as probabilities is without them. Without: empty.
+void attention_forward(AttentionShape const& shape, Values qkv, Output probabilities, Output out, Values factors = {});
 
 /// d_qkv (B T, 3 C) from d_out (B T, C) and what forward left. Overwrites d_qkv.
-void attention_backward(AttentionShape const& shape, Values qkv, Values probabilities, Values d_out, Output d_qkv);
+void attention_backward(AttentionShape const& shape, Values qkv, Values probabilities, Values d_out, Output d_qkv,
+                        Values factors = {});
 
 // ---- loss, optimizer, norms (reference_training.cpp) ----------------------------------------------------------------
 

@@ -58,7 +58,12 @@ void softmax(double* scores, Index size) {
   for (Index u = 0; u < size; ++u) scores[u] /= total;
 }
 
-void head_forward(Head const& head, double const* qkv, double* probabilities, double* out) {
+/// Of the probability at this index; 1 without dropout.
+double factor(Values factors, Index probability) {
+  return factors.empty() ? 1.0 : factors[static_cast<std::size_t>(probability)];
+}
+
+void head_forward(Head const& head, double const* qkv, double* probabilities, double* out, Values factors) {
   for (Index t = 0; t < head.sequence; ++t) {
     double* p = probabilities + head.probability(t);
     for (Index u = 0; u <= t; ++u) p[u] = head.scale() * dot(qkv + head.query(t), qkv + head.key(u), head.size);
@@ -66,22 +71,24 @@ void head_forward(Head const& head, double const* qkv, double* probabilities, do
     std::fill(p + t + 1, p + head.sequence, 0.0);
     double* out_row = out + head.out(t);
     std::fill(out_row, out_row + head.size, 0.0);
-    for (Index u = 0; u <= t; ++u) add_scaled(p[u], qkv + head.value(u), out_row, head.size);
+    for (Index u = 0; u <= t; ++u)
+      add_scaled(p[u] * factor(factors, head.probability(t) + u), qkv + head.value(u), out_row, head.size);
   }
 }
 
-// Through out = P v:        d_P[u] = d_out . v[u],  d_v[u] += P[u] d_out
+// Through out = (P f) v:    d_P[u] = f[u] d_out . v[u],  d_v[u] += P[u] f[u] d_out
 // through the softmax:      d_score[u] = P[u] (d_P[u] - sum over w of P[w] d_P[w])
 // through scale q . k[u]:   d_q += scale d_score[u] k[u],  d_k[u] += scale d_score[u] q
-void head_backward(Head const& head, double const* qkv, double const* probabilities, double const* d_out,
-                   double* d_qkv) {
+void head_backward(Head const& head, double const* qkv, double const* probabilities, double const* d_out, double* d_qkv,
+                   Values factors) {
   std::vector<double> d_p(head.sequence);
   for (Index t = 0; t < head.sequence; ++t) {
     double const* p = probabilities + head.probability(t);
     double const* d_out_row = d_out + head.out(t);
     for (Index u = 0; u <= t; ++u) {
-      d_p[u] = dot(d_out_row, qkv + head.value(u), head.size);
-      add_scaled(p[u], d_out_row, d_qkv + head.value(u), head.size);
+      double const f = factor(factors, head.probability(t) + u);
+      d_p[u] = f * dot(d_out_row, qkv + head.value(u), head.size);
+      add_scaled(p[u] * f, d_out_row, d_qkv + head.value(u), head.size);
     }
     double const average = dot(p, d_p.data(), t + 1);
     for (Index u = 0; u <= t; ++u) {
@@ -92,31 +99,34 @@ void head_backward(Head const& head, double const* qkv, double const* probabilit
   }
 }
 
-void require_extents(AttentionShape const& shape, Values qkv, Values probabilities, Values out) {
+void require_extents(AttentionShape const& shape, Values qkv, Values probabilities, Values out, Values factors) {
   auto const [batch, sequence, heads, head_size] = shape;
   Index const elements = batch * sequence * heads * head_size;
   TRAINSTONE_REQUIRE(std::ssize(qkv) == 3 * elements && std::ssize(out) == elements &&
                          std::ssize(probabilities) == batch * heads * sequence * sequence,
                      "qkv of {}, probabilities of {} and output of {} elements do not fit B {} T {} NH {} HS {}",
                      qkv.size(), probabilities.size(), out.size(), batch, sequence, heads, head_size);
+  TRAINSTONE_REQUIRE(factors.empty() || factors.size() == probabilities.size(), "{} factors for {} probabilities",
+                     factors.size(), probabilities.size());
 }
 
 } // namespace
 
-void attention_forward(AttentionShape const& shape, Values qkv, Output probabilities, Output out) {
-  require_extents(shape, qkv, probabilities, out);
+void attention_forward(AttentionShape const& shape, Values qkv, Output probabilities, Output out, Values factors) {
+  require_extents(shape, qkv, probabilities, out, factors);
   for (Index b = 0; b < shape.batch; ++b)
     for (Index h = 0; h < shape.heads; ++h)
-      head_forward(Head(shape, b, h), qkv.data(), probabilities.data(), out.data());
+      head_forward(Head(shape, b, h), qkv.data(), probabilities.data(), out.data(), factors);
 }
 
-void attention_backward(AttentionShape const& shape, Values qkv, Values probabilities, Values d_out, Output d_qkv) {
-  require_extents(shape, qkv, probabilities, d_out);
+void attention_backward(AttentionShape const& shape, Values qkv, Values probabilities, Values d_out, Output d_qkv,
+                        Values factors) {
+  require_extents(shape, qkv, probabilities, d_out, factors);
   TRAINSTONE_REQUIRE(d_qkv.size() == qkv.size(), "d_qkv has {} elements, qkv {}", d_qkv.size(), qkv.size());
   std::fill(d_qkv.begin(), d_qkv.end(), 0.0);
   for (Index b = 0; b < shape.batch; ++b)
     for (Index h = 0; h < shape.heads; ++h)
-      head_backward(Head(shape, b, h), qkv.data(), probabilities.data(), d_out.data(), d_qkv.data());
+      head_backward(Head(shape, b, h), qkv.data(), probabilities.data(), d_out.data(), d_qkv.data(), factors);
 }
 
 } // namespace trainstone::reference

@@ -1,11 +1,14 @@
-// Loss, optimizer and norms of the reference.
+// Dropout, loss, optimizer and norms of the reference.
 
 #include "kernels/reference.hpp"
 
 #include "core/error.hpp"
 
+#include <Random123/philox.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 namespace trainstone::reference {
@@ -110,5 +113,24 @@ double sum(Values x) {
 }
 
 double clip_scale(double norm, double clip) { return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0; }
+
+void dropout_factors(DropoutSite const& site, Index sequence, Index head, Index columns, Output factors) {
+  auto const low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    auto const [n, c] = std::div(static_cast<Index>(i), columns);
+    auto const position = static_cast<std::uint64_t>(n % sequence);
+    std::uint64_t const sample = site.first_sample + static_cast<std::uint64_t>(n / sequence);
+    r123::Philox4x32::ctr_type const words =
+        r123::Philox4x32()({{low(static_cast<std::uint64_t>(c / 4 + (head << 18))),
+                             low(position + (sample >> 32 << 20)), 5 + (site.site << 8), low(sample)}},
+                           {{low(site.seed), low(site.seed >> 32)}});
+    factors[i] = words[static_cast<std::size_t>(c % 4)] < site.rate * 0x1p32 ? 0.0 : 1 / (1 - site.rate);
+  }
+}
+
+void dropout(Values factors, Output x) {
+  TRAINSTONE_REQUIRE(factors.size() == x.size(), "{} factors for {} elements", factors.size(), x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= factors[i];
+}
 
 } // namespace trainstone::reference

@@ -8,7 +8,7 @@ namespace trainstone {
 
 /// sum = x + branch + branch_bias, per row.                  reference: reference::residual_forward
 /// \param[in]  exec        work is enqueued here; returns without fencing
-/// \param[in]  x, branch (N, C)              \param[in] branch_bias (C)
+/// \param[in]  x, branch (N, C)              \param[in] branch_bias (C), or empty: none
 /// \param[out] sum (N, C)  overwritten; may alias x or branch
 /// \throws Error           if extents differ (message names both shapes)
 /// Work: 2 N C FLOP; 3 N C sizeof(T) + C sizeof(T) bytes.

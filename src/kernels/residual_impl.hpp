@@ -15,7 +15,7 @@ void residual_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T co
                       Vector<T const> branch_bias, Matrix<T> sum) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("residual_forward: branch", branch, {rows, columns});
-  Impl::require_shape("residual_forward: branch_bias", branch_bias, {columns});
+  if (branch_bias.size() > 0) Impl::require_shape("residual_forward: branch_bias", branch_bias, {columns});
   Impl::require_shape("residual_forward: sum", sum, {rows, columns});
   std::uint64_t const elements = x.size();
   Kernel const kernel{.label = "trainstone::residual::forward",

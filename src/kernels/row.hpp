@@ -84,10 +84,12 @@ KOKKOS_INLINE_FUNCTION void row_for(Team const& team, Index count, Body const& b
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
 }
 
-/// sum = x + (branch + bias): the residual connection of one row. `sum` may be x.
+/// sum = x + (branch + bias): the residual connection of one row. `bias` may be null, `sum` may be x.
 template <class T>
 KOKKOS_INLINE_FUNCTION void add_branch(Team const& team, Index columns, T const* x, T const* branch, T const* bias,
                                        T* sum) {
+  if (!bias)
+    return row_for(team, columns, [&](Index c) { sum[c] = from_float<T>(to_float(x[c]) + to_float(branch[c])); });
   row_for(team, columns,
           [&](Index c) { sum[c] = from_float<T>(to_float(x[c]) + (to_float(branch[c]) + to_float(bias[c]))); });
 }

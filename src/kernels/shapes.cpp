@@ -13,4 +13,9 @@ void require_same_shape(char const* what, std::span<Index const> shape, std::spa
                      fmt::join(shape, ", "), fmt::join(expected, ", "));
 }
 
+void require_sequences(char const* what, Index rows, Index sequence) {
+  TRAINSTONE_REQUIRE(sequence > 0 && rows % sequence == 0, "{}: {} rows are not whole sequences of {}", what, rows,
+                     sequence);
+}
+
 } // namespace trainstone::Impl

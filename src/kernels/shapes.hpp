@@ -26,4 +26,7 @@ void require_shape(char const* what, View const& view, std::initializer_list<Ind
   require_same_shape(what, shape, {expected.begin(), expected.size()});
 }
 
+/// Throws Error unless rows are whole sequences.
+void require_sequences(char const* what, Index rows, Index sequence);
+
 } // namespace trainstone::Impl

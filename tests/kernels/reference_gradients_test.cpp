@@ -185,6 +185,24 @@ TEST_CASE("reference attention: gradient is the slope, probabilities are causal 
   for (Index c = 0; c < channels; ++c) CHECK(out[c] == qkv[2 * channels + c]); // the first token sees itself alone
 }
 
+TEST_CASE("reference attention: gradient is the slope where probabilities are multiplied with factors", "[reference]") {
+  reference::AttentionShape const shape{.batch = 2, .sequence = 5, .heads = 3, .head_size = 2};
+  Table qkv = random_values(2 * 5 * 3 * 6, 1);
+  Table const w = random_values(2 * 5 * 6, 2), factors = random_values(2 * 3 * 5 * 5, 3);
+  Table probabilities(factors.size()), plain(factors.size()), out(w.size()), d_qkv(qkv.size(), -1.0);
+  auto const f = [&] {
+    Table other = probabilities, y(w.size());
+    reference::attention_forward(shape, qkv, other, y, factors);
+    return weighted(w, y);
+  };
+  reference::attention_forward(shape, qkv, plain, out);
+  reference::attention_forward(shape, qkv, probabilities, out, factors);
+  CHECK(probabilities == plain);         // kept without the factors
+  CHECK(out[0] == factors[0] * qkv[12]); // the first token sees itself alone
+  reference::attention_backward(shape, qkv, probabilities, w, d_qkv, factors);
+  CHECK(check_gradient(d_qkv, qkv, f) == "");
+}
+
 TEST_CASE("reference cross-entropy: gradient is the slope, padding is not read and gets none", "[reference]") {
   Index const rows = 4, vocab = 5, padded_vocab = 8;
   double const scale = 0.25;

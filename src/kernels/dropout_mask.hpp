@@ -1,0 +1,57 @@
+#pragma once
+
+// Which elements dropout keeps: a function of (seed, sample, position, site) and of the place in the row, so that the
+// mask is the same however a step is split over ranks and micro-batches, and in forward and backward. Four neighbours
+// share a block of random numbers. Included by k_impl.hpp files only.
+
+#include "core/random.hpp"
+#include "core/types.hpp"
+#include "kernels/dropout.hpp"
+#include "kernels/row.hpp"
+
+namespace trainstone::Impl {
+
+/// One row's mask, in blocks of four elements.
+struct DropoutRow {
+  std::uint64_t seed;
+  std::uint64_t index; ///< but for the block
+  std::uint64_t place;
+  std::uint32_t threshold; ///< words from here on keep their element
+  float scale;             ///< of what is kept
+
+  /// Of the elements [4 block, 4 block + 4).
+  KOKKOS_INLINE_FUNCTION RandomBlock random(Index block) const {
+    return random_block(seed, RandomStream::dropout, index | static_cast<std::uint32_t>(block), place);
+  }
+  KOKKOS_INLINE_FUNCTION bool keeps(std::uint32_t word) const { return word >= threshold; }
+};
+
+/// body(i, whether element i is kept) for i in [0, count): a block of random numbers for four elements.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void dropout_for(Team const& team, DropoutRow const& row, Index count, Body const& body) {
+  row_for(team, divide_up(count, 4), [&](Index block) {
+    RandomBlock const random = row.random(block);
+    for (Index j = 0; j < 4; ++j)
+      if (4 * block + j < count) body(4 * block + j, row.keeps(random.words[j]));
+  });
+}
+
+/// The rows of a micro-batch at one site. Plain numbers: kernels hold it by value.
+struct DropoutRows {
+  std::uint64_t seed, first_sample;
+  std::uint32_t site, threshold;
+  float scale;
+
+  explicit DropoutRows(Dropout const& dropout);
+
+  /// Of sequence b's position t. A head's keys have blocks of their own.
+  KOKKOS_INLINE_FUNCTION DropoutRow row(Index b, Index t, Index head = 0) const {
+    std::uint64_t const sample = first_sample + static_cast<std::uint64_t>(b);
+    // position: 20 bits, sample: 44, block: 18 bits of 32, head: 14, site: 24
+    std::uint64_t const upper = static_cast<std::uint64_t>(t) | sample >> 32 << 20;
+    return {seed, upper << 32 | static_cast<std::uint64_t>(head) << 18, site | (sample & 0xFFFFFFFFU) << 24, threshold,
+            scale};
+  }
+};
+
+} // namespace trainstone::Impl
