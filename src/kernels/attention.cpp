@@ -14,9 +14,10 @@ std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads,
 }
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
-  template void attention_forward<T>(ExecutionSpace const&, Matrix<T const>, Index, Tensor4<T>, Matrix<T>);            \
+  template void attention_forward<T>(ExecutionSpace const&, Matrix<T const>, Index, Tensor4<T>, Matrix<T>,             \
+                                     Dropout const&, Tensor4<MaskByte>);                                               \
   template void attention_backward<T>(ExecutionSpace const&, Matrix<T const>, Tensor4<T const>, Matrix<T const>,       \
-                                      Matrix<T>);
+                                      Matrix<T>, Dropout const&, Tensor4<MaskByte const>);
 TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

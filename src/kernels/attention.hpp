@@ -6,6 +6,7 @@
 // Source: Attention Is All You Need, arXiv:1706.03762.
 
 #include "core/views.hpp"
+#include "kernels/dropout.hpp"
 
 #include <cstdint>
 
@@ -23,21 +24,25 @@ std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads,
 /// \param[in]  qkv (B T, 3 C)   \param[in] heads   C is a multiple of it
 /// \param[out] probabilities (B, NH, T, T)  overwritten, kept for backward; 0 above the diagonal
 /// \param[out] out (B T, C)     overwritten
+/// \param[in]  dropout          of the probabilities, on their way to the values; off: none
+/// \param[out] mask (B, NH, T, T)  written up to the diagonal; or empty: it is not kept
 /// \throws Error                if extents differ (message names both shapes)
-/// Work: attention_forward_flops; 4 B T C sizeof(T) + B NH T^2 sizeof(T) bytes.
+/// Work: attention_forward_flops; 4 B T C sizeof(T) + B NH T^2 sizeof(T) bytes, B NH T^2 more for a mask.
 template <class T>
 void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index heads, Tensor4<T> probabilities,
-                       Matrix<T> out);
+                       Matrix<T> out, Dropout const& dropout = {}, Tensor4<MaskByte> mask = {});
 
 /// The gradient of attention_forward. All sums run in a fixed order: the same bits in every run.
 ///                                                           reference: reference::attention_backward
 /// \param[in]  exec             work is enqueued here; returns without fencing
 /// \param[in]  qkv (B T, 3 C)   \param[in] probabilities (B, NH, T, T) of the forward pass
 /// \param[in]  d_out (B T, C)   \param[out] d_qkv (B T, 3 C)   overwritten
+/// \param[in]  dropout          as forward had it   \param[in] mask   that it left, or empty: it is computed again
 /// \throws Error                if extents differ (message names both shapes)
-/// Work: attention_backward_flops; 7 B T C sizeof(T) + B NH T^2 sizeof(T) bytes.
+/// Work: attention_backward_flops; 7 B T C sizeof(T) + B NH T^2 sizeof(T) bytes, B NH T^2 more for a mask.
 template <class T>
 void attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Tensor4<T const> probabilities,
-                        Matrix<T const> d_out, Matrix<T> d_qkv);
+                        Matrix<T const> d_out, Matrix<T> d_qkv, Dropout const& dropout = {},
+                        Tensor4<MaskByte const> mask = {});
 
 } // namespace trainstone

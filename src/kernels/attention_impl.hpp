@@ -2,11 +2,14 @@
 
 // Bodies of attention.hpp; included by attention.cpp alone. A team computes a tile of query rows (forward) or a whole
 // head (backward: d_k and d_v collect the tiles in order, so that no two teams add to one row). Scores and sums over
-// tiles are kept in fp32 in the team's scratch, so that what is stored is rounded once.
+// tiles are kept in fp32 in the team's scratch, so that what is stored is rounded once. With dropout so are the weights
+// of the values, which are what is left of a tile's probabilities.
 
 #include "kernels/attention.hpp"
 
 #include "core/launch.hpp"
+#include "kernels/attention_shape.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "kernels/math.hpp"
 #include "kernels/row.hpp"
 #include "kernels/shapes.hpp"
@@ -17,21 +20,6 @@ namespace Impl {
 
 /// Query rows per tile: backward loads and stores a row of d_k and d_v once per tile.
 inline constexpr Index query_tile = 16;
-
-/// Sizes, and where one head's rows begin: q, k and v lie `channels` apart in rows of 3 `channels`.
-struct AttentionShape {
-  Index batch, sequence, heads, head_size;
-
-  KOKKOS_INLINE_FUNCTION Index channels() const { return heads * head_size; }
-  KOKKOS_INLINE_FUNCTION Index qkv_offset(Index b, Index h) const {
-    return b * sequence * 3 * channels() + h * head_size;
-  }
-  KOKKOS_INLINE_FUNCTION Index out_offset(Index b, Index h) const { return b * sequence * channels() + h * head_size; }
-  KOKKOS_INLINE_FUNCTION Index probabilities_offset(Index b, Index h) const {
-    return (b * heads + h) * sequence * sequence;
-  }
-  KOKKOS_INLINE_FUNCTION float scale() const { return 1.0F / Kokkos::sqrt(static_cast<float>(head_size)); }
-};
 
 /// store(u, scalar product of `vector` and row u of `rows`) for u in [0, count): four rows at a time, to load the
 /// vector once for four.
@@ -61,16 +49,43 @@ KOKKOS_INLINE_FUNCTION void products_with_rows(Team const& team, Index size, T c
   });
 }
 
-template <class T>
+/// Where a query row's mask is: in memory, or to be computed.
+struct AttentionMask {
+  DropoutRows rows;
+  MaskByte* memory; ///< (B, NH, T, T), or null: not kept
+
+  /// body(u, whether it is kept) for the keys u in [0, count), from the counters; kept for backward if there is memory.
+  template <class Body>
+  KOKKOS_INLINE_FUNCTION void compute(Team const& team, AttentionShape const& shape, Index b, Index h, Index t,
+                                      Index count, Body const& body) const {
+    MaskByte* const bytes = memory ? memory + shape.probabilities_offset(b, h) + t * shape.sequence : nullptr;
+    dropout_for(team, rows.row(b, t, h), count, [&](Index u, bool kept) {
+      if (bytes) bytes[u] = kept ? 1 : 0;
+      body(u, kept);
+    });
+  }
+
+  /// The same for backward: from memory, if there is any.
+  template <class Body>
+  KOKKOS_INLINE_FUNCTION void read(Team const& team, AttentionShape const& shape, Index b, Index h, Index t,
+                                   Index count, Body const& body) const {
+    if (!memory) return dropout_for(team, rows.row(b, t, h), count, body);
+    MaskByte const* const bytes = memory + shape.probabilities_offset(b, h) + t * shape.sequence;
+    row_for(team, count, [&](Index u) { body(u, bytes[u] != 0); });
+  }
+};
+
+template <class T, bool drops>
 struct AttentionForward {
   AttentionShape shape;
   Matrix<T const> qkv;
   Tensor4<T> probabilities;
   Matrix<T> out;
+  AttentionMask mask; ///< if it drops
 
-  /// The scores of one query row.
+  /// The scores of one query row, and the weights of a tile's values.
   KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(shape.sequence) * sizeof(float);
+    return static_cast<std::size_t>(shape.sequence * (1 + (drops ? query_tile : 0))) * sizeof(float);
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
@@ -86,18 +101,29 @@ struct AttentionForward {
     T* const p = probabilities.data() + shape.probabilities_offset(b, h);
     T* const out_rows = out.data() + shape.out_offset(b, h);
     float* const scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
+    float* const weights = scores + shape.sequence;
 
     for (Index t = first; t < end; ++t) {
       products_with_rows(team, shape.head_size, q + t * stride, k, stride, t + 1,
                          [&](Index u, float product) { scores[u] = product * shape.scale(); });
       team.team_barrier();
-      softmax(team, t + 1, scores, p + t * shape.sequence);
+      T* const p_row = p + t * shape.sequence;
+      softmax(team, t + 1, scores, p_row);
       team.team_barrier();
+      if constexpr (drops) {
+        float* const weights_row = weights + (t - first) * shape.sequence;
+        float const scale = mask.rows.scale;
+        mask.compute(team, shape, b, h, t, t + 1,
+                     [&](Index u, bool kept) { weights_row[u] = kept ? to_float(p_row[u]) * scale : 0.0F; });
+        team.team_barrier();
+      }
     }
     column_sums(
         team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
         [&](Index i, Index u, Index d) {
-          return to_float(p[(first + i) * shape.sequence + u]) * to_float(v[u * stride + d]);
+          float const value = to_float(v[u * stride + d]);
+          if constexpr (drops) return weights[i * shape.sequence + u] * value;
+          return to_float(p[(first + i) * shape.sequence + u]) * value;
         },
         [&](Index i, Index d, float sum) { out_rows[(first + i) * shape.channels() + d] = from_float<T>(sum); });
   }
@@ -116,17 +142,20 @@ struct AttentionForward {
   }
 };
 
-template <class T>
+template <class T, bool drops>
 struct AttentionBackward {
   AttentionShape shape;
   Matrix<T const> qkv;
   Tensor4<T const> probabilities;
   Matrix<T const> d_out;
   Matrix<T> d_qkv;
+  AttentionMask mask; ///< if it drops
 
-  /// The gradient of the scores of one tile of query rows, then those of the head's keys and values.
+  /// The gradient of the scores of one tile of query rows, those of the head's keys and values, and the weights that a
+  /// tile's values had.
   KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>((query_tile + 2 * shape.head_size) * shape.sequence) * sizeof(float);
+    Index const tiles = drops ? 2 : 1;
+    return static_cast<std::size_t>((tiles * query_tile + 2 * shape.head_size) * shape.sequence) * sizeof(float);
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
@@ -134,19 +163,25 @@ struct AttentionBackward {
     float* const d_scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
     float* const d_keys = d_scores + query_tile * shape.sequence;
     float* const d_values = d_keys + shape.head_size * shape.sequence;
+    float* const weights = d_values + shape.head_size * shape.sequence;
     for (Index first = 0; first < shape.sequence; first += query_tile) {
       Index const end = minimum(first + query_tile, shape.sequence);
-      for (Index t = first; t < end; ++t) differentiate_softmax(team, b, h, t, d_scores + (t - first) * shape.sequence);
+      for (Index t = first; t < end; ++t)
+        differentiate_softmax(team, b, h, t, d_scores + (t - first) * shape.sequence,
+                              weights + (t - first) * shape.sequence);
       team.team_barrier();
       differentiate_queries(team, b, h, first, end, d_scores);
-      differentiate_keys_and_values(team, b, h, first, end, d_scores, d_keys, d_values);
+      differentiate_keys(team, b, h, first, end, d_scores, d_keys);
+      differentiate_values(team, b, h, first, end, weights, d_values);
       team.team_barrier();
     }
     store_keys_and_values(team, b, h, d_keys, d_values);
   }
 
-  /// d_row = p (d_p - sum of p d_p) / sqrt(HS) with d_p = d_out . v, for query row t and the keys up to it.
-  KOKKOS_INLINE_FUNCTION void differentiate_softmax(Team const& team, Index b, Index h, Index t, float* d_row) const {
+  /// d_row = p (d_p - sum of p d_p) / sqrt(HS) with d_p = d_out . v, for query row t and the keys up to it. Where p was
+  /// dropped, d_p is 0 and so is the value's weight; else both are scaled.
+  KOKKOS_INLINE_FUNCTION void differentiate_softmax(Team const& team, Index b, Index h, Index t, float* d_row,
+                                                    float* weights_row) const {
     Index const stride = 3 * shape.channels();
     T const* const v = qkv.data() + shape.qkv_offset(b, h) + 2 * shape.channels();
     T const* const d_out_row = d_out.data() + shape.out_offset(b, h) + t * shape.channels();
@@ -154,6 +189,16 @@ struct AttentionBackward {
     products_with_rows(team, shape.head_size, d_out_row, v, stride, t + 1,
                        [&](Index u, float product) { d_row[u] = product; });
     team.team_barrier();
+    if constexpr (drops) {
+      float const factor = mask.rows.scale;
+      mask.read(team, shape, b, h, t, t + 1, [&](Index u, bool kept) {
+        d_row[u] = kept ? d_row[u] * factor : 0.0F;
+        weights_row[u] = kept ? to_float(p_row[u]) * factor : 0.0F;
+      });
+      team.team_barrier();
+    } else {
+      static_cast<void>(weights_row);
+    }
     float const mean = static_cast<float>(row_sum(team, t + 1, [&](Index u) { return to_float(p_row[u]) * d_row[u]; }));
     float const scale = shape.scale();
     row_for(team, t + 1, [&](Index u) { d_row[u] = to_float(p_row[u]) * (d_row[u] - mean) * scale; });
@@ -171,33 +216,40 @@ struct AttentionBackward {
         [&](Index i, Index d, float sum) { d_q[(first + i) * stride + d] = from_float<T>(sum); });
   }
 
-  /// What the query rows [first, end) add to the sums of the keys before `end`.
-  KOKKOS_INLINE_FUNCTION void differentiate_keys_and_values(Team const& team, Index b, Index h, Index first, Index end,
-                                                            float const* d_scores, float* d_keys,
-                                                            float* d_values) const {
-    Index const stride = 3 * shape.channels(), sequence = shape.sequence, channels = shape.channels();
+  /// What the query rows [first, end) add to the sums of the keys before `end`: term(u, t, d) summed over the queries t
+  /// that see key u. The tile that contains u is the first to write its row.
+  template <class Term>
+  KOKKOS_INLINE_FUNCTION void add_queries(Team const& team, Index first, Index end, float* sums,
+                                          Term const& term) const {
     Index const size = shape.head_size;
+    auto const first_query = [&](Index u) { return u > first ? u : first; };
+    column_sums(
+        team, end, size, [&](Index u) { return end - first_query(u); },
+        [&](Index u, Index i, Index d) { return term(u, first_query(u) + i, d); },
+        [&](Index u, Index d, float sum) {
+          write(sums[u * size + d], sum, u >= first ? Write::overwrite : Write::add);
+        });
+  }
+
+  KOKKOS_INLINE_FUNCTION void differentiate_keys(Team const& team, Index b, Index h, Index first, Index end,
+                                                 float const* d_scores, float* d_keys) const {
+    Index const stride = 3 * shape.channels(), sequence = shape.sequence;
     T const* const q = qkv.data() + shape.qkv_offset(b, h);
+    add_queries(team, first, end, d_keys, [&](Index u, Index t, Index d) {
+      return d_scores[(t - first) * sequence + u] * to_float(q[t * stride + d]);
+    });
+  }
+
+  KOKKOS_INLINE_FUNCTION void differentiate_values(Team const& team, Index b, Index h, Index first, Index end,
+                                                   float const* weights, float* d_values) const {
+    Index const sequence = shape.sequence, channels = shape.channels();
     T const* const p = probabilities.data() + shape.probabilities_offset(b, h);
     T const* const d_out_rows = d_out.data() + shape.out_offset(b, h);
-    // Key u is seen by the queries from u on: the tile that contains u is the first to write its row.
-    auto const first_query = [&](Index u) { return u > first ? u : first; };
-    auto const mode = [&](Index u) { return u >= first ? Write::overwrite : Write::add; };
-    auto const queries = [&](Index u) { return end - first_query(u); };
-    column_sums(
-        team, end, size, queries,
-        [&](Index u, Index i, Index d) {
-          Index const t = first_query(u) + i;
-          return d_scores[(t - first) * sequence + u] * to_float(q[t * stride + d]);
-        },
-        [&](Index u, Index d, float sum) { write(d_keys[u * size + d], sum, mode(u)); });
-    column_sums(
-        team, end, size, queries,
-        [&](Index u, Index i, Index d) {
-          Index const t = first_query(u) + i;
-          return to_float(p[t * sequence + u]) * to_float(d_out_rows[t * channels + d]);
-        },
-        [&](Index u, Index d, float sum) { write(d_values[u * size + d], sum, mode(u)); });
+    add_queries(team, first, end, d_values, [&](Index u, Index t, Index d) {
+      float const d_value = to_float(d_out_rows[t * channels + d]);
+      if constexpr (drops) return weights[(t - first) * sequence + u] * d_value;
+      return to_float(p[t * sequence + u]) * d_value;
+    });
   }
 
   KOKKOS_INLINE_FUNCTION void store_keys_and_values(Team const& team, Index b, Index h, float const* d_keys,
@@ -214,38 +266,51 @@ struct AttentionBackward {
   }
 };
 
-/// The sizes that probabilities (B, NH, T, T) and a matrix of 3 C columns give.
-inline AttentionShape attention_shape(char const* where, Index batch, Index heads, Index sequence, Index channels) {
-  TRAINSTONE_REQUIRE(heads > 0 && channels % heads == 0, "{}: {} channels do not divide into {} heads", where, channels,
-                     heads);
-  return {.batch = batch, .sequence = sequence, .heads = heads, .head_size = channels / heads};
+/// Starts body(drops) on `teams` teams, compiled with dropout or without.
+template <class MakeBody>
+void launch_attention(ExecutionSpace const& exec, Kernel const& kernel, Index teams, bool drops,
+                      MakeBody const& make_body) {
+  auto const launch = [&](auto const& body) {
+    RowPolicy policy = row_policy(exec, teams);
+    policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
+    launch_for(kernel, policy, body);
+  };
+  if (drops) return launch(make_body(std::true_type()));
+  launch(make_body(std::false_type()));
+}
+
+/// Of a mask that is kept, if there is any.
+template <class Mask>
+AttentionMask attention_mask(char const* what, Dropout const& dropout, AttentionShape const& shape, Mask const& mask) {
+  if (mask.size() > 0) require_shape(what, mask, {shape.batch, shape.heads, shape.sequence, shape.sequence});
+  return {DropoutRows(dropout), mask.size() > 0 ? const_cast<MaskByte*>(mask.data()) : nullptr};
 }
 
 } // namespace Impl
 
 template <class T>
 void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index heads, Tensor4<T> probabilities,
-                       Matrix<T> out) {
+                       Matrix<T> out, Dropout const& dropout, Tensor4<MaskByte> mask) {
   Index const batch = Impl::extent(probabilities, 0), sequence = Impl::extent(probabilities, 2);
   Index const channels = Impl::extent(out, 1);
   Impl::AttentionShape const shape = Impl::attention_shape("attention_forward", batch, heads, sequence, channels);
   Impl::require_shape("attention_forward: probabilities", probabilities, {batch, heads, sequence, sequence});
   Impl::require_shape("attention_forward: qkv", qkv, {batch * sequence, 3 * channels});
   Impl::require_shape("attention_forward: out", out, {batch * sequence, channels});
+  Impl::AttentionMask const kept = Impl::attention_mask("attention_forward: mask", dropout, shape, mask);
   Kernel const kernel{.label = "trainstone::attention::forward",
                       .phase = Phase::attention,
                       .flops = attention_forward_flops(batch, sequence, heads, shape.head_size),
-                      .bytes = (4 * out.size() + probabilities.size()) * sizeof(T)};
+                      .bytes = (4 * out.size() + probabilities.size()) * sizeof(T) + mask.size()};
   Index const tiles = batch * heads * Impl::divide_up(sequence, Impl::query_tile);
-  Impl::AttentionForward<T> const body{shape, qkv, probabilities, out};
-  Impl::RowPolicy policy = Impl::row_policy(exec, tiles);
-  policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
-  launch_for(kernel, policy, body);
+  Impl::launch_attention(exec, kernel, tiles, dropout.is_on(), [&]<class Drops>(Drops) {
+    return Impl::AttentionForward<T, Drops::value>{shape, qkv, probabilities, out, kept};
+  });
 }
 
 template <class T>
 void attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Tensor4<T const> probabilities,
-                        Matrix<T const> d_out, Matrix<T> d_qkv) {
+                        Matrix<T const> d_out, Matrix<T> d_qkv, Dropout const& dropout, Tensor4<MaskByte const> mask) {
   Index const batch = Impl::extent(probabilities, 0), heads = Impl::extent(probabilities, 1);
   Index const sequence = Impl::extent(probabilities, 2), channels = Impl::extent(d_out, 1);
   Impl::AttentionShape const shape = Impl::attention_shape("attention_backward", batch, heads, sequence, channels);
@@ -253,14 +318,14 @@ void attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Tensor4
   Impl::require_shape("attention_backward: qkv", qkv, {batch * sequence, 3 * channels});
   Impl::require_shape("attention_backward: d_out", d_out, {batch * sequence, channels});
   Impl::require_shape("attention_backward: d_qkv", d_qkv, {batch * sequence, 3 * channels});
+  Impl::AttentionMask const kept = Impl::attention_mask("attention_backward: mask", dropout, shape, mask);
   Kernel const kernel{.label = "trainstone::attention::backward",
                       .phase = Phase::attention,
                       .flops = attention_backward_flops(batch, sequence, heads, shape.head_size),
-                      .bytes = (7 * d_out.size() + probabilities.size()) * sizeof(T)};
-  Impl::AttentionBackward<T> const body{shape, qkv, probabilities, d_out, d_qkv};
-  Impl::RowPolicy policy = Impl::row_policy(exec, batch * heads);
-  policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
-  launch_for(kernel, policy, body);
+                      .bytes = (7 * d_out.size() + probabilities.size()) * sizeof(T) + mask.size()};
+  Impl::launch_attention(exec, kernel, batch * heads, dropout.is_on(), [&]<class Drops>(Drops) {
+    return Impl::AttentionBackward<T, Drops::value>{shape, qkv, probabilities, d_out, d_qkv, kept};
+  });
 }
 
 } // namespace trainstone

@@ -42,47 +42,86 @@ struct Result {
   std::vector<double> probabilities, out, d_qkv;
 };
 
+enum class Masks { recomputed, stored };
+
 template <class T>
-Result compute(ExecutionSpace const& exec, Problem<T> const& problem) {
+Result compute(ExecutionSpace const& exec, Problem<T> const& problem, Dropout const& dropout = {},
+               Masks masks = Masks::recomputed) {
   Shape const& s = problem.shape;
+  DeviceTensor<MaskByte> const mask_bytes(problem.pairs(), MaskByte{9});
+  Tensor4<MaskByte> mask;
+  if (masks == Masks::stored) mask = mask_bytes.tensor(s.batch, s.heads, s.sequence, s.sequence);
   DeviceTensor<T> const qkv(problem.qkv), d_out(problem.d_out), probabilities(problem.pairs(), from_float<T>(9.0F)),
       out(problem.rows() * problem.channels(), from_float<T>(9.0F)),
       d_qkv(problem.rows() * 3 * problem.channels(), from_float<T>(9.0F));
   Tensor4<T> const p = probabilities.tensor(s.batch, s.heads, s.sequence, s.sequence);
   Matrix<T> const qkv_rows = qkv.matrix(problem.rows(), 3 * problem.channels());
-  attention_forward<T>(exec, qkv_rows, s.heads, p, out.matrix(problem.rows(), problem.channels()));
+  attention_forward<T>(exec, qkv_rows, s.heads, p, out.matrix(problem.rows(), problem.channels()), dropout, mask);
   attention_backward<T>(exec, qkv_rows, p, d_out.matrix(problem.rows(), problem.channels()),
-                        d_qkv.matrix(problem.rows(), 3 * problem.channels()));
+                        d_qkv.matrix(problem.rows(), 3 * problem.channels()), dropout, mask);
   return {widened(probabilities.values()), widened(out.values()), widened(d_qkv.values())};
 }
 
+/// The reference's factors, (B, NH, T, T).
+std::vector<double> factors_of(Shape const& s, Dropout const& dropout) {
+  std::vector<double> factors(static_cast<std::size_t>(s.batch * s.heads * s.sequence * s.sequence));
+  for (Index i = 0; i < s.batch * s.heads; ++i)
+    reference::dropout_factors(
+        {dropout.rate, dropout.seed, dropout.first_sample + static_cast<std::uint64_t>(i / s.heads), dropout.site},
+        s.sequence, i % s.heads, s.sequence,
+        std::span(factors).subspan(static_cast<std::size_t>(i * s.sequence * s.sequence),
+                                   static_cast<std::size_t>(s.sequence * s.sequence)));
+  return factors;
+}
+
+Dropout const typical_dropout{.rate = 0.3, .seed = 5, .first_sample = 1000, .site = 4};
+
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("attention forward and backward equal the reference", "", StorageTypes) {
+TEMPLATE_LIST_TEST_CASE("attention forward and backward equal the reference, with dropout and without", "",
+                        StorageTypes) {
   using T = TestType;
-  for (Shape const& s : all_shapes) {
-    Problem<T> const problem(s);
-    Result const actual = compute(ExecutionSpace(), problem);
-    std::vector<double> probabilities(actual.probabilities.size()), out(actual.out.size()), d_qkv(actual.d_qkv.size());
-    reference::attention_forward(s, widened(problem.qkv), probabilities, out);
+  for (Dropout const& dropout : {Dropout{}, typical_dropout}) {
+    for (Shape const& s : all_shapes) {
+      Problem<T> const problem(s);
+      Result const actual = compute(ExecutionSpace(), problem, dropout);
+      std::vector<double> probabilities(actual.probabilities.size()), out(actual.out.size()),
+          d_qkv(actual.d_qkv.size());
+      std::vector<double> const factors = factors_of(s, dropout);
+      double const scale = 1 / (1 - dropout.rate); // of weights, and of what passes through them
+      reference::attention_forward(s, widened(problem.qkv), probabilities, out, factors);
 
-    // |q|, |k|, |v|, |d_out| <= 1. A score is a sum of HS products, at most sqrt(HS) after scaling: error
-    // u sqrt(HS) sqrt(HS); the exponential and the normalisation add a few u, relative to p <= 1.
-    double const head_size = static_cast<double>(s.head_size), sequence = static_cast<double>(s.sequence);
-    double const p_error = roundoff * (2 * head_size + 8);
-    CHECK(mismatches<double, double>(actual.probabilities, probabilities, stored_within<T>(p_error)) == "");
-    // out is a weighted mean of values <= 1: the error of the weights, and of a sum of T terms. Storing moves a row's
-    // weights by as much as one of its sum 1, and by what the smallest number of T terms comes to.
-    double const out_error =
-        p_error + roundoff * std::sqrt(sequence) + storing_error<T>(1 + p_error) + sequence * storing_error<T>(0);
-    CHECK(mismatches<double, double>(actual.out, out, stored_within<T>(out_error)) == "");
-    // The gradient at the probabilities that forward stored. d_p <= HS with error u HS sqrt(HS); a row of d_scores sums
-    // to at most 2 HS / sqrt(HS) in absolute value, so d_q has HS sqrt(HS) u from d_p and the relative error of p and
-    // d_p; columns (d_k, d_v) add up to T such terms. Sums over tiles stay in fp32: stored once.
-    reference::attention_backward(s, widened(problem.qkv), actual.probabilities, widened(problem.d_out), d_qkv);
-    double const d_error = 2 * std::sqrt(head_size) * (p_error + roundoff * (std::sqrt(head_size) + 8));
-    CHECK(mismatches<double, double>(actual.d_qkv, d_qkv, stored_within<T>(d_error * std::sqrt(sequence))) == "");
+      // |q|, |k|, |v|, |d_out| <= 1. A score is a sum of HS products, at most sqrt(HS) after scaling: error
+      // u sqrt(HS) sqrt(HS); the exponential and the normalisation add a few u, relative to p <= 1.
+      double const head_size = static_cast<double>(s.head_size), sequence = static_cast<double>(s.sequence);
+      double const p_error = roundoff * (2 * head_size + 8);
+      CHECK(mismatches<double, double>(actual.probabilities, probabilities, stored_within<T>(p_error)) == "");
+      // out is a weighted mean of values <= 1: the error of the weights, and of a sum of T terms. Storing moves a row's
+      // weights by as much as one of its sum 1, and by what the smallest number of T terms comes to.
+      double const out_error = scale * (p_error + roundoff * std::sqrt(sequence) + storing_error<T>(1 + p_error) +
+                                        sequence * storing_error<T>(0));
+      CHECK(mismatches<double, double>(actual.out, out, stored_within<T>(out_error)) == "");
+      // The gradient at the probabilities that forward stored. d_p <= HS with error u HS sqrt(HS); a row of d_scores
+      // sums to at most 2 HS / sqrt(HS) in absolute value, so d_q has HS sqrt(HS) u from d_p and the relative error of
+      // p and d_p; columns (d_k, d_v) add up to T such terms. Sums over tiles stay in fp32: stored once.
+      reference::attention_backward(s, widened(problem.qkv), actual.probabilities, widened(problem.d_out), d_qkv,
+                                    factors);
+      double const d_error = scale * 2 * std::sqrt(head_size) * (p_error + roundoff * (std::sqrt(head_size) + 8));
+      CHECK(mismatches<double, double>(actual.d_qkv, d_qkv, stored_within<T>(d_error * std::sqrt(sequence))) == "");
+    }
   }
+}
+
+TEST_CASE("attention drops by the same masks whether they are stored or recomputed") {
+  Problem<float> const problem({2, 37, 3, 13});
+  Result const recomputed = compute(ExecutionSpace(), problem, typical_dropout, Masks::recomputed);
+  Result const stored = compute(ExecutionSpace(), problem, typical_dropout, Masks::stored);
+  CHECK(recomputed.out == stored.out);
+  CHECK(recomputed.d_qkv == stored.d_qkv);
+  CHECK(recomputed.out != compute(ExecutionSpace(), problem).out);
+  Dropout other = typical_dropout;
+  ++other.first_sample;
+  CHECK(recomputed.out != compute(ExecutionSpace(), problem, other).out);
 }
 
 TEMPLATE_LIST_TEST_CASE("attention survives scores far beyond the range of the exponential", "", StorageTypes) {
