@@ -8,6 +8,7 @@
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/flash_attention.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/norm.hpp"
@@ -35,9 +36,10 @@ constexpr Index batch = 2, sequence = 3, rows = batch * sequence, heads = 2, cha
 /// One of each tensor that a kernel may ask for.
 struct Tensors {
   DeviceTensor<float> x{rows * channels, 1.0F}, y{rows * channels, 1.0F}, qkv{rows * 3 * channels, 1.0F},
-      d_qkv{rows * 3 * channels, 1.0F}, p{batch * heads * sequence * sequence, 1.0F}, c{channels, 1.0F},
-      d_c{channels, 1.0F}, e_c{channels, 1.0F}, mean{rows, 0.0F}, rstd{rows, 1.0F}, table{vocab * channels, 1.0F},
-      positions{sequence * channels, 1.0F}, logits{rows * vocab, 1.0F}, block{norm_block, 1.0F};
+      d_qkv{rows * 3 * channels, 1.0F}, p{batch * heads * sequence * sequence, 1.0F}, kept{rows * heads, 0.0F},
+      c{channels, 1.0F}, d_c{channels, 1.0F}, e_c{channels, 1.0F}, mean{rows, 0.0F}, rstd{rows, 1.0F},
+      table{vocab * channels, 1.0F}, positions{sequence * channels, 1.0F}, logits{rows * vocab, 1.0F},
+      block{norm_block, 1.0F};
   DeviceTensor<std::int32_t> tokens{rows, 0}, token{std::vector<std::int32_t>{0, -1, -1, -1, -1, -1}},
       order{std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}}, begin{std::vector<std::int32_t>{0, 6, 6, 6, 6, 6, 6}};
   DeviceTensor<double> sums{1, 0.0}, result{1, 0.0};
@@ -71,6 +73,11 @@ void run_other_kernels(ExecutionSpace const& exec, Tensors const& t) {
   Dropout const dropout{.rate = 0.5};
   dropout_forward<float>(exec, dropout, sequence, t.c.vector(), t.x.matrix(rows, channels), {});
   dropout_backward<float>(exec, dropout, sequence, {}, t.x.matrix(rows, channels), t.y.matrix(rows, channels));
+  flash_attention_forward<float>(exec, t.qkv.matrix(rows, 3 * channels), batch, heads, dropout, t.kept.vector(),
+                                 t.x.matrix(rows, channels));
+  flash_attention_backward<float>(exec, t.qkv.matrix(rows, 3 * channels), batch, heads, dropout, t.kept.vector(),
+                                  t.x.matrix(rows, channels), t.y.matrix(rows, channels),
+                                  t.d_qkv.matrix(rows, 3 * channels));
   cross_entropy_forward<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, t.mean.vector());
   cross_entropy_backward_fused<float>(exec, t.logits.matrix(rows, vocab), t.tokens.vector(), vocab, 1.0F,
                                       t.mean.vector());
@@ -129,8 +136,8 @@ TEST_CASE("every kernel has the prefix in its label, runs on the given instance 
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
   CHECK(guard.violations().empty());
   std::set<std::string> const labels(guard.kernels().begin(), guard.kernels().end());
-  CHECK(labels.size() == 30); // of 31 launches: the two casts share one
-  CHECK(guard.kernels().size() == 31);
+  CHECK(labels.size() == 32); // of 33 launches: the two casts share one
+  CHECK(guard.kernels().size() == 33);
 }
 
 TEST_CASE("no kernel allocates or fences") {
