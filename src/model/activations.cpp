@@ -51,14 +51,21 @@ private:
 
 template <class T, class Visitor>
 void describe_block(BlockActivationsOf<T>& block, std::string const& prefix, GptConfig const& config,
-                    MicroBatchShape shape, Visitor& visitor) {
+                    GptOptions const& options, MicroBatchShape shape, Visitor& visitor) {
   Index const n = shape.rows(), c = config.channels;
+  auto const pairs = [&](std::string const& name, auto& view) {
+    visitor.tensor4(prefix + name, view, shape.batch, config.heads, shape.sequence, shape.sequence);
+  };
+  bool const materialized = options.attention == AttentionKind::materialized;
   visitor.matrix(prefix + "ln1", block.ln1, n, c);
   visitor.vector(prefix + "ln1 mean", block.ln1_mean, n);
   visitor.vector(prefix + "ln1 rstd", block.ln1_rstd, n);
   visitor.matrix(prefix + "qkv", block.qkv, n, 3 * c);
-  visitor.tensor4(prefix + "probabilities", block.probabilities, shape.batch, config.heads, shape.sequence,
-                  shape.sequence);
+  if (materialized)
+    pairs("probabilities", block.probabilities);
+  else
+    visitor.vector(prefix + "log-sum-exp", block.log_sum_exp, n * config.heads);
+  if (materialized && options.keeps_masks()) pairs("attention mask", block.attention_mask);
   visitor.matrix(prefix + "attention", block.attention, n, c);
   visitor.matrix(prefix + "middle", block.middle, n, c);
   visitor.matrix(prefix + "ln2", block.ln2, n, c);
@@ -67,15 +74,20 @@ void describe_block(BlockActivationsOf<T>& block, std::string const& prefix, Gpt
   visitor.matrix(prefix + "fc", block.fc, n, 4 * c);
   visitor.matrix(prefix + "gelu", block.gelu, n, 4 * c);
   visitor.matrix(prefix + "output", block.output, n, c);
+  if (!options.keeps_masks()) return;
+  visitor.matrix(prefix + "attproj mask", block.attproj_mask, n, c);
+  visitor.matrix(prefix + "fcproj mask", block.fcproj_mask, n, c);
 }
 
 template <class T, class Visitor>
-void describe(ActivationsOf<T>& all, GptConfig const& config, MicroBatchShape shape, Visitor& visitor) {
+void describe(ActivationsOf<T>& all, GptConfig const& config, GptOptions const& options, MicroBatchShape shape,
+              Visitor& visitor) {
   Index const n = shape.rows(), c = config.channels;
   visitor.matrix("embedded", all.embedded, n, c);
+  if (options.keeps_masks()) visitor.matrix("embedded mask", all.embedded_mask, n, c);
   all.blocks.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < all.blocks.size(); ++i)
-    describe_block(all.blocks[i], "block " + std::to_string(i) + " ", config, shape, visitor);
+    describe_block(all.blocks[i], "block " + std::to_string(i) + " ", config, options, shape, visitor);
   visitor.matrix("lnf", all.lnf, n, c);
   visitor.vector("lnf mean", all.lnf_mean, n);
   visitor.vector("lnf rstd", all.lnf_rstd, n);
@@ -89,20 +101,22 @@ void describe(ActivationsOf<T>& all, GptConfig const& config, MicroBatchShape sh
 
 } // namespace
 
-std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage) {
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
+                                           GptOptions const& options) {
   return with_storage(storage, [&]<class T>() {
     ActivationsOf<T> unbound;
     Planner planner;
-    describe(unbound, config, shape, planner);
+    describe(unbound, config, options, shape, planner);
     return planner.take();
   });
 }
 
-Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage) {
+Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage,
+                             GptOptions const& options) {
   return with_storage(storage, [&]<class T>() -> Activations {
     ActivationsOf<T> all;
     Binder binder(arena);
-    describe(all, config, shape, binder);
+    describe(all, config, options, shape, binder);
     return all;
   });
 }

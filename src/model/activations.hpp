@@ -8,6 +8,7 @@
 #include "core/memory.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
+#include "kernels/dropout.hpp"
 #include "model/config.hpp"
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct BlockActivationsOf {
   Matrix<T> ln1;                    ///< (N, C)
   Vector<float> ln1_mean, ln1_rstd; ///< (N)
   Matrix<T> qkv;                    ///< (N, 3C)
-  Tensor4<T> probabilities;         ///< (B, NH, T, T)
+  Tensor4<T> probabilities;         ///< (B, NH, T, T) of materialised attention; else empty
+  Vector<float> log_sum_exp;        ///< (B NH T) of flash attention; else empty
   Matrix<T> attention;              ///< (N, C) heads side by side
   Matrix<T> middle;                 ///< (N, C) residual stream after attention
   Matrix<T> ln2;                    ///< (N, C)
@@ -38,11 +40,14 @@ struct BlockActivationsOf {
   Matrix<T> fc;                     ///< (N, 4C) biased, before GELU
   Matrix<T> gelu;                   ///< (N, 4C)
   Matrix<T> output;                 ///< (N, C) residual stream after the block
+  Tensor4<MaskByte> attention_mask; ///< (B, NH, T, T) of materialised attention; masks are empty if they are not kept
+  Matrix<MaskByte> attproj_mask, fcproj_mask; ///< (N, C)
 };
 
 template <class T>
 struct ActivationsOf {
-  Matrix<T> embedded; ///< (N, C)
+  Matrix<T> embedded;             ///< (N, C)
+  Matrix<MaskByte> embedded_mask; ///< (N, C), or empty
   std::vector<BlockActivationsOf<T>> blocks;
   Matrix<T> lnf;                    ///< (N, C)
   Vector<float> lnf_mean, lnf_rstd; ///< (N)
@@ -58,10 +63,10 @@ using Activations = std::variant<ActivationsOf<float>, ActivationsOf<bf16>, Acti
 
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,
-                                           Storage storage = Storage::fp32);
+                                           Storage storage = Storage::fp32, GptOptions const& options = {});
 
 /// Cuts the tensors of the plan out of `arena`, in the same order.
 Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena,
-                             Storage storage = Storage::fp32);
+                             Storage storage = Storage::fp32, GptOptions const& options = {});
 
 } // namespace trainstone

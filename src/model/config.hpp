@@ -34,6 +34,20 @@ struct GptConfig {
   bool operator==(GptConfig const&) const = default;
 };
 
+enum class AttentionKind {
+  materialized, ///< probabilities (T, T) of every head are kept for backward
+  flash,        ///< they are computed tile by tile, forward and backward: no memory that grows with T^2
+};
+enum class DropoutMasks { recomputed, stored };
+
+/// How a model of that shape is computed.
+struct GptOptions {
+  AttentionKind attention = AttentionKind::materialized;
+  double dropout = 0; ///< rate in training: after the embedding, of attention's probabilities, of both branches
+  DropoutMasks dropout_masks = DropoutMasks::recomputed; ///< in backward; flash attention always recomputes its own
+  bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }
+};
+
 /// What a model's numbers are stored in. Arithmetic, statistics and losses are fp32.
 struct ModelStorage {
   Storage values = Storage::fp32;    ///< parameters and activations

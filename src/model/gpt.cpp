@@ -12,8 +12,13 @@
 namespace trainstone {
 
 Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations,
-         Gemm& gemm)
-    : m_config(config), m_table(&table), m_shape(shape), m_activations(std::move(activations)), m_gemm(&gemm) {
+         Gemm& gemm, GptOptions const& options)
+    : m_config(config),
+      m_table(&table),
+      m_shape(shape),
+      m_activations(std::move(activations)),
+      m_gemm(&gemm),
+      m_options(options) {
   TRAINSTONE_REQUIRE(shape.sequence <= config.context, "sequence {} > context {}", shape.sequence, config.context);
 }
 
@@ -22,7 +27,7 @@ template <class Body>
 void Gpt::with_units(ExecutionSpace const& exec, Body const& body) const {
   std::visit(
       [&]<class T>(ActivationsOf<T> const& all) {
-        body(Impl::GptUnits<T>(exec, m_config, *m_table, m_shape, all, *m_gemm));
+        body(Impl::GptUnits<T>(exec, m_config, m_options, *m_table, m_shape, all, *m_gemm));
       },
       m_activations);
 }

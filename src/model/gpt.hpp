@@ -23,6 +23,7 @@ struct MicroBatch {
   Vector<std::int32_t const> targets; ///< (N)
   TokenBuckets buckets;               ///< of `tokens`; read by embed's backward only
   float gradient_scale = 1;           ///< 1 / (tokens of the global batch)
+  Dropout dropout = {};               ///< of this batch, in training; its site is set by every use
 };
 
 /// Where backward leaves the gradients of a unit's parameters.
@@ -44,8 +45,9 @@ enum class LossMode {
 class Gpt {
 public:
   /// \param[in] table, gemm   outlive the object
-  /// \param[in] activations   of `config` and `shape`: their type is that of the parameters
-  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations, Gemm& gemm);
+  /// \param[in] activations   of `config`, `shape` and `options`: their type is that of the parameters
+  Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations, Gemm& gemm,
+      GptOptions const& options = {});
 
   GptConfig const& config() const { return m_config; }
   MicroBatchShape shape() const { return m_shape; }
@@ -80,6 +82,7 @@ private:
   MicroBatchShape m_shape;
   Activations m_activations;
   Gemm* m_gemm;
+  GptOptions m_options;
 };
 
 /// Fills `values` with the initial values of a group's parameters (padded) in `part`: a function of (seed, parameter)

@@ -9,6 +9,8 @@
 #include "kernels/attention.hpp"
 #include "kernels/bias_gelu.hpp"
 #include "kernels/cross_entropy.hpp"
+#include "kernels/dropout.hpp"
+#include "kernels/flash_attention.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/residual.hpp"
 
@@ -18,9 +20,15 @@ namespace trainstone::Impl {
 template <class T>
 class GptUnits {
 public:
-  GptUnits(ExecutionSpace const& exec, GptConfig const& config, ParameterTable const& table, MicroBatchShape shape,
-           ActivationsOf<T> const& activations, Gemm& gemm)
-      : m_exec(exec), m_config(config), m_table(table), m_shape(shape), m_all(activations), m_gemm(gemm) {}
+  GptUnits(ExecutionSpace const& exec, GptConfig const& config, GptOptions const& options, ParameterTable const& table,
+           MicroBatchShape shape, ActivationsOf<T> const& activations, Gemm& gemm)
+      : m_exec(exec),
+        m_config(config),
+        m_options(options),
+        m_table(table),
+        m_shape(shape),
+        m_all(activations),
+        m_gemm(gemm) {}
 
   void forward(Unit unit, MicroBatch const& batch, Vector<T const> parameters) const {
     GroupTensors const weights(m_table, group_read_by(unit), parameters);
@@ -28,8 +36,11 @@ public:
     case UnitKind::embed:
       embedding_forward<T>(m_exec, batch.tokens, weights.matrix(Tensor::wte), weights.matrix(Tensor::wpe),
                            m_shape.sequence, m_all.embedded);
+      if (batch.dropout.is_on())
+        dropout_forward<T>(m_exec, at_site(batch.dropout, Site::embedded), m_shape.sequence, {}, m_all.embedded,
+                           m_all.embedded_mask);
       break;
-    case UnitKind::block: forward_block(unit.block, weights); break;
+    case UnitKind::block: forward_block(unit.block, batch, weights); break;
     case UnitKind::head:
       layernorm_forward<T>(m_exec, input(m_config.layers), weights.vector(Tensor::lnfw), weights.vector(Tensor::lnfb),
                            m_all.lnf, m_all.lnf_mean, m_all.lnf_rstd);
@@ -61,13 +72,15 @@ public:
                             d.vector(Tensor::lnfb), write);
       break;
     case UnitKind::block: {
-      BlockBackward<Gradient> const block{m_all.blocks[static_cast<std::size_t>(unit.block)], input(unit.block), w, d,
-                                          target};
+      BlockBackward<Gradient> const block{unit.block, batch.dropout, w, d, target};
       backward_mlp(block);
       backward_attention(block);
       break;
     }
     case UnitKind::embed:
+      if (batch.dropout.is_on())
+        dropout_backward<T>(m_exec, at_site(batch.dropout, Site::embedded), m_shape.sequence, m_all.embedded_mask,
+                            m_all.d_stream, m_all.d_stream);
       embedding_backward<T>(m_exec, batch.buckets, m_all.d_stream, m_shape.sequence, d.matrix(Tensor::wte),
                             d.matrix(Tensor::wpe), write);
       break;
@@ -75,11 +88,19 @@ public:
   }
 
 private:
-  /// A block's backward: its activations, its input, weights and where their gradients go.
+  /// Where the model drops; every block has three sites.
+  enum class Site : std::uint32_t { embedded = 0, attention = 1, attproj = 2, fcproj = 3 };
+
+  static Dropout at_site(Dropout dropout, Site site, Index block = 0) {
+    dropout.site = static_cast<std::uint32_t>(site) + 3 * static_cast<std::uint32_t>(block);
+    return dropout;
+  }
+
+  /// A block's backward: its weights and where their gradients go.
   template <class Gradient>
   struct BlockBackward {
-    BlockActivationsOf<T> const& kept;
-    Matrix<T const> input;
+    Index number;
+    Dropout dropout;
     GroupTensors<T const> weights;
     GroupTensors<Gradient> gradients;
     GradientTarget const& target;
@@ -116,32 +137,79 @@ private:
     input_gradient(d_y, block.weights.matrix(weight), d_x);
   }
 
-  void forward_block(Index block, GroupTensors<T const> const& w) const {
-    BlockActivationsOf<T> const& b = m_all.blocks[static_cast<std::size_t>(block)];
+  BlockActivationsOf<T> const& kept(Index block) const { return m_all.blocks[static_cast<std::size_t>(block)]; }
+
+  /// The bias that is still to be added to a block's branch: with dropout it is added before.
+  Vector<T const> drop_branch(Dropout const& dropout, Vector<T const> bias, Matrix<MaskByte> mask) const {
+    if (!dropout.is_on()) return bias;
+    dropout_forward<T>(m_exec, dropout, m_shape.sequence, bias, m_all.branch, mask);
+    return {};
+  }
+
+  /// The gradient of a block's branch, from that of the stream: the same without dropout, else in `memory`.
+  Matrix<T const> branch_gradient(Dropout const& dropout, Matrix<MaskByte const> mask, Matrix<T> memory) const {
+    if (!dropout.is_on()) return m_all.d_stream;
+    dropout_backward<T>(m_exec, dropout, m_shape.sequence, mask, m_all.d_stream, memory);
+    return memory;
+  }
+
+  void attend(Index block, Dropout const& dropout) const {
+    BlockActivationsOf<T> const& b = kept(block);
+    switch (m_options.attention) {
+    case AttentionKind::materialized:
+      return attention_forward<T>(m_exec, b.qkv, m_config.heads, b.probabilities, b.attention, dropout,
+                                  b.attention_mask);
+    case AttentionKind::flash:
+      return flash_attention_forward<T>(m_exec, b.qkv, m_shape.batch, m_config.heads, dropout, b.log_sum_exp,
+                                        b.attention);
+    }
+  }
+
+  void attend_backward(Index block, Dropout const& dropout, Matrix<T const> d_attention) const {
+    BlockActivationsOf<T> const& b = kept(block);
+    switch (m_options.attention) {
+    case AttentionKind::materialized:
+      return attention_backward<T>(m_exec, b.qkv, b.probabilities, d_attention, m_all.d_qkv, dropout, b.attention_mask);
+    case AttentionKind::flash:
+      return flash_attention_backward<T>(m_exec, b.qkv, m_shape.batch, m_config.heads, dropout, b.log_sum_exp,
+                                         b.attention, d_attention, m_all.d_qkv);
+    }
+  }
+
+  void forward_block(Index block, MicroBatch const& batch, GroupTensors<T const> const& w) const {
+    BlockActivationsOf<T> const& b = kept(block);
     Matrix<T> const branch = m_all.branch;
+    Dropout const& dropout = batch.dropout;
     layernorm_forward<T>(m_exec, input(block), w.vector(Tensor::ln1w), w.vector(Tensor::ln1b), b.ln1, b.ln1_mean,
                          b.ln1_rstd);
     linear(b.ln1, w.matrix(Tensor::qkvw), b.qkv);
     add_bias<T>(m_exec, w.vector(Tensor::qkvb), b.qkv);
-    attention_forward<T>(m_exec, b.qkv, m_config.heads, b.probabilities, b.attention);
+    attend(block, at_site(dropout, Site::attention, block));
     linear(b.attention, w.matrix(Tensor::attprojw), branch);
-    residual_layernorm_forward<T>(m_exec, input(block), branch, w.vector(Tensor::attprojb), w.vector(Tensor::ln2w),
+    Vector<T const> const attproj_bias =
+        drop_branch(at_site(dropout, Site::attproj, block), w.vector(Tensor::attprojb), b.attproj_mask);
+    residual_layernorm_forward<T>(m_exec, input(block), branch, attproj_bias, w.vector(Tensor::ln2w),
                                   w.vector(Tensor::ln2b), b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
     linear(b.ln2, w.matrix(Tensor::fcw), b.fc);
     bias_gelu_forward<T>(m_exec, w.vector(Tensor::fcb), b.fc, b.gelu);
     linear(b.gelu, w.matrix(Tensor::fcprojw), branch);
-    residual_forward<T>(m_exec, b.middle, branch, w.vector(Tensor::fcprojb), b.output);
+    Vector<T const> const fcproj_bias =
+        drop_branch(at_site(dropout, Site::fcproj, block), w.vector(Tensor::fcprojb), b.fcproj_mask);
+    residual_forward<T>(m_exec, b.middle, branch, fcproj_bias, b.output);
   }
 
   // The stream's gradient passes both halves unchanged (residual); each half adds the gradient through its own branch.
 
   template <class Gradient>
   void backward_mlp(BlockBackward<Gradient> const& block) const {
-    auto const& [b, block_input, w, d, target] = block;
+    auto const& [number, dropout, w, d, target] = block;
+    BlockActivationsOf<T> const& b = kept(number);
     Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
-    bias_backward<T>(m_exec, d_stream, d.vector(Tensor::fcprojb), write);
-    linear_backward(block, Tensor::fcprojw, d_stream, b.gelu, d_fc);
+    Matrix<T const> const d_branch =
+        branch_gradient(at_site(dropout, Site::fcproj, number), b.fcproj_mask, m_all.branch);
+    bias_backward<T>(m_exec, d_branch, d.vector(Tensor::fcprojb), write);
+    linear_backward(block, Tensor::fcprojw, d_branch, b.gelu, d_fc);
     gelu_backward<T>(m_exec, b.fc, d_fc);
     bias_backward<T>(m_exec, d_fc, d.vector(Tensor::fcb), write);
     linear_backward(block, Tensor::fcw, d_fc, b.ln2, d_ln2);
@@ -152,20 +220,24 @@ private:
 
   template <class Gradient>
   void backward_attention(BlockBackward<Gradient> const& block) const {
-    auto const& [b, block_input, w, d, target] = block;
+    auto const& [number, dropout, w, d, target] = block;
+    BlockActivationsOf<T> const& b = kept(number);
     Write const write = target.write;
-    Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_branch = m_all.branch;
-    bias_backward<T>(m_exec, d_stream, d.vector(Tensor::attprojb), write);
-    linear_backward(block, Tensor::attprojw, d_stream, b.attention, d_branch);
-    attention_backward<T>(m_exec, b.qkv, b.probabilities, d_branch, d_qkv);
+    Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_input = m_all.branch;
+    Matrix<T> const unused(d_qkv.data(), d_stream.extent(0), d_stream.extent(1)); // until attention's backward
+    Matrix<T const> const d_branch = branch_gradient(at_site(dropout, Site::attproj, number), b.attproj_mask, unused);
+    bias_backward<T>(m_exec, d_branch, d.vector(Tensor::attprojb), write);
+    linear_backward(block, Tensor::attprojw, d_branch, b.attention, d_input);
+    attend_backward(number, at_site(dropout, Site::attention, number), d_input);
     bias_backward<T>(m_exec, d_qkv, d.vector(Tensor::qkvb), write);
-    linear_backward(block, Tensor::qkvw, d_qkv, b.ln1, d_branch);
-    layernorm_backward<T>(m_exec, d_branch, block_input, w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
+    linear_backward(block, Tensor::qkvw, d_qkv, b.ln1, d_input);
+    layernorm_backward<T>(m_exec, d_input, input(number), w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
                           Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
   }
 
   ExecutionSpace const& m_exec;
   GptConfig const& m_config;
+  GptOptions const& m_options;
   ParameterTable const& m_table;
   MicroBatchShape m_shape;
   ActivationsOf<T> const& m_all;

@@ -1,6 +1,7 @@
 #include "model/work.hpp"
 
 #include "kernels/attention.hpp"
+#include "kernels/flash_attention.hpp"
 
 #include <algorithm>
 #include <array>
@@ -32,14 +33,21 @@ std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
   return sum;
 }
 
-std::uint64_t attention_flops_forward(GptConfig const& config, MicroBatchShape shape) {
+/// Of all blocks, by what attention of one of them takes: (batch, sequence, heads, head size).
+template <class OfBlock>
+std::uint64_t attention_flops(GptConfig const& config, MicroBatchShape shape, OfBlock const& of_block) {
   return static_cast<std::uint64_t>(config.layers) *
-         attention_forward_flops(shape.batch, shape.sequence, config.heads, config.head_size());
+         of_block(shape.batch, shape.sequence, config.heads, config.head_size());
 }
 
-std::uint64_t attention_flops_backward(GptConfig const& config, MicroBatchShape shape) {
-  return static_cast<std::uint64_t>(config.layers) *
-         attention_backward_flops(shape.batch, shape.sequence, config.heads, config.head_size());
+std::uint64_t attention_flops_forward(GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
+  bool const flash = options.attention == AttentionKind::flash;
+  return attention_flops(config, shape, flash ? flash_attention_forward_flops : attention_forward_flops);
+}
+
+std::uint64_t attention_flops_backward(GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
+  bool const flash = options.attention == AttentionKind::flash;
+  return attention_flops(config, shape, flash ? flash_attention_backward_flops : attention_backward_flops);
 }
 
 } // namespace
@@ -70,14 +78,14 @@ std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape sha
   return uses;
 }
 
-ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape) {
-  return {gemm_flops(forward_gemms(config, shape)), attention_flops_forward(config, shape)};
+ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
+  return {gemm_flops(forward_gemms(config, shape)), attention_flops_forward(config, shape, options)};
 }
 
-ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape) {
-  ModelFlops flops = evaluation_flops(config, shape);
+ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
+  ModelFlops flops = evaluation_flops(config, shape, options);
   flops.gemm += gemm_flops(backward_gemms(config, shape, Write::overwrite));
-  flops.attention += attention_flops_backward(config, shape);
+  flops.attention += attention_flops_backward(config, shape, options);
   return flops;
 }
 

@@ -24,7 +24,8 @@ std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shap
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
                                     ModelStorage storage = {});
 
-/// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention.
+/// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention, or the tiles of
+/// flash attention.
 struct ModelFlops {
   std::uint64_t gemm = 0;
   std::uint64_t attention = 0;
@@ -32,8 +33,8 @@ struct ModelFlops {
 };
 
 /// One micro-batch: forward alone, and forward and backward.
-ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape);
-ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape);
+ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
+ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// The scratch that `provider` needs for every product above: the maximum.
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,

@@ -78,7 +78,8 @@ std::string print_deck(Deck const& deck);
 std::string deck_hash(Deck const& deck);
 
 /// 16 hexadecimal digits: what a loss curve depends on, so model, data, length, global batch, precision and optimizer,
-/// and not parallel, comm, kernels, bench or the micro-batch. Files count by data.xxhash where that is given.
+/// and not how that is computed: attention, masks, parallel, comm, kernels, bench or the micro-batch. Files count by
+/// data.xxhash where that is given.
 std::string golden_key(Deck const& deck, std::int64_t ranks);
 
 /// "quickstart.toml#9f3e +1 override": file name, first digits of the hash, number of overridden keys.

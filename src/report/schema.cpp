@@ -46,6 +46,7 @@ std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gem
 std::vector<Key> model_keys() {
   auto const model = &RunConfig::model;
   auto const setup = &RunConfig::model_setup;
+  auto const options = &RunConfig::model_options;
   return {
       choice("model.preset", setup, &ModelSetup::preset, preset_names(),
              "shape by name; each of the five numbers below that is given replaces the preset's"),
@@ -58,6 +59,14 @@ std::vector<Key> model_keys() {
              "positions that the model knows; 0 = the preset's"),
       number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(billion),
              "at least 256 for data.source = \"text\"; 0 = the preset's"),
+      choice("model.attention", options, &GptOptions::attention,
+             {{"materialized", AttentionKind::materialized}, {"flash", AttentionKind::flash}},
+             "flash: tile by tile, without memory that grows with the square of data.sequence"),
+      number("model.dropout", options, &GptOptions::dropout, "", below(1),
+             "rate in training: after the embedding, of attention's probabilities and of what a block adds"),
+      choice("model.dropout_masks", options, &GptOptions::dropout_masks,
+             {{"recomputed", DropoutMasks::recomputed}, {"stored", DropoutMasks::stored}},
+             "in backward; stored: a byte per element; flash attention recomputes its own"),
       key("model.load", setup, &ModelSetup::load,
           "model file of llm.c (fp32 or bf16) to start from, of the shape above; relative to the deck's folder"),
       key("model.save", setup, &ModelSetup::save,

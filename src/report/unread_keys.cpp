@@ -11,7 +11,7 @@ namespace trainstone {
 
 namespace {
 
-/// A key and those of its values with which another one is read.
+/// A key and those of its values with which another one is read; none: a number, any but 0.
 struct Reader {
   char const* key;
   std::vector<std::string> values;
@@ -35,6 +35,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const buckets{"parallel.granularity", {"bucket"}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
+      {"model.dropout_masks", {{"model.dropout", {}}}},
       {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
       {"optimizer.betas", {moments}},
       {"optimizer.eps", {moments}},
@@ -65,16 +66,15 @@ std::vector<ReadKey> const& read_keys() {
   return rows;
 }
 
-std::string value_of(RunConfig const& config, Reader const& reader) {
-  return std::get<std::string>(find_key(reader.key)->get(config));
-}
-
 bool reads(RunConfig const& config, Reader const& reader) {
-  return std::ranges::find(reader.values, value_of(config, reader)) != reader.values.end();
+  DeckValue const value = find_key(reader.key)->get(config);
+  if (reader.values.empty()) return std::get<double>(value) != 0;
+  return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();
 }
 
 /// "\"adamw\" or \"adam\""
 std::string quoted(std::vector<std::string> const& values) {
+  if (values.empty()) return "another number";
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += i + 1 == values.size() ? " or " : ", ";

@@ -22,6 +22,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.optimizer.clip = 0.5; // acts in the first steps
   config.schedule = {ScheduleType::constant, 0, 1.0};
   config.precision.recipe = row.recipe;
+  config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;

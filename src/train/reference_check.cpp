@@ -49,6 +49,7 @@ RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunCon
   config.model = config_of(shape);
   config.data.sequence = sequence;
   config.batch = {batch / ranks, 1, batch};
+  config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = choices.parallel;
   config.comm = choices.comm;

@@ -12,6 +12,7 @@ namespace trainstone {
 
 struct RunConfig {
   GptConfig model;
+  GptOptions model_options;
   ModelSetup model_setup;
   DataConfig data;
   RunLength length;

@@ -62,7 +62,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   RunPlan plan{std::move(table), shape, rank, ranks, std::move(parallel), gemm, config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
-  add_items(plan, MemoryCategory::activations, activation_plan(config.model, shape, plan.storage().values));
+  add_items(plan, MemoryCategory::activations,
+            activation_plan(config.model, shape, plan.storage().values, config.model_options));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
                          Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, plan.storage()))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
@@ -76,8 +77,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();
   add_batch_scatter(plan);
-  plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape));
-  plan.evaluation_flops = evaluation_flops(config.model, shape);
+  plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape, config.model_options));
+  plan.evaluation_flops = evaluation_flops(config.model, shape, config.model_options);
   return plan;
 }
 

@@ -35,7 +35,7 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
-  Activations all = bind_activations(config.model, plan.shape, arena, plan.storage().values);
+  Activations all = bind_activations(config.model, plan.shape, arena, plan.storage().values, config.model_options);
   TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
                      arena.capacity());
   return all;
@@ -51,8 +51,9 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
-                                   activation_plan(config.model, plan.shape, plan.storage().values))),
+      m_activation_memory(
+          allocate(ledger, MemoryCategory::activations, "activations",
+                   activation_plan(config.model, plan.shape, plan.storage().values, config.model_options))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
@@ -61,7 +62,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers),
       m_loader(plan.shape, config.model.vocab, m_data),
-      m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm),
+      m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
+              config.model_options),
       m_loss_sum(m_buffers.vector<double>("loss sum", 1)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)),
@@ -135,6 +137,7 @@ double Trainer::gradient(std::int64_t step) {
 double Trainer::forward_backward(std::int64_t step, Index turn) {
   MicroBatch batch = load(m_batches.training, step - 1, turn);
   batch.gradient_scale = gradient_scale(step);
+  batch.dropout = dropout(step, turn);
   m_engine.begin(Pass::training, turn);
   double const loss = forward_and_loss(batch, LossMode::training, step);
   for (Unit unit : m_units | std::views::reverse) {
@@ -149,6 +152,15 @@ double Trainer::forward_backward(std::int64_t step, Index turn) {
 MicroBatch Trainer::load(BatchSource const& source, std::int64_t batch, Index turn) {
   Index const v = m_plan->parallel.micro_batch(turn);
   return m_loader.load(m_exec, m_scatter ? m_scatter->source(source, turn) : source, batch, v);
+}
+
+/// Samples are counted on from step to step: no epoch sees the masks of another one.
+Dropout Trainer::dropout(std::int64_t step, Index turn) const {
+  BatchConfig const& batch = m_config->batch;
+  std::int64_t const first = (step - 1) * batch.global + m_plan->parallel.micro_batch(turn) * batch.micro;
+  return {.rate = m_config->model_options.dropout,
+          .seed = static_cast<std::uint64_t>(m_config->data.seed),
+          .first_sample = static_cast<std::uint64_t>(first)};
 }
 
 double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {

@@ -61,6 +61,7 @@ public:
 private:
   double forward_backward(std::int64_t step, Index turn);
   MicroBatch load(BatchSource const& source, std::int64_t batch, Index turn);
+  Dropout dropout(std::int64_t step, Index turn) const;
   double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
   void inject_fault(Unit unit, std::int64_t step);
   void inject_order_fault(std::int64_t step);

@@ -259,6 +259,26 @@ class Models(TrainingTest):
         self.assertLess(loaded.losses[0], saved.losses[0] - 0.3)
 
 
+class Options(TrainingTest):
+    def test_attention_and_dropout_may_be_computed_in_any_way_on_any_ranks(self):
+        deck = Deck({"model.layers": "2"})
+        drops, flash, stored = "model.dropout=0.2", "model.attention=flash", "model.dropout_masks=stored"
+        runs = {"plain": ([], 1), "flash": ([flash], 2), "drops": ([drops], 1), "drops, 4 ranks": ([drops], 4),
+                "stored": ([drops, stored], 2), "flash drops": ([drops, flash], 2),
+                "flash drops, stored": ([drops, flash, stored], 1)}
+        futures = {name: start("run", deck.path, *settings(*keys), ranks=ranks) for name, (keys, ranks) in runs.items()}
+        outcomes = {name: self.assert_ended(future.result(), 0, "VERIFICATION PASSED (7/7)")
+                    for name, future in futures.items()}
+        for name, outcome in outcomes.items():
+            expected = outcomes["drops" if "drops" in name or name == "stored" else "plain"]
+            self.assert_close(outcome.losses, expected.losses, Verification.SAME, outcome)
+            self.assert_close(outcome.held_out, expected.held_out, Verification.SAME, outcome)
+        self.assertGreater(outcomes["drops"].losses[-1], outcomes["plain"].losses[-1])
+        activations = {name: outcome.result["counted"]["memory_bytes"]["activations"] for name, outcome in outcomes.items()}
+        self.assertEqual(activations["drops"], activations["plain"])
+        self.assertGreater(activations["stored"], activations["drops"])
+
+
 class Precision(TrainingTest):
     RECIPES = {"fp32": [], "mixed16 bf16": ["precision.recipe=mixed16"],
                "mixed16 fp16": ["precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"],

@@ -16,6 +16,7 @@
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
 
 #include <ranges>
 
@@ -28,8 +29,9 @@ template <class T, class Gradient>
 struct TestModel {
   static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
 
-  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape)
+  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {})
       : config(shape),
+        options(how),
         rows(batch_shape),
         table(config, 1),
         provider(resolve_gemm_provider(GemmProvider::automatic, storage.values)),
@@ -37,14 +39,15 @@ struct TestModel {
             ledger, MemoryCategory::parameters, "state",
             total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
         activation_memory(ledger, MemoryCategory::activations, "activations",
-                          total_bytes(activation_plan(config, rows, storage.values))),
+                          total_bytes(activation_plan(config, rows, storage.values, options))),
         scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
         state_arena(state_memory.bytes()),
         activation_arena(activation_memory.bytes()),
         parameters(state_arena.vector<T>("parameters", table.size())),
         gradients(state_arena.vector<Gradient>("gradients", table.size())),
         gemm(provider, scratch.bytes()),
-        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values), gemm) {
+        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values, options), gemm,
+            options) {
     for (Index g = 0; g < std::ssize(table.groups()); ++g) {
       Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
       test::DeviceTensor<float> const values(padded, 0.0f);
@@ -69,7 +72,8 @@ struct TestModel {
     return {.tokens = arrays[0].vector(),
             .targets = arrays[1].vector(),
             .buckets = {arrays[2].vector(), arrays[3].vector(), arrays[4].vector()},
-            .gradient_scale = loss_scale / static_cast<float>(rows.rows())};
+            .gradient_scale = loss_scale / static_cast<float>(rows.rows()),
+            .dropout = {.rate = options.dropout, .seed = 11, .first_sample = 40}};
   }
 
   template <class Element>
@@ -89,6 +93,7 @@ struct TestModel {
   }
 
   GptConfig config;
+  GptOptions options;
   MicroBatchShape rows;
   ParameterTable table;
   GemmProvider provider;
@@ -115,6 +120,7 @@ struct Expected {
         std::ranges::copy(test::widened(copy_to_host(
                               exec, vector_of(table_entry(model.table, tensor, layer), model.parameters), "test")),
                           reference.parameter(tensor.name, layer).begin());
+    reference.drop({.rate = model.options.dropout, .seed = 11, .first_sample = 40, .site = 0});
     mean_loss = reference.forward(model.inputs, model.targets, model.rows.sequence);
     reference.backward(loss_scale);
   }
@@ -134,14 +140,26 @@ using SixteenBitTypes = std::tuple<test::Stored<bf16, bf16>, test::Stored<bf16, 
                                    test::Stored<fp16, float>>;
 GptConfig const small{2, 3, 12, 11, 29};
 
+/// Both kinds of attention, without dropout and with masks of both kinds.
+std::vector<GptOptions> all_options() {
+  std::vector<GptOptions> all;
+  for (AttentionKind const attention : {AttentionKind::materialized, AttentionKind::flash}) {
+    all.push_back({.attention = attention});
+    for (DropoutMasks const masks : {DropoutMasks::recomputed, DropoutMasks::stored})
+      all.push_back({.attention = attention, .dropout = 0.25, .dropout_masks = masks});
+  }
+  return all;
+}
+
 } // namespace
 
 TEST_CASE("losses and every gradient equal the reference model's on odd shapes", "[model]") {
   auto const [config, rows] =
       GENERATE(std::pair{small, MicroBatchShape{3, 7}}, std::pair{GptConfig{1, 1, 1, 1, 1}, MicroBatchShape{1, 1}},
                std::pair{GptConfig{1, 2, 34, 13, 300}, MicroBatchShape{2, 13}});
+  GptOptions const options = GENERATE(from_range(all_options()));
   ExecutionSpace const exec;
-  Fp32Model model(exec, config, rows);
+  Fp32Model model(exec, config, rows, options);
   model.forward_backward(exec, model.load());
   Expected expected_values(exec, model, 1);
   test::ReferenceModel& reference = expected_values.reference;
@@ -168,8 +186,9 @@ TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the re
   using Gradient = typename TestType::Gradient;
   auto const [config, rows] = GENERATE(std::pair{small, MicroBatchShape{3, 7}},
                                        std::pair{GptConfig{3, 2, 34, 13, 300}, MicroBatchShape{5, 13}});
+  GptOptions const options = GENERATE(from_range(all_options()));
   ExecutionSpace const exec;
-  TestModel<T, Gradient> model(exec, config, rows);
+  TestModel<T, Gradient> model(exec, config, rows, options);
   float const loss_scale = 1024; // fp16 has no gradients of the mean loss below 2^-24
   model.forward_backward(exec, model.load(loss_scale));
   Expected expected(exec, model, static_cast<double>(loss_scale));
@@ -236,14 +255,27 @@ TEST_CASE("the same batch gives the same bits in every run", "[model]") {
   }
 }
 
-TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
+TEST_CASE("masks that are stored and masks that are recomputed give the same bits", "[model]") {
+  AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
   ExecutionSpace const exec;
-  Fp32Model model(exec, small, {3, 7});
+  std::vector<std::vector<float>> gradients;
+  for (DropoutMasks const masks : {DropoutMasks::recomputed, DropoutMasks::stored}) {
+    Fp32Model model(exec, small, {3, 7}, {attention, 0.25, masks});
+    model.forward_backward(exec, model.load());
+    gradients.push_back(copy_to_host(exec, model.gradients, "test"));
+  }
+  CHECK(gradients[0] == gradients[1]);
+}
+
+TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
+  GptOptions const options = GENERATE(from_range(all_options()));
+  ExecutionSpace const exec;
+  Fp32Model model(exec, small, {3, 7}, options);
   MicroBatch const batch = model.load();
   counters() = {};
   model.forward_backward(exec, batch);
-  CHECK(counters().flops[Phase::gemm] == training_flops(small, {3, 7}).gemm);
-  CHECK(counters().flops[Phase::attention] == training_flops(small, {3, 7}).attention);
+  CHECK(counters().flops[Phase::gemm] == training_flops(small, {3, 7}, options).gemm);
+  CHECK(counters().flops[Phase::attention] == training_flops(small, {3, 7}, options).attention);
 }
 
 TEST_CASE("a block announces gradients that stay as they are, from its end to its begin", "[model]") {

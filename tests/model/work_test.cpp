@@ -48,14 +48,37 @@ TEST_CASE("the activation plan adds up to the closed form without dropout, stati
         bytes_per_value(storage) * (layers * block + ends + work) + 4 * statistics);
 }
 
+TEST_CASE("stored masks take a byte per element, and flash attention nothing that grows with T^2", "[model]") {
+  Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
+  auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
+  MicroBatchShape const even{64 * batch.batch, batch.sequence}; // every tensor fills the arena's 64 bytes
+  auto const n = static_cast<std::uint64_t>(even.rows()), c = static_cast<std::uint64_t>(config.channels);
+  auto const t = static_cast<std::uint64_t>(even.sequence), layers = static_cast<std::uint64_t>(config.layers);
+  auto const heads = static_cast<std::uint64_t>(config.heads);
+  auto const bytes = [&](GptOptions const& options) {
+    return total_bytes(activation_plan(config, even, storage, options));
+  };
+  GptOptions const materialized{.dropout = 0.1}, flash{AttentionKind::flash, 0.1};
+  GptOptions const stored{.dropout = 0.1, .dropout_masks = DropoutMasks::stored};
+  GptOptions const flash_stored{AttentionKind::flash, 0.1, DropoutMasks::stored};
+  std::uint64_t const branches = (1 + 2 * layers) * n * c, scores = layers * heads * t * n;
+  CHECK(bytes(materialized) == bytes({}));
+  CHECK(bytes(stored) == bytes(materialized) + branches + scores);
+  CHECK(bytes(flash_stored) == bytes(flash) + branches);
+  CHECK(bytes(flash) == bytes(materialized) - bytes_per_value(storage) * scores + 4 * layers * heads * n);
+  CHECK(bytes({.dropout = 0, .dropout_masks = DropoutMasks::stored}) == bytes({}));
+}
+
 TEST_CASE("binding the activations uses the arena to the last byte of the plan", "[model]") {
+  GptOptions const options{GENERATE(AttentionKind::materialized, AttentionKind::flash), GENERATE(0.0, 0.1),
+                           DropoutMasks::stored};
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
   MemoryLedger ledger;
   Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
-  std::uint64_t const planned = total_bytes(activation_plan(config, batch, storage));
+  std::uint64_t const planned = total_bytes(activation_plan(config, batch, storage, options));
   Allocation const memory(ledger, MemoryCategory::activations, "test", planned);
   Arena arena(memory.bytes());
-  Activations const all = bind_activations(config, batch, arena, storage);
+  Activations const all = bind_activations(config, batch, arena, storage, options);
   CHECK(arena.used() == planned);
   with_storage(storage, [&]<class T>() {
     CHECK(std::get<ActivationsOf<T>>(all).logits.extent(1) == static_cast<std::size_t>(config.padded_vocab()));

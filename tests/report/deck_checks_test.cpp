@@ -188,6 +188,14 @@ TEST_CASE("a fault names a step of the training and a unit of the model", "[deck
   CHECK_THAT(error_with({"faults.nan.unit=head"}), ContainsSubstring("faults.nan.unit needs faults.nan.step"));
 }
 
+TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
+  CHECK(error_with({"model.dropout=0.1", "model.dropout_masks=stored"}) == "no InputError");
+  CHECK(error_with({"model.dropout_masks=stored"}) ==
+        "--set model.dropout_masks=stored: model.dropout_masks is not read by model.dropout = 0: leave it out, or "
+        "choose another number");
+  CHECK_THAT(error_with({"model.dropout=1"}), ContainsSubstring("out of range, must be 0 to below 1"));
+}
+
 TEST_CASE("keys that the optimizer does not read are refused where they were set", "[deck]") {
   CHECK(error_with({"optimizer.type=adam", "optimizer.betas=[0.8, 0.9]", "optimizer.eps=1e-6"}) == "no InputError");
   CHECK(error_with({"optimizer.type=sgd", "optimizer.momentum=0.9"}) == "no InputError");

@@ -132,7 +132,7 @@ TEST_CASE("the golden key follows what the loss curve depends on", "[deck]") {
   std::string const key = golden_key(read_small(), 1);
   for (char const* change : {"model.heads=2", "data.sequence=8", "data.seed=2", "data.steps=11", "optimizer.lr=1",
                              "optimizer.schedule=constant", "batch.global=4", "data.files=[\"other.txt\"]",
-                             "model.load=m.bin", "data.validation_fraction=0.1"}) {
+                             "model.load=m.bin", "model.dropout=0.1", "data.validation_fraction=0.1"}) {
     INFO(change);
     CHECK(golden_key(read_small({change}), 1) != key);
   }
@@ -157,7 +157,7 @@ TEST_CASE("the golden key ignores how the work is split and measured", "[deck]")
   CHECK(golden_key(read_small({"batch.accumulation=4", "batch.global=0"}), 1) == key); // global follows: 8
   for (char const* change : {"batch.micro=4", "bench.warmup_steps=2", "comm.expected_ranks=1", "comm.check_order=true",
                              "comm.emulated_nodes=1", "comm.emulated_network.latency=1 ms", "kernels.gemm=kokkos",
-                             "model.save=m.bin", "data.validation_files=[\"v.txt\"]"}) {
+                             "model.save=m.bin", "model.attention=flash", "data.validation_files=[\"v.txt\"]"}) {
     INFO(change);
     CHECK(golden_key(read_small({change}), 1) == key);
   }

@@ -63,6 +63,26 @@ std::span<double> ReferenceModel::gradient(std::string_view name, Index layer) {
 
 ReferenceModel::Table ReferenceModel::table(Index columns) const { return Table(m_inputs.size() * columns); }
 
+ReferenceModel::Table ReferenceModel::factors(std::uint32_t site) const {
+  Table values = table(m_shape.channels);
+  reference::DropoutSite const at{m_dropout.rate, m_dropout.seed, m_dropout.first_sample, site};
+  reference::dropout_factors(at, m_sequence, 0, m_shape.channels, values);
+  return values;
+}
+
+/// (B, NH, T, T)
+ReferenceModel::Table ReferenceModel::attention_factors(std::uint32_t site) const {
+  auto const [batch, sequence, heads, head_size] = attention_shape();
+  Table values = table(heads * sequence);
+  for (Index i = 0; i < batch * heads; ++i) {
+    reference::DropoutSite const at{m_dropout.rate, m_dropout.seed,
+                                    m_dropout.first_sample + static_cast<std::uint64_t>(i / heads), site};
+    reference::dropout_factors(at, sequence, i % heads, sequence,
+                               std::span(values).subspan(i * sequence * sequence, sequence * sequence));
+  }
+  return values;
+}
+
 reference::AttentionShape ReferenceModel::attention_shape() const {
   return {std::ssize(m_inputs) / m_sequence, m_sequence, m_shape.heads, m_shape.channels / m_shape.heads};
 }
@@ -76,6 +96,8 @@ double ReferenceModel::forward(std::span<std::int32_t const> inputs, std::span<s
 
   Table x = table(m_shape.channels);
   reference::embedding_forward(m_inputs, parameter("wte"), parameter("wpe"), sequence, x);
+  m_embedded_factors = factors(0);
+  reference::dropout(m_embedded_factors, x);
   for (Index layer = 0; layer < m_shape.layers; ++layer) {
     Table next = table(m_shape.channels);
     forward_block(layer, x, next);
@@ -108,21 +130,30 @@ void ReferenceModel::forward_block(Index layer, Table const& input, Table& outpu
   reference::add_bias(parameter("qkvb", layer), b.qkv);
   b.probabilities = table(m_shape.heads * m_sequence);
   b.attention = table(channels);
-  reference::attention_forward(attention_shape(), b.qkv, b.probabilities, b.attention);
+  auto const site = 1 + 3 * static_cast<std::uint32_t>(layer);
+  b.attention_factors = attention_factors(site);
+  b.attproj_factors = factors(site + 1);
+  b.fcproj_factors = factors(site + 2);
+  reference::attention_forward(attention_shape(), b.qkv, b.probabilities, b.attention, b.attention_factors);
   Table branch = table(channels);
+  Table const no_bias(static_cast<std::size_t>(channels));
   linear(b.attention, parameter("attprojw", layer), branch, rows);
+  reference::add_bias(parameter("attprojb", layer), branch);
+  reference::dropout(b.attproj_factors, branch);
 
   b.middle = table(channels);
   b.ln2 = table(channels);
-  reference::residual_layernorm_forward(b.input, branch, parameter("attprojb", layer), parameter("ln2w", layer),
-                                        parameter("ln2b", layer), b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
+  reference::residual_layernorm_forward(b.input, branch, no_bias, parameter("ln2w", layer), parameter("ln2b", layer),
+                                        b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
   b.fc = table(4 * channels);
   b.gelu = table(4 * channels);
   linear(b.ln2, parameter("fcw", layer), b.fc, rows);
   reference::bias_gelu_forward(parameter("fcb", layer), b.fc, b.gelu);
   branch = table(channels);
   linear(b.gelu, parameter("fcprojw", layer), branch, rows);
-  reference::residual_forward(b.middle, branch, parameter("fcprojb", layer), output);
+  reference::add_bias(parameter("fcprojb", layer), branch);
+  reference::dropout(b.fcproj_factors, branch);
+  reference::residual_forward(b.middle, branch, no_bias, output);
 }
 
 void ReferenceModel::backward(double scale) {
@@ -137,6 +168,7 @@ void ReferenceModel::backward(double scale) {
   reference::layernorm_backward(d_lnf, m_last, parameter("lnfw"), m_lnf_mean, m_lnf_rstd, d_x, gradient("lnfw"),
                                 gradient("lnfb"));
   for (Index layer = m_shape.layers - 1; layer >= 0; --layer) backward_block(layer, d_x);
+  reference::dropout(m_embedded_factors, d_x);
   reference::embedding_backward(m_inputs, d_x, m_sequence, gradient("wte"), gradient("wpe"));
 }
 
@@ -146,9 +178,11 @@ void ReferenceModel::backward_block(Index layer, Table& d_x) {
   Index const channels = m_shape.channels;
   Block const& b = m_blocks[layer];
 
-  reference::bias_backward(d_x, gradient("fcprojb", layer));
+  Table d_branch = d_x;
+  reference::dropout(b.fcproj_factors, d_branch);
+  reference::bias_backward(d_branch, gradient("fcprojb", layer));
   Table d_fc = table(4 * channels);
-  linear_backward(d_x, b.gelu, parameter("fcprojw", layer), d_fc, gradient("fcprojw", layer), rows);
+  linear_backward(d_branch, b.gelu, parameter("fcprojw", layer), d_fc, gradient("fcprojw", layer), rows);
   reference::gelu_backward(b.fc, d_fc);
   reference::bias_backward(d_fc, gradient("fcb", layer));
   Table d_ln2 = table(channels);
@@ -156,11 +190,13 @@ void ReferenceModel::backward_block(Index layer, Table& d_x) {
   reference::layernorm_backward(d_ln2, b.middle, parameter("ln2w", layer), b.ln2_mean, b.ln2_rstd, d_x,
                                 gradient("ln2w", layer), gradient("ln2b", layer));
 
-  reference::bias_backward(d_x, gradient("attprojb", layer));
+  d_branch = d_x;
+  reference::dropout(b.attproj_factors, d_branch);
+  reference::bias_backward(d_branch, gradient("attprojb", layer));
   Table d_attention = table(channels);
-  linear_backward(d_x, b.attention, parameter("attprojw", layer), d_attention, gradient("attprojw", layer), rows);
+  linear_backward(d_branch, b.attention, parameter("attprojw", layer), d_attention, gradient("attprojw", layer), rows);
   Table d_qkv = table(3 * channels);
-  reference::attention_backward(attention_shape(), b.qkv, b.probabilities, d_attention, d_qkv);
+  reference::attention_backward(attention_shape(), b.qkv, b.probabilities, d_attention, d_qkv, b.attention_factors);
   reference::bias_backward(d_qkv, gradient("qkvb", layer));
   Table d_ln1 = table(channels);
   linear_backward(d_qkv, b.ln1, parameter("qkvw", layer), d_ln1, gradient("qkvw", layer), rows);

@@ -32,6 +32,8 @@ public:
   std::span<double> parameter(std::string_view name, Index layer = 0);
   std::span<double> gradient(std::string_view name, Index layer = 0);
 
+  /// Drops with that rate, seed and first sample from the next forward on; 0: not.
+  void drop(reference::DropoutSite const& dropout) { m_dropout = dropout; }
   /// Mean cross-entropy over the (B, T) tokens; keeps what backward needs.
   double forward(std::span<std::int32_t const> inputs, std::span<std::int32_t const> targets, Index sequence);
   /// After forward: logits (B T, Vp).
@@ -49,11 +51,14 @@ private:
   struct Block {
     Table input, ln1, ln1_mean, ln1_rstd, qkv, probabilities, attention;
     Table middle, ln2, ln2_mean, ln2_rstd, fc, gelu;
+    Table attention_factors, attproj_factors, fcproj_factors;
   };
 
   LlmcTensor const& tensor(std::string_view name) const;
   reference::AttentionShape attention_shape() const;
-  Table table(Index columns) const; ///< (N, columns) of zeros
+  Table table(Index columns) const;        ///< (N, columns) of zeros
+  Table factors(std::uint32_t site) const; ///< (N, C) of dropout, 1 without
+  Table attention_factors(std::uint32_t site) const;
   void forward_block(Index layer, Table const& input, Table& output);
   void backward_block(Index layer, Table& d_x);
 
@@ -64,6 +69,8 @@ private:
   Index m_sequence = 0;
   std::vector<std::int32_t> m_inputs, m_targets;
   std::vector<Block> m_blocks;
+  reference::DropoutSite m_dropout{};
+  Table m_embedded_factors;
   Table m_last, m_lnf, m_lnf_mean, m_lnf_rstd, m_logits;
 };
 
