@@ -26,6 +26,8 @@ bool is_algorithm(std::string const& key) {
   return key == "comm.allreduce" || key == "comm.reduce_scatter" || key == "comm.all_gather";
 }
 
+bool is_model_option(std::string const& key) { return key == "model.attention" || key.starts_with("model.dropout"); }
+
 } // namespace
 
 /// All else that a deck can say is in the reference's files, or in the matrix, and refused here.
@@ -39,13 +41,18 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   Deck const deck = parse_deck(text, input);
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
-    bool const is_choice = key.starts_with("kernels.") || key.starts_with("parallel.") || is_algorithm(key);
-    if (given && model_file.empty() && !key.starts_with("kernels."))
-      fail_at(deck, key, fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels", key));
-    if (given && !is_choice)
+    bool const of_both = key.starts_with("kernels.") || key == "model.attention";
+    bool const of_matrix = of_both || is_model_option(key);
+    bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
+    if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
-              fmt::format("{} comes from the reference's files; verify takes only keys of kernels and parallel, and "
-                          "the algorithms of comm",
+              fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels, model.attention "
+                          "and model.dropout",
+                          key));
+    if (given && !model_file.empty() && !of_reference)
+      fail_at(deck, key,
+              fmt::format("{} comes from the reference's files; verify takes only keys of kernels and parallel, "
+                          "model.attention, and the algorithms of comm",
                           key));
   }
   return deck.config;

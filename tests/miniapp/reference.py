@@ -4,7 +4,7 @@ import re
 import struct
 import unittest
 
-from support import FIXTURES, copy_fixture, new_folder, reference_arguments, start
+from support import FIXTURES, copy_fixture, new_folder, reference_arguments, settings, start
 
 FAILED = 65
 HEADER = 1024
@@ -47,11 +47,13 @@ def failures(outcome):
 
 class ReferenceTest(unittest.TestCase):
     def test_every_fixture_passes_on_every_number_of_ranks_that_divides_its_batch(self):
-        cases = [("gpt_odd", 1), ("gpt_odd", 5), ("gpt_even", 1), ("gpt_even", 2), ("gpt_batch16", 1),
-                 ("gpt_batch16", 2)]
-        futures = [start("verify", *reference_arguments(FIXTURES / name), ranks=ranks) for name, ranks in cases]
-        for (name, ranks), future in zip(cases, futures):
-            with self.subTest(name, ranks=ranks):
+        flash = "model.attention=flash"
+        cases = [("gpt_odd", 1, []), ("gpt_odd", 5, []), ("gpt_even", 1, []), ("gpt_even", 2, []), ("gpt_batch16", 1, []),
+                 ("gpt_batch16", 2, []), ("gpt_odd", 1, [flash]), ("gpt_even", 2, [flash]), ("gpt_batch16", 2, [flash])]
+        futures = [start("verify", *reference_arguments(FIXTURES / name), *settings(*keys), ranks=ranks)
+                   for name, ranks, keys in cases]
+        for (name, ranks, keys), future in zip(cases, futures):
+            with self.subTest(name, ranks=ranks, keys=keys):
                 outcome = future.result()
                 self.assertEqual(outcome.code, 0, outcome)
                 self.assertTrue(outcome.out.endswith("VERIFICATION PASSED\n"), outcome)

@@ -49,6 +49,11 @@ class Decks(RefusalTest):
             "fraction for an integer": with_changes({"batch.micro": "1.5"}, "must be an integer", at="batch.micro"),
             "out of range": with_changes({"data.validation_fraction": "0.7"}, "0.7 is out of range, must be 0 to 0.5",
                                          at="data.validation_fraction"),
+            "a rate of 1": with_changes({"model.dropout": "1.0"}, "1 is out of range, must be 0 to below 1",
+                                        at="model.dropout"),
+            "masks of no dropout": with_changes({"model.dropout_masks": '"stored"'},
+                                                "not read by model.dropout = 0: leave it out, or choose another number",
+                                                at="model.dropout_masks"),
             "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),
             "key given twice": with_changes({"batch.micro": "1\nbatch.micro = 2"}, "deck.toml:11: ", "batch.micro"),
@@ -122,6 +127,9 @@ class Decks(RefusalTest):
             "no state": (start("verify", "--reference-model", "m.bin"), ["requires --reference-state"]),
             "nothing to verify": (start("verify"), ["--reference-model or --matrix is required"]),
             "matrix and more": (start("verify", "--matrix", "--set", "comm.allreduce=ring"), ["the matrix' own"]),
+            "reference with dropout": (start("verify", "--reference-model", FIXTURES / "gpt_odd.model.bin",
+                                             "--reference-state", FIXTURES / "gpt_odd.state.bin",
+                                             "--set", "model.dropout=0.1"), ["model.dropout comes from the reference"]),
         }
         self.check_all((claim, *case) for claim, case in cases.items())
 

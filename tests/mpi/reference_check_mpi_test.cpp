@@ -1,5 +1,5 @@
-// The Trainer against the float64 references, on every number of ranks that divides the batch and with every provider
-// of matrix products.
+// The Trainer against the float64 references, on every number of ranks that divides the batch, with every provider of
+// matrix products and both kinds of attention.
 
 #include "core/error.hpp"
 #include "kernels/gemm.hpp"
@@ -15,6 +15,7 @@ using namespace trainstone;
 
 TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of fp32", "[mpi][reference]") {
   std::string const name = GENERATE("gpt_even", "gpt_odd", "gpt_batch16");
+  AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
   Communicator world = Communicator::world();
   test::Fixture const fixture = test::find_fixture(name);
   std::string losses = fixture.model.string();
@@ -23,6 +24,7 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
   for (GemmProvider provider : built_gemm_providers()) {
     RunConfig choices;
     choices.kernels.gemm = to_string(provider);
+    choices.model_options.attention = attention;
     std::optional<std::vector<ReferenceRow>> rows;
     try {
       rows = compare_with_reference(ExecutionSpace(), world, files, choices);
@@ -32,8 +34,8 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
     }
     CHECK(rows->size() == 22); // logits, loss, 16 gradients, losses and norms of two recipes
     for (ReferenceRow const& row : *rows) {
-      INFO(name << ", " << to_string(provider) << ", " << row.name << ": absolute " << row.max_absolute << ", relative "
-                << row.max_relative << ", bound " << row.bound);
+      INFO(name << ", " << to_string(provider) << (attention == AttentionKind::flash ? ", flash, " : ", ") << row.name
+                << ": absolute " << row.max_absolute << ", relative " << row.max_relative << ", bound " << row.bound);
       CHECK(row.passed);
     }
   }
