@@ -1,7 +1,8 @@
 #pragma once
 
-// Where a team's tiles lie. Owns the arithmetic: a struct of tiles is made from a pool, on the host to count what a launch
-// must ask for, in the kernel to get it, so that there is no second list of sizes. Included by k_impl.hpp files only.
+// Where a team's tiles lie. Owns the arithmetic: a struct of tiles is made from a pool, on the host to count what a
+// launch must ask for, in the kernel to get it, so that there is no second list of sizes. Included by k_impl.hpp files
+// only.
 
 #include "core/error.hpp"
 #include "kernels/tile_product.hpp"

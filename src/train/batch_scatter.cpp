@@ -22,7 +22,7 @@ BatchSource BatchScatter::source(BatchSource const& all, Index turn) {
           for (Rank rank = 0; rank < m_plan->mesh.ranks(); ++rank)
             all(batch, m_plan->micro_batch(turn, rank), batches.subspan(place(rank), inputs.size()),
                 batches.subspan(place(rank) + inputs.size(), targets.size()));
-          Kokkos::deep_copy(m_exec, m_batches.device, m_batches.host);
+          m_batches.copy_to_device(m_exec);
         }
         m_scatter.run();
         Kokkos::deep_copy(m_exec, m_batches.host, m_batches.device);

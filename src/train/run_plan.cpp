@@ -84,16 +84,16 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
   std::vector<PlannedTensor> tensors = plan.parallel.buffers();
-  tensors.push_back(planned<double>("loss sum", 1));
+  tensors.push_back(planned<double>("loss sums", plan.accumulation));
   tensors.push_back(planned<std::int64_t>("non-finite count", 1));
   return tensors;
 }
 
 std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
-  Index const rows = plan.shape.rows();
+  Index const rows = plan.accumulation * plan.shape.rows();
   std::vector<PlannedTensor> tensors{planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
                                      planned<std::int32_t>("rows by token", rows),
-                                     planned<std::int32_t>("buckets", rows + 1),
+                                     planned<std::int32_t>("buckets", rows + plan.accumulation),
                                      planned<std::int32_t>("tokens of buckets", rows)};
   if (plan.batch_scatter)
     tensors.push_back(planned<std::int32_t>("micro-batches of all ranks", plan.batch_scatter->elements()));

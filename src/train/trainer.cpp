@@ -61,10 +61,10 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers),
-      m_loader(plan.shape, config.model.vocab, m_data),
+      m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
               config.model_options),
-      m_loss_sum(m_buffers.vector<double>("loss sum", 1)),
+      m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)),
       m_scaler(config.precision) {
@@ -93,13 +93,14 @@ StepReport Trainer::step(std::int64_t step) {
   if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
   report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
   if (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped))
-    throw CollectiveError(
-        fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm, describe_non_finite()));
+    throw CollectiveError(fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm,
+                                      describe_non_finite(training_batch(step))));
   if (!report.skipped) update(report);
   m_scaler.observe(report.skipped);
   if (m_scaler.skipped_in_a_row() > m_config->precision.most_skipped)
     throw CollectiveError(fmt::format("step {}: gradients overflow in the last {} steps, now at a loss scale of {}: {}",
-                                      step, m_scaler.skipped_in_a_row(), m_scaler.scale(), describe_non_finite()));
+                                      step, m_scaler.skipped_in_a_row(), m_scaler.scale(),
+                                      describe_non_finite(training_batch(step))));
   m_exec.fence("trainstone::train::step: the step is timed");
 
   report.seconds = seconds_since(start);
@@ -124,34 +125,41 @@ float Trainer::gradient_scale(std::int64_t step) const {
   return static_cast<float>(m_scaler.scale() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence));
 }
 
+Trainer::GlobalBatch Trainer::training_batch(std::int64_t step) const {
+  return {&m_batches.training, step - 1, LossMode::training, step};
+}
+
+/// The host waits for no kernel before total_loss().
 double Trainer::gradient(std::int64_t step) {
-  std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
-  m_first_bad_unit = -1;
-  for (Index turn = 0; turn < m_plan->accumulation; ++turn)
-    losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] = forward_backward(step, turn);
+  GlobalBatch const global = training_batch(step);
+  std::vector<MicroBatch> const batches = load(global);
+  for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
+    MicroBatch const& batch = batches[static_cast<std::size_t>(turn)];
+    m_engine.begin(Pass::training, turn);
+    forward_and_loss(global, batch, turn);
+    backward(batch);
+  }
   m_engine.finish(); // nobody drives its collectives while the losses meet
   inject_order_fault(step);
-  return sum_over_ranks(std::move(losses)) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
+  return total_loss() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
-double Trainer::forward_backward(std::int64_t step, Index turn) {
-  MicroBatch batch = load(m_batches.training, step - 1, turn);
-  batch.gradient_scale = gradient_scale(step);
-  batch.dropout = dropout(step, turn);
-  m_engine.begin(Pass::training, turn);
-  double const loss = forward_and_loss(batch, LossMode::training, step);
-  for (Unit unit : m_units | std::views::reverse) {
-    BackwardMemory const memory = m_engine.before_backward(unit);
-    m_model.backward(m_exec, unit, batch, memory.parameters, memory.gradients);
-    m_engine.after_backward(unit);
-  }
-  return loss;
+/// This rank's micro-batches, turn by turn.
+std::vector<MicroBatch> Trainer::load(GlobalBatch const& global) {
+  std::vector<MicroBatch> batches;
+  m_loader.begin(m_exec);
+  for (Index turn = 0; turn < m_plan->accumulation; ++turn) batches.push_back(load(global, turn));
+  return batches;
 }
 
-/// This rank's micro-batch of a turn.
-MicroBatch Trainer::load(BatchSource const& source, std::int64_t batch, Index turn) {
-  Index const v = m_plan->parallel.micro_batch(turn);
-  return m_loader.load(m_exec, m_scatter ? m_scatter->source(source, turn) : source, batch, v);
+MicroBatch Trainer::load(GlobalBatch const& global, Index turn) {
+  BatchSource const& source = *global.source;
+  MicroBatch batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, turn) : source, global.number,
+                                   m_plan->parallel.micro_batch(turn), turn);
+  if (global.mode == LossMode::evaluation) return batch;
+  batch.gradient_scale = gradient_scale(global.step);
+  batch.dropout = dropout(global.step, turn);
+  return batch;
 }
 
 /// Samples are counted on from step to step: no epoch sees the masks of another one.
@@ -163,22 +171,32 @@ Dropout Trainer::dropout(std::int64_t step, Index turn) const {
           .first_sample = static_cast<std::uint64_t>(first)};
 }
 
-double Trainer::forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step) {
+void Trainer::forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn) {
   for (Unit unit : m_units) {
     ConstStoredVector const parameters = m_engine.before_forward(unit);
     m_model.forward(m_exec, unit, batch, parameters);
-    inject_fault(unit, step);
+    inject_fault(unit, global.step);
     m_engine.after_forward(unit);
   }
-  m_model.loss(m_exec, batch, mode);
-  sum(m_exec, m_model.losses(), m_loss_sum);
-  double const loss_sum = copy_to_host(m_exec, m_loss_sum, "trainstone::train::loss: the host reports it")[0];
-  if (!std::isfinite(loss_sum)) note_non_finite_unit();
-  return loss_sum;
+  m_model.loss(m_exec, batch, global.mode);
+  sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + turn, 1));
 }
 
-/// \param[in] losses  of all micro-batches, those of other ranks 0: whoever ran them, the sum has the same bits
-double Trainer::sum_over_ranks(std::vector<double> losses) {
+void Trainer::backward(MicroBatch const& batch) {
+  for (Unit unit : m_units | std::views::reverse) {
+    BackwardMemory const memory = m_engine.before_backward(unit);
+    m_model.backward(m_exec, unit, batch, memory.parameters, memory.gradients);
+    m_engine.after_backward(unit);
+  }
+}
+
+/// Of a global batch, over all ranks: whoever ran its micro-batches, the sum has the same bits.
+double Trainer::total_loss() {
+  m_turn_losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
+  std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
+  for (Index turn = 0; turn < m_plan->accumulation; ++turn)
+    losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] =
+        m_turn_losses[static_cast<std::size_t>(turn)];
   control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
   for (std::size_t stride = 1; stride < losses.size(); stride *= 2)
     for (std::size_t i = 0; i + stride < losses.size(); i += 2 * stride) losses[i] += losses[i + stride];
@@ -188,26 +206,24 @@ double Trainer::sum_over_ranks(std::vector<double> losses) {
 double Trainer::validate() {
   constexpr std::int64_t no_step = 0; // faults are for training steps
   double loss_sum = 0;
-  m_first_bad_unit = -1;
   for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
-    std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
+    GlobalBatch const global{&m_batches.validation, number, LossMode::evaluation, no_step};
+    std::vector<MicroBatch> const batches = load(global);
     for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
-      Index const v = m_plan->parallel.micro_batch(turn);
-      MicroBatch const batch = load(m_batches.validation, number, turn);
       m_engine.begin(Pass::evaluation, turn);
-      losses[static_cast<std::size_t>(v)] = forward_and_loss(batch, LossMode::evaluation, no_step);
+      forward_and_loss(global, batches[static_cast<std::size_t>(turn)], turn);
     }
-    loss_sum += sum_over_ranks(std::move(losses));
+    double const loss = total_loss();
+    if (!std::isfinite(loss))
+      throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite(global)));
+    loss_sum += loss;
   }
-  double const tokens =
-      static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
-  double const loss = loss_sum / tokens;
-  if (!std::isfinite(loss)) throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite()));
-  return loss;
+  return loss_sum / static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
 }
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
-  MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch);
+  m_loader.begin(m_exec);
+  MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
   m_engine.begin(Pass::evaluation, 0);
   for (Unit unit : m_units) {
     ConstStoredVector const parameters = m_engine.before_forward(unit);
@@ -240,32 +256,34 @@ void Trainer::require_equal_replicas(std::int64_t step) {
                         ExitCode::verification_failed);
 }
 
-void Trainer::note_non_finite_unit() {
-  if (m_first_bad_unit >= 0) return; // an earlier micro-batch of this step was already bad
-  for (std::size_t i = 0; i < m_units.size(); ++i) {
-    StoredVector const output = m_model.output(m_units[i]).flat();
-    // the head's logits are already their gradient: it is the one that is left when no output before it is bad
-    bool const is_head = m_units[i].kind == UnitKind::head;
-    if (is_head || has_non_finite(output)) {
-      m_first_bad_unit = static_cast<std::int64_t>(i);
-      return;
-    }
-  }
-}
-
-std::string Trainer::describe_non_finite() {
-  std::int64_t const none = std::ssize(m_units);
-  std::int64_t const unit =
-      control_all_reduce(m_exec, *m_communicator, Operation::min, m_first_bad_unit >= 0 ? m_first_bad_unit : none);
-  if (unit < none)
-    return fmt::format("the first output that is not finite is that of unit \"{}\"",
-                       to_string(m_units[static_cast<std::size_t>(unit)]));
+/// After total_loss() of the global batch; collective.
+std::string Trainer::describe_non_finite(GlobalBatch const& global) {
   m_engine.finish();
+  auto const is_finite = [](double loss) { return std::isfinite(loss); };
+  std::int64_t const bad = std::ranges::find_if_not(m_turn_losses, is_finite) - m_turn_losses.begin();
+  std::int64_t const turn = control_all_reduce(m_exec, *m_communicator, Operation::min, bad);
+  if (turn < m_plan->accumulation)
+    return fmt::format("the first output that is not finite is that of unit \"{}\"",
+                       to_string(first_bad_unit(global, turn)));
   Index const group =
       control_all_reduce(m_exec, *m_communicator, Operation::max, m_engine.find_non_finite_group(m_count));
   if (group < 0) return "the norm overflows, all gradients are finite";
   return fmt::format("all outputs are finite, the gradient of \"{}\" is not",
                      m_plan->table.groups()[static_cast<std::size_t>(group)].name);
+}
+
+/// All ranks run the turn forward once more, and those look at every output whose loss was not finite: a step has no
+/// time to look.
+Unit Trainer::first_bad_unit(GlobalBatch const& global, Index turn) {
+  m_loader.begin(m_exec);
+  MicroBatch const batch = load(global, turn);
+  m_engine.begin(Pass::evaluation, turn);
+  forward_and_loss(global, batch, turn);
+  // the head's logits are already their gradient: it is the one that is left when no output before it is bad
+  std::int64_t const head = std::ssize(m_units) - 1;
+  std::int64_t bad = std::isfinite(m_turn_losses[static_cast<std::size_t>(turn)]) ? head : 0;
+  while (bad < head && !has_non_finite(m_model.output(m_units[static_cast<std::size_t>(bad)]).flat())) ++bad;
+  return m_units[static_cast<std::size_t>(control_all_reduce(m_exec, *m_communicator, Operation::min, bad))];
 }
 
 bool Trainer::has_non_finite(ConstStoredVector values) {

@@ -59,18 +59,28 @@ public:
   ShardedEngine& engine() { return m_engine; }
 
 private:
-  double forward_backward(std::int64_t step, Index turn);
-  MicroBatch load(BatchSource const& source, std::int64_t batch, Index turn);
+  /// A global batch of a training or of a validation: what is the same for all of its turns.
+  struct GlobalBatch {
+    BatchSource const* source;
+    std::int64_t number;
+    LossMode mode;
+    std::int64_t step; ///< 0: of a validation
+  };
+
+  GlobalBatch training_batch(std::int64_t step) const;
+  std::vector<MicroBatch> load(GlobalBatch const& global);
+  MicroBatch load(GlobalBatch const& global, Index turn);
   Dropout dropout(std::int64_t step, Index turn) const;
-  double forward_and_loss(MicroBatch const& batch, LossMode mode, std::int64_t step);
+  void backward(MicroBatch const& batch);
+  void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
+  double total_loss();
   void inject_fault(Unit unit, std::int64_t step);
   void inject_order_fault(std::int64_t step);
-  void note_non_finite_unit();
-  std::string describe_non_finite();
+  std::string describe_non_finite(GlobalBatch const& global);
+  Unit first_bad_unit(GlobalBatch const& global, Index turn);
   bool has_non_finite(ConstStoredVector values);
   void update(StepReport const& report);
   float gradient_scale(std::int64_t step) const;
-  double sum_over_ranks(std::vector<double> losses);
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
@@ -85,12 +95,12 @@ private:
   BatchLoader m_loader;
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
-  Vector<double> m_loss_sum;
+  Vector<double> m_loss_sums; ///< per turn
   Vector<std::int64_t> m_count;
   std::vector<Unit> m_units;
   LossScaler m_scaler;
-  std::int64_t m_updates = 0;         ///< steps that were not skipped
-  std::int64_t m_first_bad_unit = -1; ///< index into m_units of the first non-finite output in this step
+  std::int64_t m_updates = 0;        ///< steps that were not skipped
+  std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };
 
 } // namespace trainstone

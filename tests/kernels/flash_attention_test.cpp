@@ -50,7 +50,8 @@ struct Problem {
     std::vector<double> result(static_cast<std::size_t>(pairs()));
     for (Index i = 0; i < shape.batch * shape.heads; ++i)
       reference::dropout_factors(
-          {dropout.rate, dropout.seed, dropout.first_sample + static_cast<std::uint64_t>(i / shape.heads), dropout.site},
+          {dropout.rate, dropout.seed, dropout.first_sample + static_cast<std::uint64_t>(i / shape.heads),
+           dropout.site},
           shape.sequence, i % shape.heads, shape.sequence,
           std::span(result).subspan(static_cast<std::size_t>(i * shape.sequence * shape.sequence),
                                     static_cast<std::size_t>(shape.sequence * shape.sequence)));

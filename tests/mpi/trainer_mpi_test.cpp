@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -251,6 +252,26 @@ TEST_CASE("a step labels everything, stays on its instance and fences it alone",
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
   CHECK(guard.violations().empty());
   CHECK(guard.kernels().size() > 50);
+}
+
+TEST_CASE("a step waits for its kernels before it fills arrays and where the host reads a number, and for messages",
+          "[mpi][trainer]") {
+  Communicator world = Communicator::world();
+  Index const accumulation = GENERATE(1, 2, 3);
+  RunConfig config = training_config(odd, {1, accumulation, accumulation * world.size()});
+  config.parallel = {.strategy = "zero", .zero_stage = GENERATE(1, 3)};
+  TrainingRun run(world, config);
+  run.trainer.step(1); // makes what is made once
+  run.trainer.finish();
+  test::ToolsGuard const guard(run.exec);
+  run.trainer.step(2);
+  std::map<std::string, int> fences;
+  for (std::string const& reason : guard.fences())
+    if (!reason.starts_with("trainstone::comm::")) ++fences[reason];
+  CHECK(fences == std::map<std::string, int>{{"trainstone::train::load: kernels may still read the batches before", 1},
+                                             {"trainstone::train::loss: the host reports it", 1},
+                                             {"trainstone::parallel::norm: the host decides on clipping", 1},
+                                             {"trainstone::train::step: the step is timed", 1}});
 }
 
 TEST_CASE("with a main device, rank 0 reads for all ranks, and every rank gets its own micro-batch", "[mpi][trainer]") {

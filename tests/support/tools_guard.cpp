@@ -22,6 +22,7 @@ struct Record {
   std::string announced; ///< the label that the launch wrapper is about to start
   std::vector<std::string> violations;
   std::vector<std::string> kernels;
+  std::vector<std::string> fences;
 };
 
 /// Kokkos Tools take plain functions, so what they write to is global.
@@ -68,6 +69,7 @@ void on_allocation(Kokkos_Profiling_SpaceHandle /*space*/, char const* name, voi
 void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
   std::string_view const reason = name;
   auto const target = Tools::identifier_from_devid(device);
+  if (!is_of_kokkos(reason)) record()->fences.emplace_back(reason);
   if (reason.empty() || reason.find("Unnamed") != reason.npos)
     complain(fmt::format("fence without a reason: '{}'", reason));
   else if (!is_of_kokkos(reason) &&
@@ -78,7 +80,7 @@ void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
 } // namespace
 
 ToolsGuard::ToolsGuard(ExecutionSpace const& exec) {
-  record() = std::make_unique<Record>(Record{exec, Tools::get_callbacks(), {}, {}, {}});
+  record() = std::make_unique<Record>(Record{exec, Tools::get_callbacks(), {}, {}, {}, {}});
   Tools::set_begin_parallel_for_callback(on_kernel);
   Tools::set_begin_parallel_reduce_callback(on_kernel);
   Tools::set_begin_parallel_scan_callback(on_kernel);
@@ -96,5 +98,6 @@ ToolsGuard::~ToolsGuard() {
 
 std::vector<std::string> const& ToolsGuard::violations() const { return record()->violations; }
 std::vector<std::string> const& ToolsGuard::kernels() const { return record()->kernels; }
+std::vector<std::string> const& ToolsGuard::fences() const { return record()->fences; }
 
 } // namespace trainstone::test

@@ -26,6 +26,8 @@ public:
   std::vector<std::string> const& violations() const;
   /// Labels with the prefix of the kernels seen so far, in order of their start.
   std::vector<std::string> const& kernels() const;
+  /// Reasons of the fences seen so far that are not Kokkos' own.
+  std::vector<std::string> const& fences() const;
 };
 
 } // namespace trainstone::test
