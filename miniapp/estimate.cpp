@@ -48,6 +48,7 @@ void print_work(RunPlan const& plan) {
   fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens: {:.4e})\n", "sum",
              static_cast<double>(plan.step_flops.total()),
              6.0 * static_cast<double>(plan.table.model_parameters()) * tokens);
+  fmt::print("kernels per step and rank, but those of collectives {:>15}\n", plan.step_launches + plan.update_launches);
 }
 
 } // namespace

@@ -51,13 +51,14 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
   counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
-    std::uint64_t const flops = model_flops(counters());
+    Counters const before = counters();
     Traffic const sent = total_sent(comm_counters());
     StepReport report = trainer.step(step);
     bool const validates = validates_after(step, run);
     bool const compares = run.plan->checks_replicas_after(step);
     if (validates || compares || step == run.data->steps()) trainer.finish(); // what the step has begun
-    training.step_flops += model_flops(counters()) - flops;
+    training.step_flops += model_flops(counters()) - model_flops(before);
+    training.step_launches += compute_launches(counters()) - compute_launches(before);
     training.step_sent += difference(total_sent(comm_counters()), sent);
     if (compares) trainer.require_equal_replicas(step);
     if (validates) {

@@ -69,7 +69,7 @@ double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) 
 WorkAmounts counted_amounts(Training const& training) {
   auto const steps = static_cast<std::uint64_t>(training.counted.steps);
   return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
-          training.step_flops / steps};
+          training.step_flops / steps, training.step_launches / steps};
 }
 
 Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
@@ -140,7 +140,8 @@ WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
 
 WorkAmounts predicted_amounts(RunPlan const& plan) {
   Traffic const sent = plan.step_sent() + plan.step_control();
-  return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total()};
+  return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total(),
+          plan.step_launches + plan.update_launches};
 }
 
 /// Rates of all ranks together, measured by all at once.

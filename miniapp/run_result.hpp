@@ -18,6 +18,7 @@ struct Training {
   CountedRun counted;
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
+  std::uint64_t step_launches = 0;
   bool stopped_early = false;
 };
 

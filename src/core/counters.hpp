@@ -32,7 +32,7 @@ private:
 };
 
 struct Counters {
-  std::uint64_t launches = 0;
+  PerPhase<std::uint64_t> launches;
   PerPhase<std::uint64_t> flops;
   PerPhase<std::uint64_t> bytes; ///< as the kernels declare them
   PerPhase<double> seconds;
@@ -52,5 +52,7 @@ public:
 
 /// GEMM and attention only: what predictions are compared with.
 std::uint64_t model_flops(Counters const& counted);
+/// Kernels but those of collectives.
+std::uint64_t compute_launches(Counters const& counted);
 
 } // namespace trainstone

@@ -34,7 +34,7 @@ void Impl::count_launch(Kernel const& kernel, ExecutionSpace const& exec) {
 
 void Impl::count_launch(Kernel const& kernel) {
   Counters& count = counters();
-  ++count.launches;
+  ++count.launches[kernel.phase];
   count.flops[kernel.phase] += kernel.flops;
   count.bytes[kernel.phase] += kernel.bytes;
   if (delay_point()) delay_point()(kernel.label);

@@ -18,11 +18,13 @@ struct Provider {
   bool takes_16_bit;
   bool (*computes_natively)(Storage inputs);
   std::uint64_t (*scratch_bytes)(GemmShape const&);
+  int (*launches)(GemmShape const&);
   Impl::GemmFunction (*make)();
 };
 
 bool always(Storage) { return true; }
 std::uint64_t no_scratch(GemmShape const&) { return 0; }
+int one_launch(GemmShape const&) { return 1; }
 
 Impl::GemmFunction make_kokkos_gemm() {
   return [](ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
@@ -34,12 +36,12 @@ Impl::GemmFunction make_kokkos_gemm() {
 constexpr Provider providers[] = {
 #ifdef TRAINSTONE_HAVE_ONEDNN
     {GemmProvider::onednn, true, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes,
-     Impl::make_onednn_gemm},
+     Impl::onednn_gemm_launches, Impl::make_onednn_gemm},
 #endif
 #ifdef TRAINSTONE_HAVE_KOKKOS_KERNELS
-    {GemmProvider::kokkos_kernels, false, always, no_scratch, Impl::make_kokkos_kernels_gemm},
+    {GemmProvider::kokkos_kernels, false, always, no_scratch, one_launch, Impl::make_kokkos_kernels_gemm},
 #endif
-    {GemmProvider::kokkos, true, always, no_scratch, make_kokkos_gemm},
+    {GemmProvider::kokkos, true, always, no_scratch, one_launch, make_kokkos_gemm},
 };
 
 constexpr auto built = [] {
@@ -130,6 +132,11 @@ std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) 
   Provider const& found = find_provider(provider, shape.inputs);
   bool const empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
   return empty ? 0 : found.scratch_bytes(shape);
+}
+
+int gemm_launches(GemmProvider provider, GemmShape const& shape) {
+  if (shape.m == 0 || shape.n == 0) return 0;
+  return shape.k == 0 ? 1 : find_provider(provider, shape.inputs).launches(shape);
 }
 
 Gemm::Gemm(GemmProvider provider, Vector<std::byte> scratch)

@@ -62,6 +62,10 @@ struct GemmShape {
 /// shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
 
+/// The kernels that `provider` (resolved first) starts for `shape`: 1, and one per matrix that it converts to fp32 or
+/// back; 0 if C is empty.
+int gemm_launches(GemmProvider provider, GemmShape const& shape);
+
 namespace Impl {
 /// Computes one product whose extents are all positive. Owns what the provider keeps between calls.
 using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, void const* a, void const* b, void* c,

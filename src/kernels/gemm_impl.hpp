@@ -9,6 +9,7 @@ namespace trainstone::Impl {
 /// Whether oneDNN has products of this type for this CPU; else it computes them in fp32.
 bool onednn_computes_natively(Storage inputs);
 std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape);
+int onednn_gemm_launches(GemmShape const& shape);
 GemmFunction make_onednn_gemm();
 
 /// fp32 only.

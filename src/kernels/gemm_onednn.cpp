@@ -201,6 +201,12 @@ bool onednn_computes_natively(Storage inputs) {
 
 std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) { return scratch_bytes(shape, plan(computed(shape))); }
 
+int onednn_gemm_launches(GemmShape const& shape) {
+  auto const [a, b, c] = converted_elements(shape);
+  int const conversions_of_c = c == 0 ? 0 : shape.mode == Write::add ? 2 : 1;
+  return 1 + (a > 0 ? 1 : 0) + (b > 0 ? 1 : 0) + conversions_of_c;
+}
+
 GemmFunction make_onednn_gemm() { return OnednnGemm(); }
 
 } // namespace trainstone::Impl

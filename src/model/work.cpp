@@ -33,6 +33,13 @@ std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
   return sum;
 }
 
+std::uint64_t gemm_launches(std::vector<GemmUse> const& uses, GemmProvider provider) {
+  std::uint64_t sum = 0;
+  for (GemmUse const& use : uses)
+    sum += static_cast<std::uint64_t>(gemm_launches(provider, use.shape)) * static_cast<std::uint64_t>(use.count);
+  return sum;
+}
+
 /// Of all blocks, by what attention of one of them takes: (batch, sequence, heads, head size).
 template <class OfBlock>
 std::uint64_t attention_flops(GptConfig const& config, MicroBatchShape shape, OfBlock const& of_block) {
@@ -87,6 +94,24 @@ ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOpt
   flops.gemm += gemm_flops(backward_gemms(config, shape, Write::overwrite));
   flops.attention += attention_flops_backward(config, shape, options);
   return flops;
+}
+
+std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+                                  ModelStorage storage) {
+  auto const layers = static_cast<std::uint64_t>(config.layers);
+  std::uint64_t const block = 6; // two norms (one with the residual), bias of qkv, attention, bias and GELU, residual
+  std::uint64_t const ends = 3;  // embedding, last norm, losses
+  return gemm_launches(forward_gemms(config, shape, storage), provider) + block * layers + ends;
+}
+
+std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
+                                GemmProvider provider, ModelStorage storage) {
+  auto const layers = static_cast<std::uint64_t>(config.layers);
+  std::uint64_t const block = 2 * 2 + 4 + 2; // two norms (of inputs and of parameters), four biases, attention, GELU
+  std::uint64_t const ends = 2 + 2;          // last norm, tables of tokens and positions
+  std::uint64_t const drops = options.dropout > 0 ? 2 * (2 * layers + 1) : 0; // forward and backward of each site
+  return evaluation_launches(config, shape, provider, storage) +
+         gemm_launches(backward_gemms(config, shape, mode, storage), provider) + block * layers + ends + drops;
 }
 
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,

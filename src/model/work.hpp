@@ -1,7 +1,7 @@
 #pragma once
 
-// The arithmetic of a micro-batch as a value: which matrix products with which extents, and how many floating-point
-// operations. Predictions and the GEMM scratch come from here. Computes nothing.
+// The arithmetic of a micro-batch as a value: which matrix products with which extents, how many floating-point
+// operations and how many kernels. Predictions and the GEMM scratch come from here. Computes nothing.
 
 #include "kernels/gemm.hpp"
 #include "model/activations.hpp"
@@ -35,6 +35,13 @@ struct ModelFlops {
 /// One micro-batch: forward alone, and forward and backward.
 ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
+
+/// Kernels that one micro-batch starts, losses included, their sum not: forward alone, and forward and backward.
+/// `mode` as above; a provider may start several kernels for a product.
+std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+                                  ModelStorage storage);
+std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
+                                GemmProvider provider, ModelStorage storage);
 
 /// The scratch that `provider` needs for every product above: the maximum.
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,

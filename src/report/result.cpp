@@ -55,7 +55,8 @@ Json amounts_json(WorkAmounts const& amounts) {
   return {{"memory_bytes", memory},
           {"sent_bytes", amounts.sent_bytes},
           {"messages", amounts.messages},
-          {"flops", amounts.flops}};
+          {"flops", amounts.flops},
+          {"kernel_launches", amounts.kernel_launches}};
 }
 
 /// One array per quantity, one element per step.

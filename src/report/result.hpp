@@ -48,12 +48,13 @@ struct PeakInfo {
   double bandwidth_bytes_per_second = 0;
 };
 
-/// What one rank needs or used: predicted from the plans, or counted. Messages, bytes and FLOPs are per step.
+/// What one rank needs or used: predicted from the plans, or counted. Messages, bytes, FLOPs and launches are per step.
 struct WorkAmounts {
   NamedAmounts memory_bytes;
   std::uint64_t sent_bytes = 0;
   std::uint64_t messages = 0;
   std::uint64_t flops = 0;
+  std::uint64_t kernel_launches = 0; ///< but those of collectives
 };
 
 struct RankInfo {

@@ -2,6 +2,7 @@
 
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "parallel/step_launches.hpp"
 #include "train/replica_check.hpp"
 
 namespace trainstone {
@@ -26,6 +27,21 @@ void add_batch_scatter(RunPlan& plan) {
       fmt::format("micro-batches, {} {}", to_string(Collective::scatter), to_string(batch_scatter_algorithm));
   plan.sent.push_back({name, static_cast<std::uint64_t>(plan.accumulation) * turn});
   plan.validation_sent += turn;
+}
+
+/// Of every micro-batch one sums up its losses. Gradients are overwritten, but where backward adds up micro-batches.
+void add_launches(RunPlan& plan, RunConfig const& config) {
+  ShardPlan const& parallel = plan.parallel;
+  auto const training = [&](Write mode) {
+    return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
+  };
+  auto const turns = static_cast<std::uint64_t>(plan.accumulation);
+  bool const adds = !parallel.staged() && !parallel.ordered;
+  plan.step_launches = training(Write::overwrite) + (turns - 1) * training(adds ? Write::add : Write::overwrite) +
+                       engine_step_launches(parallel);
+  plan.update_launches = engine_update_launches(parallel, plan.table);
+  plan.evaluation_launches = 1 + evaluation_launches(config.model, plan.shape, plan.gemm, plan.storage()) +
+                             engine_evaluation_launches(parallel);
 }
 
 ModelFlops times(Index count, ModelFlops flops) {
@@ -79,6 +95,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   add_batch_scatter(plan);
   plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape, config.model_options));
   plan.evaluation_flops = evaluation_flops(config.model, shape, config.model_options);
+  add_launches(plan, config);
   return plan;
 }
 

@@ -175,10 +175,16 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   std::uint64_t const gemm = steps * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm;
   std::uint64_t const attention = steps * plan.step_flops.attention + evaluated * plan.evaluation_flops.attention;
-  bool const equal = counted.kernels.flops[Phase::gemm] == gemm && counted.kernels.flops[Phase::attention] == attention;
+  std::uint64_t const launches = steps * plan.step_launches +
+                                 static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_launches +
+                                 evaluated * plan.evaluation_launches;
+  bool const equal = counted.kernels.flops[Phase::gemm] == gemm &&
+                     counted.kernels.flops[Phase::attention] == attention &&
+                     compute_launches(counted.kernels) == launches;
   return exact(exec, communicator, "flops-model", equal,
-               fmt::format("predicted GEMM {} attention {}, counted {} {}", gemm, attention,
-                           counted.kernels.flops[Phase::gemm], counted.kernels.flops[Phase::attention]));
+               fmt::format("predicted GEMM {} attention {}, {} kernels, counted {} {}, {}", gemm, attention, launches,
+                           counted.kernels.flops[Phase::gemm], counted.kernels.flops[Phase::attention],
+                           compute_launches(counted.kernels)));
 }
 
 } // namespace trainstone

@@ -38,7 +38,7 @@ Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Tra
 /// The parameters are finite after the last update (losses and norms are checked at every step).
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 
-/// Counted and predicted agree on every rank.
+/// Counted and predicted agree on every rank. check_flops: kernels started, too.
 Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                    CountedRun const& counted);
 Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,

@@ -53,7 +53,7 @@ TEST_CASE("the bandwidth peak is the rate of one of the three kernels", "[peaks]
 TEST_CASE("measuring leaves the counters as they were", "[peaks]") {
   ExecutionSpace const exec;
   counters() = {};
-  counters().launches = 7;
+  counters().launches[Phase::gemm] = 7;
   counters().flops[Phase::gemm] = 11;
   Counters const before = counters();
   auto const shapes = gemm_peak_shapes();

@@ -267,6 +267,20 @@ TEST_CASE("masks that are stored and masks that are recomputed give the same bit
   CHECK(gradients[0] == gradients[1]);
 }
 
+TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in every type, with every option", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions const options = GENERATE(from_range(all_options()));
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  ExecutionSpace const exec;
+  Model model(exec, small, {3, 7}, options);
+  MicroBatch const batch = model.load();
+  counters() = {};
+  model.forward_backward(exec, batch, mode);
+  CHECK(compute_launches(counters()) ==
+        training_launches(small, {3, 7}, options, mode, model.provider, Model::storage));
+}
+
 TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
   GptOptions const options = GENERATE(from_range(all_options()));
   ExecutionSpace const exec;

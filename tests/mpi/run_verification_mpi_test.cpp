@@ -49,6 +49,9 @@ TEST_CASE("memory, message and FLOP checks pass on the plan and fail on a plan w
   RunPlan gemm = run.plan;
   gemm.step_flops.gemm += 2;
   CHECK_FALSE(check_flops(run.exec, world, gemm, counted).passed);
+  RunPlan kernel = run.plan;
+  kernel.update_launches += 1;
+  CHECK_FALSE(check_flops(run.exec, world, kernel, counted).passed);
   RunPlan attention = run.plan;
   attention.evaluation_flops.attention -= 1;
   CHECK_FALSE(check_flops(run.exec, world, attention, counted).passed);

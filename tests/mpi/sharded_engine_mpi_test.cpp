@@ -68,15 +68,19 @@ std::vector<ParallelConfig> fast_ones(Rank ranks) {
 
 /// Returns what two steps sent.
 Traffic check_counts(TrainingRun& run, Communicator& world) {
+  counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
   run.trainer.finish();
   Traffic const sent = comm_counters().total(Purpose::training);
   CHECK(sent == 2 * run.plan.step_sent());
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control());
+  CHECK(compute_launches(counters()) == 2 * (run.plan.step_launches + run.plan.update_launches));
+  counters() = {};
   comm_counters() = {};
   run.trainer.validate();
   auto const evaluated = static_cast<std::uint64_t>(2 * run.plan.accumulation);
+  CHECK(compute_launches(counters()) == evaluated * run.plan.evaluation_launches);
   CHECK(comm_counters().total(Purpose::training) == evaluated * run.plan.validation_sent);
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.validation_control);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());

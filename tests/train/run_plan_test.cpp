@@ -244,6 +244,18 @@ TEST_CASE("what a strategy cannot do is refused, with what would be right", "[tr
   CHECK_FALSE(find_parallel_problem({.strategy = "hsdp", .shard_group = 3}, {}, ranks, 2));
 }
 
+TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 7 for norm and update", "[train][plan]") {
+  std::uint64_t const layers = GENERATE(1, 5), turns = GENERATE(1, 3);
+  RunConfig config = make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
+                                 {2, static_cast<Index>(turns), 2 * static_cast<Index>(turns)});
+  RunPlan const plan = plan_run(config, 0, 1);
+  CHECK(plan.step_launches == turns * (28 * layers + 11) + 3 * (layers + 1));
+  CHECK(plan.update_launches == 12 * layers + 4);
+  CHECK(plan.evaluation_launches == 10 * layers + 5);
+  config.model_options.dropout = 0.1;
+  CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + turns * (4 * layers + 2));
+}
+
 TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);

@@ -63,8 +63,8 @@ struct ExecutionQueue::State {
 
   /// Seconds stay out: they passed beside the caller's.
   void merge_counters() {
-    counters().launches += counted.launches;
     for (Phase const phase : phases) {
+      counters().launches[phase] += counted.launches[phase];
       counters().flops[phase] += counted.flops[phase];
       counters().bytes[phase] += counted.bytes[phase];
     }
