@@ -6,10 +6,11 @@ namespace trainstone {
 
 void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> result) {
   Impl::require_shape("sum: result", result, {1});
+  Index const count = Impl::extent(x, 0);
   Kernel const kernel{.label = "trainstone::norm::sum", .flops = x.size(), .bytes = x.size() * sizeof(float) + 8};
   launch_for(
       kernel, Impl::row_policy(exec, 1), KOKKOS_LAMBDA(Impl::Team const& team) {
-        double const total = Impl::row_sum(team, Impl::extent(x, 0), [&](Index i) { return x(i); });
+        double const total = Impl::row_sum(team, count, [&](Index i) { return x(i); });
         Kokkos::single(Kokkos::PerTeam(team), [&] { result(0) = total; });
       });
 }
