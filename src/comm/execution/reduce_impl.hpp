@@ -8,7 +8,6 @@
 
 #include <Kokkos_Core.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -109,14 +108,21 @@ struct Operands {
   Index target_count;
 };
 
-/// Element i of `count` parts from number `first` on, added in the balanced tree: the largest power of two that is
-/// smaller than `count` of them on the left.
+/// Of `count` parts, two at least, those on the left of the balanced tree: the largest power of two that is smaller.
+/// A function of our own, because device code may not call std::bit_floor.
+KOKKOS_INLINE_FUNCTION constexpr int left_parts(int count) {
+  int left = 1;
+  while (2 * left < count) left *= 2;
+  return left;
+}
+
+/// Element i of `count` parts from number `first` on, added in the balanced tree.
 template <int first, int count, class T, class Combine>
 KOKKOS_INLINE_FUNCTION Wide<T> tree_of(T const* const* parts, Index i, Combine combine) {
   if constexpr (count == 1) {
     return load(parts[first][i]);
   } else {
-    constexpr int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
+    constexpr int left = left_parts(count);
     return combine(tree_of<first, left>(parts, i, combine), tree_of<first + left, count - left>(parts, i, combine));
   }
 }
