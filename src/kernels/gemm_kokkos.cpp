@@ -73,9 +73,10 @@ struct GemmKernel {
     Index const column = team.league_rank() % column_tiles * Tile::columns;
     int const rows = static_cast<int>(Kokkos::min<Index>(Tile::rows, m - row));
     int const columns = static_cast<int>(Kokkos::min<Index>(Tile::columns, n - column));
-    Scratch const a_block(team.team_scratch(Tile::scratch_level), a_size);
-    Scratch const b_block(team.team_scratch(Tile::scratch_level), b_size);
-    Scratch const c_block(team.team_scratch(Tile::scratch_level), c_size);
+    constexpr int level = Tile::scratch_level; // taken by reference, which device code cannot do with a member
+    Scratch const a_block(team.team_scratch(level), a_size);
+    Scratch const b_block(team.team_scratch(level), b_size);
+    Scratch const c_block(team.team_scratch(level), c_size);
     Index inner = 0;
     do { // at least once: k = 0 writes zeros
       int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
