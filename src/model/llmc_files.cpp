@@ -31,8 +31,10 @@ struct HeaderField {
   std::size_t position;
   Index maximum;
 };
+// Named, because nvcc puts parentheses around a field's declarator, and g++ warns of them.
+using ShapeMember = Index LlmcShape::*;
 struct ShapeField : HeaderField {
-  Index LlmcShape::* member;
+  ShapeMember member;
 };
 constexpr std::array<ShapeField, 6> shape_fields{{
     {{"maximum sequence length", 2, Index{1} << 20}, &LlmcShape::context},
