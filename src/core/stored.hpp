@@ -69,9 +69,9 @@ struct StoredVector {
 
 template <class Void>
 struct StoredMatrix {
-  Void* data;
-  Index rows, columns;
-  Storage storage;
+  Void* data = nullptr;
+  Index rows = 0, columns = 0;
+  Storage storage = Storage::fp32;
 
   /// Row after row.
   StoredVector<Void> flat() const {
@@ -82,6 +82,7 @@ struct StoredMatrix {
     return vector;
   }
 
+  StoredMatrix() = default;
   template <class T>
   StoredMatrix(Matrix<T> const& view)
       : data(view.data()),

@@ -19,15 +19,17 @@ struct Provider {
   bool (*computes_natively)(Storage inputs);
   std::uint64_t (*scratch_bytes)(GemmShape const&);
   int (*launches)(GemmShape const&);
+  bool (*fuses)(GemmShape const&); ///< whether it does the shape's epilogue, if there is one
   Impl::GemmFunction (*make)();
 };
 
 bool always(Storage) { return true; }
 std::uint64_t no_scratch(GemmShape const&) { return 0; }
 int one_launch(GemmShape const&) { return 1; }
+bool fuses_nothing(GemmShape const&) { return false; }
 
 Impl::GemmFunction make_kokkos_gemm() {
-  return [](ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
+  return [](ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c, Epilogue const&,
             Vector<std::byte>) { Impl::kokkos_gemm(exec, shape, a, b, c); };
 }
 
@@ -36,12 +38,13 @@ Impl::GemmFunction make_kokkos_gemm() {
 constexpr Provider providers[] = {
 #ifdef TRAINSTONE_HAVE_ONEDNN
     {GemmProvider::onednn, true, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes,
-     Impl::onednn_gemm_launches, Impl::make_onednn_gemm},
+     Impl::onednn_gemm_launches, fuses_nothing, Impl::make_onednn_gemm},
 #endif
 #ifdef TRAINSTONE_HAVE_KOKKOS_KERNELS
-    {GemmProvider::kokkos_kernels, false, always, no_scratch, one_launch, Impl::make_kokkos_kernels_gemm},
+    {GemmProvider::kokkos_kernels, false, always, no_scratch, one_launch, fuses_nothing,
+     Impl::make_kokkos_kernels_gemm},
 #endif
-    {GemmProvider::kokkos, true, always, no_scratch, one_launch, make_kokkos_gemm},
+    {GemmProvider::kokkos, true, always, no_scratch, one_launch, fuses_nothing, make_kokkos_gemm},
 };
 
 constexpr auto built = [] {
@@ -64,6 +67,9 @@ Provider const& find_provider(GemmProvider provider, Storage inputs) {
   GemmProvider const resolved = resolve_gemm_provider(provider, inputs);
   return *std::ranges::find(providers, resolved, &Provider::provider);
 }
+
+/// Products over no terms are not left to libraries.
+bool fuses(Provider const& provider, GemmShape const& shape) { return shape.k > 0 && provider.fuses(shape); }
 
 GemmShape shape_of(Transpose transpose_a, ConstStoredMatrix const& a, Transpose transpose_b, ConstStoredMatrix const& b,
                    StoredMatrix const& c, Write mode) {
@@ -136,7 +142,9 @@ std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) 
 
 int gemm_launches(GemmProvider provider, GemmShape const& shape) {
   if (shape.m == 0 || shape.n == 0) return 0;
-  return shape.k == 0 ? 1 : find_provider(provider, shape.inputs).launches(shape);
+  Provider const& found = find_provider(provider, shape.inputs);
+  bool const apart = shape.epilogue != EpilogueKind::none && !fuses(found, shape);
+  return (shape.k == 0 ? 1 : found.launches(shape)) + (apart ? 1 : 0);
 }
 
 Gemm::Gemm(GemmProvider provider, Vector<std::byte> scratch)
@@ -145,12 +153,23 @@ Gemm::Gemm(GemmProvider provider, Vector<std::byte> scratch)
       m_compute(find_provider(m_provider, Storage::fp32).make()) {}
 
 void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
-                      ConstStoredMatrix b, StoredMatrix c, Write mode) {
-  GemmShape const shape = shape_of(transpose_a, a, transpose_b, b, c, mode);
-  resolve_gemm_provider(m_provider, shape.inputs); // refuses types that it cannot compute with
+                      ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue) {
+  GemmShape shape = shape_of(transpose_a, a, transpose_b, b, c, mode);
+  Provider const& provider = find_provider(m_provider, shape.inputs); // refuses types that it cannot compute with
+  Impl::require_epilogue(shape, epilogue);
   if (shape.m == 0 || shape.n == 0) return;
+  shape.epilogue = epilogue.kind;
+  if (epilogue.kind == EpilogueKind::none || fuses(provider, shape)) return compute(exec, shape, a, b, c, epilogue);
+  Impl::begin_epilogue(exec, shape, a, epilogue);
+  shape.epilogue = EpilogueKind::none;
+  compute(exec, shape, a, b, epilogue.kind == EpilogueKind::bias_gelu ? epilogue.pre : c, {});
+  Impl::end_epilogue(exec, c, epilogue);
+}
+
+void Gemm::compute(ExecutionSpace const& exec, GemmShape const& shape, ConstStoredMatrix a, ConstStoredMatrix b,
+                   StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
-  m_compute(exec, shape, a.data, b.data, c.data, m_scratch);
+  m_compute(exec, shape, a.data, b.data, c.data, epilogue, m_scratch);
 }
 
 } // namespace trainstone

@@ -41,6 +41,32 @@ std::string describe_gemm(GemmProvider provider, Storage inputs);
 
 enum class Transpose { no, yes };
 
+/// What else is done with a product: by the provider before it stores C, if it can, else by kernels of their own
+/// (bias_gelu.hpp) before or after it, with the same result up to rounding.
+enum class EpilogueKind {
+  none,
+  bias,          ///< C += bias, per row
+  bias_gelu,     ///< pre = the product + bias; C = gelu(pre)
+  gelu_gradient, ///< C *= gelu'(pre)
+  bias_gradient, ///< bias_gradient = or += the sums of op(A)'s rows: C is a weight's gradient, A that of its outputs
+};
+
+struct Epilogue {
+  EpilogueKind kind = EpilogueKind::none;
+  ConstStoredVector bias = {};     ///< (n), stored as A is
+  StoredMatrix pre = {};           ///< (m, n), stored as C is; written by bias_gelu, read by gelu_gradient
+  StoredVector bias_gradient = {}; ///< (m), stored as C is
+
+  static Epilogue add_bias(ConstStoredVector bias) { return {.kind = EpilogueKind::bias, .bias = bias}; }
+  static Epilogue gelu(ConstStoredVector bias, StoredMatrix pre) {
+    return {.kind = EpilogueKind::bias_gelu, .bias = bias, .pre = pre};
+  }
+  static Epilogue gelu_gradient(StoredMatrix pre) { return {.kind = EpilogueKind::gelu_gradient, .pre = pre}; }
+  static Epilogue gradient_of_bias(StoredVector gradient) {
+    return {.kind = EpilogueKind::bias_gradient, .bias_gradient = gradient};
+  }
+};
+
 /// C (m, n) = or += op(A) (m, k) times op(B) (k, n). A is stored (m, k), or (k, m) if transposed; B (k, n), or (n, k).
 struct GemmShape {
   Index m = 0, n = 0, k = 0;
@@ -48,12 +74,13 @@ struct GemmShape {
   Write mode = Write::overwrite;
   Storage inputs = Storage::fp32; ///< of A and B
   Storage output = Storage::fp32; ///< of C: as the inputs, or fp32
+  EpilogueKind epilogue = EpilogueKind::none;
 
   auto operator<=>(GemmShape const&) const = default;
 
-  /// 2 m n k
+  /// 2 m n k: of the product alone.
   std::uint64_t flops() const;
-  /// (m k + k n) of the inputs' size and m n of the output's, twice that when it adds to C.
+  /// (m k + k n) of the inputs' size and m n of the output's, twice that when it adds to C. Of the product alone.
   std::uint64_t bytes() const;
 };
 
@@ -62,14 +89,14 @@ struct GemmShape {
 /// shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
 
-/// The kernels that `provider` (resolved first) starts for `shape`: 1, and one per matrix that it converts to fp32 or
-/// back; 0 if C is empty.
+/// The kernels that a product of `shape` by `provider` (resolved first) takes: 1, one per matrix that is converted to
+/// fp32 or back, and one for an epilogue that the provider leaves to others. 0 if C is empty.
 int gemm_launches(GemmProvider provider, GemmShape const& shape);
 
 namespace Impl {
 /// Computes one product whose extents are all positive. Owns what the provider keeps between calls.
 using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, void const* a, void const* b, void* c,
-                                        Vector<std::byte> scratch)>;
+                                        Epilogue const&, Vector<std::byte> scratch)>;
 } // namespace Impl
 
 /// A provider with what it keeps between calls. Calls on one object must not overlap: they share the scratch.
@@ -87,16 +114,21 @@ public:
   /// \param[in]  a        (m, k), or (k, m) if `transpose_a`      \param[in] b  (k, n), or (n, k) if `transpose_b`
   /// \param[out] c        (m, n) overwritten or added to as `mode` says; must not overlap a or b. If k is 0 the product
   ///                      is 0. Stored as a and b are, or in fp32
+  /// \param[in]  epilogue what else is done; bias_gradient goes with a transposed A, and honours mode, the others go
+  ///                      with Write::overwrite
   /// \throws Error        if extents or types do not fit together (the message names all three) or the scratch is
   ///                      smaller than gemm_scratch_bytes of the shape; InputError if the provider cannot compute with
   ///                      inputs of that type
-  /// Work: shape.flops() and shape.bytes(). Sums in fp32, in an order that depends on the provider, and one rounding to
-  /// c's type; |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions take subnormal numbers as 0.
-  /// Label: trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
+  /// Work: shape.flops() and shape.bytes(), and that of the epilogue's kernels. Sums in fp32, in an order that depends
+  /// on the provider, and one rounding to c's type; |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions
+  /// take subnormal numbers as 0. Label: trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
   void operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
-                  ConstStoredMatrix b, StoredMatrix c, Write mode);
+                  ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue = {});
 
 private:
+  void compute(ExecutionSpace const& exec, GemmShape const& shape, ConstStoredMatrix a, ConstStoredMatrix b,
+               StoredMatrix c, Epilogue const& epilogue);
+
   GemmProvider m_provider;
   Vector<std::byte> m_scratch;
   Impl::GemmFunction m_compute;

@@ -18,6 +18,13 @@ GemmFunction make_kokkos_kernels_gemm();
 /// Needs no scratch; the only one that also takes k = 0.
 void kokkos_gemm(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c);
 
+/// Throws Error unless what the epilogue reads and writes fits to the product.
+void require_epilogue(GemmShape const& shape, Epilogue const& epilogue);
+/// The parts of an epilogue that are kernels of their own: before the product, which writes into `pre` if there is a
+/// GELU behind it, and after it.
+void begin_epilogue(ExecutionSpace const& exec, GemmShape const& shape, ConstStoredMatrix a, Epilogue const& epilogue);
+void end_epilogue(ExecutionSpace const& exec, trainstone::StoredMatrix c, Epilogue const& epilogue);
+
 /// "(m, n) += (m, k)^T (k, n)" with the numbers, for messages.
 std::string to_string(GemmShape const& shape);
 

@@ -21,7 +21,7 @@ Matrix<float const> stored(void const* data, Index rows, Index columns, Transpos
                              static_cast<std::size_t>(columns));
 }
 
-void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
+void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c, Epilogue const&,
              Vector<std::byte>) {
   TRAINSTONE_REQUIRE(std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<int>::max(),
                      "KokkosBlas::gemm hands 32-bit extents to the BLAS; {} has larger ones", to_string(shape));

@@ -121,7 +121,7 @@ void narrow(ExecutionSpace const& exec, Vector<float const> from, Storage storag
 class OnednnGemm {
 public:
   void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
-                  Vector<std::byte> scratch) {
+                  Epilogue const&, Vector<std::byte> scratch) {
     auto const found = m_products.find(shape);
     Product const& product = found != m_products.end() ? found->second : m_products.emplace(shape, shape).first->second;
     TRAINSTONE_REQUIRE(scratch.extent(0) >= product.scratch,

@@ -7,7 +7,6 @@
 
 #include "core/region.hpp"
 #include "kernels/attention.hpp"
-#include "kernels/bias_gelu.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/flash_attention.hpp"
@@ -115,26 +114,28 @@ private:
     return block == 0 ? m_all.embedded : m_all.blocks[static_cast<std::size_t>(block - 1)].output;
   }
 
-  void linear(Matrix<T const> x, Matrix<T const> weight, Matrix<T> y) const {
-    m_gemm(m_exec, Transpose::no, x, Transpose::yes, weight, y, Write::overwrite);
+  void linear(Matrix<T const> x, Matrix<T const> weight, Matrix<T> y, Epilogue const& epilogue = {}) const {
+    m_gemm(m_exec, Transpose::no, x, Transpose::yes, weight, y, Write::overwrite, epilogue);
   }
 
-  void input_gradient(Matrix<T const> d_y, Matrix<T const> weight, Matrix<T> d_x) const {
-    m_gemm(m_exec, Transpose::no, d_y, Transpose::no, weight, d_x, Write::overwrite);
+  void input_gradient(Matrix<T const> d_y, Matrix<T const> weight, Matrix<T> d_x, Epilogue const& epilogue = {}) const {
+    m_gemm(m_exec, Transpose::no, d_y, Transpose::no, weight, d_x, Write::overwrite, epilogue);
   }
 
   template <class Gradient>
-  void weight_gradient(Matrix<T const> d_y, Matrix<T const> x, Matrix<Gradient> d_weight, Write write) const {
-    m_gemm(m_exec, Transpose::yes, d_y, Transpose::no, x, d_weight, write);
+  void weight_gradient(Matrix<T const> d_y, Matrix<T const> x, Matrix<Gradient> d_weight, Write write,
+                       Epilogue const& epilogue = {}) const {
+    m_gemm(m_exec, Transpose::yes, d_y, Transpose::no, x, d_weight, write, epilogue);
   }
 
-  /// The weight's gradient first: it can be reduced while the input's is computed.
+  /// The gradients of weight and bias first: they can be reduced while the input's is computed.
   template <class Gradient>
-  void linear_backward(BlockBackward<Gradient> const& block, Tensor weight, Matrix<T const> d_y, Matrix<T const> x,
-                       Matrix<T> d_x) const {
-    weight_gradient(d_y, x, block.gradients.matrix(weight), block.target.write);
+  void linear_backward(BlockBackward<Gradient> const& block, Tensor weight, Tensor bias, Matrix<T const> d_y,
+                       Matrix<T const> x, Matrix<T> d_x, Epilogue const& of_input = {}) const {
+    weight_gradient(d_y, x, block.gradients.matrix(weight), block.target.write,
+                    Epilogue::gradient_of_bias(block.gradients.vector(bias)));
     block.completed_from(weight);
-    input_gradient(d_y, block.weights.matrix(weight), d_x);
+    input_gradient(d_y, block.weights.matrix(weight), d_x, of_input);
   }
 
   BlockActivationsOf<T> const& kept(Index block) const { return m_all.blocks[static_cast<std::size_t>(block)]; }
@@ -182,16 +183,14 @@ private:
     Dropout const& dropout = batch.dropout;
     layernorm_forward<T>(m_exec, input(block), w.vector(Tensor::ln1w), w.vector(Tensor::ln1b), b.ln1, b.ln1_mean,
                          b.ln1_rstd);
-    linear(b.ln1, w.matrix(Tensor::qkvw), b.qkv);
-    add_bias<T>(m_exec, w.vector(Tensor::qkvb), b.qkv);
+    linear(b.ln1, w.matrix(Tensor::qkvw), b.qkv, Epilogue::add_bias(w.vector(Tensor::qkvb)));
     attend(block, at_site(dropout, Site::attention, block));
     linear(b.attention, w.matrix(Tensor::attprojw), branch);
     Vector<T const> const attproj_bias =
         drop_branch(at_site(dropout, Site::attproj, block), w.vector(Tensor::attprojb), b.attproj_mask);
     residual_layernorm_forward<T>(m_exec, input(block), branch, attproj_bias, w.vector(Tensor::ln2w),
                                   w.vector(Tensor::ln2b), b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
-    linear(b.ln2, w.matrix(Tensor::fcw), b.fc);
-    bias_gelu_forward<T>(m_exec, w.vector(Tensor::fcb), b.fc, b.gelu);
+    linear(b.ln2, w.matrix(Tensor::fcw), b.gelu, Epilogue::gelu(w.vector(Tensor::fcb), b.fc));
     linear(b.gelu, w.matrix(Tensor::fcprojw), branch);
     Vector<T const> const fcproj_bias =
         drop_branch(at_site(dropout, Site::fcproj, block), w.vector(Tensor::fcprojb), b.fcproj_mask);
@@ -208,11 +207,8 @@ private:
     Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
     Matrix<T const> const d_branch =
         branch_gradient(at_site(dropout, Site::fcproj, number), b.fcproj_mask, m_all.branch);
-    bias_backward<T>(m_exec, d_branch, d.vector(Tensor::fcprojb), write);
-    linear_backward(block, Tensor::fcprojw, d_branch, b.gelu, d_fc);
-    gelu_backward<T>(m_exec, b.fc, d_fc);
-    bias_backward<T>(m_exec, d_fc, d.vector(Tensor::fcb), write);
-    linear_backward(block, Tensor::fcw, d_fc, b.ln2, d_ln2);
+    linear_backward(block, Tensor::fcprojw, Tensor::fcprojb, d_branch, b.gelu, d_fc, Epilogue::gelu_gradient(b.fc));
+    linear_backward(block, Tensor::fcw, Tensor::fcb, d_fc, b.ln2, d_ln2);
     layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, d_stream, Write::add,
                           d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
     block.completed_from(Tensor::ln2w);
@@ -226,11 +222,9 @@ private:
     Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_input = m_all.branch;
     Matrix<T> const unused(d_qkv.data(), d_stream.extent(0), d_stream.extent(1)); // until attention's backward
     Matrix<T const> const d_branch = branch_gradient(at_site(dropout, Site::attproj, number), b.attproj_mask, unused);
-    bias_backward<T>(m_exec, d_branch, d.vector(Tensor::attprojb), write);
-    linear_backward(block, Tensor::attprojw, d_branch, b.attention, d_input);
+    linear_backward(block, Tensor::attprojw, Tensor::attprojb, d_branch, b.attention, d_input);
     attend_backward(number, at_site(dropout, Site::attention, number), d_input);
-    bias_backward<T>(m_exec, d_qkv, d.vector(Tensor::qkvb), write);
-    linear_backward(block, Tensor::qkvw, d_qkv, b.ln1, d_input);
+    linear_backward(block, Tensor::qkvw, Tensor::qkvb, d_qkv, b.ln1, d_input);
     layernorm_backward<T>(m_exec, d_input, input(number), w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
                           Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
   }

@@ -16,15 +16,19 @@ struct LinearLayer {
   Index out;
   Index in;
   std::int64_t count;
+  EpilogueKind forward = EpilogueKind::none;        ///< biases of the branches are added with the residual
+  EpilogueKind input_gradient = EpilogueKind::none; ///< through the GELU before it
+  EpilogueKind weight_gradient = EpilogueKind::bias_gradient;
 };
 
 std::array<LinearLayer, 5> linear_layers(GptConfig const& config) {
   Index const c = config.channels;
-  return {{{"qkv", 3 * c, c, config.layers},
+  using enum EpilogueKind;
+  return {{{"qkv", 3 * c, c, config.layers, bias},
            {"attproj", c, c, config.layers},
-           {"fc", 4 * c, c, config.layers},
-           {"fcproj", c, 4 * c, config.layers},
-           {"head", config.padded_vocab(), c, 1}}};
+           {"fc", 4 * c, c, config.layers, bias_gelu},
+           {"fcproj", c, 4 * c, config.layers, none, gelu_gradient},
+           {"head", config.padded_vocab(), c, 1, none, none, none}}};
 }
 
 std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
@@ -64,7 +68,7 @@ std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shap
   for (LinearLayer const& layer : linear_layers(config))
     uses.push_back({std::string(layer.name) + " forward",
                     {shape.rows(), layer.out, layer.in, Transpose::no, Transpose::yes, Write::overwrite, storage.values,
-                     storage.values},
+                     storage.values, layer.forward},
                     layer.count});
   return uses;
 }
@@ -75,12 +79,12 @@ std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape sha
     std::string const name = layer.name;
     uses.push_back({name + " input gradient",
                     {shape.rows(), layer.in, layer.out, Transpose::no, Transpose::no, Write::overwrite, storage.values,
-                     storage.values},
+                     storage.values, layer.input_gradient},
                     layer.count});
-    uses.push_back(
-        {name + " weight gradient",
-         {layer.out, layer.in, shape.rows(), Transpose::yes, Transpose::no, mode, storage.values, storage.gradients},
-         layer.count});
+    uses.push_back({name + " weight gradient",
+                    {layer.out, layer.in, shape.rows(), Transpose::yes, Transpose::no, mode, storage.values,
+                     storage.gradients, layer.weight_gradient},
+                    layer.count});
   }
   return uses;
 }
@@ -99,7 +103,7 @@ ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOpt
 std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
                                   ModelStorage storage) {
   auto const layers = static_cast<std::uint64_t>(config.layers);
-  std::uint64_t const block = 6; // two norms (one with the residual), bias of qkv, attention, bias and GELU, residual
+  std::uint64_t const block = 4; // two norms (one with the residual), attention, residual
   std::uint64_t const ends = 3;  // embedding, last norm, losses
   return gemm_launches(forward_gemms(config, shape, storage), provider) + block * layers + ends;
 }
@@ -107,8 +111,8 @@ std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape
 std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
                                 GemmProvider provider, ModelStorage storage) {
   auto const layers = static_cast<std::uint64_t>(config.layers);
-  std::uint64_t const block = 2 * 2 + 4 + 2; // two norms (of inputs and of parameters), four biases, attention, GELU
-  std::uint64_t const ends = 2 + 2;          // last norm, tables of tokens and positions
+  std::uint64_t const block = 2 * 2 + 1; // two norms (of inputs and of parameters), attention
+  std::uint64_t const ends = 2 + 2;      // last norm, tables of tokens and positions
   std::uint64_t const drops = options.dropout > 0 ? 2 * (2 * layers + 1) : 0; // forward and backward of each site
   return evaluation_launches(config, shape, provider, storage) +
          gemm_launches(backward_gemms(config, shape, mode, storage), provider) + block * layers + ends + drops;
