@@ -53,7 +53,11 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
   for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
     Counters const before = counters();
     Traffic const sent = total_sent(comm_counters());
-    StepReport report = trainer.step(step);
+    bool const times_kernels = run.config.bench.kernels && step >= run.window.first && step <= run.window.last;
+    StepReport report = [&] {
+      ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
+      return trainer.step(step);
+    }();
     bool const validates = validates_after(step, run);
     bool const compares = run.plan->checks_replicas_after(step);
     if (validates || compares || step == run.data->steps()) trainer.finish(); // what the step has begun
@@ -165,6 +169,7 @@ void record_golden(PreparedRun const& run, Result const& result) {
 }
 
 void print_end(Result const& result, std::string const& json_path) {
+  if (!result.kernels.empty()) fmt::print("{}", kernel_lines(result.kernels));
   fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
                                 result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
   fmt::print("{}{}{}\n", verification_lines(result.checks),

@@ -72,6 +72,16 @@ WorkAmounts counted_amounts(Training const& training) {
           training.step_flops / steps, training.step_launches / steps};
 }
 
+std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow const& window) {
+  auto const steps = static_cast<double>(window.last - window.first + 1);
+  auto const mean = [steps](auto sum) { return static_cast<double>(sum) / steps; };
+  std::vector<KernelRow> rows;
+  for (auto const& [label, times] : kernels)
+    rows.push_back({label, mean(times.launches), mean(times.seconds), mean(times.flops), mean(times.bytes)});
+  std::ranges::stable_sort(rows, std::ranges::greater(), &KernelRow::seconds);
+  return rows;
+}
+
 Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
   std::vector<double> seconds;
   double tokens = 0;
@@ -181,6 +191,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   if (training.stopped_early) result.window = {run.window.first, std::min(run.window.last, training.counted.steps)};
   result.ranks = merge_times(training, result.window, machinery);
   result.counted = counted_amounts(training);
+  result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.samples = std::move(training.samples);
   result.tokens_per_second = rate_of_window(result.samples, result.window);

@@ -19,6 +19,7 @@ struct Training {
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
+  KernelTable kernels; ///< of the measured steps, if they are timed one by one
   bool stopped_early = false;
 };
 

@@ -6,7 +6,8 @@ namespace trainstone {
 
 namespace {
 thread_local Counters* counters_of_thread = nullptr;
-}
+thread_local KernelTable* table_of_thread = nullptr;
+} // namespace
 
 std::string_view to_string(Phase phase) {
   switch (phase) {
@@ -23,6 +24,12 @@ Counters& counters() {
   static Counters instance;
   return counters_of_thread ? *counters_of_thread : instance;
 }
+
+KernelTable* kernel_table() { return table_of_thread; }
+
+ThreadKernelTable::ThreadKernelTable(KernelTable* table) { table_of_thread = table; }
+
+ThreadKernelTable::~ThreadKernelTable() { table_of_thread = nullptr; }
 
 ThreadCounters::ThreadCounters(Counters& counted) { counters_of_thread = &counted; }
 

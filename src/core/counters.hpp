@@ -7,6 +7,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -36,6 +39,30 @@ struct Counters {
   PerPhase<std::uint64_t> flops;
   PerPhase<std::uint64_t> bytes; ///< as the kernels declare them
   PerPhase<double> seconds;
+};
+
+/// All launches of one kernel.
+struct KernelTimes {
+  std::uint64_t launches = 0;
+  std::uint64_t flops = 0;
+  std::uint64_t bytes = 0; ///< as the kernel declares them
+  double seconds = 0;
+};
+
+/// By label.
+using KernelTable = std::map<std::string, KernelTimes, std::less<>>;
+
+/// Where this thread's kernels are entered; null: nowhere.
+KernelTable* kernel_table();
+
+/// While it lives, its thread's kernels are entered in `table` (null: nowhere), each timed on its own: on devices the
+/// host then waits for every one.
+class ThreadKernelTable {
+public:
+  explicit ThreadKernelTable(KernelTable* table);
+  ThreadKernelTable(ThreadKernelTable const&) = delete;
+  ThreadKernelTable& operator=(ThreadKernelTable const&) = delete;
+  ~ThreadKernelTable();
 };
 
 /// The counters of this process (on a thread with ThreadCounters: that thread's); callers subtract or reset.

@@ -27,6 +27,16 @@ void Impl::call_between_launches() {
   between_launches()();
 }
 
+void Impl::enter_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start) {
+  if constexpr (!launches_wait) exec.fence("trainstone::core::launch: every kernel is timed on its own");
+  std::chrono::duration<double> const time = std::chrono::steady_clock::now() - start;
+  KernelTimes& times = (*kernel_table())[kernel.label];
+  ++times.launches;
+  times.flops += kernel.flops;
+  times.bytes += kernel.bytes;
+  times.seconds += time.count();
+}
+
 void Impl::count_launch(Kernel const& kernel, ExecutionSpace const& exec) {
   count_launch(kernel);
   if (launch_observer()) launch_observer()(kernel.label, exec);

@@ -76,6 +76,18 @@ namespace Impl {
 void count_launch(Kernel const& kernel);
 void count_launch(Kernel const& kernel, ExecutionSpace const& exec);
 void call_between_launches();
+/// Waits for the kernel, and enters in the thread's table what it took since `start`.
+void enter_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start);
+
+/// Starts a kernel, on the clock of its phase.
+template <class Start>
+void start_kernel(Kernel const& kernel, ExecutionSpace const& exec, Start const& start) {
+  PhaseTimer const timer(kernel.phase);
+  if (!kernel_table()) return start();
+  auto const before = std::chrono::steady_clock::now();
+  start();
+  enter_kernel(kernel, exec, before);
+}
 
 /// What Kokkos Tools are told of a kernel that Kokkos does not start, while it runs.
 class ShownKernel {
@@ -99,10 +111,7 @@ private:
 template <class Policy, class Body>
 void launch_for(Kernel const& kernel, Policy const& policy, Body const& body) {
   Impl::count_launch(kernel, policy.space());
-  {
-    PhaseTimer const timer(kernel.phase);
-    Kokkos::parallel_for(kernel.label, policy, body);
-  }
+  Impl::start_kernel(kernel, policy.space(), [&] { Kokkos::parallel_for(kernel.label, policy, body); });
   Impl::call_between_launches();
 }
 
@@ -115,8 +124,7 @@ void launch_inline(Kernel const& kernel, ExecutionSpace const& exec, Body const&
                      ExecutionSpace::name());
   Impl::count_launch(kernel, exec);
   Impl::ShownKernel const shown(kernel.label, exec);
-  PhaseTimer const timer(kernel.phase);
-  body();
+  Impl::start_kernel(kernel, exec, body);
 }
 
 /// parallel_reduce over `policy` into `result` (a View, or a Kokkos reducer over one: no fence; a host scalar makes
@@ -124,21 +132,18 @@ void launch_inline(Kernel const& kernel, ExecutionSpace const& exec, Body const&
 template <class Policy, class Body, class Result>
 void launch_reduce(Kernel const& kernel, Policy const& policy, Body const& body, Result&& result) {
   Impl::count_launch(kernel, policy.space());
-  {
-    PhaseTimer const timer(kernel.phase);
-    Kokkos::parallel_reduce(kernel.label, policy, body, std::forward<Result>(result));
-  }
+  Impl::start_kernel(kernel, policy.space(),
+                     [&] { Kokkos::parallel_reduce(kernel.label, policy, body, std::forward<Result>(result)); });
   Impl::call_between_launches();
 }
 
-/// A vendor library's call, wrapped so that it is labelled, counted and timed as a kernel is.
+/// A vendor library's call on an instance, wrapped so that it is labelled, counted and timed as a kernel is.
 template <class Call>
-void launch_external(Kernel const& kernel, Call const& call) {
+void launch_external(Kernel const& kernel, ExecutionSpace const& exec, Call const& call) {
   Impl::count_launch(kernel);
   {
     ScopedRegion const region(kernel.label);
-    PhaseTimer const timer(kernel.phase);
-    call();
+    Impl::start_kernel(kernel, exec, call);
   }
   Impl::call_between_launches();
 }

@@ -27,7 +27,7 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, 
                      "KokkosBlas::gemm hands 32-bit extents to the BLAS; {} has larger ones", to_string(shape));
   Matrix<float> const out(static_cast<float*>(c), static_cast<std::size_t>(shape.m), static_cast<std::size_t>(shape.n));
   auto const flag = [](Transpose transpose) { return transpose == Transpose::yes ? "T" : "N"; };
-  launch_external({"trainstone::gemm[KokkosBlas]", Phase::gemm, shape.flops(), shape.bytes()}, [&] {
+  launch_external({"trainstone::gemm[KokkosBlas]", Phase::gemm, shape.flops(), shape.bytes()}, exec, [&] {
     KokkosBlas::gemm(exec, flag(shape.a), flag(shape.b), 1.0f, stored(a, shape.m, shape.k, shape.a),
                      stored(b, shape.k, shape.n, shape.b), shape.mode == Write::add ? 1.0f : 0.0f, out);
   });

@@ -128,7 +128,7 @@ public:
                        "oneDNN needs {} bytes of scratch for {}, and was given {}", product.scratch, to_string(shape),
                        scratch.extent(0));
     if (computed(shape) == shape)
-      compute(product, a, b, c, scratch.data());
+      compute(exec, product, a, b, c, scratch.data());
     else
       compute_converted(exec, shape, product, a, b, c, scratch);
   }
@@ -156,15 +156,16 @@ private:
     std::byte* const rest = scratch.data() + arena.used();
     widen(exec, shape.inputs, a, wide_a);
     widen(exec, shape.inputs, b, wide_b);
-    if (c_elements == 0) return compute(product, wide_a.data(), wide_b.data(), c, rest);
+    if (c_elements == 0) return compute(exec, product, wide_a.data(), wide_b.data(), c, rest);
     if (shape.mode == Write::add) widen(exec, shape.output, c, wide_c);
-    compute(product, wide_a.data(), wide_b.data(), wide_c.data(), rest);
+    compute(exec, product, wide_a.data(), wide_b.data(), wide_c.data(), rest);
     narrow(exec, wide_c, shape.output, c);
   }
 
-  void compute(Product const& product, void const* a, void const* b, void* c, std::byte* scratch) {
+  void compute(ExecutionSpace const& exec, Product const& product, void const* a, void const* b, void* c,
+               std::byte* scratch) {
     GemmShape const& shape = product.shape;
-    launch_external({"trainstone::gemm[oneDNN]", Phase::gemm, shape.flops(), shape.bytes()},
+    launch_external({"trainstone::gemm[oneDNN]", Phase::gemm, shape.flops(), shape.bytes()}, exec,
                     [&] { check_onednn("matmul::execute", shape, [&] { execute(product, a, b, c, scratch); }); });
   }
 

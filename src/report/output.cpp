@@ -118,6 +118,17 @@ std::string floor_line(double step_seconds, double floor_seconds, double gemm_fl
       bandwidth_bytes_per_second * 1e-9);
 }
 
+std::string kernel_lines(std::vector<KernelRow> const& kernels) {
+  double all = 0;
+  for (KernelRow const& kernel : kernels) all += kernel.seconds;
+  std::string text = fmt::format("{:<44} {:>9} {:>10} {:>6} {:>9} {:>9}\n", "kernels of a step, each timed on its own",
+                                 "launches", "ms", "%", "GB/s", "GFLOP/s");
+  for (auto const& [label, launches, seconds, flops, bytes] : kernels)
+    text += fmt::format("{:<44} {:>9.1f} {:>10.3f} {:>6.1f} {:>9.1f} {:>9.1f}\n", label, launches, 1e3 * seconds,
+                        100 * seconds / all, 1e-9 * bytes / seconds, 1e-9 * flops / seconds);
+  return text;
+}
+
 std::string verification_lines(std::vector<Check> const& checks) {
   auto const passed = std::count_if(checks.begin(), checks.end(), [](Check const& check) { return check.passed; });
   bool const all = passed == static_cast<std::ptrdiff_t>(checks.size());

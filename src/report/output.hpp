@@ -55,6 +55,12 @@ std::uint64_t total(NamedAmounts const& amounts);
 /// "74.6 MiB"
 std::string mebibytes(std::uint64_t bytes);
 
+/// One kernel's part in a step: means over the measured steps of the first rank.
+struct KernelRow {
+  std::string label;
+  double launches = 0, seconds = 0, flops = 0, bytes = 0;
+};
+
 std::string header_line(RunHeader const& header);
 /// "note: the network is emulated: ..." with what a message takes there.
 std::string network_line(CommConfig const& comm);
@@ -65,6 +71,8 @@ std::string step_line(StepReport const& step, double eta_seconds);
 /// Median step beside the least time that the measured peaks allow.
 std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,
                        double bandwidth_bytes_per_second);
+/// A table with a line per kernel: launches and time of a step, their share of all kernels' time, rates.
+std::string kernel_lines(std::vector<KernelRow> const& kernels);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
 /// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows.

@@ -59,6 +59,17 @@ Json amounts_json(WorkAmounts const& amounts) {
           {"kernel_launches", amounts.kernel_launches}};
 }
 
+Json kernels_json(std::vector<KernelRow> const& kernels) {
+  Json rows = Json::array();
+  for (KernelRow const& kernel : kernels)
+    rows.push_back({{"label", kernel.label},
+                    {"launches", kernel.launches},
+                    {"seconds", kernel.seconds},
+                    {"flops", kernel.flops},
+                    {"bytes", kernel.bytes}});
+  return rows;
+}
+
 /// One array per quantity, one element per step.
 Json samples_json(std::vector<StepReport> const& samples) {
   Json json = {{"step", Json::array()},     {"loss", Json::array()},       {"norm", Json::array()},
@@ -210,6 +221,7 @@ std::string result_json(Result const& result) {
   json["resident_bytes"] = result.resident_bytes;
   json["energy_joules"] = nullptr;
   json["samples"] = samples_json(result.samples);
+  if (!result.kernels.empty()) json["kernels"] = kernels_json(result.kernels);
   json["ranks"] = ranks_json(result.ranks);
   json["straggler"] = straggler_json(result.ranks);
   json["window"] = {{"first_step", result.window.first}, {"last_step", result.window.last}};

@@ -80,6 +80,7 @@ struct Result {
   WorkAmounts counted;
   std::uint64_t resident_bytes = 0; ///< resident set after the training; informative
   std::vector<StepReport> samples;  ///< every step
+  std::vector<KernelRow> kernels;   ///< the longest first; empty unless they were timed
   std::vector<RankInfo> ranks;      ///< the one with the largest median_own_seconds is the straggler
   MeasuredWindow window;
   Rate tokens_per_second; ///< over the window

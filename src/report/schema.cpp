@@ -238,6 +238,8 @@ std::vector<Key> machine_keys() {
              "trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),
              "measured after the warm-up; 0 = all"),
+      key("bench.kernels", &RunConfig::bench, &BenchConfig::kernels,
+          "a table of the measured steps' kernels, each timed on its own: devices then have no kernels in line"),
       number("faults.nan.step", &RunConfig::faults, &FaultConfig::nan_step, "", up_to(trillion),
              "test: the step, from 1, whose forward pass is poisoned; 0 = none"),
       key("faults.nan.unit", &RunConfig::faults, &FaultConfig::nan_unit,

@@ -57,6 +57,7 @@ struct ScheduleConfig {
 struct BenchConfig {
   std::int64_t warmup_steps = 1;
   std::int64_t window = 0; ///< steps; 0 = all after the warm-up
+  bool kernels = false;    ///< every kernel of the window is timed on its own
 };
 
 struct TraceConfig {

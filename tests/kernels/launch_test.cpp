@@ -189,12 +189,35 @@ TEST_CASE("what is called between launches is called after each, and not for the
   std::uint64_t const first = compute_launches(counters());
   launch(exec);
   CHECK(launches_before == std::vector{first + 1});
-  launch_external({"trainstone::test::external"}, [] {});
+  launch_external({"trainstone::test::external"}, exec, [] {});
   CHECK(launches_before == std::vector{first + 1, first + 3});
   Kokkos::View<double, MemorySpace> const result("trainstone::test::result");
   launch_reduce({"trainstone::test::reduce"}, Elements(exec, 0, 3), CountOne(), result);
   CHECK(launches_before == std::vector{first + 1, first + 3, first + 5});
   CHECK(compute_launches(counters()) == first + 6);
+}
+
+TEST_CASE("kernels are entered in their thread's table, by label, while there is one") {
+  ExecutionSpace const exec;
+  auto const launch = [&] {
+    launch_for({"trainstone::test::for", Phase::other, 3, 8}, Elements(exec, 0, 1), DoNothing());
+  };
+  KernelTable table;
+  launch();
+  {
+    ThreadKernelTable const entered(&table);
+    launch();
+    launch();
+    launch_external({"trainstone::test::external", Phase::gemm, 5, 7}, exec, [] {});
+    if (launches_wait) launch_inline({"trainstone::test::inline"}, exec, [] {});
+    std::thread(launch).join();
+  }
+  launch();
+  CHECK(table.size() == (launches_wait ? 3 : 2));
+  KernelTimes const& twice = table["trainstone::test::for"];
+  CHECK((twice.launches == 2 && twice.flops == 6 && twice.bytes == 16 && twice.seconds > 0));
+  KernelTimes const& external = table["trainstone::test::external"];
+  CHECK((external.launches == 1 && external.flops == 5 && external.bytes == 7));
 }
 
 TEST_CASE("kernels inside of what is timed as a whole, and those of other threads, are no time between launches") {
@@ -206,7 +229,7 @@ TEST_CASE("kernels inside of what is timed as a whole, and those of other thread
   {
     PhaseTimer const collective(Phase::communication);
     launch();
-    launch_external({"trainstone::test::external"}, launch);
+    launch_external({"trainstone::test::external"}, exec, launch);
   }
   CHECK(calls == 0);
   std::thread(launch).join();

@@ -279,6 +279,19 @@ class Options(TrainingTest):
         self.assertGreater(activations["stored"], activations["drops"])
 
 
+class Kernels(TrainingTest):
+    def test_a_table_of_kernels_has_every_launch_of_a_step(self):
+        deck = Deck({"data.validate_every": "1"})
+        timed, plain = (start("run", deck.path, *settings(f"bench.kernels={value}"), ranks=2) for value in ("true", "false"))
+        timed = self.assert_ended(timed.result(), 0, "VERIFICATION PASSED (7/7)", "kernels of a step, each timed on its own")
+        rows = [row for row in timed.result["kernels"] if not row["label"].startswith("trainstone::comm::")]
+        self.assertAlmostEqual(sum(row["launches"] for row in rows), timed.result["counted"]["kernel_launches"])
+        self.assertAlmostEqual(sum(row["flops"] for row in rows if "gemm" in row["label"] or "attention" in row["label"]),
+                               timed.result["counted"]["flops"])
+        self.assertGreater(min(row["seconds"] for row in rows), 0)
+        self.assertNotIn("kernels", self.assert_ended(plain.result(), 0).result)
+
+
 class Precision(TrainingTest):
     RECIPES = {"fp32": [], "mixed16 bf16": ["precision.recipe=mixed16"],
                "mixed16 fp16": ["precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"],

@@ -105,6 +105,14 @@ TEST_CASE("the work line has bytes, messages and operations", "[output]") {
   CHECK(work_line(0, 0, 0) == "per step and rank predicted 0.0 MiB sent in 0 messages, 0.0e+00 FLOP");
 }
 
+TEST_CASE("the table of kernels has launches, time, share and rates of each", "[output]") {
+  CHECK(kernel_lines({{"trainstone::gemm[oneDNN]", 49, 0.03, 3e9, 6e6},
+                      {"trainstone::residual::forward", 12.5, 0.01, 0, 2e7}}) ==
+        "kernels of a step, each timed on its own      launches         ms      %      GB/s   GFLOP/s\n"
+        "trainstone::gemm[oneDNN]                          49.0     30.000   75.0       0.2     100.0\n"
+        "trainstone::residual::forward                     12.5     10.000   25.0       2.0       0.0\n");
+}
+
 TEST_CASE("a step line is the documented one", "[output]") {
   CHECK(step_line(step(20, 100), 33.2) ==
         "step    20/100 | loss 2.8147 | norm 0.91 | lr 3.0e-04 | 412.3 ms | 9.93e+03 tok/s | gemm 71 % attention 12 % "

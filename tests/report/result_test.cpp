@@ -73,6 +73,7 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["predicted"]["memory_bytes"] == Json{{"parameters", 100}, {"data", 11}, {"total", 111}});
   CHECK(json["counted"]["messages"] == 3);
   CHECK(json["energy_joules"].is_null());
+  CHECK(!json.contains("kernels"));
   CHECK(json["samples"]["loss"] == Json{4.5, 3.5, 2.5, 1.5});
   CHECK(json["samples"]["held_out"] == Json{nullptr, nullptr, nullptr, 2.25});
   CHECK(json["samples"]["phases"]["gemm"].size() == 4);
@@ -81,6 +82,15 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["straggler"] == Json{{"rank", 1}, {"host", "node-b"}});
   CHECK(json["metrics"]["mfu"] == 0.5);
   CHECK(json["verification"][0]["name"] == "finite");
+}
+
+TEST_CASE("kernels that were timed are in the file, in order", "[result]") {
+  Result run = result(Outcome::valid);
+  run.kernels = {{"trainstone::gemm", 49, 0.25, 1e9, 2e6}, {"trainstone::sum", 1, 0.5, 0, 0}};
+  Json const rows = Json::parse(result_json(run))["kernels"];
+  CHECK(rows[0] ==
+        Json{{"label", "trainstone::gemm"}, {"launches", 49.0}, {"seconds", 0.25}, {"flops", 1e9}, {"bytes", 2e6}});
+  CHECK(rows[1]["label"] == "trainstone::sum");
 }
 
 TEST_CASE("step statistics are those of the window", "[result]") {
