@@ -10,7 +10,8 @@
 namespace trainstone {
 
 /// Every name that a build may know. "auto" takes the first that was built, in a fixed order, never by timing.
-inline constexpr std::array<std::string_view, 4> gemm_provider_names{"auto", "kokkos-kernels", "onednn", "kokkos"};
+inline constexpr std::array<std::string_view, 6> gemm_provider_names{"auto",   "kokkos-kernels", "onednn",
+                                                                     "kokkos", "cublaslt",       "cublaslt-tf32"};
 
 struct KernelConfig {
   std::string gemm = "auto";

@@ -36,6 +36,10 @@ Impl::GemmFunction make_kokkos_gemm() {
 /// What this build has, in the order in which `automatic` prefers them. The build system sets the macros together with
 /// the files.
 constexpr Provider providers[] = {
+#ifdef TRAINSTONE_HAVE_CUBLASLT
+    {GemmProvider::cublaslt, true, always, Impl::cublaslt_gemm_scratch_bytes, one_launch, Impl::cublaslt_fuses,
+     Impl::make_cublaslt_gemm},
+#endif
 #ifdef TRAINSTONE_HAVE_ONEDNN
     {GemmProvider::onednn, true, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes,
      Impl::onednn_gemm_launches, fuses_nothing, Impl::make_onednn_gemm},
@@ -45,6 +49,10 @@ constexpr Provider providers[] = {
      Impl::make_kokkos_kernels_gemm},
 #endif
     {GemmProvider::kokkos, true, always, no_scratch, one_launch, fuses_nothing, make_kokkos_gemm},
+#ifdef TRAINSTONE_HAVE_CUBLASLT // after those that keep fp32: never chosen unasked
+    {GemmProvider::cublaslt_tf32, true, always, Impl::cublaslt_gemm_scratch_bytes, one_launch, Impl::cublaslt_fuses,
+     Impl::make_cublaslt_tf32_gemm},
+#endif
 };
 
 constexpr auto built = [] {

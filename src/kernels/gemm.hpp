@@ -1,10 +1,11 @@
 #pragma once
 
 // Matrix product. Owns the one contract behind which libraries compute it (the provider, chosen at run time), and the
-// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C, never a
-// silent conversion to a narrower type; the same bits whenever the same call is repeated with the same number of
-// threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch that the caller gives,
-// whose size is predicted exactly. Does not choose by timing, does not repack or keep weights between calls.
+// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C; inputs are
+// rounded to a narrower type by a provider whose name says so alone; the same bits whenever the same call is repeated
+// with the same number of threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch
+// that the caller gives, whose size is predicted exactly. Does not choose by timing, does not repack or keep weights
+// between calls.
 
 #include "core/stored.hpp"
 #include "core/views.hpp"
@@ -20,10 +21,14 @@
 namespace trainstone {
 
 /// Who computes matrix products; named as gemm_provider_names in kernels/config.hpp, in this order. `automatic` takes
-/// the first built one of: onednn, kokkos_kernels, kokkos.
-enum class GemmProvider { automatic, kokkos_kernels, onednn, kokkos };
+/// the first built one of: cublaslt, onednn, kokkos_kernels, kokkos. cublaslt_tf32 rounds fp32 to 10 bits of the
+/// mantissa before it multiplies, and is only taken by name.
+enum class GemmProvider { automatic, kokkos_kernels, onednn, kokkos, cublaslt, cublaslt_tf32 };
 
 std::string_view to_string(GemmProvider provider);
+
+/// Whether the provider rounds fp32 matrices before it multiplies them.
+constexpr bool rounds_fp32(GemmProvider provider) { return provider == GemmProvider::cublaslt_tf32; }
 
 /// The provider of that name. Throws InputError that lists the names.
 GemmProvider parse_gemm_provider(std::string_view name);

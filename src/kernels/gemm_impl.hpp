@@ -12,6 +12,13 @@ std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape);
 int onednn_gemm_launches(GemmShape const& shape);
 GemmFunction make_onednn_gemm();
 
+std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const& shape);
+/// Whether the shape's epilogue is left to cuBLASLt.
+bool cublaslt_fuses(GemmShape const& shape);
+GemmFunction make_cublaslt_gemm();
+/// The same, but products of fp32 matrices are computed in tf32.
+GemmFunction make_cublaslt_tf32_gemm();
+
 /// fp32 only.
 GemmFunction make_kokkos_kernels_gemm();
 

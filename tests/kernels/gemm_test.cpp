@@ -220,6 +220,7 @@ TEST_CASE("products are added up in fp32 throughout, whatever the inputs are sto
   double const bound = static_cast<double>((k + 1) * (k + 1)) * 0x1p-24; // 2.3e-4
   for (Index const n : {67, 1024}) {
     for_each_form(71, n, k, [&](GemmProvider provider, GemmShape const& shape) {
+      if (rounds_fp32(provider) && shape.inputs == Storage::fp32) return;
       Problem problem(shape);
       problem.scale(1.0f / 127, 1.0f / 127);
       auto const outcome = compute(provider, problem)[0].c;

@@ -156,8 +156,8 @@ TEST_CASE("an unknown choice is refused with the choices", "[deck]") {
         "--set precision.recipe=mixed17: precision.recipe = \"mixed17\" is unknown, must be one of fp32, mixed16, "
         "mixed18, mixed20");
   CHECK_THAT(error_of_override("model.preset=gpt5"), ContainsSubstring("must be one of gpt2, gpt2-medium"));
-  CHECK_THAT(error_of_override("kernels.gemm=cublaslt"),
-             ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos"));
+  CHECK_THAT(error_of_override("kernels.gemm=magma"),
+             ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos, cublaslt, cublaslt-tf32"));
 }
 
 TEST_CASE("a syntax error is reported with its line", "[deck]") {
