@@ -2,6 +2,8 @@
 
 // Comparison of tables of numbers in tests: CHECK(mismatches(...) == "") prints the first indices with both values.
 
+#include "support/numerics.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,10 +22,12 @@ std::string mismatches(std::span<Actual const> actual, std::span<Expected const>
   for (std::size_t i = 0; i < actual.size(); ++i) {
     double const value = static_cast<double>(actual[i]);
     double const wanted = static_cast<double>(expected[i]);
-    if (std::abs(value - wanted) <= bound(wanted)) continue; // false for NaN
+    double const limit = bound(wanted);
+    note_error(std::abs(value - wanted), limit);
+    if (std::abs(value - wanted) <= limit) continue; // false for NaN
     if (++count <= 5)
       first += fmt::format("\n  [{}] {:.17g}, expected {:.17g}, difference {:.3g} > {:.3g}", i, value, wanted,
-                           value - wanted, bound(wanted));
+                           value - wanted, limit);
   }
   return count == 0 ? "" : fmt::format("{} of {} differ:{}", count, actual.size(), first);
 }
