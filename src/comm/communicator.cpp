@@ -1,5 +1,6 @@
 #include "comm/communicator.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/control.hpp"
 #include "comm/mpi.hpp"
 #include "comm/order_check.hpp"
@@ -130,6 +131,8 @@ std::optional<Communicator> Communicator::first(Rank ranks) const {
 Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle) const {
   Communicator made(std::move(handle), m_emulated_node);
   made.m_handle->port = m_handle->port;
+  made.m_handle->buffers = m_handle->buffers;
+  made.m_handle->copies = m_handle->copies;
   if (m_handle->order != MPI_COMM_NULL) made.check_order(OrderCheck::yes);
   return made;
 }
@@ -141,6 +144,13 @@ void Communicator::emulate_network(EmulatedNetwork const& network) {
                      network.seconds_per_byte);
   m_handle->port = network.is_slow() ? std::make_shared<OutPort>(network) : nullptr;
 }
+
+void Communicator::use_buffers(MessageBuffers buffers, ExecutionSpace const& exec) {
+  m_handle->buffers = buffers;
+  m_handle->copies = buffers == MessageBuffers::staged ? std::make_shared<CopyInstances const>(exec) : nullptr;
+}
+
+MessageBuffers Communicator::buffers() const { return m_handle->buffers; }
 
 Rank Communicator::node_size() const {
   int const mine = m_nodes.node_of_rank[static_cast<std::size_t>(m_rank)];

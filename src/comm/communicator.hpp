@@ -4,7 +4,9 @@
 // ranks to nodes, and the order in which its collectives are called. MPI itself stays behind comm/mpi.hpp.
 
 #include "comm/fingerprint.hpp"
+#include "comm/message_buffers.hpp"
 #include "comm/topology.hpp"
+#include "core/views.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -96,6 +98,13 @@ public:
   /// collectives are not slowed down, and algorithms that move data in shared memory are refused. A network that is not
   /// slow ends it. \throws Error if a time is negative or not finite
   void emulate_network(EmulatedNetwork const& network);
+
+  /// Executions that are made from now on give MPI the memory itself, or copies of their messages; so do those of
+  /// communicators that are made of this one from now on. Before the first call it is host memory. Neither bytes nor
+  /// results change. Not collective, but the same on all ranks: they cut messages alike. Algorithms that move data in
+  /// shared memory are refused but for host memory. \param[in] exec  of the executions; copies overlap with its work
+  void use_buffers(MessageBuffers buffers, ExecutionSpace const& exec);
+  MessageBuffers buffers() const;
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
   /// debugging: it costs an exchange per call. So are those of communicators that are made of it. Collective.

@@ -19,7 +19,8 @@ void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operatio
   Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
   std::vector<T> scratch(static_cast<std::size_t>(schedule.scratch_elements));
   Execution execution(exec, communicator, schedule, operation, Vector<T>(values.data(), values.size()),
-                      Vector<T>(scratch.data(), scratch.size()), {.purpose = Purpose::control, .persistent = false});
+                      Vector<T>(scratch.data(), scratch.size()),
+                      {.purpose = Purpose::control, .persistent = false, .on_host = true});
   execution.run();
   exec.fence("trainstone::comm::control_all_reduce: the host reads the result");
 }

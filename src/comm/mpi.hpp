@@ -6,6 +6,7 @@
 
 #include "comm/element.hpp"
 #include "comm/fingerprint.hpp"
+#include "comm/message_buffers.hpp"
 #include "comm/out_port.hpp"
 #include "core/error.hpp"
 
@@ -15,6 +16,10 @@
 #include <memory>
 #include <set>
 #include <string>
+
+namespace trainstone {
+struct CopyInstances; // comm/buffers.hpp
+}
 
 namespace trainstone::Impl {
 
@@ -40,6 +45,9 @@ struct CommunicatorHandle {
   std::uint64_t calls = 0;                           ///< of collectives
   Fingerprint order_fingerprint;                     ///< of all of them
   std::shared_ptr<OutPort> port; ///< of an emulated network, shared with communicators made of this one; null: none
+  MessageBuffers buffers = MessageBuffers::host;
+  std::shared_ptr<CopyInstances const>
+      copies; ///< where messages are staged; shared with communicators made of this one
 };
 
 /// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.

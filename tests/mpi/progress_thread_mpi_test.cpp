@@ -34,7 +34,10 @@ void compute(ExecutionSpace const& exec, Vector<float> values) {
 TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][thread]") {
   Communicator communicator = Communicator::world();
   Index const elements = GENERATE(1009, 100'000); // the second: kernels for all of Kokkos' threads
-  Problem const problem = test::problems(communicator, Collective::all_reduce, elements)[0];
+  MessageBuffers const buffers = GENERATE(MessageBuffers::host, MessageBuffers::staged);
+  communicator.use_buffers(buffers, ExecutionSpace());
+  Problem problem = test::problems(communicator, Collective::all_reduce, elements)[0];
+  problem.shared_memory = buffers == MessageBuffers::host;
   test::ManyCollectives many(communicator, problem, std::uint64_t{1} << 26);
   Traffic predicted;
   for (Execution const& execution : many.executions)

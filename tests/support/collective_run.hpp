@@ -2,6 +2,7 @@
 
 // Runs any algorithm on real ranks, in memory that they share, with the data of collective_data.hpp.
 
+#include "comm/buffers.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/registry.hpp"
 #include "core/memory.hpp"
@@ -45,6 +46,12 @@ inline std::vector<Problem> problems(Communicator const& communicator, Collectiv
   return all;
 }
 
+/// What an execution of the schedule on fp32 (or other) elements needs, and not a byte more.
+inline PinnedMemory make_staging(MemoryLedger& ledger, Communicator const& communicator, Schedule const& schedule,
+                                 std::size_t element_bytes, Index longest = longest_mpi_message) {
+  return {ledger, "test", Arena::footprint(staging_bytes(communicator.buffers(), schedule, element_bytes, longest))};
+}
+
 /// Shared memory for data and scratch, kept over a test.
 class Workspace {
 public:
@@ -62,6 +69,8 @@ public:
     auto const scratch = arena.vector<T>("scratch", schedule.scratch_elements);
     std::copy(values.begin(), values.end(), data.data());
     options.segment = &m_segment;
+    PinnedMemory staging = make_staging(m_ledger, *m_communicator, schedule, sizeof(T), options.longest_message);
+    options.staging = staging.take(staging.capacity());
     Execution(exec, *m_communicator, schedule, operation, data, scratch, options).run();
     exec.fence("trainstone::test: the host reads the result");
     std::copy_n(data.data(), values.size(), values.begin());

@@ -22,7 +22,7 @@ struct ManyCollectives {
       data.push_back(arena.vector<float>("data", problem.elements()));
       auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
       executions.emplace_back(exec, communicator, schedule, Operation::sum, data.back(), scratch,
-                              ExecutionOptions{.segment = &segment});
+                              ExecutionOptions{.segment = &segment, .staging = take_staging(communicator, schedule)});
     }
     fill(problem, communicator.rank());
   }
@@ -40,7 +40,13 @@ struct ManyCollectives {
     }
   }
 
+  std::span<std::byte> take_staging(Communicator const& communicator, Schedule const& schedule) {
+    staging.push_back(make_staging(ledger, communicator, schedule, sizeof(float)));
+    return staging.back().take(staging.back().capacity());
+  }
+
   MemoryLedger ledger;
+  std::deque<PinnedMemory> staging; ///< of each execution
   SharedSegment segment;
   Arena arena;
   std::vector<Vector<float>> data;

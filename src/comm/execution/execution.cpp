@@ -11,15 +11,18 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <utility>
 
 namespace trainstone {
 
 namespace {
 
-void require_host_accessible() {
-  constexpr bool accessible = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
-  TRAINSTONE_REQUIRE(accessible, "collectives work on host memory only; this build's memory space is {}",
-                     MemorySpace::name());
+/// As messages of these buffers are sent.
+ExecutionOptions adapted(ExecutionOptions options, MessageBuffers buffers, ElementType type) {
+  if (buffers != MessageBuffers::staged) return options;
+  options.longest_message = std::min(options.longest_message, longest_message(buffers, size_of(type)));
+  options.persistent = false; // what ends one by one can be forgotten one by one
+  return options;
 }
 
 /// "all_reduce ring sum float32 of 1000 elements, ...": all that ranks must agree on.
@@ -34,15 +37,6 @@ CollectiveCall describe(Schedule const& schedule, Operation operation, ElementTy
   if (segment > 0) text += fmt::format(", segments of {}", segment);
   if (longest_message < longest_mpi_message) text += fmt::format(", messages of at most {}", longest_message);
   return CollectiveCall(text + fmt::format(", placement {:016x}, tag {}", placement.value(), tag));
-}
-
-/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it; but for
-/// ranks with an empty block, which neighbour_address() looks after.
-bool is_seen_by_neighbours(Schedule const& schedule, BufferId buffer) {
-  auto const touches = [buffer](Slice const& slice) { return slice.owner != own_memory && slice.buffer == buffer; };
-  return std::ranges::any_of(schedule.rounds, [&](Round const& round) {
-    return std::ranges::any_of(round, [&](Move const& move) { return touches(move.from) || touches(move.to); });
-  });
 }
 
 /// In place of an offset: of a buffer at which nobody else may look.
@@ -63,33 +57,24 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_type(type),
       m_data(data),
       m_scratch(scratch),
-      m_options(options),
+      m_buffers(options.on_host ? MessageBuffers::host : communicator.buffers()),
+      m_options(adapted(options, m_buffers, type)),
       m_tag(communicator.take_tag()),
-      m_call(describe(m_schedule, operation, type, options.longest_message, m_tag.value())),
+      m_call(describe(m_schedule, operation, type, m_options.longest_message, m_tag.value())),
       m_round(m_schedule.rounds.size()) {
-  require_host_accessible();
-  TRAINSTONE_REQUIRE(m_schedule.rank == communicator.rank() && m_schedule.ranks == communicator.size(),
-                     "the schedule is for rank {} of {}, this is rank {} of {}", m_schedule.rank, m_schedule.ranks,
-                     communicator.rank(), communicator.size());
-  Pieces const& pieces = options.pieces;
-  TRAINSTONE_REQUIRE((pieces.is_contiguous() ? data.elements : pieces.elements()) == m_schedule.elements &&
-                         pieces.extent() <= data.elements,
-                     "the schedule is for {} elements, the data has {}, its pieces {} in {}", m_schedule.elements,
-                     data.elements, pieces.elements(), pieces.extent());
-  TRAINSTONE_REQUIRE(scratch.elements >= m_schedule.scratch_elements,
-                     "the schedule needs {} elements of scratch, there are {}", m_schedule.scratch_elements,
-                     scratch.elements);
-  TRAINSTONE_REQUIRE(options.longest_message >= 1 && options.longest_message <= longest_mpi_message,
-                     "the longest message must have 1 to {} elements, not {}", longest_mpi_message,
-                     options.longest_message);
-  TRAINSTONE_REQUIRE(std::ranges::none_of(m_schedule.rounds, [](Round const& round) { return round.empty(); }),
-                     "the schedule of {} {} has an empty round", to_string(m_schedule.collective),
-                     to_string(m_schedule.algorithm));
+  require_extents();
   if (m_schedule.needs_shared_memory()) require_shared_buffers();
   m_messages = std::make_unique<Impl::MessageRounds>(
       m_schedule, communicator.topology(),
-      Impl::MessageRounds::Settings{communicator.handle().comm, m_tag.value(), type, options.longest_message,
-                                    options.persistent, communicator.handle().port},
+      Impl::MessageRounds::Settings{.comm = communicator.handle().comm,
+                                    .tag = m_tag.value(),
+                                    .type = type,
+                                    .longest_message = m_options.longest_message,
+                                    .persistent = m_options.persistent,
+                                    .port = communicator.handle().port,
+                                    .copies =
+                                        m_buffers == MessageBuffers::staged ? communicator.handle().copies : nullptr,
+                                    .staging = m_options.staging},
       [this](Slice const& slice, Index element) {
         return Impl::MessageRounds::Run{
             address(slice, element), slice.buffer == BufferId::data ? m_options.pieces.run(slice.range.begin + element,
@@ -108,25 +93,6 @@ Execution::~Execution() {
   std::fprintf(stderr, "trainstone: rank %d: %s was destroyed while in flight\n", m_schedule.rank,
                m_call.text().c_str());
   std::abort();
-}
-
-void Execution::require_shared_buffers() const {
-  SharedSegment const* const segment = m_options.segment;
-  TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
-                     to_string(m_schedule.algorithm));
-  TRAINSTONE_REQUIRE(!m_communicator->handle().port,
-                     "{} {} moves data in shared memory, which an emulated network would not slow down",
-                     to_string(m_schedule.collective), to_string(m_schedule.algorithm));
-  TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,
-                     "the schedule is for {} ranks on this node, the segment has {}", m_schedule.neighbours.size(),
-                     segment->neighbours().size());
-  for (BufferId const buffer : {BufferId::data, BufferId::scratch}) {
-    if (!is_seen_by_neighbours(m_schedule, buffer)) continue;
-    Memory const& memory = buffer == BufferId::data ? m_data : m_scratch;
-    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
-    TRAINSTONE_REQUIRE(bytes == 0 || segment->contains(memory.data, bytes),
-                       "{} of {} bytes lies outside of the node's shared memory", to_string(buffer), bytes);
-  }
 }
 
 /// Others may never come: nothing that is shared with them can be used again.
@@ -226,14 +192,14 @@ void Execution::begin_round() {
   Round const& round = m_schedule.rounds[m_round];
   if (round.front().action == Action::node_barrier) return arrive_at_barrier();
   if (!m_messages->empty(m_round)) {
-    fence();
+    let_others_touch();
     m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
   }
   enqueue_moves(0, Impl::early_moves(round));
 }
 
 void Execution::arrive_at_barrier() {
-  fence();
+  let_others_touch();
   reach_delay_point("trainstone::comm::barrier");
   SharedSegment& segment = *m_options.segment;
   std::byte const* const begin = segment.bytes().data();
@@ -275,11 +241,14 @@ bool Execution::neighbours_do(Wait wait, IsDone const& is_done) {
   return true;
 }
 
-/// MPI or a neighbour touches the buffers next.
-void Execution::fence() {
+/// MPI or a neighbour touches the buffers next, or copies do, which need not keep the host waiting.
+void Execution::let_others_touch() {
   static std::string const label = "trainstone::comm::execute: others touch the buffers"; // allocates once
-  if (m_kernels_enqueued) m_exec.fence(label);
-  m_kernels_enqueued = false;
+  if (!std::exchange(m_kernels_enqueued, false)) return;
+  if (m_messages->are_staged())
+    m_messages->come_after(m_exec);
+  else
+    m_exec.fence(label);
 }
 
 void Execution::enqueue_moves(std::size_t first, std::size_t last) {

@@ -3,14 +3,16 @@
 // The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
 // a round are posted together, receives first; a buffer is fenced (this exec instance only) before MPI or a neighbour
-// touches it; a message's length is checked before it becomes an int. Counts messages, bytes and reductions where they
-// start. Buffers must be host-accessible for now.
+// touches it; a message's length is checked before it becomes an int. Where the communicator's messages are staged
+// (comm/message_buffers.hpp), MPI is given copies of them in pinned memory, nothing is fenced, and copies, messages and
+// kernels overlap. Counts messages, bytes and reductions where they start.
 
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
 #include "comm/element.hpp"
 #include "comm/execution/pieces.hpp"
 #include "comm/execution/shared_segment.hpp"
+#include "comm/message_buffers.hpp"
 #include "comm/schedule.hpp"
 #include "core/stored.hpp"
 #include "core/timeline.hpp"
@@ -18,6 +20,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,8 +40,14 @@ struct ExecutionOptions {
   SharedSegment* segment = nullptr;
   /// Where the data's elements lie in it; the same on all ranks. Empty: one after the other.
   Pieces pieces = {};
-  /// Prepare the messages once and start them again in every run, instead of making them anew.
+  /// Prepare the messages once and start them again in every run, instead of making them anew; where they are staged,
+  /// they always are.
   bool persistent = true;
+  /// Pinned memory of staging_bytes(), where messages are staged; of this execution alone while it is in flight.
+  std::span<std::byte> staging = {};
+  /// Data and scratch are the host's, whatever memory kernels use, and the calling thread adds them up: MPI is given
+  /// them themselves, also where other collectives' messages are staged. For few values that the host needs.
+  bool on_host = false;
 };
 
 /// A collective in execution; may be started again after it has ended.
@@ -51,8 +60,9 @@ public:
   /// \param[in]     schedule of this rank in this communicator
   /// \param[in,out] data     (schedule.elements), or, with pieces, as long as these demand
   /// \param[out]    scratch  (at least schedule.scratch_elements)
-  /// \throws Error if rank, ranks or extents differ from the schedule's, the memory is not host-accessible, or the
-  ///         schedule needs shared memory and what neighbours look at does not lie in options.segment
+  /// \throws Error if rank, ranks or extents differ from the schedule's, the memory cannot be given to MPI, the staging
+  ///         is too small, or the schedule needs shared memory and what neighbours look at does not lie in
+  ///         options.segment, or messages are not sent from host memory
   template <class T>
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             Vector<T> data, Vector<T> scratch, ExecutionOptions const& options = {})
@@ -107,6 +117,7 @@ private:
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
+  void require_extents() const;
   void require_shared_buffers() const;
   void give_up();
   template <class Work>
@@ -119,7 +130,7 @@ private:
   bool all_neighbours_came(Wait wait);
   template <class IsDone>
   bool neighbours_do(Wait wait, IsDone const& is_done);
-  void fence();
+  void let_others_touch();
   void enqueue_moves(std::size_t first, std::size_t last);
   Index run(Move const& move, Index from) const;
   template <class T>
@@ -138,6 +149,7 @@ private:
   ElementType m_type;
   Memory m_data;
   Memory m_scratch;
+  MessageBuffers m_buffers; ///< of this execution
   ExecutionOptions m_options;
   HeldTag m_tag;
   CollectiveCall m_call;
@@ -150,7 +162,7 @@ private:
   unsigned m_looks = 0;            ///< in vain, at neighbours
   bool m_begun = false;            ///< the first round is posted
   bool m_failed = false;           ///< for ever
-  bool m_kernels_enqueued = false; ///< since the last fence
+  bool m_kernels_enqueued = false; ///< since others last touched the buffers
 };
 
 } // namespace trainstone

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace trainstone::Impl {
 
@@ -49,7 +50,9 @@ MPI_Datatype mpi_type(ElementType type) {
 MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings,
                              Address const& address)
     : m_settings(settings), m_offsets{0} {
+  if (settings.copies) m_staged.emplace(settings.copies, settings.staging);
   for (Round const& round : schedule.rounds) {
+    if (m_staged) m_staged->begin_round();
     for (Action const action : {Action::receive, Action::send}) {
       for (Move const& move : round) {
         if (move.action != action) continue;
@@ -87,12 +90,20 @@ void MessageRounds::add(Move const& move, Link link, Address const& address) {
       runs.push_back(run);
       here += run.elements;
     } while (here < count);
-    bool const in_one = runs.size() == 1;
+    bool const in_one = m_staged || runs.size() == 1;
     m_messages.push_back({move.action, link, move.peer, static_cast<std::uint64_t>(count) * size_of(m_settings.type),
-                          runs.front().memory, in_one ? mpi_type(m_settings.type) : in_pieces(runs),
-                          in_one ? checked_count(count) : 1});
+                          m_staged ? staged(runs) : runs.front().memory,
+                          in_one ? mpi_type(m_settings.type) : in_pieces(runs), in_one ? checked_count(count) : 1});
     done += count;
   } while (done < move.size());
+}
+
+/// The place of the message's copy.
+std::byte* MessageRounds::staged(std::vector<Run> const& runs) {
+  std::vector<StagedMessages::Piece> pieces;
+  for (Run const& run : runs)
+    pieces.push_back({run.memory, static_cast<std::uint64_t>(run.elements) * size_of(m_settings.type)});
+  return m_staged->add(pieces);
 }
 
 /// Relative to the first run.
@@ -112,7 +123,7 @@ MPI_Datatype MessageRounds::in_pieces(std::vector<Run> const& runs) {
 }
 
 void MessageRounds::prepare(Message const& message, MPI_Request& request) const {
-  auto const& [comm, tag, type, longest, persistent, port] = m_settings;
+  auto const [comm, tag] = std::pair(m_settings.comm, m_settings.tag);
   if (message.action == Action::receive) {
     TRAINSTONE_MPI_CHECK(
         MPI_Recv_init(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
@@ -127,7 +138,7 @@ void MessageRounds::start(Message const& message, MPI_Request& request) const {
     TRAINSTONE_MPI_CHECK(MPI_Start(&request));
     return;
   }
-  auto const& [comm, tag, type, longest, persistent, port] = m_settings;
+  auto const [comm, tag] = std::pair(m_settings.comm, m_settings.tag);
   if (message.action == Action::receive) {
     TRAINSTONE_MPI_CHECK(MPI_Irecv(message.memory, message.count, message.datatype, message.peer, tag, comm, &request));
   } else {
@@ -138,11 +149,15 @@ void MessageRounds::start(Message const& message, MPI_Request& request) const {
 void MessageRounds::post(std::size_t round, Traffic& traffic) {
   m_posted_begin = m_posted_end = m_offsets[round];
   m_round_end = m_offsets[round + 1];
+  m_ends = 0;
+  m_last_in.reset();
   for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
     Message const& message = m_messages[i];
     bool const sends = message.action == Action::send;
     if (delay_point()) delay_point()(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
-    if (sends && m_settings.port) {
+    if (sends && m_staged) {
+      m_staged->copy_out(i);
+    } else if (sends && m_settings.port) {
       m_departures[i] = m_settings.port->send(std::chrono::steady_clock::now(), message.bytes);
     } else {
       start(message, m_requests[i]);
@@ -155,19 +170,50 @@ void MessageRounds::post(std::size_t round, Traffic& traffic) {
     ++traffic.inter_messages;
     traffic.inter_bytes += message.bytes;
   }
+  m_ready_end = m_staged ? m_posted_end : m_round_end;
 }
 
-/// Gives MPI the sends that have gone through the port; whether none is kept back.
+/// Gives MPI the sends that are copied out and have gone through the port; whether none is kept back.
 bool MessageRounds::hand_over() {
   if (m_posted_end == m_round_end) return true;
   auto const now = std::chrono::steady_clock::now();
-  for (; m_posted_end < m_round_end && m_departures[m_posted_end] <= now; ++m_posted_end)
+  for (; m_ready_end < m_round_end && m_staged->is_copied(m_ready_end); ++m_ready_end)
+    if (m_settings.port) m_departures[m_ready_end] = m_settings.port->send(now, m_messages[m_ready_end].bytes);
+  for (; m_posted_end < m_ready_end; ++m_posted_end) {
+    if (m_settings.port && m_departures[m_posted_end] > now) break;
     start(m_messages[m_posted_end], m_requests[m_posted_end]);
+  }
   return m_posted_end == m_round_end;
 }
 
+/// What has arrived is copied in at once: a receive that has ended and is forgotten needs no withdrawal, unlike a
+/// prepared one.
+bool MessageRounds::test_staged(std::size_t round, bool all_given) {
+  std::size_t const begin = m_offsets[round];
+  m_ended.resize(m_offsets[round + 1] - begin);
+  int ends = 0;
+  TRAINSTONE_MPI_CHECK(
+      MPI_Testsome(size(round), m_requests.data() + begin, &ends, m_ended.data(), MPI_STATUSES_IGNORE));
+  if (ends == MPI_UNDEFINED) ends = 0; // MPI has none
+  for (int const end : std::span(m_ended).first(static_cast<std::size_t>(ends))) {
+    std::size_t const message = begin + static_cast<std::size_t>(end);
+    if (m_messages[message].action != Action::receive) continue;
+    m_staged->copy_in(message);
+    m_last_in = message;
+  }
+  m_ends += static_cast<std::size_t>(ends);
+  if (!all_given) let_mpi_work();
+  return all_given && m_ends == m_ended.size() && (!m_last_in || m_staged->is_copied(*m_last_in));
+}
+
 bool MessageRounds::test(std::size_t round) {
-  if (!hand_over()) {
+  bool const all_given = hand_over();
+  if (m_staged) {
+    bool const complete = test_staged(round, all_given);
+    if (complete) m_posted_begin = m_posted_end;
+    return complete;
+  }
+  if (!all_given) {
     let_mpi_work(); // requests are tested together: a receive that is complete and forgotten could not be withdrawn
     return false;
   }
@@ -184,6 +230,7 @@ void MessageRounds::wait(std::size_t round) {
 }
 
 void MessageRounds::withdraw() noexcept {
+  bool const is_under_way = m_posted_begin < m_round_end;
   for (std::size_t i = m_posted_begin; i < m_posted_end; ++i) {
     if (m_requests[i] == MPI_REQUEST_NULL) continue;
     if (m_messages[i].action == Action::receive) {
@@ -192,7 +239,8 @@ void MessageRounds::withdraw() noexcept {
     }
     if (m_requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&m_requests[i]);
   }
-  m_posted_begin = m_round_end = m_posted_end;
+  m_posted_begin = m_ready_end = m_round_end = m_posted_end;
+  if (m_staged && is_under_way) m_staged->finish();
 }
 
 void MessageRounds::let_mpi_work() const {

@@ -1,9 +1,11 @@
 #pragma once
 
 // The messages of a schedule, round by round, as MPI requests. Owns the requests, made once (persistent) or anew every
-// time. For src/comm/execution/execution.cpp alone.
+// time, and where messages are staged the order of their copies and requests: a send is copied out and then MPI's, a
+// receive is MPI's and then copied in. For src/comm/execution/execution.cpp alone.
 
 #include "comm/counters.hpp"
+#include "comm/execution/staged_messages.hpp"
 #include "comm/mpi.hpp"
 #include "comm/out_port.hpp"
 #include "comm/schedule.hpp"
@@ -11,6 +13,8 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace trainstone::Impl {
@@ -29,8 +33,10 @@ public:
     int tag;
     ElementType type;
     Index longest_message;
-    bool persistent;
-    std::shared_ptr<OutPort> port; ///< of an emulated network, which keeps sends back; null: none
+    bool persistent;                                  ///< never where messages are staged
+    std::shared_ptr<OutPort> port;                    ///< of an emulated network, which keeps sends back; null: none
+    std::shared_ptr<CopyInstances const> copies = {}; ///< null: MPI is given the memory itself
+    std::span<std::byte> staging = {};                ///< staging_bytes() of the schedule, if it is not
   };
 
   MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings, Address const& address);
@@ -40,14 +46,17 @@ public:
   ~MessageRounds();
 
   bool empty(std::size_t round) const { return m_offsets[round] == m_offsets[round + 1]; }
-  /// Posts the receives of a round, then its sends, and counts what is sent. On an emulated network MPI is given the
-  /// sends later, by test() and wait().
+  bool are_staged() const { return m_staged.has_value(); }
+  /// The copies that are made from now on come after all that is enqueued on `exec` now; where messages are staged.
+  void come_after(ExecutionSpace const& exec) const { m_staged->come_after(exec); }
+  /// Posts the receives of a round, then its sends, and counts what is sent. On an emulated network, and where they are
+  /// staged, MPI is given the sends later, by test() and wait().
   void post(std::size_t round, Traffic& traffic);
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
   void wait(std::size_t round);
   /// Cancels the receives and forgets the sends of a round that is posted and not complete: their memory may still be
-  /// read, but for sends that MPI was not given yet. Nothing can be posted then.
+  /// read, but for sends that MPI was not given yet; copies have ended. Nothing can be posted then.
   void withdraw() noexcept;
   /// Gives MPI an opportunity to go on with whatever it has begun.
   void let_mpi_work() const;
@@ -65,10 +74,12 @@ private:
   };
 
   void add(Move const& move, Link link, Address const& address);
+  std::byte* staged(std::vector<Run> const& runs);
   MPI_Datatype in_pieces(std::vector<Run> const& runs);
   void prepare(Message const& message, MPI_Request& request) const;
   void start(Message const& message, MPI_Request& request) const;
   bool hand_over();
+  bool test_staged(std::size_t round, bool all_given);
   int size(std::size_t round) const { return static_cast<int>(m_offsets[round + 1] - m_offsets[round]); }
 
   Settings m_settings;
@@ -77,9 +88,14 @@ private:
   std::vector<MPI_Datatype> m_datatypes;   ///< of messages in several pieces
   std::vector<std::size_t> m_offsets;      ///< where each round's messages begin, and the end
   std::vector<OutPort::Time> m_departures; ///< of sends on an emulated network, like m_messages; else empty
+  std::optional<StagedMessages> m_staged;  ///< like m_messages
+  std::vector<int> m_ended;                ///< of a round's requests, as MPI tells
+  std::size_t m_ends = 0;                  ///< of requests of this round, where messages are staged
+  std::optional<std::size_t> m_last_in;    ///< the message of this round that was copied in last
   std::size_t m_posted_begin = 0;          ///< the messages that MPI was given and that are not known to be complete
   std::size_t m_posted_end = 0;
-  std::size_t m_round_end = 0; ///< those between m_posted_end and this are kept back
+  std::size_t m_ready_end = 0; ///< those between m_posted_end and this are kept back by the port
+  std::size_t m_round_end = 0; ///< those between m_ready_end and this are being copied out
 };
 
 } // namespace trainstone::Impl

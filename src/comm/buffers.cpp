@@ -1,0 +1,122 @@
+#include "comm/buffers.hpp"
+
+#include "core/error.hpp"
+#include "core/launch.hpp"
+
+#include <utility>
+
+#ifdef KOKKOS_ENABLE_CUDA
+#include <cuda_runtime.h>
+#endif
+
+namespace trainstone {
+
+namespace {
+
+template <class Space>
+using Bytes = Kokkos::View<std::byte*, Kokkos::LayoutRight, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class Space>
+using ConstBytes = Kokkos::View<std::byte const*, Kokkos::LayoutRight, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+#ifdef KOKKOS_ENABLE_CUDA
+
+void check_cuda(cudaError_t code, char const* call) {
+  TRAINSTONE_REQUIRE(code == cudaSuccess, "{}: {} ({})", call, cudaGetErrorName(code), cudaGetErrorString(code));
+}
+
+std::shared_ptr<void> make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return {event, [](void* made) { cudaEventDestroy(static_cast<cudaEvent_t>(made)); }};
+}
+
+void record_event(void* event, ExecutionSpace const& exec) {
+  check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(event), exec.cuda_stream()), "cudaEventRecord");
+}
+
+bool has_ended(void* event) {
+  cudaError_t const code = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (code == cudaErrorNotReady) return false;
+  check_cuda(code, "cudaEventQuery");
+  return true;
+}
+
+void wait_for_event(ExecutionSpace const& exec, void* event) {
+  check_cuda(cudaStreamWaitEvent(exec.cuda_stream(), static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
+}
+
+#else
+
+static_assert(launches_wait, "of devices, CUDA's alone have events here");
+std::shared_ptr<void> make_event() { return nullptr; }
+void record_event(void*, ExecutionSpace const&) {}
+bool has_ended(void*) { return true; }
+void wait_for_event(ExecutionSpace const&, void*) {}
+
+#endif
+
+} // namespace
+
+PinnedMemory::PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes)
+    : m_ledger(&ledger), m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
+  m_ledger->add(MemoryCategory::buffers, m_memory.extent(0));
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (m_ledger) m_ledger->remove(MemoryCategory::buffers, m_memory.extent(0));
+}
+
+void PinnedMemory::swap(PinnedMemory& other) noexcept {
+  std::swap(m_ledger, other.m_ledger);
+  std::swap(m_memory, other.m_memory);
+  std::swap(m_used, other.m_used);
+}
+
+std::span<std::byte> PinnedMemory::take(std::uint64_t bytes) {
+  std::uint64_t const size = Arena::footprint(bytes);
+  TRAINSTONE_REQUIRE(m_used + size <= capacity(), "pinned memory exhausted: {} bytes are asked for, {} of {} are used",
+                     size, m_used, capacity());
+  std::byte* const first = m_memory.data() + std::exchange(m_used, m_used + size);
+  return {first, bytes};
+}
+
+CopyInstances::CopyInstances(ExecutionSpace const& exec) : out(exec), in(exec) {
+  if constexpr (!launches_wait) {
+    auto const parts = Kokkos::Experimental::partition_space(exec, 1, 1);
+    out = parts[0];
+    in = parts[1];
+  }
+}
+
+void copy_to_pinned(ExecutionSpace const& exec, std::byte const* from, std::span<std::byte> pinned) {
+  Kokkos::deep_copy(exec, Bytes<PinnedSpace>(pinned.data(), pinned.size()),
+                    ConstBytes<MemorySpace>(from, pinned.size()));
+}
+
+void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pinned, std::byte* to) {
+  Kokkos::deep_copy(exec, Bytes<MemorySpace>(to, pinned.size()), ConstBytes<PinnedSpace>(pinned.data(), pinned.size()));
+}
+
+void order_after(ExecutionSpace const& first, ExecutionSpace const& then) {
+  if (launches_wait || first == then) return;
+  std::shared_ptr<void> const event = make_event(); // CUDA keeps a destroyed one until it was waited for
+  record_event(event.get(), first);
+  wait_for_event(then, event.get());
+}
+
+void CopyEvent::record(ExecutionSpace const& exec) {
+  if (!m_event) m_event = make_event();
+  record_event(m_event.get(), exec);
+}
+
+bool CopyEvent::is_done() const {
+  if (held_copies() && held_copies()()) return false;
+  return has_ended(m_event.get());
+}
+
+HeldCopies& held_copies() {
+  static HeldCopies instance;
+  return instance;
+}
+
+} // namespace trainstone

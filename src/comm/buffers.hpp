@@ -1,0 +1,89 @@
+#pragma once
+
+// Memory between devices and MPI. Owns pinned memory, copies to and from it, and the order of work on different
+// instances: all that src/comm asks of a device beyond kernels. The one place of src/comm that knows a kind of device;
+// where kernels run on the host, pinned memory is the host's, copies have ended when they return, and nothing has to be
+// put in order.
+
+#include "core/memory.hpp"
+#include "core/views.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace trainstone {
+
+/// Where kernels' memory is copied to and from without waiting, and what MPI can be given.
+#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
+using PinnedSpace = Kokkos::SharedHostPinnedSpace;
+#else
+using PinnedSpace = Kokkos::HostSpace;
+#endif
+
+/// Whether kernels' memory is the host's, so that the host may look at it.
+inline constexpr bool host_reaches_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
+
+/// Pinned memory, entered in a ledger among the buffers for as long as it lives, and cut into parts. The ledger must
+/// outlive it.
+class PinnedMemory {
+public:
+  PinnedMemory() = default;
+  /// `label` without the prefix, e.g. "staging".
+  PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes);
+  PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PinnedMemory();
+
+  /// The next `bytes` bytes, uninitialised; they take Arena::footprint(bytes). \throws Error when all is taken
+  std::span<std::byte> take(std::uint64_t bytes);
+  std::uint64_t used() const { return m_used; }
+  std::uint64_t capacity() const { return m_memory.extent(0); }
+
+private:
+  void swap(PinnedMemory& other) noexcept;
+
+  MemoryLedger* m_ledger = nullptr;
+  Kokkos::View<std::byte*, PinnedSpace> m_memory;
+  std::uint64_t m_used = 0;
+};
+
+/// Where messages are copied, so that both directions and the kernels overlap. Where launches wait: the kernels' own.
+struct CopyInstances {
+  explicit CopyInstances(ExecutionSpace const& exec);
+
+  ExecutionSpace out; ///< to the host
+  ExecutionSpace in;  ///< from the host
+};
+
+/// pinned = from, and to = pinned. \param[in] exec  the copy is enqueued here; returns without waiting
+void copy_to_pinned(ExecutionSpace const& exec, std::byte const* from, std::span<std::byte> pinned);
+void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pinned, std::byte* to);
+
+/// What is enqueued on `then` from now on begins when all that is enqueued on `first` so far has ended. Does not wait.
+void order_after(ExecutionSpace const& first, ExecutionSpace const& then);
+
+/// A point in the work of an instance.
+class CopyEvent {
+public:
+  /// All that is enqueued on exec so far.
+  void record(ExecutionSpace const& exec);
+  /// Whether it has ended. Does not wait.
+  bool is_done() const;
+
+private:
+  std::shared_ptr<void> m_event; ///< the device's; null where launches wait
+};
+
+/// While it returns true, no event is done: with it tests make a host look like a device whose copies are under way.
+/// Empty by default.
+using HeldCopies = std::function<bool()>;
+HeldCopies& held_copies();
+
+} // namespace trainstone
