@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "comm/buffers.hpp"
 #include "core/host_copy.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
@@ -31,6 +32,7 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   header.dirty = git_dirty;
   header.kokkos = kokkos_description();
   header.mpi = machinery.mpi.implementation();
+  header.buffers = to_string(run.plan->parallel.message_buffers);
   header.ranks = machinery.communicator.size();
   header.nodes = machinery.communicator.nodes().count;
   header.emulated_nodes = run.config.comm.emulated_nodes > 0;
@@ -189,6 +191,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   });
   NodeMap const machines = communicator.nodes();
   communicator = emulated_world(deck.config.comm);
+  communicator.use_buffers(resolve_buffers(deck.config.comm.buffers), machinery.exec);
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, deck, communicator, machines); });
   require_same_run(run, communicator);

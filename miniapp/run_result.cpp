@@ -179,7 +179,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.machine = describe_machine();
   result.machine.mpi = machinery.mpi.implementation();
   result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
-                     machinery.exec.concurrency(),       "host",
+                     machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);

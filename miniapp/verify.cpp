@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "comm/buffers.hpp"
 #include "kernels/gemm.hpp"
 #include "model/llmc_files.hpp"
 #include "parallel/shard_plan.hpp"
@@ -41,18 +42,18 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   Deck const deck = parse_deck(text, input);
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
-    bool const of_both = key.starts_with("kernels.") || key == "model.attention";
+    bool const of_both = key.starts_with("kernels.") || key == "model.attention" || key == "comm.buffers";
     bool const of_matrix = of_both || is_model_option(key);
     bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
-              fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels, model.attention "
-                          "and model.dropout",
+              fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels, model.attention, "
+                          "model.dropout and comm.buffers",
                           key));
     if (given && !model_file.empty() && !of_reference)
       fail_at(deck, key,
               fmt::format("{} comes from the reference's files; verify takes only keys of kernels and parallel, "
-                          "model.attention, and the algorithms of comm",
+                          "model.attention, and the algorithms and buffers of comm",
                           key));
   }
   return deck.config;
@@ -67,6 +68,7 @@ int verify(VerifyOptions const& options, Machinery& machinery) {
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, machinery.communicator.size(), 1))
       throw InputError(problem->message);
+    machinery.communicator.use_buffers(resolve_buffers(choices.comm.buffers), machinery.exec);
   });
   std::vector<ReferenceRow> const rows =
       compare_with_reference(machinery.exec, machinery.communicator, options.files, choices);
@@ -74,7 +76,8 @@ int verify(VerifyOptions const& options, Machinery& machinery) {
   bool passed = true;
   for (ReferenceRow const& row : rows) passed = passed && row.passed;
   if (machinery.communicator.rank() == 0) {
-    fmt::print("{}, ranks {}, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
+    fmt::print("{}, ranks {}, buffers {}, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
+               to_string(machinery.communicator.buffers()),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), kokkos_description());
     fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
     for (ReferenceRow const& row : rows) print_row(row);

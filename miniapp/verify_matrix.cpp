@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "comm/buffers.hpp"
 #include "kernels/gemm.hpp"
 #include "report/result.hpp"
 #include "train/equivalence_matrix.hpp"
@@ -22,17 +23,19 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
   collectively(communicator, [&] {
     choices = read_choices(options.common.deck, "");
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
+    communicator.use_buffers(resolve_buffers(choices.comm.buffers), machinery.exec);
     TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
   bool const first = communicator.rank() == 0;
   if (first)
-    fmt::print("Kokkos {}, {} threads per rank, gemm {}, {}\n", kokkos_description(), machinery.exec.concurrency(),
+    fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, {}\n", kokkos_description(),
+               to_string(communicator.buffers()), machinery.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
   std::int64_t const steps = options.quick ? 5 : 20;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
-  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick)) {
+  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers())) {
     std::optional<std::uint64_t> const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;

@@ -57,6 +57,22 @@ void wait_for_event(ExecutionSpace const&, void*) {}
 
 } // namespace
 
+std::string buffers_refusal(std::string_view name) {
+  std::optional<MessageBuffers> const buffers = parse_message_buffers(name);
+  bool const wants_device = buffers == MessageBuffers::device, wants_host = buffers == MessageBuffers::host;
+  if (host_reaches_memory ? !wants_device : !wants_host) return "";
+  return fmt::format(
+      "comm.buffers = \"{}\" gives MPI {} memory itself, and this build's kernels work on the {}'s; legal "
+      "values: auto, staged, {}",
+      name, name, host_reaches_memory ? "host" : "device", host_reaches_memory ? "host" : "device");
+}
+
+MessageBuffers resolve_buffers(std::string_view name) {
+  std::string const refusal = buffers_refusal(name);
+  TRAINSTONE_REQUIRE_INPUT(refusal.empty(), "{}", refusal);
+  return parse_message_buffers(name).value_or(host_reaches_memory ? MessageBuffers::host : MessageBuffers::staged);
+}
+
 PinnedMemory::PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes)
     : m_ledger(&ledger), m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
   m_ledger->add(MemoryCategory::buffers, m_memory.extent(0));

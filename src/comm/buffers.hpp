@@ -5,6 +5,7 @@
 // where kernels run on the host, pinned memory is the host's, copies have ended when they return, and nothing has to be
 // put in order.
 
+#include "comm/message_buffers.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 

@@ -15,6 +15,7 @@ struct CommConfig {
   std::string all_gather = "auto"; ///< auto: ring
   std::string reduce = "auto";     ///< auto: binomial, linear of naive, or ordered where parallel.reduction = "ordered"
   std::string broadcast = "auto";  ///< auto: binomial, or linear of naive
+  std::string buffers = "auto";    ///< what MPI is given (comm/message_buffers.hpp); auto: resolve_buffers
   std::int64_t expected_ranks = 0; ///< refuse to run with another number of ranks; 0 = any
   bool check_order = false;        ///< compare every call of a collective between all ranks
   std::int64_t emulated_nodes = 0; ///< take the ranks to sit on so many nodes; 0 = as they do

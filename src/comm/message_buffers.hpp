@@ -2,7 +2,7 @@
 
 // What MPI is given of the memory that collectives work on, as a value, and what follows from it for a schedule: how
 // long its messages may be and what memory the copies of them take. Pure functions, which plans add up and an Execution
-// holds its caller to; the memory itself and the copying are comm/buffers.hpp's.
+// holds its caller to; the memory itself, which of them this build can have, and the copying are comm/buffers.cpp's.
 
 #include "comm/counters.hpp"
 #include "comm/schedule.hpp"
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -27,6 +28,12 @@ inline constexpr std::array message_buffers{MessageBuffers::host, MessageBuffers
 std::string_view to_string(MessageBuffers buffers);
 /// Nothing for "auto". \throws InputError if there is no such name
 std::optional<MessageBuffers> parse_message_buffers(std::string_view name);
+
+/// Why this build's MPI messages cannot be as a deck says by `name`, with the legal values; empty if they can.
+std::string buffers_refusal(std::string_view name);
+/// What MPI is given where a deck says `name`. auto: host memory itself where kernels work on it, else copies.
+/// \throws InputError if it is refused
+MessageBuffers resolve_buffers(std::string_view name);
 
 /// Longer moves are cut where messages are copied: while MPI sends one part, the next one is copied.
 inline constexpr std::uint64_t staged_message_bytes = std::uint64_t{1} << 20;

@@ -8,7 +8,7 @@
 namespace trainstone {
 
 GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, ShardPlan const& plan,
-                           Arena& buffers)
+                           Arena& buffers, PinnedMemory& pinned)
     : m_exec(exec),
       m_plan(&plan),
       m_block_sums(buffers.vector<double>("norm block sums", plan.elements() / norm_block)),
@@ -19,7 +19,8 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
   TRAINSTONE_REQUIRE(schedule.scratch_elements == 0, "the norm's gather needs {} elements of scratch",
                      schedule.scratch_elements);
   m_gather.emplace(exec, communicators.of(plan.norm_gather->axis), schedule, Operation::sum, m_block_sums,
-                   Vector<double>(), ExecutionOptions{.purpose = Purpose::control});
+                   Vector<double>(),
+                   ExecutionOptions{.purpose = Purpose::control, .staging = pinned.take(plan.norm_staging())});
 }
 
 double GradientNorm::operator()(std::function<StoredVector(Index group)> const& share) {

@@ -4,6 +4,7 @@
 // of all blocks together. Promises: the same bits on all ranks, for every strategy and number of ranks: blocks of 256
 // elements, the balanced binary tree over a group's blocks, then groups in order; every parameter counts once.
 
+#include "comm/buffers.hpp"
 #include "comm/execution/execution.hpp"
 #include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
@@ -15,8 +16,10 @@ namespace trainstone {
 
 class GradientNorm {
 public:
-  /// Takes its part of plan.buffers() from `buffers`. Collective; everything referred to must outlive the object.
-  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, ShardPlan const& plan, Arena& buffers);
+  /// Takes its part of plan.buffers() from `buffers`, of plan.pinned_buffers() from `pinned`. Collective; everything
+  /// referred to must outlive the object.
+  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, ShardPlan const& plan, Arena& buffers,
+               PinnedMemory& pinned);
 
   /// \param[in] share  this rank's share of a group's gradient
   /// Collective. Waits.

@@ -28,11 +28,14 @@ void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
     Range const run = m_plan->run_memory(bucket.run);
     StoredVector const fresh = m_memory.fresh->part(run.begin, run.size());
     StoredVector const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
+    std::span<std::byte> const staging = m_memory.staging[at(b % m_plan->in_flight)];
     auto const [scatter, across] = m_plan->reduction_of(bucket);
     if (scatter)
-      m_scatters.emplace_back(
-          m_exec, communicators.of(scatter->axis), schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum,
-          fresh, scratch, ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->pieces_of(bucket)});
+      m_scatters.emplace_back(m_exec, communicators.of(scatter->axis),
+                              schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum, fresh, scratch,
+                              ExecutionOptions{.segment = m_memory.fresh->segment(),
+                                               .pieces = m_plan->pieces_of(bucket),
+                                               .staging = staging});
     if (!across) continue;
     Schedule const schedule = schedule_of(*across, m_plan->mesh, m_plan->rank);
     if (m_plan->across_on_sums()) {
@@ -40,11 +43,12 @@ void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
       Index const begin = m_plan->share_offset(first.group) + first.of_share.begin;
       m_across.emplace_back(m_exec, communicators.of(across->axis), schedule, Operation::sum,
                             m_memory.sums->part(begin, bucket.share_elements()), scratch,
-                            ExecutionOptions{.segment = m_memory.sums->segment()});
+                            ExecutionOptions{.segment = m_memory.sums->segment(), .staging = staging});
     } else {
-      m_across.emplace_back(
-          m_exec, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
-          ExecutionOptions{.segment = m_memory.fresh->segment(), .pieces = m_plan->own_pieces_of(bucket)});
+      m_across.emplace_back(m_exec, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
+                            ExecutionOptions{.segment = m_memory.fresh->segment(),
+                                             .pieces = m_plan->own_pieces_of(bucket),
+                                             .staging = staging});
     }
   }
 }

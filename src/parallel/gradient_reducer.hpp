@@ -11,7 +11,9 @@
 #include "parallel/shard_plan.hpp"
 #include "parallel/state_memory.hpp"
 
+#include <cstddef>
 #include <deque>
+#include <span>
 #include <vector>
 
 namespace trainstone {
@@ -22,8 +24,9 @@ public:
   struct Memory {
     StateMemory* fresh;
     StateMemory* sums;
-    std::vector<StoredVector> scratch; ///< one per reduction in flight
-    std::vector<StoredVector> waiting; ///< plan.waiting_sums(), in fp32
+    std::vector<StoredVector> scratch;         ///< one per reduction in flight
+    std::vector<std::span<std::byte>> staging; ///< likewise, of messages
+    std::vector<StoredVector> waiting;         ///< plan.waiting_sums(), in fp32
   };
 
   /// Everything referred to must outlive the object. Collective.

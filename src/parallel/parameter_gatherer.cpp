@@ -14,7 +14,8 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators,
                                      ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters,
-                                     StateMemory* slots, std::vector<StoredVector> const& scratch)
+                                     StateMemory* slots, std::vector<StoredVector> const& scratch,
+                                     std::vector<std::span<std::byte>> const& staging)
     : m_exec(exec),
       m_queue(&queue),
       m_plan(&plan),
@@ -29,7 +30,8 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicato
     for (std::size_t slot = 0; slot < m_slots_in_turn; ++slot)
       m_gathers.emplace_back(m_exec, communicators.of(planned.axis), schedule, Operation::sum, whole(group, slot),
                              scratch[slot],
-                             ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment()});
+                             ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
+                                              .staging = staging[slot]});
   }
 }
 

@@ -11,6 +11,8 @@
 #include "parallel/state_memory.hpp"
 #include "parallel/step_order.hpp"
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 namespace trainstone {
@@ -19,11 +21,11 @@ class ParameterGatherer {
 public:
   /// \param[in] parameters  all (plan.elements()), or this rank's shares, if parameters are sharded
   /// \param[in] slots       of plan.gather_slots() times the largest group; else null
-  /// \param[in] scratch     one per gather in flight: plan.prefetch + 1
+  /// \param[in] scratch, staging  one per gather in flight: plan.prefetch + 1
   /// Everything referred to must outlive the object. Collective.
   ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
                     ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
-                    std::vector<StoredVector> const& scratch);
+                    std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
 
   /// The groups that are used next, in this order: the use of one ends when the next one is acquired. The gathers of
   /// the last sequence must have been acquired or finished.

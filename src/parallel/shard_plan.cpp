@@ -1,5 +1,6 @@
 #include "parallel/shard_plan.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
@@ -58,7 +59,14 @@ Index scratch_of(ShardPlan const& plan, std::optional<PlannedCollective> const& 
 
 Traffic traffic_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned, std::size_t element_bytes) {
   if (!planned) return {};
-  return predict_traffic(schedule_of(*planned, plan.mesh, plan.rank), planned->problem.topology, element_bytes);
+  return predict_traffic(schedule_of(*planned, plan.mesh, plan.rank), planned->problem.topology, element_bytes,
+                         longest_message(plan.message_buffers, element_bytes));
+}
+
+std::uint64_t staging_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned,
+                         std::size_t element_bytes) {
+  bool const copies = planned && plan.message_buffers == MessageBuffers::staged;
+  return copies ? staging_bytes(plan.message_buffers, schedule_of(*planned, plan.mesh, plan.rank), element_bytes) : 0;
 }
 
 std::string row_name(char const* what, PlannedCollective const& planned) {
@@ -226,6 +234,26 @@ Index ShardPlan::gather_scratch() const {
   return most;
 }
 
+std::uint64_t ShardPlan::reduction_staging() const {
+  std::size_t const element_bytes = bytes_per_value(gradient_storage());
+  std::uint64_t most = 0;
+  for (auto const& [bucket, count] : buckets.by_size()) {
+    BucketReduction const sized = reduction_of(bucket);
+    most = std::max(
+        {most, staging_of(*this, sized.scatter, element_bytes), staging_of(*this, sized.across, element_bytes)});
+  }
+  return most;
+}
+
+std::uint64_t ShardPlan::gather_staging() const {
+  std::uint64_t most = 0;
+  for (auto const& gather : gathers)
+    most = std::max(most, staging_of(*this, gather, bytes_per_value(types.parameters)));
+  return most;
+}
+
+std::uint64_t ShardPlan::norm_staging() const { return staging_of(*this, norm_gather, sizeof(double)); }
+
 std::vector<MemoryItem> ShardPlan::memory() const {
   std::vector<MemoryItem> items;
   bool const stages = staged();
@@ -256,6 +284,18 @@ std::vector<PlannedTensor> ShardPlan::buffers() const {
   tensors.push_back(planned<double>("norm block sums", elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", largest_group() / norm_block));
   tensors.push_back(planned<double>("norm group sums", std::ssize(groups)));
+  return tensors;
+}
+
+std::vector<PlannedTensor> ShardPlan::pinned_buffers() const {
+  if (message_buffers != MessageBuffers::staged) return {};
+  std::vector<PlannedTensor> tensors;
+  std::uint64_t const of_reduction = reduction_staging(), of_gather = gather_staging(); // they make schedules
+  for (Index i = 0; i < in_flight; ++i)
+    tensors.push_back(planned<std::byte>("reduction staging", static_cast<Index>(of_reduction)));
+  for (Index i = 0; i <= prefetch; ++i)
+    tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
+  tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(norm_staging())));
   return tensors;
 }
 
@@ -312,6 +352,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.topology = topology;
   plan.rank = rank;
   plan.turns = turns;
+  plan.message_buffers = resolve_buffers(comm.buffers);
   plan.types = state_types(precision);
   plan.moments = optimizer.moments();
   if (parallel.strategy == "ddp") plan.mesh = {1, ranks};

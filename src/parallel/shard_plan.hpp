@@ -9,6 +9,7 @@
 #include "comm/config.hpp"
 #include "comm/counters.hpp"
 #include "comm/execution/pieces.hpp"
+#include "comm/message_buffers.hpp"
 #include "comm/problem.hpp"
 #include "core/memory.hpp"
 #include "parallel/bucket.hpp"
@@ -59,8 +60,9 @@ struct ShardPlan {
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   Sharding sharding;
-  Index turns = 1;          ///< micro-batches per rank and step
-  bool main_device = false; ///< rank 0 owns everything, and reads the data of all ranks
+  Index turns = 1;                                       ///< micro-batches per rank and step
+  bool main_device = false;                              ///< rank 0 owns everything, and reads the data of all ranks
+  MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
   StateTypes types;
   Index moments = 2; ///< vectors that the optimizer keeps
   bool ordered = false;
@@ -132,9 +134,15 @@ struct ShardPlan {
   Index reduction_scratch() const;
   Index gather_scratch() const;
 
-  /// What the engine allocates, and what it takes of the caller's arena.
+  /// Bytes of pinned memory for messages that are staged: of reductions and gathers per one in flight, and of the norm.
+  std::uint64_t reduction_staging() const;
+  std::uint64_t gather_staging() const;
+  std::uint64_t norm_staging() const;
+
+  /// What the engine allocates, and what it takes of the caller's arena and pinned memory.
   std::vector<MemoryItem> memory() const;
   std::vector<PlannedTensor> buffers() const;
+  std::vector<PlannedTensor> pinned_buffers() const;
 
   /// What the rank sends per step for the training; how much of it an update that is skipped does not send; and what
   /// it sends for every micro-batch of a validation.

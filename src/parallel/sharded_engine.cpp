@@ -24,6 +24,12 @@ std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* labe
   return vectors;
 }
 
+std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::uint64_t bytes) {
+  std::vector<std::span<std::byte>> parts;
+  for (Index i = 0; i < count; ++i) parts.push_back(pinned.take(bytes));
+  return parts;
+}
+
 Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
   return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
 }
@@ -49,7 +55,7 @@ private:
 };
 
 ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger,
-                             ShardPlan const& plan, ParameterTable const& table, Arena& buffers)
+                             ShardPlan const& plan, ParameterTable const& table, Arena& buffers, PinnedMemory& pinned)
     : m_exec(exec),
       m_plan(&plan),
       m_communicators(world, plan.mesh),
@@ -72,11 +78,15 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_reducer(exec, m_communicators, m_queue, plan,
                 {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
                  take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
+                 take(pinned, plan.in_flight, plan.reduction_staging()),
                  take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
       m_gatherer(exec, m_communicators, m_queue, plan, m_parameters, plan.sharding.parameters ? &m_slots : nullptr,
-                 take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch())),
-      m_norm(exec, m_communicators, plan, buffers),
+                 take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch()),
+                 take(pinned, plan.prefetch + 1, plan.gather_staging())),
+      m_norm(exec, m_communicators, plan, buffers, pinned),
       m_tensor_shares(tensor_shares(plan, table)) {
+  TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
+                     to_string(plan.message_buffers), to_string(world.buffers()));
   Arena optimizer(m_optimizer_memory.bytes());
   for (Index i = 0; i < plan.moments; ++i)
     m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));

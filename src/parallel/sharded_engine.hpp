@@ -6,6 +6,7 @@
 // with equal parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is
 // what the plan says. Does not run the model and does not know about data.
 
+#include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/gradient_norm.hpp"
@@ -30,9 +31,10 @@ struct BackwardMemory {
 
 class ShardedEngine {
 public:
-  /// Takes plan.buffers() from `buffers`. Collective; everything referred to must outlive the object.
+  /// Takes plan.buffers() from `buffers` and plan.pinned_buffers() from `pinned`. Collective; everything referred to
+  /// must outlive the object.
   ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger, ShardPlan const& plan,
-                ParameterTable const& table, Arena& buffers);
+                ParameterTable const& table, Arena& buffers, PinnedMemory& pinned);
   ShardedEngine(ShardedEngine const&) = delete;
   ShardedEngine& operator=(ShardedEngine const&) = delete;
   ~ShardedEngine();

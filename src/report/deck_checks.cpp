@@ -177,6 +177,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = validation_problem(config)) return found;
   if (Problem found = length_problem(config)) return found;
   if (Problem found = find_network_problem(config)) return found;
+  if (Problem found = find_buffers_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;

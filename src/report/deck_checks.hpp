@@ -14,6 +14,9 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config);
 /// The same of algorithms that an emulated network would not slow down, part of the above.
 std::optional<ConfigProblem> find_network_problem(RunConfig const& config);
 
+/// Buffers of messages that this build cannot have, or algorithms that move data in shared memory beside them.
+std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config);
+
 /// The same of what must happen within the training, once its length in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
 

@@ -1,5 +1,7 @@
-// Whether an emulated network slows down what a deck's collectives do. Part of deck_checks.hpp.
+// Whether a deck's collectives send messages, where it asks for what moves in shared memory do not heed: an emulated
+// network, and buffers of messages. Part of deck_checks.hpp.
 
+#include "comm/message_buffers.hpp"
 #include "comm/registry.hpp"
 #include "report/deck_checks.hpp"
 
@@ -9,7 +11,9 @@ namespace trainstone {
 
 namespace {
 
-std::optional<ConfigProblem> find_problem_of(char const* key, Collective collective, std::string const& name) {
+/// \param[in] why  "comm.emulated_network does not slow down"
+std::optional<ConfigProblem> find_problem_of(char const* key, Collective collective, std::string const& name,
+                                             std::string const& why) {
   auto const shares_memory = [&](Algorithm algorithm) {
     return find_algorithm(collective, algorithm).uses_shared_memory();
   };
@@ -18,22 +22,41 @@ std::optional<ConfigProblem> find_problem_of(char const* key, Collective collect
   std::erase_if(legal, shares_memory);
   std::vector<std::string_view> names{"auto"};
   for (Algorithm const algorithm : legal) names.push_back(to_string(algorithm));
-  return ConfigProblem{key, fmt::format("{0} = \"{1}\" moves data in shared memory, which comm.emulated_network does "
-                                        "not slow down; with it {0} must be one of {2}",
-                                        key, name, fmt::join(names, ", "))};
+  return ConfigProblem{key, fmt::format("{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one "
+                                        "of {3}",
+                                        key, name, why, fmt::join(names, ", "))};
+}
+
+std::optional<ConfigProblem> find_problem_of_any(CommConfig const& comm, std::string const& why) {
+  struct Choice {
+    char const* key;
+    Collective collective;
+    std::string const& name;
+  };
+  for (auto const& [key, collective, name] :
+       {Choice{"comm.allreduce", Collective::all_reduce, comm.allreduce},
+        Choice{"comm.reduce_scatter", Collective::reduce_scatter, comm.reduce_scatter},
+        Choice{"comm.reduce", Collective::reduce, comm.reduce},
+        Choice{"comm.broadcast", Collective::broadcast, comm.broadcast},
+        Choice{"comm.all_gather", Collective::all_gather, comm.all_gather}})
+    if (auto found = find_problem_of(key, collective, name, why)) return found;
+  return std::nullopt;
 }
 
 } // namespace
 
 std::optional<ConfigProblem> find_network_problem(RunConfig const& config) {
-  CommConfig const& comm = config.comm;
-  if (!comm.emulated_network().is_slow()) return std::nullopt;
-  if (auto found = find_problem_of("comm.allreduce", Collective::all_reduce, comm.allreduce)) return found;
-  if (auto found = find_problem_of("comm.reduce_scatter", Collective::reduce_scatter, comm.reduce_scatter))
-    return found;
-  if (auto found = find_problem_of("comm.reduce", Collective::reduce, comm.reduce)) return found;
-  if (auto found = find_problem_of("comm.broadcast", Collective::broadcast, comm.broadcast)) return found;
-  return find_problem_of("comm.all_gather", Collective::all_gather, comm.all_gather);
+  if (!config.comm.emulated_network().is_slow()) return std::nullopt;
+  return find_problem_of_any(config.comm, "comm.emulated_network does not slow down");
+}
+
+std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config) {
+  std::string const& name = config.comm.buffers;
+  if (std::string const refusal = buffers_refusal(name); !refusal.empty())
+    return ConfigProblem{"comm.buffers", refusal};
+  MessageBuffers const buffers = resolve_buffers(name);
+  if (buffers == MessageBuffers::host) return std::nullopt;
+  return find_problem_of_any(config.comm, fmt::format("comm.buffers = \"{}\" does not reach", to_string(buffers)));
 }
 
 } // namespace trainstone

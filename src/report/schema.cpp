@@ -222,6 +222,11 @@ std::vector<Key> machine_keys() {
              "\"ordered\""),
       choice("comm.broadcast", &RunConfig::comm, &CommConfig::broadcast, algorithm_names(Collective::broadcast),
              "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
+      choice(
+          "comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
+          "what MPI is given of the memory that kernels work on: host memory itself; staged, copies of the messages "
+          "in pinned host memory, also on hosts, to exercise there what devices do; device memory itself; auto: host "
+          "where kernels run there, else staged"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,

@@ -7,11 +7,11 @@
 namespace trainstone {
 
 BatchScatter::BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data)
-    : m_exec(exec),
-      m_plan(&plan.parallel),
+    : m_plan(&plan.parallel),
       m_batches(data.vector<std::int32_t>("micro-batches of all ranks", plan.batch_scatter.value().elements())),
       m_scatter(exec, communicator, make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
-                Operation::sum, m_batches.device, Vector<std::int32_t>()) {}
+                Operation::sum, Vector<std::int32_t>(m_batches.host.data(), m_batches.host.extent(0)),
+                Vector<std::int32_t>(), {.on_host = true}) {}
 
 BatchSource BatchScatter::source(BatchSource const& all, Index turn) {
   return
@@ -22,11 +22,8 @@ BatchSource BatchScatter::source(BatchSource const& all, Index turn) {
           for (Rank rank = 0; rank < m_plan->mesh.ranks(); ++rank)
             all(batch, m_plan->micro_batch(turn, rank), batches.subspan(place(rank), inputs.size()),
                 batches.subspan(place(rank) + inputs.size(), targets.size()));
-          m_batches.copy_to_device(m_exec);
         }
         m_scatter.run();
-        Kokkos::deep_copy(m_exec, m_batches.host, m_batches.device);
-        m_exec.fence("trainstone::train::scatter: the host sorts the tokens");
         auto const own = batches.subspan(place(m_plan->rank), 2 * inputs.size());
         std::ranges::copy(own.first(inputs.size()), inputs.begin());
         std::ranges::copy(own.last(targets.size()), targets.begin());

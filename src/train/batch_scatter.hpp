@@ -19,7 +19,6 @@ public:
   BatchSource source(BatchSource const& all, Index turn);
 
 private:
-  ExecutionSpace m_exec;
   ShardPlan const* m_plan;
   Mirrored m_batches; ///< of rank after rank: its inputs, then its targets
   Execution m_scatter;

@@ -25,6 +25,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
+  config.comm.buffers = choices.comm.buffers;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
   config.comm.reduce = row.algorithm;
   if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
@@ -108,7 +109,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
                      row.parallel.overlap ? "overlap" : "no overlap", delays);
 }
 
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick) {
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers) {
   std::vector<MatrixRow> rows;
   std::vector<Variation> const all = variations(quick);
   std::size_t turn = 0; // of the one variation that a quick row of mixed16 gets
@@ -122,6 +123,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick) {
     if (quick && micro_batches > 8) break;
     for (ParallelConfig const& strategy : strategies(ranks)) {
       for (char const* const algorithm : {"ordered", "shared"}) {
+        if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;
         for (char const* const recipe : {"fp32", "mixed16"}) {
           MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
           if (quick && row.recipe != "fp32")

@@ -31,11 +31,12 @@ struct MatrixRow {
 std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on so many ranks (a power of two). Quick: every value of every column at least once per strategy
-/// in fp32 and over the strategies in mixed16, with 8 micro-batches.
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick);
+/// in fp32 and over the strategies in mixed16, with 8 micro-batches. Other buffers than the host's leave out algorithms
+/// of shared memory.
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host);
 
 /// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.
-/// \param[in] choices  its kernels are used
+/// \param[in] choices  its kernels are used, and the buffers of its messages
 std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
                                             MatrixRow const& row, RunConfig const& choices, std::int64_t steps);
 

@@ -1,5 +1,6 @@
 #include "train/run_verification.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/control.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/execution/shared_segment.hpp"
@@ -51,8 +52,12 @@ public:
     std::vector<float> values(view.extent(0));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, m_communicator->rank());
     copy_from_host<float>(m_exec, values, view, "trainstone::check::collectives");
+    PinnedMemory pinned(m_ledger, "check::collectives",
+                        Arena::footprint(staging_bytes(m_communicator->buffers(), schedule, sizeof(float))));
     Execution(m_exec, *m_communicator, schedule, Operation::sum, view, scratch,
-              {.purpose = Purpose::control, .segment = segment ? &*segment : nullptr})
+              {.purpose = Purpose::control,
+               .segment = segment ? &*segment : nullptr,
+               .staging = pinned.take(pinned.capacity())})
         .run();
     copy_to_host<float>(m_exec, view, values, "trainstone::check::collectives");
     return has_result(values);

@@ -57,10 +57,11 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
+      m_pinned_memory(ledger, "staging", total_bytes(plan.parallel.pinned_buffers())),
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
-      m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers),
+      m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
       m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
               config.model_options),
@@ -72,6 +73,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
+  TRAINSTONE_REQUIRE(m_pinned_memory.used() == m_pinned_memory.capacity(), "{} of {} planned pinned bytes are used",
+                     m_pinned_memory.used(), m_pinned_memory.capacity());
   m_engine.set_parameters([&](Index group, Range share, Vector<float> values) {
     initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), share, values);
   });

@@ -174,6 +174,21 @@ class Emulation(TrainingTest):
         self.assertEqual(sum(sent), predicted["sent_bytes"], self.estimate)
 
 
+class Buffers(TrainingTest):
+    def test_staged_messages_change_neither_losses_nor_counts(self):
+        deck = Deck({"parallel.strategy": '"zero"', "parallel.zero_stage": "3"})
+        futures = [start("run", deck.path, *settings(f"comm.buffers={buffers}"), ranks=2)
+                   for buffers in ("host", "staged")]
+        host, staged = (self.assert_ended(future.result(), 0, "VERIFICATION PASSED (7/7)") for future in futures)
+        self.assertIn(" | buffers staged | ", staged.out, staged)
+        self.assertEqual(staged.result["topology"]["buffers"], "staged", staged)
+        self.assertEqual(staged.losses, host.losses, staged)
+        for kind in ("messages", "sent_bytes"):
+            self.assertEqual(staged.result["counted"][kind], host.result["counted"][kind], kind)
+        buffers = [outcome.result["counted"]["memory_bytes"]["buffers"] for outcome in (host, staged)]
+        self.assertLess(*buffers, staged)
+
+
 class Overlap(TrainingTest):
     def test_the_overlap_of_a_deck_is_measured_and_can_be_demanded(self):
         deck = Deck({"data.validation_fraction": None, "data.validate_every": None})

@@ -12,6 +12,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -177,6 +178,54 @@ TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][en
           (sends_data ? 2 * 2 * 10 * 4 * static_cast<std::uint64_t>(world.size() - 1) : 0));
     CHECK((run.plan.step_sent().shared_bytes > 0) == (world.size() > 1));
   }
+}
+
+TEST_CASE("staged messages change neither the bits of a strategy nor the truth of its plan", "[mpi][engine][staged]") {
+  Communicator world = Communicator::world();
+  std::string const recipe = GENERATE("fp32", "mixed16", "mixed20");
+  double const bucket = GENERATE(2048.0, 1e9);
+  for (ParallelConfig parallel : recipe == "fp32" ? fast_ones(world.size()) : strategies(world.size())) {
+    INFO(describe(parallel) << ", " << recipe);
+    parallel.bucket_bytes = parallel.first_bucket_bytes = bucket;
+    RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+    config.parallel = parallel;
+    config.precision.recipe = recipe;
+    config.comm.buffers = "host";
+    std::uint64_t const expected = hash_after(world, config, 2);
+    std::uint64_t const on_host = plan_run(config, world.rank(), world.topology()).memory_bytes().total();
+    config.comm.buffers = "staged";
+    TrainingRun run(world, config);
+    CHECK((run.plan.memory_bytes().total() > on_host) == (world.size() > 1));
+    check_counts(run, world);
+    CHECK(parameter_hash(run.exec, run.trainer.engine()) == expected);
+  }
+}
+
+TEST_CASE("staged messages of more than one MiB are cut in training, as planned", "[mpi][engine][staged]") {
+  Communicator world = Communicator::world();
+  if (world.size() == 1 || world.size() > 3) return; // the blocks of more ranks are shorter
+  RunConfig config = training_config({1, 1, 128, 5, 8192}, {1, 1, world.size()});
+  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = "zero", .zero_stage = 3}}) {
+    INFO(describe(parallel));
+    config.parallel = parallel;
+    config.comm.buffers = "host";
+    Traffic const in_one = plan_run(config, world.rank(), world.topology()).step_sent();
+    config.comm.buffers = "staged";
+    TrainingRun run(world, config);
+    CHECK(run.plan.step_sent().bytes == in_one.bytes);
+    CHECK(run.plan.step_sent().messages > in_one.messages);
+    check_counts(run, world);
+  }
+}
+
+TEST_CASE("an engine on other buffers than planned is refused", "[mpi][engine][staged]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.comm.buffers = "staged";
+  RunPlan const plan = plan_run(config, world.rank(), world.topology());
+  MemoryLedger ledger;
+  auto const make = [&] { Trainer(ExecutionSpace(), world, ledger, config, plan, training_batches(29), 1); };
+  CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring("planned to be \"staged\", the ranks' are \"host\""));
 }
 
 TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine]") {

@@ -1,3 +1,4 @@
+#include "comm/buffers.hpp"
 #include "report/deck_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -135,6 +136,24 @@ TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
   CHECK(resolve(deck, 2).comm.emulated_nodes == 2);
   CHECK(input_error_of([&] { resolve(deck, 1); }) ==
         "--set comm.emulated_nodes=2: comm.emulated_nodes = 2 exceeds the number of ranks; nearest legal value: 1");
+}
+
+TEST_CASE("buffers that the build cannot have are refused, and shared memory beside staged messages", "[deck]") {
+  CHECK(read_small().config.comm.buffers == "auto");
+  CHECK(read_small({"comm.buffers=staged"}).config.comm.buffers == "staged");
+  std::string const impossible = host_reaches_memory ? "device" : "host";
+  CHECK(error_with({"comm.buffers=" + impossible})
+            .starts_with(fmt::format("--set comm.buffers={0}: comm.buffers = \"{0}\" gives MPI {0} memory itself, ",
+                                     impossible)));
+  for (char const* const key :
+       {"comm.allreduce", "comm.reduce_scatter", "comm.all_gather", "comm.reduce", "comm.broadcast"}) {
+    std::string const shared = fmt::format("{}=shared", key);
+    CHECK(error_with({"comm.buffers=staged", shared})
+              .starts_with(fmt::format("--set {0}: {1} = \"shared\" moves data in shared memory, which comm.buffers = "
+                                       "\"staged\" does not reach; with it {1} must be one of auto, ",
+                                       shared, key)));
+  }
+  if (host_reaches_memory) CHECK_NOTHROW(read_small({"comm.buffers=auto", "comm.allreduce=shared"}));
 }
 
 TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]") {

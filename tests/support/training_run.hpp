@@ -35,7 +35,12 @@ struct TrainingRun {
   TrainingRun(Communicator& communicator, RunConfig const& run_config)
       : config(run_config),
         plan(plan_run(config, communicator.rank(), communicator.topology())),
-        trainer(exec, communicator, ledger, config, plan, training_batches(config.model.vocab), 10) {}
+        trainer(exec, with_buffers(communicator), ledger, config, plan, training_batches(config.model.vocab), 10) {}
+  Communicator& with_buffers(Communicator& communicator) const {
+    communicator.use_buffers(plan.parallel.message_buffers, exec);
+    return communicator;
+  }
+
   ExecutionSpace exec;
   RunConfig config;
   RunPlan plan;

@@ -175,6 +175,34 @@ TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R acro
   CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == 8 * elements / f);
 }
 
+TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gather, and cuts at one MiB",
+          "[train][plan]") {
+  GptConfig const model{2, 4, 128, 11, 8192};
+  auto const n = std::uint64_t{2}, elements = padded_parameters(model, n);
+  RunConfig config = make_config(model, model.context, {1, 1, 2});
+  config.parallel = {.granularity = Granularity::step, .in_flight = 3, .prefetch = 0};
+  RunPlan const host = plan_run(config, 0, 2);
+  CHECK(host.parallel.pinned_buffers().empty());
+  config.comm.buffers = "staged";
+  RunPlan const ddp = plan_run(config, 0, 2);
+  std::uint64_t const block = 4 * elements / n;
+  CHECK(ddp.memory_bytes()[MemoryCategory::buffers] == host.memory_bytes()[MemoryCategory::buffers] + 3 * 2 * block);
+  CHECK(host.step_sent().messages == 2);
+  CHECK(ddp.step_sent().messages == 2 * ((block + 1048575) / 1048576));
+  CHECK(ddp.step_sent().bytes == host.step_sent().bytes);
+
+  config.parallel = {.strategy = "zero", .zero_stage = 3, .prefetch = 2};
+  config.precision.recipe = "mixed16";
+  RunPlan const zero = plan_run(config, 0, 2);
+  std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.largest_group());
+  CHECK(zero.parallel.gather_staging() == 2 * 2 * root / n);
+  CHECK(zero.parallel.norm_staging() == 2 * round_up(8 * elements / 256 / n, 64));
+  std::uint64_t staging = 0;
+  for (PlannedTensor const& tensor : zero.parallel.pinned_buffers()) staging += tensor.bytes;
+  CHECK(staging ==
+        2 * zero.parallel.reduction_staging() + 3 * zero.parallel.gather_staging() + zero.parallel.norm_staging());
+}
+
 TEST_CASE("losses cost M values around the ring, the norm an all-gather of one value per 256 parameters",
           "[train][plan]") {
   Rank const ranks = GENERATE(1, 2, 4);
