@@ -104,6 +104,13 @@ CopyInstances::CopyInstances(ExecutionSpace const& exec) : out(exec), in(exec) {
   }
 }
 
+ExecutionSpace communication_instance(ExecutionSpace const& exec) {
+  if constexpr (launches_wait)
+    return exec;
+  else
+    return Kokkos::Experimental::partition_space(exec, 1)[0];
+}
+
 void copy_to_pinned(ExecutionSpace const& exec, std::byte const* from, std::span<std::byte> pinned) {
   Kokkos::deep_copy(exec, Bytes<PinnedSpace>(pinned.data(), pinned.size()),
                     ConstBytes<MemorySpace>(from, pinned.size()));

@@ -63,6 +63,9 @@ struct CopyInstances {
   ExecutionSpace in;  ///< from the host
 };
 
+/// An instance for the kernels of collectives, beside those of the caller. Where launches wait: the caller's own.
+ExecutionSpace communication_instance(ExecutionSpace const& exec);
+
 /// pinned = from, and to = pinned. \param[in] exec  the copy is enqueued here; returns without waiting
 void copy_to_pinned(ExecutionSpace const& exec, std::byte const* from, std::span<std::byte> pinned);
 void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pinned, std::byte* to);

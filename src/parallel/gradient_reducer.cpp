@@ -15,13 +15,14 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 } // namespace
 
-GradientReducer::GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
-                                 ShardPlan const& plan, Memory memory)
+GradientReducer::GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication,
+                                 MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
+                                 Memory memory)
     : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)) {
-  prepare_executions(communicators);
+  prepare_executions(communication, communicators);
 }
 
-void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
+void GradientReducer::prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators) {
   for (Index b = 0; b < m_plan->buckets.buckets(); ++b) {
     m_buckets.push_back(m_plan->buckets.bucket(b));
     Bucket const& bucket = m_buckets.back();
@@ -31,24 +32,27 @@ void GradientReducer::prepare_executions(MeshCommunicators& communicators) {
     std::span<std::byte> const staging = m_memory.staging[at(b % m_plan->in_flight)];
     auto const [scatter, across] = m_plan->reduction_of(bucket);
     if (scatter)
-      m_scatters.emplace_back(m_exec, communicators.of(scatter->axis),
+      m_scatters.emplace_back(communication, communicators.of(scatter->axis),
                               schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum, fresh, scratch,
                               ExecutionOptions{.segment = m_memory.fresh->segment(),
                                                .pieces = m_plan->pieces_of(bucket),
-                                               .staging = staging});
+                                               .staging = staging,
+                                               .caller = &m_exec});
     if (!across) continue;
     Schedule const schedule = schedule_of(*across, m_plan->mesh, m_plan->rank);
     if (m_plan->across_on_sums()) {
       BucketPart const& first = bucket.parts.front();
       Index const begin = m_plan->share_offset(first.group) + first.of_share.begin;
-      m_across.emplace_back(m_exec, communicators.of(across->axis), schedule, Operation::sum,
-                            m_memory.sums->part(begin, bucket.share_elements()), scratch,
-                            ExecutionOptions{.segment = m_memory.sums->segment(), .staging = staging});
+      m_across.emplace_back(
+          communication, communicators.of(across->axis), schedule, Operation::sum,
+          m_memory.sums->part(begin, bucket.share_elements()), scratch,
+          ExecutionOptions{.segment = m_memory.sums->segment(), .staging = staging, .caller = &m_exec});
     } else {
-      m_across.emplace_back(m_exec, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
+      m_across.emplace_back(communication, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
                             ExecutionOptions{.segment = m_memory.fresh->segment(),
                                              .pieces = m_plan->own_pieces_of(bucket),
-                                             .staging = staging});
+                                             .staging = staging,
+                                             .caller = &m_exec});
     }
   }
 }

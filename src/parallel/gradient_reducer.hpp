@@ -29,9 +29,10 @@ public:
     std::vector<StoredVector> waiting;         ///< plan.waiting_sums(), in fp32
   };
 
+  /// \param[in] exec, communication  of the kernels that make gradients and use sums, and of the reductions
   /// Everything referred to must outlive the object. Collective.
-  GradientReducer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
-                  ShardPlan const& plan, Memory memory);
+  GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
+                  ExecutionQueue& queue, ShardPlan const& plan, Memory memory);
 
   /// Where backward puts a group's gradient at this turn; may wait for what is in flight there.
   GradientTarget target(Index group, Index turn);
@@ -56,7 +57,7 @@ private:
   };
   enum class Wait { no, yes };
 
-  void prepare_executions(MeshCommunicators& communicators);
+  void prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators);
   void make_due(Index bucket, Index turn);
   void start(Work const& work);
   bool has_scratch(Index bucket) const;

@@ -12,9 +12,10 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 } // namespace
 
-ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators,
-                                     ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters,
-                                     StateMemory* slots, std::vector<StoredVector> const& scratch,
+ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication,
+                                     MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
+                                     StateMemory& parameters, StateMemory* slots,
+                                     std::vector<StoredVector> const& scratch,
                                      std::vector<std::span<std::byte>> const& staging)
     : m_exec(exec),
       m_queue(&queue),
@@ -28,10 +29,11 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, MeshCommunicato
     PlannedCollective const& planned = *plan.gathers[at(group)];
     Schedule const schedule = schedule_of(planned, plan.mesh, plan.rank);
     for (std::size_t slot = 0; slot < m_slots_in_turn; ++slot)
-      m_gathers.emplace_back(m_exec, communicators.of(planned.axis), schedule, Operation::sum, whole(group, slot),
-                             scratch[slot],
+      m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum,
+                             whole(group, slot), scratch[slot],
                              ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
-                                              .staging = staging[slot]});
+                                              .staging = staging[slot],
+                                              .caller = &m_exec});
   }
 }
 

@@ -22,9 +22,10 @@ public:
   /// \param[in] parameters  all (plan.elements()), or this rank's shares, if parameters are sharded
   /// \param[in] slots       of plan.gather_slots() times the largest group; else null
   /// \param[in] scratch, staging  one per gather in flight: plan.prefetch + 1
+  /// \param[in] exec, communication  of the kernels that use parameters, and of the gathers
   /// Everything referred to must outlive the object. Collective.
-  ParameterGatherer(ExecutionSpace const& exec, MeshCommunicators& communicators, ExecutionQueue& queue,
-                    ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
+  ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
+                    ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
                     std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
 
   /// The groups that are used next, in this order: the use of one ends when the next one is acquired. The gathers of

@@ -57,6 +57,7 @@ private:
 ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger,
                              ShardPlan const& plan, ParameterTable const& table, Arena& buffers, PinnedMemory& pinned)
     : m_exec(exec),
+      m_communication(communication_instance(exec)),
       m_plan(&plan),
       m_communicators(world, plan.mesh),
       m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
@@ -75,12 +76,13 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(plan)) *
                              Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
-      m_reducer(exec, m_communicators, m_queue, plan,
+      m_reducer(exec, m_communication, m_communicators, m_queue, plan,
                 {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
                  take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
                  take(pinned, plan.in_flight, plan.reduction_staging()),
                  take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
-      m_gatherer(exec, m_communicators, m_queue, plan, m_parameters, plan.sharding.parameters ? &m_slots : nullptr,
+      m_gatherer(exec, m_communication, m_communicators, m_queue, plan, m_parameters,
+                 plan.sharding.parameters ? &m_slots : nullptr,
                  take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch()),
                  take(pinned, plan.prefetch + 1, plan.gather_staging())),
       m_norm(exec, m_communicators, plan, buffers, pinned),

@@ -78,7 +78,7 @@ private:
 
   void gather_updated();
 
-  ExecutionSpace m_exec;
+  ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;
   MeshCommunicators m_communicators;
   StateMemory m_parameters, m_slots, m_gradients, m_staging;

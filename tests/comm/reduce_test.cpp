@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -319,4 +320,33 @@ TEST_CASE("a reduction, a copy or a combine of what does not fit together is ref
   CHECK_THROWS_AS(combine<float>(exec, Operation::sum, std::vector<float const*>(65537, three.data()), 1,
                                  std::vector<float*>{four.data()}),
                   Error);
+}
+
+TEMPLATE_TEST_CASE("a device's way to combine gives the bits of the host's, for any number of parts", "[comm][reduce]",
+                   float, double, bf16, fp16, std::int32_t, std::int64_t) {
+  ExecutionSpace const exec;
+  constexpr Index n = 37;
+  for (Index const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 64, 100, 127, 128}) {
+    std::vector<std::vector<TestType>> parts;
+    std::vector<TestType const*> addresses;
+    for (Index part = 0; part < count; ++part) {
+      parts.emplace_back();
+      for (Index i = 0; i < n; ++i)
+        parts.back().push_back(stored<TestType>(static_cast<Wide<TestType>>(
+            static_cast<double>((part * 37 + i * 11) % 97) / (is_floating<TestType> ? 7 : 1))));
+    }
+    for (auto const& part : parts) addresses.push_back(part.data());
+    for (Operation const operation : operations) {
+      INFO(count << " parts, " << to_string(operation));
+      std::vector<TestType> expected(n), found(n);
+      std::array<TestType*, 1> const target{expected.data()};
+      combine<TestType>(exec, operation, addresses, n, target);
+      Impl::combine_by_element<TestType>(exec, operation, addresses, n, found.data());
+      exec.fence("trainstone::test: the host compares");
+      CHECK(std::memcmp(found.data(), expected.data(), n * sizeof(TestType)) == 0);
+    }
+  }
+  std::vector<float> part(1);
+  std::vector<float const*> const many(static_cast<std::size_t>(most_device_parts) + 1, part.data());
+  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, many, 1, part.data()), Error);
 }

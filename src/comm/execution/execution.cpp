@@ -1,5 +1,6 @@
 #include "comm/execution/execution.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/execution/message_rounds.hpp"
 #include "comm/execution/reduce.hpp"
 #include "comm/order_check.hpp"
@@ -135,6 +136,7 @@ void Execution::start() {
     m_round = 0;
     m_begun = false;
     m_kernels_enqueued = true; // by the caller, perhaps
+    if (m_options.caller) order_after(*m_options.caller, m_exec);
     if (!m_comparison) may_begin(Wait::no);
   });
 }
@@ -163,11 +165,10 @@ bool Execution::advance(Wait wait) {
     Round const& round = m_schedule.rounds[m_round];
     enqueue_moves(Impl::early_moves(round), round.size());
     ++m_round;
-    if (in_flight()) {
+    if (in_flight())
       begin_round();
-    } else if (m_schedule.needs_shared_memory()) {
-      m_options.segment->close_ticket(m_ticket);
-    }
+    else
+      end();
   }
   m_flight.end();
   return true;
@@ -186,6 +187,11 @@ bool Execution::may_begin(Wait wait) {
   m_begun = true;
   if (in_flight()) begin_round();
   return true;
+}
+
+void Execution::end() {
+  if (m_schedule.needs_shared_memory()) m_options.segment->close_ticket(m_ticket);
+  if (m_options.caller) order_after(m_exec, *m_options.caller);
 }
 
 void Execution::begin_round() {
@@ -279,6 +285,8 @@ Index Execution::run(Move const& move, Index from) const {
   return length;
 }
 
+Worker Execution::worker() const { return m_options.on_host ? Worker::calling_thread : Worker::kernels; }
+
 template <class T>
 void Execution::enqueue_move(Move const& move) {
   for (Index done = 0, length = 0; done < move.size(); done += length) {
@@ -299,8 +307,8 @@ void Execution::enqueue_part(Move const& move, Range const& part) {
   auto const size = static_cast<std::size_t>(part.size());
   Vector<T const> const from(reinterpret_cast<T const*>(address(move.from, part.begin)), size);
   Vector<T> const to(reinterpret_cast<T*>(address(move.to, part.begin)), size);
-  if (move.action == Action::copy) return copy<T>(m_exec, from, to);
-  reduce<T>(m_exec, m_operation, from, to);
+  if (move.action == Action::copy) return copy<T>(m_exec, from, to, worker());
+  reduce<T>(m_exec, m_operation, from, to, worker());
 }
 
 template <class T>
@@ -320,7 +328,7 @@ void Execution::enqueue_combine(Move const& move, Range const& part) {
   } else {
     targets.push_back(reinterpret_cast<T*>(address(move.to, part.begin)));
   }
-  combine<T>(m_exec, m_operation, parts, part.size(), targets);
+  combine<T>(m_exec, m_operation, parts, part.size(), targets, worker());
 }
 
 /// Of an element of a slice, counted from the slice's begin.

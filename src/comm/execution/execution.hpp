@@ -26,6 +26,8 @@
 
 namespace trainstone {
 
+enum class Worker; // comm/execution/reduce.hpp
+
 namespace Impl {
 class CallComparison;
 class MessageRounds;
@@ -48,6 +50,9 @@ struct ExecutionOptions {
   /// Data and scratch are the host's, whatever memory kernels use, and the calling thread adds them up: MPI is given
   /// them themselves, also where other collectives' messages are staged. For few values that the host needs.
   bool on_host = false;
+  /// If it is not null: the collective comes after all that is enqueued there when it starts, and what is enqueued
+  /// there once it has ended comes after it. For executions on an instance of their own; must outlive them.
+  ExecutionSpace const* caller = nullptr;
 };
 
 /// A collective in execution; may be started again after it has ended.
@@ -125,6 +130,7 @@ private:
   bool advance(Wait wait);
   bool may_begin(Wait wait);
   void begin_round();
+  void end();
   void arrive_at_barrier();
   bool round_complete(Wait wait);
   bool all_neighbours_came(Wait wait);
@@ -132,6 +138,7 @@ private:
   bool neighbours_do(Wait wait, IsDone const& is_done);
   void let_others_touch();
   void enqueue_moves(std::size_t first, std::size_t last);
+  Worker worker() const;
   Index run(Move const& move, Index from) const;
   template <class T>
   void enqueue_move(Move const& move);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace trainstone {
@@ -42,37 +43,89 @@ struct CopyBlocks {
   }
 };
 
+/// Sums that wait for their siblings while a device's thread adds an element.
+constexpr int device_rows = std::bit_width(static_cast<unsigned>(most_device_parts));
+
+/// One element: what a device's thread does.
+template <class T, class Combine>
+struct CombineElement {
+  T const* parts[most_device_parts];
+  Index part_count;
+  T* target;
+  Combine combine;
+
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    Impl::store(target[i], Impl::narrowed<T>(Impl::sum_of_element<device_rows>(parts, part_count, i, combine)));
+  }
+};
+
+template <class T>
+struct CopyElement {
+  T const* from;
+  T* to;
+  KOKKOS_FUNCTION void operator()(Index i) const { to[i] = from[i]; }
+};
+
 Index divide_up(Index n, Index by) { return (n + by - 1) / by; }
 
-/// body(i) for all blocks of n elements.
+template <class Body>
+void run_blocks(Body const& body) {
+  Index const blocks = divide_up(body.n, body.block);
+  for (Index i = 0; i < blocks; ++i) body(i);
+}
+
+/// body(i) for all blocks of n elements, whose operands' addresses lie in host memory.
 template <class Body>
 void launch_blocks(ExecutionSpace const& exec, Kernel const& kernel, Body const& body) {
-  TRAINSTONE_REQUIRE(launches_wait, "{} finds its operands' addresses in host memory, kernels run on {}", kernel.label,
-                     ExecutionSpace::name());
   Index const blocks = divide_up(body.n, body.block);
   if (blocks > 1 && kernel.bytes > largest_inline_bytes) return launch_for(kernel, Blocks(exec, 0, blocks), body);
-  launch_inline(kernel, exec, [&] {
-    for (Index i = 0; i < blocks; ++i) body(i);
-  });
+  launch_inline(kernel, exec, [&] { run_blocks(body); });
+}
+
+template <class Body>
+void launch_elements(ExecutionSpace const& exec, Kernel const& kernel, Index n, Body const& body) {
+  if (n > 0) launch_for(kernel, Blocks(exec, 0, n), body);
+}
+
+template <class T>
+Kernel combine_kernel(char const* label, Impl::Operands<T> const& operands, Index n) {
+  auto const parts = static_cast<std::uint64_t>(operands.part_count);
+  auto const targets = static_cast<std::uint64_t>(operands.target_count);
+  auto const size = static_cast<std::uint64_t>(n);
+  return {label, Phase::communication, (parts - 1) * size, (parts + targets) * size * sizeof(T)};
+}
+
+template <class T, class Combine>
+void launch_combine_elements(ExecutionSpace const& exec, char const* label, Impl::Operands<T> const& operands, Index n,
+                             Combine combine) {
+  TRAINSTONE_REQUIRE(operands.part_count <= most_device_parts && operands.target_count == 1,
+                     "{} of {} parts into {} targets: a device takes up to {} into one", label, operands.part_count,
+                     operands.target_count, most_device_parts);
+  CombineElement<T, Combine> body{{}, operands.part_count, operands.targets[0], combine};
+  std::copy_n(operands.parts, operands.part_count, body.parts);
+  launch_elements(exec, combine_kernel(label, operands, n), n, body);
 }
 
 template <class T, class Combine>
 void launch_combine(ExecutionSpace const& exec, char const* label, Impl::Operands<T> const& operands, Index n,
-                    Combine combine) {
-  auto const parts = static_cast<std::uint64_t>(operands.part_count);
-  auto const targets = static_cast<std::uint64_t>(operands.target_count);
-  auto const size = static_cast<std::uint64_t>(n);
-  launch_blocks(exec, {label, Phase::communication, (parts - 1) * size, (parts + targets) * size * sizeof(T)},
-                CombineBlocks<T, Combine>{operands, combine, n, block_bytes / Index{sizeof(T)}});
+                    Worker worker, Combine combine) {
+  CombineBlocks<T, Combine> const body{operands, combine, n, block_bytes / Index{sizeof(T)}};
+  if constexpr (launches_wait) {
+    launch_blocks(exec, combine_kernel(label, operands, n), body);
+  } else if (worker == Worker::calling_thread) {
+    run_blocks(body);
+  } else {
+    launch_combine_elements(exec, label, operands, n, combine);
+  }
 }
 
-template <class T>
-void launch_combine(ExecutionSpace const& exec, char const* label, Operation operation,
-                    Impl::Operands<T> const& operands, Index n) {
+/// body(combine) with what the operation does.
+template <class Body>
+void with_combine(Operation operation, Body const& body) {
   switch (operation) {
-  case Operation::sum: return launch_combine(exec, label, operands, n, Impl::Sum{});
-  case Operation::max: return launch_combine(exec, label, operands, n, Impl::Max{});
-  case Operation::min: return launch_combine(exec, label, operands, n, Impl::Min{});
+  case Operation::sum: return body(Impl::Sum{});
+  case Operation::max: return body(Impl::Max{});
+  case Operation::min: return body(Impl::Min{});
   }
 }
 
@@ -83,55 +136,68 @@ void require_equal_extents(std::size_t from, std::size_t to) {
 } // namespace
 
 template <class T>
-void reduce(ExecutionSpace const& exec, Operation operation, Vector<T const> from, Vector<T> to) {
+void reduce(ExecutionSpace const& exec, Operation operation, Vector<T const> from, Vector<T> to, Worker worker) {
   require_equal_extents(from.extent(0), to.extent(0));
   std::array<T const*, 2> const parts{to.data(), from.data()};
   T* const target = to.data();
-  launch_combine<T>(exec, "trainstone::comm::reduce", operation, {parts.data(), 2, &target, 1},
-                    static_cast<Index>(to.extent(0)));
+  with_combine(operation, [&](auto combine) {
+    launch_combine<T>(exec, "trainstone::comm::reduce", {parts.data(), 2, &target, 1}, static_cast<Index>(to.extent(0)),
+                      worker, combine);
+  });
 }
 
 template <class T>
 void combine(ExecutionSpace const& exec, Operation operation, std::span<T const* const> parts, Index n,
-             std::span<T* const> targets) {
+             std::span<T* const> targets, Worker worker) {
   TRAINSTONE_REQUIRE(!parts.empty() && !targets.empty() && n >= 0, "{} parts of {} elements combined into {} targets",
                      parts.size(), n, targets.size());
   TRAINSTONE_REQUIRE(std::ssize(parts) <= Impl::most_parts, "{} parts, {} can be combined", parts.size(),
                      Impl::most_parts);
-  launch_combine<T>(exec, "trainstone::comm::combine", operation,
-                    {parts.data(), std::ssize(parts), targets.data(), std::ssize(targets)}, n);
+  with_combine(operation, [&](auto combine) {
+    launch_combine<T>(exec, "trainstone::comm::combine",
+                      {parts.data(), std::ssize(parts), targets.data(), std::ssize(targets)}, n, worker, combine);
+  });
 }
 
 template <class T>
-void copy(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to) {
-  require_equal_extents(from.extent(0), to.extent(0));
-  auto const n = static_cast<Index>(to.extent(0));
-  // One piece per thread: memcpy does better on long ones (64 MiB 1.15, 16 MiB 1.3 times faster than in 64 KiB).
-  Index const block = std::max(Index{1}, divide_up(n, exec.concurrency()));
-  launch_blocks(exec, {"trainstone::comm::copy", Phase::communication, 0, 2 * to.extent(0) * sizeof(T)},
-                CopyBlocks<T>{from.data(), to.data(), n, block});
+void Impl::combine_by_element(ExecutionSpace const& exec, Operation operation, std::span<T const* const> parts, Index n,
+                              T* target) {
+  with_combine(operation, [&](auto combine) {
+    launch_combine_elements<T>(exec, "trainstone::comm::combine", {parts.data(), std::ssize(parts), &target, 1}, n,
+                               combine);
+  });
 }
 
-template void reduce(ExecutionSpace const&, Operation, Vector<float const>, Vector<float>);
-template void reduce(ExecutionSpace const&, Operation, Vector<double const>, Vector<double>);
-template void reduce(ExecutionSpace const&, Operation, Vector<std::int32_t const>, Vector<std::int32_t>);
-template void reduce(ExecutionSpace const&, Operation, Vector<std::int64_t const>, Vector<std::int64_t>);
-template void reduce(ExecutionSpace const&, Operation, Vector<bf16 const>, Vector<bf16>);
-template void reduce(ExecutionSpace const&, Operation, Vector<fp16 const>, Vector<fp16>);
-template void copy(ExecutionSpace const&, Vector<float const>, Vector<float>);
-template void copy(ExecutionSpace const&, Vector<double const>, Vector<double>);
-template void copy(ExecutionSpace const&, Vector<std::int32_t const>, Vector<std::int32_t>);
-template void copy(ExecutionSpace const&, Vector<std::int64_t const>, Vector<std::int64_t>);
-template void copy(ExecutionSpace const&, Vector<bf16 const>, Vector<bf16>);
-template void copy(ExecutionSpace const&, Vector<fp16 const>, Vector<fp16>);
-template void combine(ExecutionSpace const&, Operation, std::span<float const* const>, Index, std::span<float* const>);
-template void combine(ExecutionSpace const&, Operation, std::span<double const* const>, Index,
-                      std::span<double* const>);
-template void combine(ExecutionSpace const&, Operation, std::span<std::int32_t const* const>, Index,
-                      std::span<std::int32_t* const>);
-template void combine(ExecutionSpace const&, Operation, std::span<std::int64_t const* const>, Index,
-                      std::span<std::int64_t* const>);
-template void combine(ExecutionSpace const&, Operation, std::span<bf16 const* const>, Index, std::span<bf16* const>);
-template void combine(ExecutionSpace const&, Operation, std::span<fp16 const* const>, Index, std::span<fp16* const>);
+template <class T>
+void copy(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to, Worker worker) {
+  require_equal_extents(from.extent(0), to.extent(0));
+  auto const n = static_cast<Index>(to.extent(0));
+  Kernel const kernel{"trainstone::comm::copy", Phase::communication, 0, 2 * to.extent(0) * sizeof(T)};
+  if constexpr (launches_wait) {
+    // One piece per thread: memcpy does better on long ones (64 MiB 1.15, 16 MiB 1.3 times faster than in 64 KiB).
+    Index const block = std::max(Index{1}, divide_up(n, exec.concurrency()));
+    launch_blocks(exec, kernel, CopyBlocks<T>{from.data(), to.data(), n, block});
+  } else if (worker == Worker::calling_thread) {
+    std::copy_n(from.data(), n, to.data());
+  } else {
+    launch_elements(exec, kernel, n, CopyElement<T>{from.data(), to.data()});
+  }
+}
+
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void reduce(ExecutionSpace const&, Operation, Vector<T const>, Vector<T>, Worker);                          \
+  template void combine(ExecutionSpace const&, Operation, std::span<T const* const>, Index, std::span<T* const>,       \
+                        Worker);                                                                                       \
+  template void copy(ExecutionSpace const&, Vector<T const>, Vector<T>, Worker);                                       \
+  template void Impl::combine_by_element(ExecutionSpace const&, Operation, std::span<T const* const>, Index, T*)
+
+TRAINSTONE_INSTANTIATE(float);
+TRAINSTONE_INSTANTIATE(double);
+TRAINSTONE_INSTANTIATE(std::int32_t);
+TRAINSTONE_INSTANTIATE(std::int64_t);
+TRAINSTONE_INSTANTIATE(bf16);
+TRAINSTONE_INSTANTIATE(fp16);
+
+#undef TRAINSTONE_INSTANTIATE
 
 } // namespace trainstone
