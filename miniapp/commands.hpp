@@ -64,6 +64,10 @@ int estimate_lecture(EstimateOptions const& options); ///< likewise, and without
 /// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.
 void collectively(Communicator const& communicator, std::function<void()> const& work);
 
+/// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
+/// \return what was found out \throws CollectiveError (exit 64) if it cannot be
+std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
+
 /// "4.5.1 Serial"
 std::string kokkos_description();
 

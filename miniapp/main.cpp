@@ -1,5 +1,6 @@
 // trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
 
+#include "comm/buffers_start.hpp"
 #include "commands.hpp"
 #include "commbench.hpp"
 #include "explain.hpp"
@@ -9,10 +10,12 @@
 #include <Kokkos_Core.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -33,6 +36,14 @@ void collectively(Communicator const& communicator, std::function<void()> const&
   std::vector<std::string> const problems = all_gather_texts(communicator, problem);
   for (std::size_t rank = 0; rank < codes.size(); ++rank)
     if (codes[rank] != 0) throw CollectiveError(problems[rank], static_cast<ExitCode>(codes[rank]));
+}
+
+std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
+  DeviceMessages const found = prove_device_messages(communicator, exec);
+  MessageBuffers buffers = MessageBuffers::host;
+  collectively(communicator, [&] { buffers = choose_buffers(name, found); });
+  communicator.use_buffers(buffers, exec);
+  return found.finding;
 }
 
 std::string kokkos_description() {
@@ -195,6 +206,17 @@ bool launched_as_other_rank() {
   return false;
 }
 
+/// Ranks of a node take its devices in turn; the user's choice by flag or environment comes first.
+void choose_device() {
+  if (devices() == 0) return;
+  require_usable_device_memory();
+  Communicator const world = Communicator::world();
+  Rank const rank = world.rank();
+  auto const& node_of = world.nodes().node_of_rank;
+  auto const local = std::count(node_of.begin(), node_of.begin() + rank, node_of[static_cast<std::size_t>(rank)]);
+  setenv("KOKKOS_DEVICE_ID", std::to_string(local % devices()).c_str(), 0);
+}
+
 void read_environment(CommandLine& line) {
   char const* const overrides = std::getenv("TRAINSTONE_SET");
   if (!overrides) return;
@@ -230,6 +252,11 @@ int main(int argc, char** argv) {
   // the run itself says when threads share cores: once, and not on every rank as Kokkos does
   setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
   MpiEnvironment const mpi(argc, argv);
+  try {
+    choose_device();
+  } catch (Error const& error) {
+    return handle(error, mpi);
+  }
   Kokkos::ScopeGuard const kokkos(argc, argv);
   return run_on_ranks(app, line, mpi);
 }

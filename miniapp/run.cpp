@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "comm/buffers.hpp"
+#include "comm/buffers_start.hpp"
 #include "core/host_copy.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
@@ -33,6 +33,8 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   header.kokkos = kokkos_description();
   header.mpi = machinery.mpi.implementation();
   header.buffers = to_string(run.plan->parallel.message_buffers);
+  if (devices() > 0)
+    header.buffers += fmt::format(", {} ranks on {} devices per node", machinery.communicator.node_size(), devices());
   header.ranks = machinery.communicator.size();
   header.nodes = machinery.communicator.nodes().count;
   header.emulated_nodes = run.config.comm.emulated_nodes > 0;
@@ -191,13 +193,14 @@ int run(RunOptions const& options, Machinery& machinery) {
   });
   NodeMap const machines = communicator.nodes();
   communicator = emulated_world(deck.config.comm);
-  communicator.use_buffers(resolve_buffers(deck.config.comm.buffers), machinery.exec);
+  std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, machinery.exec);
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, deck, communicator, machines); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
+  if (first && devices() > 0) fmt::print("note: ranks of a node take its devices in turn; {}\n", finding);
 
   Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
   Result result = begin_result(run, machinery, measure_peaks(machinery, run));

@@ -1,5 +1,6 @@
 #include "run_result.hpp"
 
+#include "comm/buffers_start.hpp"
 #include "git_version.hpp"
 #include "kernels/peaks.hpp"
 
@@ -181,6 +182,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
                      machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
+  result.topology.devices_per_node = devices();
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

@@ -94,6 +94,7 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   PreparedRun run;
   run.deck = deck;
   run.config = resolve(run.deck, communicator.size());
+  run.config.comm.buffers = to_string(communicator.buffers()); // auto was decided by what MPI can
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   run.neighbours = neighbours_of(communicator.rank(), machines);
   require_memory(run, communicator.topology());

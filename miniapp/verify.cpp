@@ -2,7 +2,6 @@
 
 #include "commands.hpp"
 
-#include "comm/buffers.hpp"
 #include "kernels/gemm.hpp"
 #include "model/llmc_files.hpp"
 #include "parallel/shard_plan.hpp"
@@ -68,8 +67,9 @@ int verify(VerifyOptions const& options, Machinery& machinery) {
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, machinery.communicator.size(), 1))
       throw InputError(problem->message);
-    machinery.communicator.use_buffers(resolve_buffers(choices.comm.buffers), machinery.exec);
   });
+  use_chosen_buffers(machinery.communicator, choices.comm.buffers, machinery.exec);
+  choices.comm.buffers = to_string(machinery.communicator.buffers());
   std::vector<ReferenceRow> const rows =
       compare_with_reference(machinery.exec, machinery.communicator, options.files, choices);
 

@@ -2,7 +2,6 @@
 
 #include "commands.hpp"
 
-#include "comm/buffers.hpp"
 #include "kernels/gemm.hpp"
 #include "report/result.hpp"
 #include "train/equivalence_matrix.hpp"
@@ -23,10 +22,11 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
   collectively(communicator, [&] {
     choices = read_choices(options.common.deck, "");
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
-    communicator.use_buffers(resolve_buffers(choices.comm.buffers), machinery.exec);
     TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
+  use_chosen_buffers(communicator, choices.comm.buffers, machinery.exec);
+  choices.comm.buffers = to_string(communicator.buffers());
   bool const first = communicator.rank() == 0;
   if (first)
     fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, {}\n", kokkos_description(),

@@ -169,6 +169,7 @@ void add_provenance(Json& json, Result const& result) {
                       {"buffers", result.topology.buffers},
                       {"emulated_nodes", result.topology.emulated_nodes},
                       {"emulated_network", network_json(result.topology.network)}};
+  if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
 }
 
 /// The largest folder that exists, and whether `folder` had to be made below it.

@@ -39,7 +39,8 @@ struct TopologyInfo {
   std::int64_t threads_per_rank = 1;
   std::string buffers = "host";
   bool emulated_nodes = false;
-  EmulatedNetwork network; ///< emulated; not slow: the machine's own
+  EmulatedNetwork network;           ///< emulated; not slow: the machine's own
+  std::int64_t devices_per_node = 0; ///< that ranks take in turn; 0: kernels run on the host
 };
 
 /// Rates measured in the same run.

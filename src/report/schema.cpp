@@ -226,7 +226,7 @@ std::vector<Key> machine_keys() {
           "comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
           "what MPI is given of the memory that kernels work on: host memory itself; staged, copies of the messages "
           "in pinned host memory, also on hosts, to exercise there what devices do; device memory itself; auto: host "
-          "where kernels run there, else staged"),
+          "where kernels run there, else device if MPI is proved to take it, else staged"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "refuse to run with another number; 0 = any"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,

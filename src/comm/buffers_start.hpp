@@ -1,0 +1,39 @@
+#pragma once
+
+// What a program finds out about devices and MPI when it starts: how many devices there are, and whether MPI can be
+// given their memory. Owns the question to the library and the proof: messages from device memory to device memory,
+// checked by kernels. Never gives device memory to a library that does not say that it takes it: such libraries crash.
+
+#include "comm/communicator.hpp"
+#include "core/views.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace trainstone {
+
+/// Before Kokkos is initialised. \throws InputError in builds whose device memory MPI cannot export to other processes
+void require_usable_device_memory();
+
+/// Devices for kernels on this machine; 0 where kernels run on the host. Also before Kokkos is initialised.
+int devices();
+
+struct DeviceMessages {
+  bool proved = false;
+  std::string finding; ///< what was found, or why it was not tried
+};
+
+/// Every rank sends to the next one and checks what it gets. Collective; the same on all ranks; waits. Where kernels
+/// run on the host nothing is tried.
+DeviceMessages prove_device_messages(Communicator const& communicator, ExecutionSpace const& exec);
+
+/// What MPI is given where a deck says `name`: auto takes device memory if it is proved.
+/// \throws InputError if it is refused, or device memory is not proved
+MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found);
+
+namespace Impl {
+/// How many elements arrive wrong here, of messages of so many from every rank to the next one, in the kernels' memory.
+Index wrong_elements(Communicator const& communicator, ExecutionSpace const& exec, Index elements);
+} // namespace Impl
+
+} // namespace trainstone
