@@ -42,14 +42,17 @@ struct Product {
                     widened(b.values()), exact);
   }
 
-  void compute(Epilogue const& epilogue) {
+  /// Returns how many kernels that took.
+  std::uint64_t compute(Epilogue const& epilogue) {
     bool const swap_a = shape.a == Transpose::yes, swap_b = shape.b == Transpose::yes;
     counters() = {};
     gemm(exec, shape.a, a.matrix(swap_a ? shape.k : shape.m, swap_a ? shape.m : shape.k), shape.b,
          b.matrix(swap_b ? shape.n : shape.k, swap_b ? shape.k : shape.n), c.matrix(shape.m, shape.n), shape.mode,
          epilogue);
-    CHECK(compute_launches(counters()) == static_cast<std::uint64_t>(gemm_launches(provider, shape)));
+    return compute_launches(counters());
   }
+
+  std::uint64_t launches() const { return static_cast<std::uint64_t>(gemm_launches(provider, shape)); }
 
   /// k + 1 terms of at most 1, added in any order with a rounding each.
   double error() const { return static_cast<double>((shape.k + 1) * (shape.k + 1)) * roundoff; }
@@ -103,12 +106,12 @@ TEMPLATE_LIST_TEST_CASE("a product with a bias, and the GELU of it", "[gemm][epi
     reference::add_bias(widened(bias.values()), biased);
     auto const close = stored_twice_within<T>(product.error());
     if (kind == EpilogueKind::bias) {
-      product.compute(Epilogue::add_bias(bias.vector()));
+      CHECK(product.compute(Epilogue::add_bias(bias.vector())) == product.launches());
       CHECK(mismatches(std::span<double const>(widened(product.c.values())), std::span<double const>(biased), close) ==
             "");
       continue;
     }
-    product.compute(Epilogue::gelu(bias.vector(), pre.matrix(shape.m, shape.n)));
+    CHECK(product.compute(Epilogue::gelu(bias.vector(), pre.matrix(shape.m, shape.n))) == product.launches());
     CHECK(mismatches(std::span<double const>(widened(pre.values())), std::span<double const>(biased), close) == "");
     std::vector<double> wanted;
     for (double const value : biased) wanted.push_back(reference::gelu(value));
@@ -134,7 +137,7 @@ TEMPLATE_LIST_TEST_CASE("a product through the gradient of a GELU", "[gemm][epil
     DeviceTensor<T> const pre(stored<T>(random_values(shape.m * shape.n, 5, -3, 3)));
     std::vector<double> wanted = product.exact;
     reference::gelu_backward(widened(pre.values()), wanted);
-    product.compute(Epilogue::gelu_gradient(pre.matrix(shape.m, shape.n)));
+    CHECK(product.compute(Epilogue::gelu_gradient(pre.matrix(shape.m, shape.n))) == product.launches());
     // the product is stored before it is multiplied with a slope of at most 1.13, itself off by some roundings in fp32;
     // slopes may be near 0 where the product is not: it is smaller than k
     double const largest = static_cast<double>(shape.k);
@@ -167,7 +170,7 @@ TEMPLATE_LIST_TEST_CASE("a weight's gradient with that of the bias, overwritten 
     std::vector<double> sums(static_cast<std::size_t>(shape.m));
     if (mode == Write::add) sums = widened(gradient.values());
     reference::bias_backward(widened(product.a.values()), sums);
-    product.compute(Epilogue::gradient_of_bias(gradient.vector()));
+    CHECK(product.compute(Epilogue::gradient_of_bias(gradient.vector())) == product.launches());
     auto const bound = stored_within<Gradient>(product.error());
     CHECK(mismatches(std::span<double const>(widened(gradient.values())), std::span<double const>(sums), bound) == "");
     CHECK(mismatches(std::span<double const>(widened(product.c.values())), std::span<double const>(product.exact),

@@ -95,7 +95,7 @@ TEST_CASE("a checked order lets ranks wait for each other between two starts", "
     for (std::size_t i = 1; i < many.executions.size(); ++i) queue.start(many.executions[i]);
     if (!waits) barrier(messenger);
     queue.wait_all();
-    many.check(problem, communicator.rank());
+    check_results(many, problem, communicator.rank());
   }
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][
     queue.wait_all(); // adds up what the thread has counted
     CHECK(comm_counters().total(Purpose::training) == predicted);
     CHECK(counters().flops[Phase::other] == 20u * long_vector);
-    many.check(problem, communicator.rank());
+    check_results(many, problem, communicator.rank());
   }
   CHECK(values[0] == 60);
   CHECK(values[long_vector - 1] == 60);
