@@ -3,8 +3,8 @@
 
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
-The claims stand in refusals.py, training.py, agreement.py, reference.py, texts.py, lecture.py, commbench.py and explain.py;
-support.py starts the program. Wants no more than Python's standard library.
+The claims stand in refusals.py, training.py, communication.py, agreement.py, reference.py, texts.py, lecture.py, commbench.py
+and explain.py; support.py starts the program. Wants no more than Python's standard library.
 """
 import sys
 
@@ -14,6 +14,7 @@ import unittest
 
 import agreement
 import commbench
+import communication
 import explain
 import lecture
 import reference
@@ -24,7 +25,7 @@ import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, agreement, reference, texts, lecture, commbench, explain)
+    modules = (refusals, training, communication, agreement, reference, texts, lecture, commbench, explain)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 
