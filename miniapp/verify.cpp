@@ -26,8 +26,6 @@ bool is_algorithm(std::string const& key) {
   return key == "comm.allreduce" || key == "comm.reduce_scatter" || key == "comm.all_gather";
 }
 
-bool is_model_option(std::string const& key) { return key == "model.attention" || key.starts_with("model.dropout"); }
-
 } // namespace
 
 /// All else that a deck can say is in the reference's files, or in the matrix, and refused here.
@@ -42,7 +40,7 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
     bool const of_both = key.starts_with("kernels.") || key == "model.attention" || key == "comm.buffers";
-    bool const of_matrix = of_both || is_model_option(key);
+    bool const of_matrix = of_both || key.starts_with("model.dropout");
     bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
