@@ -26,15 +26,15 @@ std::uint64_t fold_launches(ShardPlan const& plan, Index turn) {
   return count_of(std::countr_one(count_of(turn))) + result;
 }
 
-/// Of one turn.
-std::uint64_t sum_launches(ShardPlan const& plan, Index turn) {
-  if (plan.folds_in_place()) return count_of(std::ssize(plan.groups)) * fold_launches(plan, turn);
+/// What is added up on every turn, each by a launch or, in ordered mode, by those of a fold.
+std::uint64_t sums_per_turn(ShardPlan const& plan) {
+  if (plan.folds_in_place()) return count_of(std::ssize(plan.groups));
   if (!plan.staged()) return 0; // backward adds
+  auto const has_share = [&](BucketPart const& part) { return !plan.share(part.group).empty(); };
   std::uint64_t parts = 0;
   for (auto const& [bucket, count] : plan.buckets.by_size())
-    parts += count * count_of(std::ranges::count_if(
-                         bucket.parts, [&](BucketPart const& part) { return !plan.share(part.group).empty(); }));
-  return parts * (plan.ordered ? fold_launches(plan, turn) : 1);
+    parts += count * count_of(std::ranges::count_if(bucket.parts, has_share));
+  return parts;
 }
 
 } // namespace
@@ -44,7 +44,8 @@ std::uint64_t engine_step_launches(ShardPlan const& plan) {
   std::uint64_t norm = 2 * groups; // bringing a group's blocks together, and their tree
   for (Index group = 0; group < std::ssize(plan.groups); ++group) norm += plan.share(group).empty() ? 0 : 1;
   std::uint64_t launches = norm + (plan.rounds_sums() ? groups : 0);
-  for (Index turn = 0; turn < plan.turns; ++turn) launches += sum_launches(plan, turn);
+  std::uint64_t const sums = sums_per_turn(plan);
+  for (Index turn = 0; turn < plan.turns; ++turn) launches += sums * (plan.ordered ? fold_launches(plan, turn) : 1);
   return launches + count_of(plan.turns) * gather_launches(plan, Pass::training);
 }
 
