@@ -1,7 +1,8 @@
 #pragma once
 
-// The execution space, its memory, and the three view types that every layer passes around: unmanaged, LayoutRight
-// windows into memory that an Allocation owns. The last index is contiguous and is the vector range.
+// The execution space, its memory, what the host has to do with that, and the three view types that every layer passes
+// around: unmanaged, LayoutRight windows into memory that an Allocation owns. The last index is contiguous and is the
+// vector range.
 
 #include "core/index.hpp"
 
@@ -13,6 +14,16 @@ namespace trainstone {
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
+
+/// Whether kernels' memory is the host's, so that the host may look at it.
+inline constexpr bool host_reaches_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
+
+/// Host memory that kernels' memory is copied to and from without waiting, and that MPI can be given.
+#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
+using PinnedSpace = Kokkos::SharedHostPinnedSpace;
+#else
+using PinnedSpace = Kokkos::HostSpace;
+#endif
 
 template <class T>
 using Vector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;

@@ -20,6 +20,8 @@ struct AttentionShape {
   KOKKOS_INLINE_FUNCTION Index probabilities_offset(Index b, Index h) const {
     return (b * heads + h) * sequence * sequence;
   }
+  /// Of a vector with one value per query.
+  KOKKOS_INLINE_FUNCTION Index query_offset(Index b, Index h) const { return (b * heads + h) * sequence; }
   KOKKOS_INLINE_FUNCTION float scale() const { return 1.0F / Kokkos::sqrt(static_cast<float>(head_size)); }
 };
 

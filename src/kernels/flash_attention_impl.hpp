@@ -198,7 +198,7 @@ struct FlashForward {
     T* const out_rows = out.data() + shape.out_offset(queries.b, queries.h) + queries.first * shape.channels();
     tile_for(team, queries.count, shape.head_size,
              [&](int c, int d) { out_rows[c * shape.channels() + d] = from_float<T>(s.sums(d, c) / s.total[c]); });
-    float* const kept = log_sum_exp.data() + (queries.b * shape.heads + queries.h) * shape.sequence + queries.first;
+    float* const kept = log_sum_exp.data() + shape.query_offset(queries.b, queries.h) + queries.first;
     row_for(team, queries.count, [&](Index c) { kept[c] = s.maximum[c] + Kokkos::log(s.total[c]); });
   }
 };
@@ -274,8 +274,7 @@ struct FlashBackward {
     Index const out_offset = shape.out_offset(queries.b, queries.h) + queries.first * channels;
     T const* const o = out.data() + out_offset;
     T const* const d_o = d_out.data() + out_offset;
-    float const* const kept =
-        log_sum_exp.data() + (queries.b * shape.heads + queries.h) * shape.sequence + queries.first;
+    float const* const kept = log_sum_exp.data() + shape.query_offset(queries.b, queries.h) + queries.first;
     load_rows(team, q, 3 * channels, count, size, shape.scale(), s.queries, count, s.queries.stride);
     load_columns(team, q, 3 * channels, count, size, shape.scale(), s.transposed_queries, queries.columns);
     load_rows(team, d_o, channels, count, size, 1.0F, s.d_out, count, s.d_out.stride);

@@ -33,8 +33,7 @@ struct DeviceTile {
   static constexpr int scratch_level = 0;
 };
 
-using Tile =
-    std::conditional_t<Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible, HostTile, DeviceTile>;
+using Tile = std::conditional_t<host_reaches_memory, HostTile, DeviceTile>;
 
 KOKKOS_INLINE_FUNCTION constexpr Index divide_up(Index value, Index by) { return (value + by - 1) / by; }
 

@@ -20,8 +20,7 @@ namespace trainstone::Impl {
 
 namespace {
 
-static_assert(Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible,
-              "this provider computes on the host");
+static_assert(host_reaches_memory, "this provider computes on the host");
 
 dnnl::engine const& cpu_engine() {
   static dnnl::engine const engine(dnnl::engine::kind::cpu, 0);

@@ -20,13 +20,24 @@ struct GemmPeak {
   GemmShape shape; ///< where it was reached
 };
 
+/// Of the products that are measured.
+struct PeakExtents {
+  Index large, rows, width, wide;
+};
+inline constexpr PeakExtents host_peak_extents{.large = 1024, .rows = 256, .width = 768, .wide = 2304};
+/// Waves of tiles for all multiprocessors. Sums of small numbers' products, at most 9 x 6144, stay in fp16's range.
+inline constexpr PeakExtents device_peak_extents{.large = 6144, .rows = 4096, .width = 2048, .wide = 6144};
+
 /// A large product, and the three forms that a training step has: forward, gradient of the input, of the weight.
-constexpr std::array<GemmShape, 4> gemm_peak_shapes(Storage values = Storage::fp32, Storage gradients = Storage::fp32) {
+constexpr std::array<GemmShape, 4>
+gemm_peak_shapes(Storage values = Storage::fp32, Storage gradients = Storage::fp32,
+                 PeakExtents const& extents = host_reaches_memory ? host_peak_extents : device_peak_extents) {
+  auto const [large, rows, width, wide] = extents;
   return {{
-      {1024, 1024, 1024, Transpose::no, Transpose::yes, Write::overwrite, values, values},
-      {256, 2304, 768, Transpose::no, Transpose::yes, Write::overwrite, values, values},
-      {256, 768, 2304, Transpose::no, Transpose::no, Write::overwrite, values, values},
-      {768, 768, 256, Transpose::yes, Transpose::no, Write::add, values, gradients},
+      {large, large, large, Transpose::no, Transpose::yes, Write::overwrite, values, values},
+      {rows, wide, width, Transpose::no, Transpose::yes, Write::overwrite, values, values},
+      {rows, width, wide, Transpose::no, Transpose::no, Write::overwrite, values, values},
+      {width, width, rows, Transpose::yes, Transpose::no, Write::add, values, gradients},
   }};
 }
 

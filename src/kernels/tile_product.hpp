@@ -28,8 +28,7 @@ struct DeviceTiles {
   static constexpr std::size_t fast_scratch = 40'000;
 };
 
-using Tiles =
-    std::conditional_t<Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible, HostTiles, DeviceTiles>;
+using Tiles = std::conditional_t<host_reaches_memory, HostTiles, DeviceTiles>;
 
 KOKKOS_INLINE_FUNCTION constexpr Index round_up(Index count, Index multiple) {
   return divide_up(count, multiple) * multiple;

@@ -18,15 +18,16 @@ namespace trainstone {
 using BatchSource = std::function<void(std::int64_t batch, Index micro_batch, std::span<std::int32_t> inputs,
                                        std::span<std::int32_t> targets)>;
 
-/// An array on the device and the place where the host fills it: the same memory where the host can reach it.
+/// An array on the device and the pinned memory where the host fills it: the same memory where the host can reach it.
 struct Mirrored {
-  explicit Mirrored(Vector<std::int32_t> view) : device(view), host(Kokkos::create_mirror_view(view)) {}
+  explicit Mirrored(Vector<std::int32_t> view)
+      : device(view), host(Kokkos::create_mirror_view(Kokkos::WithoutInitializing, PinnedSpace(), view)) {}
   std::span<std::int32_t> values() const { return {host.data(), host.extent(0)}; }
   /// Enqueued on exec: the host must leave its values alone until exec is fenced.
   void copy_to_device(ExecutionSpace const& exec) const { Kokkos::deep_copy(exec, device, host); }
 
   Vector<std::int32_t> device;
-  decltype(Kokkos::create_mirror_view(std::declval<Vector<std::int32_t>>())) host;
+  decltype(Kokkos::create_mirror_view(PinnedSpace(), std::declval<Vector<std::int32_t>>())) host;
 };
 
 class BatchLoader {

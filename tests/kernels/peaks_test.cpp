@@ -39,6 +39,16 @@ TEST_CASE("the GEMM peak of 16-bit matrices is measured on them", "[peaks]") {
   }
 }
 
+TEST_CASE("the sums that are checked are exact in every type, on hosts and devices", "[peaks]") {
+  constexpr Index largest_product = 9, fp16_limit = 65504; // fp32 is exact beyond that, up to 2^24
+  for (PeakExtents const& extents : {host_peak_extents, device_peak_extents}) {
+    for (GemmShape const& shape : gemm_peak_shapes(Storage::fp16, Storage::fp16, extents)) {
+      CHECK(largest_product * shape.k < fp16_limit);
+      for (Index const extent : {shape.m, shape.n, shape.k}) CHECK(extent % 8 == 0); // as tensor cores demand
+    }
+  }
+}
+
 TEST_CASE("the bandwidth peak is the rate of one of the three kernels", "[peaks]") {
   ExecutionSpace const exec;
   for (std::uint64_t const bytes : {std::uint64_t{256}, std::uint64_t{1000003}, std::uint64_t{16} << 20}) {

@@ -114,8 +114,7 @@ std::uint64_t SharedSegment::overhead(std::uint64_t part_bytes) { return footpri
 
 SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                              std::string const& label, std::uint64_t bytes) {
-  constexpr bool accessible = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
-  TRAINSTONE_REQUIRE(accessible, "{}: shared memory is host memory, this build's memory space is {}", label,
+  TRAINSTONE_REQUIRE(host_reaches_memory, "{}: shared memory is host memory, this build's memory space is {}", label,
                      MemorySpace::name());
   std::vector<std::uint64_t> const part_bytes = all_gather_values(communicator, bytes);
   std::vector<Rank> const& neighbours = communicator.topology().neighbours(communicator.rank());
