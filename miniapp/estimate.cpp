@@ -48,7 +48,7 @@ void print_work(RunPlan const& plan) {
   fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens: {:.4e})\n", "sum",
              static_cast<double>(plan.step_flops.total()),
              6.0 * static_cast<double>(plan.table.model_parameters()) * tokens);
-  fmt::print("kernels per step and rank, but those of collectives {:>15}\n", plan.step_launches + plan.update_launches);
+  fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
 } // namespace
@@ -70,12 +70,13 @@ int estimate(EstimateOptions const& options) {
   print_parameters(plan);
   print_memory(plan);
   print_work(busiest);
-  auto const bytes = static_cast<double>(plan.memory_bytes().total());
+  std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes;
+  auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));
   if (!options.device_memory) return 0;
-  bool const fits = plan.memory_bytes().total() <= *options.device_memory;
-  fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(plan.memory_bytes().total()),
+  bool const fits = needed <= *options.device_memory;
+  fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(needed),
              mebibytes(*options.device_memory));
   return fits ? 0 : static_cast<int>(ExitCode::does_not_fit);
 }

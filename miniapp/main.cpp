@@ -206,15 +206,25 @@ bool launched_as_other_rank() {
   return false;
 }
 
-/// Ranks of a node take its devices in turn; the user's choice by flag or environment comes first.
-void choose_device() {
+/// Whether the user, or ctest, tells Kokkos which devices to use.
+bool devices_are_chosen(int argc, char** argv) {
+  for (char const* name : {"KOKKOS_DEVICE_ID", "KOKKOS_MAP_DEVICE_ID_BY", "CTEST_RESOURCE_GROUP_COUNT"})
+    if (std::getenv(name)) return true;
+  return std::any_of(argv, argv + argc, [](std::string_view argument) {
+    return argument.starts_with("--kokkos-device-id") || argument.starts_with("--kokkos-map-device-id-by");
+  });
+}
+
+/// Ranks of a node take its devices in turn, if nobody has chosen otherwise.
+void choose_device(int argc, char** argv) {
   if (devices() == 0) return;
   require_usable_device_memory();
+  if (devices_are_chosen(argc, argv)) return;
   Communicator const world = Communicator::world();
   Rank const rank = world.rank();
   auto const& node_of = world.nodes().node_of_rank;
   auto const local = std::count(node_of.begin(), node_of.begin() + rank, node_of[static_cast<std::size_t>(rank)]);
-  setenv("KOKKOS_DEVICE_ID", std::to_string(local % devices()).c_str(), 0);
+  setenv("KOKKOS_DEVICE_ID", std::to_string(local % devices()).c_str(), 1);
 }
 
 void read_environment(CommandLine& line) {
@@ -253,7 +263,7 @@ int main(int argc, char** argv) {
   setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
   MpiEnvironment const mpi(argc, argv);
   try {
-    choose_device();
+    choose_device(argc, argv);
   } catch (Error const& error) {
     return handle(error, mpi);
   }

@@ -8,6 +8,7 @@
 #include "model/llmc_parameters.hpp"
 #include "report/atomic_file.hpp"
 #include "report/output.hpp"
+#include "report/plural.hpp"
 #include "report/quantity.hpp"
 #include "report/trace.hpp"
 #include "run_result.hpp"
@@ -33,8 +34,9 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   header.kokkos = kokkos_description();
   header.mpi = machinery.mpi.implementation();
   header.buffers = to_string(run.plan->parallel.message_buffers);
-  if (devices() > 0)
-    header.buffers += fmt::format(", {} ranks on {} devices per node", machinery.communicator.node_size(), devices());
+  if (run.devices_per_node > 0)
+    header.buffers += fmt::format(", {} on {} per node", plural(std::ssize(run.neighbours), "rank"),
+                                  plural(run.devices_per_node, "device"));
   header.ranks = machinery.communicator.size();
   header.nodes = machinery.communicator.nodes().count;
   header.emulated_nodes = run.config.comm.emulated_nodes > 0;
@@ -66,7 +68,7 @@ Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& led
     bool const compares = run.plan->checks_replicas_after(step);
     if (validates || compares || step == run.data->steps()) trainer.finish(); // what the step has begun
     training.step_flops += model_flops(counters()) - model_flops(before);
-    training.step_launches += compute_launches(counters()) - compute_launches(before);
+    training.step_launches += total_launches(counters()) - total_launches(before);
     training.step_sent += difference(total_sent(comm_counters()), sent);
     if (compares) trainer.require_equal_replicas(step);
     if (validates) {
@@ -191,16 +193,16 @@ int run(RunOptions const& options, Machinery& machinery) {
     deck = read_deck(options.common.deck);
     resolve(deck, communicator.size()); // finds what cannot be done on so many ranks
   });
-  NodeMap const machines = communicator.nodes();
+  Placement const placement = placement_of(communicator);
   communicator = emulated_world(deck.config.comm);
   std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, machinery.exec);
   PreparedRun run;
-  collectively(communicator, [&] { run = prepare_run(options, deck, communicator, machines); });
+  collectively(communicator, [&] { run = prepare_run(options, deck, communicator, placement); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
-  if (first && devices() > 0) fmt::print("note: ranks of a node take its devices in turn; {}\n", finding);
+  if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
 
   Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
   Result result = begin_result(run, machinery, measure_peaks(machinery, run));

@@ -28,7 +28,7 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     own.push_back(sample.seconds);
     exposed.push_back(sample.exposed_communication_seconds);
     if (sample.step < window.first || sample.step > window.last) continue;
-    communication.push_back(sample.phase_seconds[Phase::communication]);
+    communication.push_back(sample.exposed_communication_seconds);
     busy.push_back(sample.seconds - communication.back());
   }
   std::vector<double> slowest = own;
@@ -182,7 +182,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
                      machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
-  result.topology.devices_per_node = devices();
+  result.topology.devices_per_node = run.devices_per_node;
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

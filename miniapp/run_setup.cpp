@@ -1,5 +1,7 @@
 #include "run_setup.hpp"
 
+#include "comm/buffers.hpp"
+#include "comm/buffers_start.hpp"
 #include "model/llmc_files.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/atomic_file.hpp"
@@ -10,34 +12,61 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 #include <utility>
 
 namespace trainstone {
 
 namespace {
 
-/// The ranks on this rank's machine.
-std::vector<Rank> neighbours_of(Rank rank, NodeMap const& machines) {
-  std::vector<Rank> neighbours;
-  int const mine = machines.node_of_rank[static_cast<std::size_t>(rank)];
-  for (Rank other = 0; other < std::ssize(machines.node_of_rank); ++other)
-    if (machines.node_of_rank[static_cast<std::size_t>(other)] == mine) neighbours.push_back(other);
-  return neighbours;
+/// The ranks on this rank's machine, and on its device.
+void find_neighbours(PreparedRun& run, Rank rank, Placement const& placement) {
+  auto const& [machines, devices] = placement;
+  auto const at = [](auto const& by_rank, Rank one) { return by_rank[static_cast<std::size_t>(one)]; };
+  std::set<std::string> used;
+  for (Rank other = 0; other < std::ssize(devices); ++other) {
+    if (at(machines.node_of_rank, other) != at(machines.node_of_rank, rank)) continue;
+    run.neighbours.push_back(other);
+    if (at(devices, other) == at(devices, rank)) run.sharers.push_back(other);
+    if (!at(devices, other).empty()) used.insert(at(devices, other));
+  }
+  run.devices_per_node = static_cast<int>(used.size());
 }
 
-/// All ranks of a machine share its memory, also where they are taken to sit on several nodes.
-void require_memory(PreparedRun const& run, Topology const& topology) {
-  std::size_t const ranks = run.neighbours.size();
+/// A memory that ranks share, and what each needs of it.
+struct SharedMemory {
+  char const* whose;
+  std::vector<Rank> const& ranks;
+  std::uint64_t present;
+  std::function<std::uint64_t(RunPlan const&)> need;
+};
+
+void require_room(PreparedRun const& run, Topology const& topology, SharedMemory const& memory) {
+  std::size_t const ranks = memory.ranks.size();
   std::uint64_t needed = 0;
-  for (Rank const rank : run.neighbours) needed += plan_run(run.config, rank, topology).memory_bytes().total();
-  std::uint64_t const present = describe_machine().memory_bytes;
+  for (Rank const rank : memory.ranks) needed += memory.need(plan_run(run.config, rank, topology));
+  std::uint64_t const present = memory.present;
   if (needed <= present) return;
   std::string items;
   for (MemoryCategory category : memory_categories)
     items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(run.plan->memory_bytes()[category]));
-  throw Error(fmt::format("does not fit: {} rank{} on this machine need{} {} and it has {}; per rank:{}", ranks,
-                          ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", mebibytes(needed), mebibytes(present), items),
+  throw Error(fmt::format("does not fit: {} rank{} on this {} need{} {} and it has {}; per rank:{}", ranks,
+                          ranks == 1 ? "" : "s", memory.whose, ranks == 1 ? "s" : "", mebibytes(needed),
+                          mebibytes(present), items),
               ExitCode::does_not_fit);
+}
+
+/// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
+/// the device's.
+void require_memory(PreparedRun const& run, Topology const& topology) {
+  auto const all = [](RunPlan const& plan) { return plan.memory_bytes().total(); };
+  auto const pinned = [](RunPlan const& plan) { return plan.pinned_bytes; };
+  std::uint64_t const of_machine = describe_machine().memory_bytes, of_device = current_device().memory_bytes;
+  if (run.devices_per_node == 0) return require_room(run, topology, {"machine", run.neighbours, of_machine, all});
+  require_room(run, topology,
+               {"device", run.sharers, of_device, [&](auto const& plan) { return all(plan) - pinned(plan); }});
+  require_room(run, topology, {"machine", run.neighbours, of_machine, pinned});
 }
 
 /// Every bucket has messages prepared, and a tag.
@@ -88,15 +117,17 @@ Communicator emulated_world(CommConfig const& config) {
   return world;
 }
 
+Placement placement_of(Communicator const& world) { return {world.nodes(), devices_of_ranks(world)}; }
+
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
-                        NodeMap const& machines) {
+                        Placement const& placement) {
   bool const first = communicator.rank() == 0;
   PreparedRun run;
   run.deck = deck;
   run.config = resolve(run.deck, communicator.size());
   run.config.comm.buffers = to_string(communicator.buffers()); // auto was decided by what MPI can
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
-  run.neighbours = neighbours_of(communicator.rank(), machines);
+  find_neighbours(run, communicator.rank(), placement);
   require_memory(run, communicator.topology());
   require_few_buckets(run);
   check_model_to_load(run);

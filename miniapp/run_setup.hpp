@@ -22,6 +22,8 @@ struct PreparedRun {
   std::unique_ptr<TrainingData> data;
   std::unique_ptr<RunPlan> plan;
   std::vector<Rank> neighbours; ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
+  std::vector<Rank> sharers;    ///< of these, the ranks on this rank's device; all, where kernels run on the host
+  int devices_per_node = 0;     ///< that ranks use; 0: kernels run on the host
   MeasuredWindow window;
   std::string golden_key;
   std::optional<GoldenCurve> golden;
@@ -30,11 +32,19 @@ struct PreparedRun {
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
 Communicator emulated_world(CommConfig const& config);
 
+/// Where ranks really sit.
+struct Placement {
+  NodeMap machines;
+  std::vector<std::string> devices; ///< by rank: devices_of_ranks()
+};
+/// Collective. \param[in] world  without emulated nodes
+Placement placement_of(Communicator const& world);
+
 /// Checks everything; the first rank also scans the data and makes the output folder.
-/// \param[in] machines  where ranks really sit; the communicator may emulate nodes
+/// \param[in] communicator  may emulate nodes
 /// \throws InputError, or Error with ExitCode::does_not_fit
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
-                        NodeMap const& machines);
+                        Placement const& placement);
 
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files

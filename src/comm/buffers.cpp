@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 
+#include <array>
 #include <utility>
 
 #ifdef KOKKOS_ENABLE_CUDA
@@ -24,7 +25,9 @@ void check_cuda(cudaError_t code, char const* call) {
   TRAINSTONE_REQUIRE(code == cudaSuccess, "{}: {} ({})", call, cudaGetErrorName(code), cudaGetErrorString(code));
 }
 
-std::shared_ptr<void> make_event() {
+/// On the device of exec, which is not that of a thread that has not used it before.
+std::shared_ptr<void> make_event(ExecutionSpace const& exec) {
+  check_cuda(cudaSetDevice(exec.cuda_device()), "cudaSetDevice");
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   return {event, [](void* made) { cudaEventDestroy(static_cast<cudaEvent_t>(made)); }};
@@ -45,13 +48,24 @@ void wait_for_event(ExecutionSpace const& exec, void* event) {
   check_cuda(cudaStreamWaitEvent(exec.cuda_stream(), static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
 }
 
+Device device_in_use() {
+  int number = 0;
+  check_cuda(cudaGetDevice(&number), "cudaGetDevice");
+  std::array<char, 32> bus{};
+  check_cuda(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), number), "cudaDeviceGetPCIBusId");
+  std::size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {bus.data(), total};
+}
+
 #else
 
 static_assert(launches_wait, "of devices, CUDA's alone have events here");
-std::shared_ptr<void> make_event() { return nullptr; }
+std::shared_ptr<void> make_event(ExecutionSpace const&) { return nullptr; }
 void record_event(void*, ExecutionSpace const&) {}
 bool has_ended(void*) { return true; }
 void wait_for_event(ExecutionSpace const&, void*) {}
+Device device_in_use() { return {}; }
 
 #endif
 
@@ -72,6 +86,8 @@ MessageBuffers resolve_buffers(std::string_view name) {
   TRAINSTONE_REQUIRE_INPUT(refusal.empty(), "{}", refusal);
   return parse_message_buffers(name).value_or(host_reaches_memory ? MessageBuffers::host : MessageBuffers::staged);
 }
+
+Device current_device() { return device_in_use(); }
 
 PinnedMemory::PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes)
     : m_ledger(&ledger), m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
@@ -122,23 +138,23 @@ void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pin
 
 void order_after(ExecutionSpace const& first, ExecutionSpace const& then) {
   if (launches_wait || first == then) return;
-  std::shared_ptr<void> const event = make_event(); // CUDA keeps a destroyed one until it was waited for
+  std::shared_ptr<void> const event = make_event(first); // CUDA keeps a destroyed one until it was waited for
   record_event(event.get(), first);
   wait_for_event(then, event.get());
 }
 
-void CopyEvent::record(ExecutionSpace const& exec) {
-  if (!m_event) m_event = make_event();
+void InstanceEvent::record(ExecutionSpace const& exec) {
+  if (!m_event) m_event = make_event(exec);
   record_event(m_event.get(), exec);
 }
 
-bool CopyEvent::is_done() const {
-  if (held_copies() && held_copies()()) return false;
+bool InstanceEvent::is_done() const {
+  if (held_events() && held_events()()) return false;
   return has_ended(m_event.get());
 }
 
-HeldCopies& held_copies() {
-  static HeldCopies instance;
+HeldEvents& held_events() {
+  static HeldEvents instance;
   return instance;
 }
 

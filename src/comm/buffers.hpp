@@ -18,15 +18,13 @@
 
 namespace trainstone {
 
-/// Where kernels' memory is copied to and from without waiting, and what MPI can be given.
-#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
-using PinnedSpace = Kokkos::SharedHostPinnedSpace;
-#else
-using PinnedSpace = Kokkos::HostSpace;
-#endif
-
-/// Whether kernels' memory is the host's, so that the host may look at it.
-inline constexpr bool host_reaches_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
+/// The device that kernels run on.
+struct Device {
+  std::string id;                 ///< the same text on all ranks that use it; empty: none, kernels run on the host
+  std::uint64_t memory_bytes = 0; ///< of all that use it together
+};
+/// Of this process. Once Kokkos is initialised.
+Device current_device();
 
 /// Pinned memory, entered in a ledger among the buffers for as long as it lives, and cut into parts. The ledger must
 /// outlive it.
@@ -73,9 +71,11 @@ void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pin
 /// What is enqueued on `then` from now on begins when all that is enqueued on `first` so far has ended. Does not wait.
 void order_after(ExecutionSpace const& first, ExecutionSpace const& then);
 
-/// A point in the work of an instance.
-class CopyEvent {
+/// A point in the work of an instance. Copies stand for the same one, also when it is recorded anew.
+class InstanceEvent {
 public:
+  InstanceEvent() = default;
+  explicit InstanceEvent(ExecutionSpace const& exec) { record(exec); }
   /// All that is enqueued on exec so far.
   void record(ExecutionSpace const& exec);
   /// Whether it has ended. Does not wait.
@@ -85,9 +85,9 @@ private:
   std::shared_ptr<void> m_event; ///< the device's; null where launches wait
 };
 
-/// While it returns true, no event is done: with it tests make a host look like a device whose copies are under way.
+/// While it returns true, no event is done: with it tests make a host look like a device whose work is under way.
 /// Empty by default.
-using HeldCopies = std::function<bool()>;
-HeldCopies& held_copies();
+using HeldEvents = std::function<bool()>;
+HeldEvents& held_events();
 
 } // namespace trainstone

@@ -59,6 +59,10 @@ void require_usable_device_memory() {
 
 int devices() { return host_reaches_memory ? 0 : Kokkos::num_devices(); }
 
+std::vector<std::string> devices_of_ranks(Communicator const& communicator) {
+  return all_gather_texts(communicator, current_device().id);
+}
+
 Index Impl::wrong_elements(Communicator const& communicator, ExecutionSpace const& exec, Index elements) {
   Rank const rank = communicator.rank(), ranks = communicator.size();
   Rank const next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;

@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainstone {
 
@@ -17,6 +18,9 @@ void require_usable_device_memory();
 
 /// Devices for kernels on this machine; 0 where kernels run on the host. Also before Kokkos is initialised.
 int devices();
+
+/// Every rank's device, as current_device() names it. Collective.
+std::vector<std::string> devices_of_ranks(Communicator const& communicator);
 
 struct DeviceMessages {
   bool proved = false;

@@ -39,10 +39,9 @@ std::uint64_t model_flops(Counters const& counted) {
   return counted.flops[Phase::gemm] + counted.flops[Phase::attention];
 }
 
-std::uint64_t compute_launches(Counters const& counted) {
+std::uint64_t total_launches(Counters const& counted) {
   std::uint64_t sum = 0;
-  for (Phase const phase : phases)
-    if (phase != Phase::communication) sum += counted.launches[phase];
+  for (Phase const phase : phases) sum += counted.launches[phase];
   return sum;
 }
 

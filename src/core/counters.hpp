@@ -79,7 +79,7 @@ public:
 
 /// GEMM and attention only: what predictions are compared with.
 std::uint64_t model_flops(Counters const& counted);
-/// Kernels but those of collectives.
-std::uint64_t compute_launches(Counters const& counted);
+/// Kernels of all phases.
+std::uint64_t total_launches(Counters const& counted);
 
 } // namespace trainstone

@@ -21,6 +21,8 @@ namespace trainstone {
 
 /// Kernels run on the host and have ended when the launch returns.
 inline constexpr bool launches_wait = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace>;
+static_assert(launches_wait == host_reaches_memory,
+              "the host must not reach a device's memory: Kokkos without CUDA_UVM and without unified memory");
 
 /// What a kernel declares when it starts. The label is "trainstone::area::step", vendor calls end in "[vendor]".
 struct Kernel {

@@ -109,7 +109,7 @@ void GradientReducer::completed(Index group, Index turn) {
 }
 
 void GradientReducer::make_due(Index bucket, Index turn) {
-  m_due.push_back({bucket, turn, Stage::scattering});
+  m_due.push_back({bucket, turn, Stage::scattering, InstanceEvent(m_exec)});
   start_due();
   // Staging is used anew by other runs, and between these reductions gathers are started: not when timing says.
   if (m_plan->staged())
@@ -129,9 +129,9 @@ void GradientReducer::start_due() {
 void GradientReducer::start(Work const& due) {
   Work& work = m_in_flight.emplace_back(due);
   if (!m_scatters.empty()) {
-    m_queue->start(m_scatters[at(work.bucket)]);
+    m_queue->start(m_scatters[at(work.bucket)], work.complete);
   } else if (!m_across.empty()) {
-    m_queue->start(m_across[at(work.bucket)]);
+    m_queue->start(m_across[at(work.bucket)], work.complete);
     work.stage = Stage::crossing_fresh;
   }
 }
@@ -146,7 +146,7 @@ bool GradientReducer::go_on(Work& work, Wait wait) {
   if (work.stage == Stage::scattering) {
     if (!m_scatters.empty() && !ended(m_scatters[at(work.bucket)], wait)) return false;
     bool const crosses = !m_across.empty() && !m_plan->across_on_sums();
-    if (crosses) m_queue->start(m_across[at(work.bucket)]);
+    if (crosses) m_queue->start(m_across[at(work.bucket)], work.complete);
     if (!crosses) add_up(work);
     work.stage = crosses ? Stage::crossing_fresh : Stage::summed;
   }

@@ -54,6 +54,7 @@ private:
     Index bucket;
     Index turn;
     Stage stage;
+    InstanceEvent complete; ///< the gradient is, as far as this rank is concerned
   };
   enum class Wait { no, yes };
 

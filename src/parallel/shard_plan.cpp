@@ -57,21 +57,10 @@ Index scratch_of(ShardPlan const& plan, std::optional<PlannedCollective> const& 
   return planned ? schedule_of(*planned, plan.mesh, plan.rank).scratch_elements : 0;
 }
 
-Traffic traffic_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned, std::size_t element_bytes) {
-  if (!planned) return {};
-  return predict_traffic(schedule_of(*planned, plan.mesh, plan.rank), planned->problem.topology, element_bytes,
-                         longest_message(plan.message_buffers, element_bytes));
-}
-
 std::uint64_t staging_of(ShardPlan const& plan, std::optional<PlannedCollective> const& planned,
                          std::size_t element_bytes) {
   bool const copies = planned && plan.message_buffers == MessageBuffers::staged;
   return copies ? staging_bytes(plan.message_buffers, schedule_of(*planned, plan.mesh, plan.rank), element_bytes) : 0;
-}
-
-std::string row_name(char const* what, PlannedCollective const& planned) {
-  std::string const axis = planned.axis == Axis::replicate ? " across replicas" : "";
-  return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
 }
 
 void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::string const& name, Index elements,
@@ -140,13 +129,6 @@ void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
 
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
   return make_schedule(planned.problem, planned.algorithm, mesh.place(planned.axis, rank));
-}
-
-Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
-  Problem const problem{.collective = Collective::all_reduce,
-                        .partition = Partition::even(values, topology.ranks()),
-                        .topology = topology};
-  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
 }
 
 BucketReduction ShardPlan::reduction_of(Bucket const& bucket) const {
@@ -298,48 +280,6 @@ std::vector<PlannedTensor> ShardPlan::pinned_buffers() const {
   tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(norm_staging())));
   return tensors;
 }
-
-std::vector<TrafficRow> ShardPlan::step_traffic() const {
-  std::size_t const gradient_bytes = bytes_per_value(gradient_storage());
-  Traffic scatters, across;
-  for (auto const& [bucket, count] : buckets.by_size()) {
-    BucketReduction const sized = reduction_of(bucket);
-    scatters += count * traffic_of(*this, sized.scatter, gradient_bytes);
-    across += count * traffic_of(*this, sized.across, gradient_bytes);
-  }
-  auto const all_turns = static_cast<std::uint64_t>(turns);
-  bool const across_every_turn = mesh.shard > 1 ? across_each : reduce_each;
-  std::vector<TrafficRow> rows;
-  auto const add = [&](char const* what, std::optional<PlannedCollective> const& planned, Traffic const& traffic) {
-    if (planned) rows.push_back({row_name(what, *planned), traffic});
-  };
-  add("gradients", reduction.scatter, (reduce_each ? all_turns : 1) * scatters);
-  add("gradients", reduction.across, (across_every_turn ? all_turns : 1) * across);
-  // sharded: once before forward and once before backward, root before embed and before head
-  add("parameters", gathers.front(), (sharding.parameters ? 2 * all_turns : 1) * gather_traffic());
-  return rows;
-}
-
-Traffic ShardPlan::gather_traffic() const {
-  Traffic sum;
-  for (auto const& gather : gathers) sum += traffic_of(*this, gather, bytes_per_value(types.parameters));
-  return sum;
-}
-
-Traffic ShardPlan::update_traffic() const { return gathers_after_update() ? gather_traffic() : Traffic(); }
-
-Traffic ShardPlan::evaluation_traffic() const {
-  if (!sharding.parameters) return {};
-  return gather_traffic() +
-         traffic_of(*this, gathers.front(), bytes_per_value(types.parameters)); // root again, for the head
-}
-
-std::vector<TrafficRow> ShardPlan::control_traffic() const {
-  return {{"control: losses of all micro-batches", all_values_traffic(micro_batches(), topology, rank)},
-          {"control: squared sums of the norm", traffic_of(*this, norm_gather, sizeof(double))}};
-}
-
-Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
 
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,

@@ -41,6 +41,15 @@ struct BucketReduction {
   std::optional<PlannedCollective> across;  ///< all-reduce of one's share
 };
 
+/// A collective that a rank runs several times, each time alike.
+struct RepeatedCollective {
+  char const* what; ///< "gradients"
+  PlannedCollective planned;
+  std::size_t element_bytes;
+  Pieces pieces = {}; ///< of the data
+  std::uint64_t times = 1;
+};
+
 /// What a rank sends for one purpose: a row of `estimate`.
 struct TrafficRow {
   std::string name; ///< "gradients, reduce-scatter ring"
@@ -144,6 +153,12 @@ struct ShardPlan {
   std::vector<PlannedTensor> buffers() const;
   std::vector<PlannedTensor> pinned_buffers() const;
 
+  /// What the rank runs for the training per step, but after the update; after an update that is not skipped; and for
+  /// every micro-batch of a validation.
+  std::vector<RepeatedCollective> step_collectives() const;
+  std::vector<RepeatedCollective> update_collectives() const;
+  std::vector<RepeatedCollective> evaluation_collectives() const;
+
   /// What the rank sends per step for the training; how much of it an update that is skipped does not send; and what
   /// it sends for every micro-batch of a validation.
   std::vector<TrafficRow> step_traffic() const;
@@ -153,10 +168,6 @@ struct ShardPlan {
   std::vector<TrafficRow> control_traffic() const;
   /// The same of one global batch of a validation.
   Traffic evaluation_control() const;
-
-private:
-  /// All groups once.
-  Traffic gather_traffic() const;
 };
 
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say

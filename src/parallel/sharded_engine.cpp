@@ -97,12 +97,14 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   for (Vector<float> const& moment : m_moments) set_to_zero(exec, moment);
   set_to_zero(exec, m_master);
   if (!plan.overlap) return;
-  between_launches() = [this] {
-    if (m_busy) return;
-    Busy const busy(m_busy);
-    m_queue.progress();
-    m_reducer.advance();
-  };
+  between_launches() = [this] { advance(); };
+}
+
+void ShardedEngine::advance() {
+  if (m_busy) return;
+  Busy const busy(m_busy);
+  m_queue.progress();
+  m_reducer.advance();
 }
 
 ShardedEngine::~ShardedEngine() {

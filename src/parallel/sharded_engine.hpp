@@ -51,6 +51,8 @@ public:
   double gradient_norm();
   /// Updates parameters and moments with numbers.gradient_scale times the gradients.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  /// Goes on with what is in flight, without waiting. After every launch, too, if the plan overlaps.
+  void advance();
   /// Waits for all that is in flight: parameters are complete.
   void finish();
 

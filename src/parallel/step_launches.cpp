@@ -1,5 +1,6 @@
 #include "parallel/step_launches.hpp"
 
+#include "comm/execution/local_moves.hpp"
 #include "parallel/step_order.hpp"
 #include "parallel/tensor_share.hpp"
 
@@ -37,23 +38,35 @@ std::uint64_t sums_per_turn(ShardPlan const& plan) {
   return parts;
 }
 
+std::uint64_t collective_launches(ShardPlan const& plan, std::vector<RepeatedCollective> const& all) {
+  std::uint64_t kernels = 0;
+  for (RepeatedCollective const& repeated : all)
+    kernels += repeated.times * kernels_of(schedule_of(repeated.planned, plan.mesh, plan.rank), repeated.pieces);
+  return kernels;
+}
+
 } // namespace
 
 std::uint64_t engine_step_launches(ShardPlan const& plan) {
   std::uint64_t const groups = count_of(std::ssize(plan.groups));
   std::uint64_t norm = 2 * groups; // bringing a group's blocks together, and their tree
   for (Index group = 0; group < std::ssize(plan.groups); ++group) norm += plan.share(group).empty() ? 0 : 1;
+  if (plan.norm_gather) norm += kernels_of(schedule_of(*plan.norm_gather, plan.mesh, plan.rank));
   std::uint64_t launches = norm + (plan.rounds_sums() ? groups : 0);
   std::uint64_t const sums = sums_per_turn(plan);
   for (Index turn = 0; turn < plan.turns; ++turn) launches += sums * (plan.ordered ? fold_launches(plan, turn) : 1);
-  return launches + count_of(plan.turns) * gather_launches(plan, Pass::training);
+  return launches + count_of(plan.turns) * gather_launches(plan, Pass::training) +
+         collective_launches(plan, plan.step_collectives());
 }
 
 std::uint64_t engine_update_launches(ShardPlan const& plan, ParameterTable const& table) {
   std::uint64_t const of_tensor = plan.types.gradient_copy ? 2 : 1;
-  return of_tensor * count_of(std::ssize(tensor_shares(plan, table)));
+  return of_tensor * count_of(std::ssize(tensor_shares(plan, table))) +
+         collective_launches(plan, plan.update_collectives());
 }
 
-std::uint64_t engine_evaluation_launches(ShardPlan const& plan) { return gather_launches(plan, Pass::evaluation); }
+std::uint64_t engine_evaluation_launches(ShardPlan const& plan) {
+  return gather_launches(plan, Pass::evaluation) + collective_launches(plan, plan.evaluation_collectives());
+}
 
 } // namespace trainstone

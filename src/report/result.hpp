@@ -40,7 +40,7 @@ struct TopologyInfo {
   std::string buffers = "host";
   bool emulated_nodes = false;
   EmulatedNetwork network;           ///< emulated; not slow: the machine's own
-  std::int64_t devices_per_node = 0; ///< that ranks take in turn; 0: kernels run on the host
+  std::int64_t devices_per_node = 0; ///< that ranks use; 0: kernels run on the host
 };
 
 /// Rates measured in the same run.
@@ -55,7 +55,7 @@ struct WorkAmounts {
   std::uint64_t sent_bytes = 0;
   std::uint64_t messages = 0;
   std::uint64_t flops = 0;
-  std::uint64_t kernel_launches = 0; ///< but those of collectives
+  std::uint64_t kernel_launches = 0;
 };
 
 struct RankInfo {

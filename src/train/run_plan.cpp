@@ -83,7 +83,9 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
                          Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, plan.storage()))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
-  add_items(plan, MemoryCategory::buffers, plan.parallel.pinned_buffers());
+  std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
+  add_items(plan, MemoryCategory::buffers, pinned);
+  plan.pinned_bytes = total_bytes(pinned);
   add_items(plan, MemoryCategory::data, data_plan(plan));
 
   plan.sent = plan.parallel.step_traffic();

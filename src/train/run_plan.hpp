@@ -30,6 +30,7 @@ struct RunPlan {
       {}; ///< of all ranks' micro-batches of a turn (train/batch_scatter.hpp), if any
 
   std::vector<MemoryItem> memory = {};
+  std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
   std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
   Traffic update_sent = {};              ///< of `sent`, what a step does not send whose update is skipped
   std::vector<TrafficRow> control = {};  ///< per step: losses, norm
@@ -39,7 +40,7 @@ struct RunPlan {
   Traffic validation_control = {};       ///< per global batch of a validation: its losses
   ModelFlops step_flops = {};            ///< per step and rank
   ModelFlops evaluation_flops = {};      ///< per micro-batch of a validation
-  std::uint64_t step_launches = 0;       ///< kernels per step but those of collectives and of the update
+  std::uint64_t step_launches = 0;       ///< kernels per step, but those of the update
   std::uint64_t update_launches = 0;     ///< per update that is not skipped
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 

@@ -185,11 +185,11 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
                                  evaluated * plan.evaluation_launches;
   bool const equal = counted.kernels.flops[Phase::gemm] == gemm &&
                      counted.kernels.flops[Phase::attention] == attention &&
-                     compute_launches(counted.kernels) == launches;
+                     total_launches(counted.kernels) == launches;
   return exact(exec, communicator, "flops-model", equal,
                fmt::format("predicted GEMM {} attention {}, {} kernels, counted {} {}, {}", gemm, attention, launches,
                            counted.kernels.flops[Phase::gemm], counted.kernels.flops[Phase::attention],
-                           compute_launches(counted.kernels)));
+                           total_launches(counted.kernels)));
 }
 
 } // namespace trainstone

@@ -326,7 +326,7 @@ TEMPLATE_TEST_CASE("a device's way to combine gives the bits of the host's, for 
                    float, double, bf16, fp16, std::int32_t, std::int64_t) {
   ExecutionSpace const exec;
   constexpr Index n = 37;
-  for (Index const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 64, 100, 127, 128}) {
+  for (Index const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 64, 100, 127, 128}) {
     std::vector<std::vector<TestType>> parts;
     std::vector<TestType const*> addresses;
     for (Index part = 0; part < count; ++part) {

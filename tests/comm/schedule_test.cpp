@@ -1,4 +1,5 @@
 #include "comm/counters.hpp"
+#include "comm/execution/local_moves.hpp"
 #include "comm/registry.hpp"
 #include "comm/schedule_builder.hpp"
 #include "core/error.hpp"
@@ -138,6 +139,23 @@ TEST_CASE("predicted traffic counts sends and reduces, and cuts long messages", 
   CHECK(predict_traffic(schedule, together, 8, 1) == Traffic{13, 13 * 8, 7});
   CHECK(predict_traffic(schedule, Topology::block(2, 2), 8, 6) == Traffic{3, 13 * 8, 7, 3, 13 * 8});
   CHECK_THROWS_AS(predict_traffic(schedule, together, 8, 0), Error);
+}
+
+TEST_CASE("a kernel per reduction, combine and copy, and per piece of the data that it reads or writes",
+          "[comm][schedule]") {
+  Slice const seven{BufferId::data, {0, 7}}, six{BufferId::data, {7, 13}}, scratch{BufferId::scratch, {0, 7}};
+  Schedule schedule{Collective::all_reduce, Algorithm::ring, 0, 2, 13, 7, {}, {}};
+  schedule.rounds = {{Move::send(1, seven), Move::receive(1, scratch), Move::reduce(scratch, seven)},
+                     {Move::reduce({BufferId::scratch, {0, 0}}, {BufferId::data, {3, 3}})}, // of nothing: none
+                     {Move::copy(six, {BufferId::scratch, {0, 6}})}};
+  CHECK(kernels_of(schedule) == 2);
+  Pieces pieces; // cut behind elements 2 and 9: once in `seven`, once in `six`
+  for (Range const& piece : {Range{20, 22}, Range{30, 37}, Range{0, 4}}) pieces.append(piece);
+  CHECK(kernels_of(schedule, pieces) == 4);
+  // parts at elements 0, 4 and 8: cut at 2, and at 9 - 8 = 1
+  schedule.rounds = {{Move::combine({BufferId::data, {0, 12}}, {BufferId::scratch, {0, 4}})}};
+  CHECK(kernels_of(schedule) == 1);
+  CHECK(kernels_of(schedule, pieces) == 3);
 }
 
 TEST_CASE("a ring above two gigabytes is cut into messages whose length is an int", "[comm][schedule]") {

@@ -49,7 +49,7 @@ struct Product {
     gemm(exec, shape.a, a.matrix(swap_a ? shape.k : shape.m, swap_a ? shape.m : shape.k), shape.b,
          b.matrix(swap_b ? shape.n : shape.k, swap_b ? shape.k : shape.n), c.matrix(shape.m, shape.n), shape.mode,
          epilogue);
-    return compute_launches(counters());
+    return total_launches(counters());
   }
 
   std::uint64_t launches() const { return static_cast<std::uint64_t>(gemm_launches(provider, shape)); }

@@ -182,11 +182,11 @@ TEST_CASE("what is called between launches is called after each, and not for the
   };
   std::vector<std::uint64_t> launches_before; // each call
   between_launches() = [&] {
-    launches_before.push_back(compute_launches(counters()));
+    launches_before.push_back(total_launches(counters()));
     launch(exec);
   };
   CallAtEnd const reset([] { between_launches() = {}; });
-  std::uint64_t const first = compute_launches(counters());
+  std::uint64_t const first = total_launches(counters());
   launch(exec);
   CHECK(launches_before == std::vector{first + 1});
   launch_external({"trainstone::test::external"}, exec, [] {});
@@ -194,7 +194,7 @@ TEST_CASE("what is called between launches is called after each, and not for the
   Kokkos::View<double, MemorySpace> const result("trainstone::test::result");
   launch_reduce({"trainstone::test::reduce"}, Elements(exec, 0, 3), CountOne(), result);
   CHECK(launches_before == std::vector{first + 1, first + 3, first + 5});
-  CHECK(compute_launches(counters()) == first + 6);
+  CHECK(total_launches(counters()) == first + 6);
 }
 
 TEST_CASE("kernels are entered in their thread's table, by label, while there is one") {

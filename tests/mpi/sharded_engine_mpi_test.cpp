@@ -76,12 +76,12 @@ Traffic check_counts(TrainingRun& run, Communicator& world) {
   Traffic const sent = comm_counters().total(Purpose::training);
   CHECK(sent == 2 * run.plan.step_sent());
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control());
-  CHECK(compute_launches(counters()) == 2 * (run.plan.step_launches + run.plan.update_launches));
+  CHECK(total_launches(counters()) == 2 * (run.plan.step_launches + run.plan.update_launches));
   counters() = {};
   comm_counters() = {};
   run.trainer.validate();
   auto const evaluated = static_cast<std::uint64_t>(2 * run.plan.accumulation);
-  CHECK(compute_launches(counters()) == evaluated * run.plan.evaluation_launches);
+  CHECK(total_launches(counters()) == evaluated * run.plan.evaluation_launches);
   CHECK(comm_counters().total(Purpose::training) == evaluated * run.plan.validation_sent);
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.validation_control);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());

@@ -1,5 +1,5 @@
-// Messages that are copied to pinned memory and back: nothing that others see of a collective changes, whatever the
-// copies' timing, and nothing is sent or complete before its copy has ended.
+// Messages that are copied to pinned memory and back, and those of memory on which kernels may still work: nothing that
+// others see of a collective changes, whatever the timing, and nothing is sent or complete before it may be.
 
 #include "comm/buffers.hpp"
 #include "comm/control.hpp"
@@ -7,12 +7,15 @@
 #include "comm/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
+#include "support/held_events.hpp"
 #include "support/many_collectives.hpp"
 #include "support/traffic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -26,26 +29,6 @@ Communicator staged_world() {
   communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
   return communicator;
 }
-
-/// While it lives, a copy seems to be under way at about every other look, or at every one until release().
-class HeldBack {
-public:
-  enum class Until { chance, release };
-  explicit HeldBack(Until until, unsigned seed = 1) : m_random(seed) {
-    held_copies() = [this, until] {
-      ++m_looks;
-      return until == Until::release || m_random() % 2 == 0;
-    };
-  }
-  HeldBack(HeldBack const&) = delete;
-  HeldBack& operator=(HeldBack const&) = delete;
-  ~HeldBack() { held_copies() = nullptr; }
-  int looks() const { return m_looks; }
-
-private:
-  std::minstd_rand m_random;
-  int m_looks = 0;
-};
 
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -98,7 +81,7 @@ struct Broadcast {
 TEST_CASE("staged messages end in the bits and counts of the host's, by every algorithm", "[mpi][staged]") {
   Communicator host = Communicator::world(), staged = staged_world();
   test::Workspace on_host(host), on_staged(staged);
-  HeldBack const held_back(HeldBack::Until::chance, static_cast<unsigned>(host.rank() + 1));
+  test::HeldEvents const held_back(test::HeldEvents::Until::chance, static_cast<unsigned>(host.rank() + 1));
   for (Index const elements : {0, 1, 117, 737}) {
     for (Index const longest : {7, 1000}) {
       for_all_messages(host, elements, [&](Problem const& problem, Algorithm algorithm) {
@@ -141,7 +124,7 @@ TEST_CASE("staged data in pieces ends with the host's bits, and what lies betwee
   ExecutionSpace const exec;
   Pieces pieces; // out of order, with gaps, neighbours that touch, and a border inside of blocks
   for (Range const& piece : {Range{1500, 1501}, Range{3, 500}, Range{500, 510}, Range{900, 1401}}) pieces.append(piece);
-  HeldBack const held_back(HeldBack::Until::chance, static_cast<unsigned>(host.rank() + 1));
+  test::HeldEvents const held_back(test::HeldEvents::Until::chance, static_cast<unsigned>(host.rank() + 1));
   auto const run = [&](Communicator& communicator, Schedule const& schedule) {
     std::vector<float> memory(static_cast<std::size_t>(pieces.extent()) + 7, -77),
         scratch(static_cast<std::size_t>(schedule.scratch_elements));
@@ -162,12 +145,13 @@ TEST_CASE("staged data in pieces ends with the host's bits, and what lies betwee
   });
 }
 
-TEST_CASE("many staged collectives in flight end right, waited for in another order on every rank", "[mpi][staged]") {
-  Communicator communicator = staged_world();
+TEST_CASE("many held collectives in flight end right, waited for in another order on every rank", "[mpi][staged]") {
+  bool const copies = GENERATE(true, false);
+  Communicator communicator = copies ? staged_world() : Communicator::world();
   Problem problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
   problem.shared_memory = false;
   test::ManyCollectives many(communicator, problem);
-  HeldBack const held_back(HeldBack::Until::chance, static_cast<unsigned>(communicator.rank() + 1));
+  test::HeldEvents const held_back(test::HeldEvents::Until::chance, static_cast<unsigned>(communicator.rank() + 1));
   for (int repeat = 0; repeat < 3; ++repeat) {
     many.fill(problem, communicator.rank());
     ExecutionQueue queue;
@@ -201,7 +185,7 @@ TEST_CASE("MPI is given nothing before it is copied out, and nothing is complete
   Broadcast broadcast(communicator);
   if (communicator.size() == 1) return;
   { // the root's copies are under way
-    HeldBack const held_back(HeldBack::Until::release);
+    test::HeldEvents const held_back(test::HeldEvents::Until::release);
     if (sends) {
       broadcast.execution.start();
       for (int look = 0; look < 100; ++look) CHECK_FALSE(broadcast.execution.progress());
@@ -215,9 +199,33 @@ TEST_CASE("MPI is given nothing before it is copied out, and nothing is complete
   barrier(messenger);
   if (sends) return;
   { // everything is here, the others' copies are under way
-    HeldBack const held_back(HeldBack::Until::release);
+    test::HeldEvents const held_back(test::HeldEvents::Until::release);
     broadcast.execution.start();
     while (held_back.looks() < 100) CHECK_FALSE(broadcast.execution.progress());
+  }
+  broadcast.execution.wait();
+  CHECK(broadcast.data == std::vector<float>(broadcast.data.size(), 0));
+}
+
+TEST_CASE("MPI is given memory itself once the kernels before have ended, for which no rank waits", "[mpi][staged]") {
+  Communicator communicator = Communicator::world();
+  Communicator const messenger = Communicator::world();
+  Broadcast broadcast(communicator);
+  if (communicator.size() == 1) return;
+  {
+    test::HeldEvents const held_back(test::HeldEvents::Until::release);
+    broadcast.execution.start();
+    for (int look = 0; look < 100; ++look) CHECK_FALSE(broadcast.execution.progress());
+    CHECK(held_back.looks() >= 100);
+    barrier(messenger);
+    CHECK_FALSE(has_mail(communicator));
+    barrier(messenger);
+  }
+  if (communicator.rank() == 0) {
+    broadcast.execution.progress();
+  } else {
+    while (!has_mail(communicator)) {
+    } // the root's: nothing is received yet
   }
   broadcast.execution.wait();
   CHECK(broadcast.data == std::vector<float>(broadcast.data.size(), 0));
@@ -227,7 +235,7 @@ TEST_CASE("an exception withdraws staged messages, whose copies then have ended"
   Communicator communicator = staged_world();
   Communicator const messenger = Communicator::world();
   auto const start_and_fail = [&] {
-    HeldBack const held_back(HeldBack::Until::release); // nothing is sent
+    test::HeldEvents const held_back(test::HeldEvents::Until::release); // nothing is sent
     Broadcast broadcast(communicator);
     broadcast.execution.start();
     CHECK(broadcast.execution.progress() == (communicator.size() == 1));
@@ -248,7 +256,7 @@ TEST_CASE("buffers belong to the communicator, and to those that are made of it"
   CHECK(communicator.first(communicator.size())->buffers() == MessageBuffers::staged);
   {
     Communicator part = communicator.split(0);
-    HeldBack const held_back(HeldBack::Until::chance);
+    test::HeldEvents const held_back(test::HeldEvents::Until::chance);
     Broadcast(part).execution.run();
     CHECK((held_back.looks() > 0) == (part.size() > 1));
   }

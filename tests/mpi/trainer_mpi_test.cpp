@@ -46,7 +46,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
   CHECK(counters().flops[Phase::attention] ==
         2 * run.plan.step_flops.attention + evaluated * run.plan.evaluation_flops.attention);
-  CHECK(compute_launches(counters()) ==
+  CHECK(total_launches(counters()) ==
         2 * (run.plan.step_launches + run.plan.update_launches) + evaluated * run.plan.evaluation_launches);
   CHECK(comm_counters().total(Purpose::training) == 2 * run.plan.step_sent());
   CHECK(comm_counters().total(Purpose::control) == 2 * (run.plan.step_control() + run.plan.validation_control));

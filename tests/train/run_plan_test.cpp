@@ -284,6 +284,35 @@ TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 7 for nor
   CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + turns * (4 * layers + 2));
 }
 
+TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose shares lie apart", "[train][plan]") {
+  Index const layers = 3;
+  Rank const ranks = GENERATE(2, 4, 7);
+  auto const plan_of = [&](Rank of, ParallelConfig const& parallel) {
+    RunConfig config = make_config({layers, 3, 12, 11, 29}, 11, {2, 3, 6 * of});
+    config.parallel = parallel;
+    return plan_run(config, 0, of);
+  };
+  auto const reductions = static_cast<std::uint64_t>(ranks - 1);
+  Granularity const granularity = GENERATE(Granularity::bucket, Granularity::step);
+  ParallelConfig const ddp{.granularity = granularity, .bucket_bytes = 1e3, .first_bucket_bytes = 1e3};
+  RunPlan const plan = plan_of(ranks, ddp);
+  auto const buckets = static_cast<std::uint64_t>(plan.parallel.buckets.buckets());
+  CHECK((buckets > 1) == (granularity == Granularity::bucket));
+  CHECK(plan.step_launches == plan_of(1, ddp).step_launches + reductions * buckets);
+  ParallelConfig const zero{.strategy = "zero", .zero_stage = 1, .bucket_bytes = 1e9, .first_bucket_bytes = 1e9};
+  CHECK(plan_of(ranks, zero).step_launches == plan_of(1, zero).step_launches + reductions * (layers + 1));
+}
+
+TEST_CASE("staged messages take pinned memory, which is told apart, and nothing else", "[train][plan]") {
+  RunConfig config = make_config({3, 3, 12, 11, 29}, 11, {2, 3, 24});
+  std::uint64_t const host = plan_run(config, 1, 4).memory_bytes().total();
+  CHECK(plan_run(config, 1, 4).pinned_bytes == 0);
+  config.comm.buffers = "staged";
+  RunPlan const staged = plan_run(config, 1, 4);
+  CHECK(staged.pinned_bytes > 0);
+  CHECK(staged.memory_bytes().total() == host + staged.pinned_bytes);
+}
+
 TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);

@@ -1,6 +1,7 @@
 #include "comm/execution/execution.hpp"
 
 #include "comm/buffers.hpp"
+#include "comm/execution/local_moves.hpp"
 #include "comm/execution/message_rounds.hpp"
 #include "comm/execution/reduce.hpp"
 #include "comm/order_check.hpp"
@@ -125,9 +126,16 @@ std::string Execution::name() const {
 }
 
 void Execution::start() {
+  start_after(m_options.caller ? std::optional(InstanceEvent(*m_options.caller)) : std::nullopt);
+}
+
+void Execution::start(InstanceEvent const& ready) { start_after(ready); }
+
+void Execution::start_after(std::optional<InstanceEvent> ready) {
   PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
   if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
+  m_ready = std::move(ready);
   or_end([this] {
     m_comparison = m_communicator->announce(m_call);
     if (!m_schedule.rounds.empty()) m_flight = Span(Lane::collective, [this] { return name(); });
@@ -135,8 +143,7 @@ void Execution::start() {
     m_barriers = 0;
     m_round = 0;
     m_begun = false;
-    m_kernels_enqueued = true; // by the caller, perhaps
-    if (m_options.caller) order_after(*m_options.caller, m_exec);
+    m_kernels_enqueued = !m_options.on_host; // by the caller, perhaps
     if (!m_comparison) may_begin(Wait::no);
   });
 }
@@ -174,13 +181,19 @@ bool Execution::advance(Wait wait) {
   return true;
 }
 
-/// Whether all ranks are known to call the same, if that is checked, and have done with what had this ticket's place.
-/// Then the first round is posted.
+/// Whether all ranks are known to call the same, if that is checked, what this comes after has ended, and neighbours
+/// have done with what had this ticket's place. Then the first round is posted. It is the host that waits for the
+/// caller's kernels: an instance that did would hold up what other executions have enqueued there.
 bool Execution::may_begin(Wait wait) {
   if (m_comparison) {
     if (wait == Wait::no && !m_comparison->test()) return false;
     if (wait == Wait::yes) m_comparison->wait();
     m_comparison.reset();
+  }
+  Patience patience;
+  while (m_ready && !m_ready->is_done()) {
+    if (wait == Wait::no) return false;
+    patience.look_again();
   }
   auto const is_free = [this] { return m_options.segment->is_free(m_ticket); };
   if (m_schedule.needs_shared_memory() && !neighbours_do(wait, is_free)) return false;
@@ -198,14 +211,15 @@ void Execution::begin_round() {
   Round const& round = m_schedule.rounds[m_round];
   if (round.front().action == Action::node_barrier) return arrive_at_barrier();
   if (!m_messages->empty(m_round)) {
-    let_others_touch();
+    if (std::exchange(m_kernels_enqueued, false)) m_messages->come_after(m_exec);
     m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
   }
   enqueue_moves(0, Impl::early_moves(round));
 }
 
 void Execution::arrive_at_barrier() {
-  let_others_touch();
+  static std::string const label = "trainstone::comm::execute: neighbours touch the buffers"; // allocates once
+  if (std::exchange(m_kernels_enqueued, false)) m_exec.fence(label);
   reach_delay_point("trainstone::comm::barrier");
   SharedSegment& segment = *m_options.segment;
   std::byte const* const begin = segment.bytes().data();
@@ -247,16 +261,6 @@ bool Execution::neighbours_do(Wait wait, IsDone const& is_done) {
   return true;
 }
 
-/// MPI or a neighbour touches the buffers next, or copies do, which need not keep the host waiting.
-void Execution::let_others_touch() {
-  static std::string const label = "trainstone::comm::execute: others touch the buffers"; // allocates once
-  if (!std::exchange(m_kernels_enqueued, false)) return;
-  if (m_messages->are_staged())
-    m_messages->come_after(m_exec);
-  else
-    m_exec.fence(label);
-}
-
 void Execution::enqueue_moves(std::size_t first, std::size_t last) {
   Round const& round = m_schedule.rounds[m_round];
   for (std::size_t i = first; i < last; ++i) {
@@ -269,20 +273,8 @@ void Execution::enqueue_moves(std::size_t first, std::size_t last) {
     case ElementType::int32: enqueue_move<std::int32_t>(round[i]); break;
     case ElementType::int64: enqueue_move<std::int64_t>(round[i]); break;
     }
-    m_kernels_enqueued = true;
+    m_kernels_enqueued = !m_options.on_host;
   }
-}
-
-/// How many of the move's elements, from `from` on, lie one after the other wherever it reads and writes data.
-Index Execution::run(Move const& move, Index from) const {
-  Index length = move.size() - from;
-  auto const limit = [&](Slice const& slice, Index first) {
-    if (slice.buffer == BufferId::data) length = m_options.pieces.run(slice.range.begin + first + from, length);
-  };
-  limit(move.to, 0);
-  Index const parts = move.from.owner == every_neighbour ? 1 : move.from.range.size() / move.size();
-  for (Index part = 0; part < parts; ++part) limit(move.from, part * move.size());
-  return length;
 }
 
 Worker Execution::worker() const { return m_options.on_host ? Worker::calling_thread : Worker::kernels; }
@@ -290,7 +282,7 @@ Worker Execution::worker() const { return m_options.on_host ? Worker::calling_th
 template <class T>
 void Execution::enqueue_move(Move const& move) {
   for (Index done = 0, length = 0; done < move.size(); done += length) {
-    length = run(move, done);
+    length = elements_of_kernel(move, m_options.pieces, done);
     enqueue_part<T>(move, {done, done + length});
   }
   Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);

@@ -2,11 +2,13 @@
 
 // The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
-// a round are posted together, receives first; a buffer is fenced (this exec instance only) before MPI or a neighbour
-// touches it; a message's length is checked before it becomes an int. Where the communicator's messages are staged
-// (comm/message_buffers.hpp), MPI is given copies of them in pinned memory, nothing is fenced, and copies, messages and
-// kernels overlap. Counts messages, bytes and reductions where they start.
+// a round are posted together, receives first, once the kernels have ended that this exec instance was given before;
+// nothing waits for them but wait(), and where a neighbour looks at the buffers; a message's length is checked before
+// it becomes an int. Where the communicator's messages are staged (comm/message_buffers.hpp), MPI is given copies of
+// them in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they
+// start.
 
+#include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
 #include "comm/element.hpp"
@@ -20,6 +22,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -50,8 +53,9 @@ struct ExecutionOptions {
   /// Data and scratch are the host's, whatever memory kernels use, and the calling thread adds them up: MPI is given
   /// them themselves, also where other collectives' messages are staged. For few values that the host needs.
   bool on_host = false;
-  /// If it is not null: the collective comes after all that is enqueued there when it starts, and what is enqueued
-  /// there once it has ended comes after it. For executions on an instance of their own; must outlive them.
+  /// If it is not null: the collective comes after all that is enqueued there when it starts, or after what start() is
+  /// given, and what is enqueued there once it has ended comes after it. For executions on an instance of their own;
+  /// must outlive them.
   ExecutionSpace const* caller = nullptr;
 };
 
@@ -90,11 +94,14 @@ public:
   /// the other ranks that take part must end, too.
   ~Execution();
 
-  /// Posts the first round: waits for what exec has enqueued, not for other ranks. progress() or wait() posts it where
-  /// the communicator checks the order of calls, once all ranks are known to call the same, and where neighbours still
-  /// look at what had this run's place among the segment's tickets.
+  /// Begins; waits neither for what exec has enqueued nor for other ranks. The first round is posted at once, or by
+  /// progress() or wait(): once what exec has enqueued, and options.caller, has ended; where the communicator checks
+  /// the order of calls, once all ranks are known to call the same; once neighbours no longer look at what had this
+  /// run's place among the segment's tickets.
   /// \throws Error if the segment has no place for one more
   void start();
+  /// The same once `ready` has ended, instead of all that options.caller has enqueued until now.
+  void start(InstanceEvent const& ready);
   /// Advances as far as is possible without waiting for others; true when the collective has ended.
   /// \throws CollectiveError on all ranks if the order of calls is checked and ranks call different ones
   bool progress();
@@ -122,6 +129,7 @@ private:
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
+  void start_after(std::optional<InstanceEvent> ready);
   void require_extents() const;
   void require_shared_buffers() const;
   void give_up();
@@ -136,10 +144,8 @@ private:
   bool all_neighbours_came(Wait wait);
   template <class IsDone>
   bool neighbours_do(Wait wait, IsDone const& is_done);
-  void let_others_touch();
   void enqueue_moves(std::size_t first, std::size_t last);
   Worker worker() const;
-  Index run(Move const& move, Index from) const;
   template <class T>
   void enqueue_move(Move const& move);
   template <class T>
@@ -161,6 +167,7 @@ private:
   HeldTag m_tag;
   CollectiveCall m_call;
   Span m_flight;                                      ///< while in flight
+  std::optional<InstanceEvent> m_ready;               ///< of the caller's: what it begins after
   std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;
   std::size_t m_round;             ///< schedule.rounds.size(): not in flight
@@ -169,7 +176,7 @@ private:
   unsigned m_looks = 0;            ///< in vain, at neighbours
   bool m_begun = false;            ///< the first round is posted
   bool m_failed = false;           ///< for ever
-  bool m_kernels_enqueued = false; ///< since others last touched the buffers
+  bool m_kernels_enqueued = false; ///< since others were last let touch the buffers
 };
 
 } // namespace trainstone

@@ -31,6 +31,8 @@ public:
 
   /// Starts an execution, which must outlive its time in the queue and is driven by the queue alone until its end.
   void start(Execution& execution);
+  /// The same; it comes after `ready`, as Execution::start() says.
+  void start(Execution& execution, InstanceEvent const& ready);
   /// Advances all as far as possible without waiting; true when none is in flight.
   /// \throws what an execution threw, on the thread too
   bool progress();

@@ -146,11 +146,40 @@ void MessageRounds::start(Message const& message, MPI_Request& request) const {
   }
 }
 
+void MessageRounds::come_after(ExecutionSpace const& exec) {
+  if (m_staged) return m_staged->come_after(exec);
+  if (!m_before) m_before.emplace();
+  m_before->record(exec);
+}
+
 void MessageRounds::post(std::size_t round, Traffic& traffic) {
-  m_posted_begin = m_posted_end = m_offsets[round];
+  m_posted_begin = m_posted_end = m_ready_end = m_offsets[round];
   m_round_end = m_offsets[round + 1];
   m_ends = 0;
   m_last_in.reset();
+  for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
+    Message const& message = m_messages[i];
+    if (message.action != Action::send) continue;
+    ++traffic.messages;
+    traffic.bytes += message.bytes;
+    if (message.link == Link::intra) continue;
+    ++traffic.inter_messages;
+    traffic.inter_bytes += message.bytes;
+  }
+  m_waits = true;
+  has_begun();
+}
+
+/// Begins the round if nothing is left to wait for.
+bool MessageRounds::has_begun() {
+  if (!m_waits) return true;
+  if (m_before && !m_before->is_done()) return false;
+  m_waits = false;
+  begin();
+  return true;
+}
+
+void MessageRounds::begin() {
   for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
     Message const& message = m_messages[i];
     bool const sends = message.action == Action::send;
@@ -163,12 +192,6 @@ void MessageRounds::post(std::size_t round, Traffic& traffic) {
       start(message, m_requests[i]);
       ++m_posted_end;
     }
-    if (!sends) continue;
-    ++traffic.messages;
-    traffic.bytes += message.bytes;
-    if (message.link == Link::intra) continue;
-    ++traffic.inter_messages;
-    traffic.inter_bytes += message.bytes;
   }
   m_ready_end = m_staged ? m_posted_end : m_round_end;
 }
@@ -207,6 +230,7 @@ bool MessageRounds::test_staged(std::size_t round, bool all_given) {
 }
 
 bool MessageRounds::test(std::size_t round) {
+  if (!has_begun()) return false;
   bool const all_given = hand_over();
   if (m_staged) {
     bool const complete = test_staged(round, all_given);
@@ -240,6 +264,7 @@ void MessageRounds::withdraw() noexcept {
     if (m_requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&m_requests[i]);
   }
   m_posted_begin = m_ready_end = m_round_end = m_posted_end;
+  m_waits = false;
   if (m_staged && is_under_way) m_staged->finish();
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 // The messages of a schedule, round by round, as MPI requests. Owns the requests, made once (persistent) or anew every
-// time, and where messages are staged the order of their copies and requests: a send is copied out and then MPI's, a
-// receive is MPI's and then copied in. For src/comm/execution/execution.cpp alone.
+// time, and their order after kernels: MPI is given memory on which none works any longer. Where messages are staged,
+// a send is copied out and then MPI's, a receive is MPI's and then copied in. For src/comm/execution/execution.cpp
+// alone.
 
+#include "comm/buffers.hpp"
 #include "comm/counters.hpp"
 #include "comm/execution/staged_messages.hpp"
 #include "comm/mpi.hpp"
@@ -46,11 +48,11 @@ public:
   ~MessageRounds();
 
   bool empty(std::size_t round) const { return m_offsets[round] == m_offsets[round + 1]; }
-  bool are_staged() const { return m_staged.has_value(); }
-  /// The copies that are made from now on come after all that is enqueued on `exec` now; where messages are staged.
-  void come_after(ExecutionSpace const& exec) const { m_staged->come_after(exec); }
-  /// Posts the receives of a round, then its sends, and counts what is sent. On an emulated network, and where they are
-  /// staged, MPI is given the sends later, by test() and wait().
+  /// The messages that are posted from now on come after all that is enqueued on `exec` now.
+  void come_after(ExecutionSpace const& exec);
+  /// Posts the receives of a round, then its sends, and counts what is sent. MPI is given them later, by test() and
+  /// wait(), where they come after what has not ended; the sends, too, on an emulated network and where they are
+  /// staged.
   void post(std::size_t round, Traffic& traffic);
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
@@ -73,6 +75,8 @@ private:
     int count;             ///< of the datatype
   };
 
+  bool has_begun();
+  void begin();
   void add(Move const& move, Link link, Address const& address);
   std::byte* staged(std::vector<Run> const& runs);
   MPI_Datatype in_pieces(std::vector<Run> const& runs);
@@ -89,6 +93,8 @@ private:
   std::vector<std::size_t> m_offsets;      ///< where each round's messages begin, and the end
   std::vector<OutPort::Time> m_departures; ///< of sends on an emulated network, like m_messages; else empty
   std::optional<StagedMessages> m_staged;  ///< like m_messages
+  std::optional<InstanceEvent> m_before;   ///< where they are not staged: what the messages come after
+  bool m_waits = false;                    ///< for that, with the round
   std::vector<int> m_ended;                ///< of a round's requests, as MPI tells
   std::size_t m_ends = 0;                  ///< of requests of this round, where messages are staged
   std::optional<std::size_t> m_last_in;    ///< the message of this round that was copied in last

@@ -46,10 +46,11 @@ struct CopyBlocks {
 /// Sums that wait for their siblings while a device's thread adds an element.
 constexpr int device_rows = std::bit_width(static_cast<unsigned>(most_device_parts));
 
-/// One element: what a device's thread does.
-template <class T, class Combine>
+/// One element: what a device's thread does. With arguments of more than 512 bytes Kokkos waits for the last kernel
+/// that had as many.
+template <class T, class Combine, Index capacity>
 struct CombineElement {
-  T const* parts[most_device_parts];
+  T const* parts[capacity];
   Index part_count;
   T* target;
   Combine combine;
@@ -101,19 +102,25 @@ void launch_combine_elements(ExecutionSpace const& exec, char const* label, Impl
   TRAINSTONE_REQUIRE(operands.part_count <= most_device_parts && operands.target_count == 1,
                      "{} of {} parts into {} targets: a device takes up to {} into one", label, operands.part_count,
                      operands.target_count, most_device_parts);
-  CombineElement<T, Combine> body{{}, operands.part_count, operands.targets[0], combine};
-  std::copy_n(operands.parts, operands.part_count, body.parts);
-  launch_elements(exec, combine_kernel(label, operands, n), n, body);
+  auto const launch = [&]<class Body>(Body body) {
+    std::copy_n(operands.parts, operands.part_count, body.parts);
+    launch_elements(exec, combine_kernel(label, operands, n), n, body);
+  };
+  constexpr Index few = 16;
+  if (operands.part_count <= few)
+    launch(CombineElement<T, Combine, few>{{}, operands.part_count, operands.targets[0], combine});
+  else
+    launch(CombineElement<T, Combine, most_device_parts>{{}, operands.part_count, operands.targets[0], combine});
 }
 
 template <class T, class Combine>
 void launch_combine(ExecutionSpace const& exec, char const* label, Impl::Operands<T> const& operands, Index n,
                     Worker worker, Combine combine) {
   CombineBlocks<T, Combine> const body{operands, combine, n, block_bytes / Index{sizeof(T)}};
-  if constexpr (launches_wait) {
-    launch_blocks(exec, combine_kernel(label, operands, n), body);
-  } else if (worker == Worker::calling_thread) {
+  if (worker == Worker::calling_thread) {
     run_blocks(body);
+  } else if constexpr (launches_wait) {
+    launch_blocks(exec, combine_kernel(label, operands, n), body);
   } else {
     launch_combine_elements(exec, label, operands, n, combine);
   }
@@ -173,12 +180,12 @@ void copy(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to, Worker
   require_equal_extents(from.extent(0), to.extent(0));
   auto const n = static_cast<Index>(to.extent(0));
   Kernel const kernel{"trainstone::comm::copy", Phase::communication, 0, 2 * to.extent(0) * sizeof(T)};
-  if constexpr (launches_wait) {
+  if (worker == Worker::calling_thread) {
+    std::copy_n(from.data(), n, to.data());
+  } else if constexpr (launches_wait) {
     // One piece per thread: memcpy does better on long ones (64 MiB 1.15, 16 MiB 1.3 times faster than in 64 KiB).
     Index const block = std::max(Index{1}, divide_up(n, exec.concurrency()));
     launch_blocks(exec, kernel, CopyBlocks<T>{from.data(), to.data(), n, block});
-  } else if (worker == Worker::calling_thread) {
-    std::copy_n(from.data(), n, to.data());
   } else {
     launch_elements(exec, kernel, n, CopyElement<T>{from.data(), to.data()});
   }

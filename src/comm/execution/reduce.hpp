@@ -17,7 +17,7 @@ inline constexpr std::uint64_t largest_inline_bytes = 32768;
 /// Who works on the operands.
 enum class Worker {
   kernels,        ///< on the given instance, in the memory that kernels work on
-  calling_thread, ///< in memory of the host, whatever kernels work on; complete on return
+  calling_thread, ///< in memory of the host, whatever kernels work on; no kernel, and complete on return
 };
 
 /// A combine on a device has its operands' addresses in the kernel's arguments: so many parts, and one target.

@@ -44,7 +44,7 @@ private:
   struct Message {
     std::size_t first_piece, end_of_pieces;
     std::byte* place;
-    CopyEvent copied = {};
+    InstanceEvent copied = {};
   };
 
   template <class Copy>

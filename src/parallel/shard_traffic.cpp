@@ -1,0 +1,110 @@
+// The collectives of a plan, each with how often it runs, and what they send.
+
+#include "comm/registry.hpp"
+#include "core/stored.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+std::string row_name(char const* what, PlannedCollective const& planned) {
+  std::string const axis = planned.axis == Axis::replicate ? " across replicas" : "";
+  return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
+}
+
+Traffic traffic_of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
+  return predict_traffic(schedule_of(planned, plan.mesh, plan.rank), planned.problem.topology, element_bytes,
+                         longest_message(plan.message_buffers, element_bytes));
+}
+
+Traffic traffic_of(ShardPlan const& plan, RepeatedCollective const& repeated) {
+  return repeated.times * traffic_of(plan, repeated.planned, repeated.element_bytes);
+}
+
+Traffic traffic_of(ShardPlan const& plan, std::vector<RepeatedCollective> const& all) {
+  Traffic sum;
+  for (RepeatedCollective const& repeated : all) sum += traffic_of(plan, repeated);
+  return sum;
+}
+
+/// All groups.
+void add_gathers(std::vector<RepeatedCollective>& all, ShardPlan const& plan, std::uint64_t times) {
+  for (auto const& gather : plan.gathers)
+    if (gather) all.push_back({"parameters", *gather, bytes_per_value(plan.types.parameters), {}, times});
+}
+
+void add_reductions(std::vector<RepeatedCollective>& all, ShardPlan const& plan) {
+  std::size_t const element_bytes = bytes_per_value(plan.gradient_storage());
+  auto const turns = static_cast<std::uint64_t>(plan.turns);
+  std::uint64_t const scatters = plan.reduce_each ? turns : 1;
+  std::uint64_t const across = (plan.mesh.shard > 1 ? plan.across_each : plan.reduce_each) ? turns : 1;
+  for (auto const& [bucket, count] : plan.buckets.by_size()) {
+    BucketReduction const sized = plan.reduction_of(bucket);
+    if (sized.scatter)
+      all.push_back({"gradients", *sized.scatter, element_bytes, plan.pieces_of(bucket), scatters * count});
+    if (sized.across)
+      all.push_back({"gradients", *sized.across, element_bytes,
+                     plan.across_on_sums() ? Pieces() : plan.own_pieces_of(bucket), across * count});
+  }
+}
+
+} // namespace
+
+std::vector<RepeatedCollective> ShardPlan::step_collectives() const {
+  std::vector<RepeatedCollective> all;
+  add_reductions(all, *this);
+  // once before forward and once before backward, root before embed and before head
+  if (sharding.parameters) add_gathers(all, *this, 2 * static_cast<std::uint64_t>(turns));
+  return all;
+}
+
+std::vector<RepeatedCollective> ShardPlan::update_collectives() const {
+  std::vector<RepeatedCollective> all;
+  if (gathers_after_update()) add_gathers(all, *this, 1);
+  return all;
+}
+
+std::vector<RepeatedCollective> ShardPlan::evaluation_collectives() const {
+  std::vector<RepeatedCollective> all;
+  if (!sharding.parameters) return all;
+  add_gathers(all, *this, 1);
+  if (!all.empty()) ++all.front().times; // root again, for the head
+  return all;
+}
+
+std::vector<TrafficRow> ShardPlan::step_traffic() const {
+  std::vector<TrafficRow> rows;
+  for (auto const& all : {step_collectives(), update_collectives()}) {
+    for (RepeatedCollective const& repeated : all) {
+      std::string const name = row_name(repeated.what, repeated.planned);
+      auto row = std::ranges::find(rows, name, &TrafficRow::name);
+      if (row == rows.end()) row = rows.insert(row, {name, {}});
+      row->traffic += traffic_of(*this, repeated);
+    }
+  }
+  return rows;
+}
+
+Traffic ShardPlan::update_traffic() const { return traffic_of(*this, update_collectives()); }
+
+Traffic ShardPlan::evaluation_traffic() const { return traffic_of(*this, evaluation_collectives()); }
+
+Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
+  Problem const problem{.collective = Collective::all_reduce,
+                        .partition = Partition::even(values, topology.ranks()),
+                        .topology = topology};
+  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
+}
+
+std::vector<TrafficRow> ShardPlan::control_traffic() const {
+  Traffic const norm = norm_gather ? traffic_of(*this, *norm_gather, sizeof(double)) : Traffic();
+  return {{"control: losses of all micro-batches", all_values_traffic(micro_batches(), topology, rank)},
+          {"control: squared sums of the norm", norm}};
+}
+
+Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
+
+} // namespace trainstone
