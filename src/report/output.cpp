@@ -100,10 +100,13 @@ std::string step_line(StepReport const& step, double eta_seconds) {
   std::string line = fmt::format("step {:>5}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.1e} | {:.1f} ms | {:.2e} tok/s",
                                  step.step, step.steps, step.loss, held_out, step.norm, step.learning_rate,
                                  1e3 * step.seconds, tokens_per_second);
-  line += fmt::format(" | gemm {:.0f} % attention {:.0f} % adam {:.0f} % comm {:.0f} % (exposed {:.0f} %)",
-                      percent(step.phase_seconds[Phase::gemm]), percent(step.phase_seconds[Phase::attention]),
-                      percent(step.phase_seconds[Phase::optimizer]), percent(step.phase_seconds[Phase::communication]),
-                      percent(step.exposed_communication_seconds));
+  if (step.phases_are_timed)
+    line += fmt::format(" | gemm {:.0f} % attention {:.0f} % adam {:.0f} % comm {:.0f} % (exposed {:.0f} %)",
+                        percent(step.phase_seconds[Phase::gemm]), percent(step.phase_seconds[Phase::attention]),
+                        percent(step.phase_seconds[Phase::optimizer]),
+                        percent(step.phase_seconds[Phase::communication]), percent(step.exposed_communication_seconds));
+  else
+    line += fmt::format(" | comm exposed {:.0f} %", percent(step.exposed_communication_seconds));
   if (step.loss_scale) line += fmt::format(" | scale {:g}", *step.loss_scale);
   if (step.skipped) line += " | SKIPPED: gradients overflow, the scale halves";
   if (eta_seconds >= 0) line += " | ETA " + duration(eta_seconds);

@@ -89,7 +89,9 @@ Json samples_json(std::vector<StepReport> const& samples) {
     json["seconds"].push_back(step.seconds);
     json["tokens"].push_back(step.tokens);
     json["held_out"].push_back(step.validation_loss ? Json(*step.validation_loss) : Json(nullptr));
-    for (Phase const phase : phases) by_phase[std::string(to_string(phase))].push_back(step.phase_seconds[phase]);
+    for (Phase const phase : phases)
+      by_phase[std::string(to_string(phase))].push_back(step.phases_are_timed ? Json(step.phase_seconds[phase])
+                                                                              : Json(nullptr));
     by_phase["exposed communication"].push_back(step.exposed_communication_seconds);
   }
   return json;

@@ -19,8 +19,9 @@ struct StepReport {
   double norm = 0;        ///< of the gradient, before clipping; not finite if the step was skipped
   double learning_rate = 0;
   double seconds = 0;
-  std::int64_t tokens = 0; ///< of the global batch
-  PerPhase<double> phase_seconds;
+  std::int64_t tokens = 0;                  ///< of the global batch
+  PerPhase<double> phase_seconds;           ///< of kernels, where they are timed
+  bool phases_are_timed = true;             ///< on devices only where kernels are timed one by one
   double exposed_communication_seconds = 0; ///< communication that no computation covered
   std::optional<double> loss_scale;         ///< of this step's gradients, if it is dynamic
   bool skipped = false;                     ///< gradients overflowed: no update

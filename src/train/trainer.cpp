@@ -1,7 +1,9 @@
 #include "train/trainer.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/control.hpp"
 #include "core/host_copy.hpp"
+#include "core/launch.hpp"
 #include "core/region.hpp"
 #include "kernels/norm.hpp"
 #include "train/batches.hpp"
@@ -108,7 +110,9 @@ StepReport Trainer::step(std::int64_t step) {
 
   report.seconds = seconds_since(start);
   for (Phase phase : phases) report.phase_seconds[phase] = counters().seconds[phase] - phases_before[phase];
-  report.exposed_communication_seconds = report.phase_seconds[Phase::communication];
+  report.phases_are_timed = launches_wait || kernel_table();
+  report.exposed_communication_seconds =
+      launches_wait ? report.phase_seconds[Phase::communication] : m_uncovered_seconds;
   return report;
 }
 
@@ -142,9 +146,18 @@ double Trainer::gradient(std::int64_t step) {
     forward_and_loss(global, batch, turn);
     backward(batch);
   }
-  m_engine.finish(); // nobody drives its collectives while the losses meet
+  m_uncovered_seconds = finish_reductions(); // nobody drives collectives while the losses meet
   inject_order_fault(step);
   return total_loss() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
+}
+
+/// Waits for backward and for what it has begun. \return how long for the latter alone
+double Trainer::finish_reductions() {
+  InstanceEvent const backward(m_exec);
+  while (!backward.is_done()) m_engine.advance();
+  auto const start = std::chrono::steady_clock::now();
+  m_engine.finish();
+  return seconds_since(start);
 }
 
 /// This rank's micro-batches, turn by turn.

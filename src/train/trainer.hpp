@@ -44,6 +44,7 @@ public:
   /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
   /// update. Returns the mean loss.
   double gradient(std::int64_t step);
+  double finish_reductions();
 
   /// After a step: compares the parameters that several ranks hold. Control traffic: RunPlan::replica_check.
   /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
@@ -101,6 +102,7 @@ private:
   std::vector<Unit> m_units;
   LossScaler m_scaler;
   std::int64_t m_updates = 0;        ///< steps that were not skipped
+  double m_uncovered_seconds = 0;    ///< of this step's reductions, after the last kernel of backward
   std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };
 

@@ -119,6 +119,12 @@ TEST_CASE("a step line is the documented one", "[output]") {
         "adam 4 % comm 18 % (exposed 4 %) | ETA 33 s");
 }
 
+TEST_CASE("a step line has no parts where kernels are not timed", "[output]") {
+  StepReport report = step(20, 100);
+  report.phases_are_timed = false;
+  CHECK_THAT(step_line(report, 33.2), EndsWith("| 9.93e+03 tok/s | comm exposed 4 % | ETA 33 s"));
+}
+
 TEST_CASE("a step line shows the held-out loss where one was measured", "[output]") {
   StepReport report = step(20, 100);
   report.validation_loss = 3.25;

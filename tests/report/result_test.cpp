@@ -84,6 +84,15 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["verification"][0]["name"] == "finite");
 }
 
+TEST_CASE("phases that were not timed are null, what communication exposes is not", "[result]") {
+  Result run = result(Outcome::valid);
+  for (StepReport& sample : run.samples) sample.phases_are_timed = false;
+  Json const phases = Json::parse(result_json(run))["samples"]["phases"];
+  CHECK(phases["comm"] == Json{nullptr, nullptr, nullptr, nullptr});
+  CHECK(phases["exposed communication"].size() == 4);
+  CHECK(phases["exposed communication"][0].is_number());
+}
+
 TEST_CASE("kernels that were timed are in the file, in order", "[result]") {
   Result run = result(Outcome::valid);
   run.kernels = {{"trainstone::gemm", 49, 0.25, 1e9, 2e6}, {"trainstone::sum", 1, 0.5, 0, 0}};
