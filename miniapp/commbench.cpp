@@ -3,7 +3,7 @@
 
 #include "commbench.hpp"
 
-#include "comm/execution/shared_segment.hpp"
+#include "comm/measurement/measured_memory.hpp"
 #include "comm/measurement/mpi_settings.hpp"
 #include "comm/prediction/calibration.hpp"
 #include "commbench_plan.hpp"
@@ -16,39 +16,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <memory>
 #include <span>
 
 namespace trainstone {
 
 namespace {
-
-/// Data and scratch, one behind the other: in the node's shared segment, or this process's own.
-class Buffers {
-public:
-  Buffers(Communicator const& communicator, CommbenchPlan const& plan, bool shared) {
-    std::uint64_t const data = Arena::footprint(plan.data_bytes());
-    std::uint64_t const scratch = Arena::footprint(plan.scratch_bytes(communicator.rank()));
-    if (shared) {
-      m_segment.emplace(communicator, m_ledger, MemoryCategory::buffers, "commbench", data + scratch);
-    } else {
-      m_memory = Allocation(m_ledger, MemoryCategory::buffers, "commbench", data + scratch);
-    }
-    Vector<std::byte> const all = shared ? m_segment->bytes() : m_memory.bytes();
-    std::fill_n(all.data(), all.extent(0), std::byte{}); // every page by the rank that uses it
-    m_views.data = Vector<std::byte>(all.data(), data);
-    m_views.scratch = Vector<std::byte>(all.data() + data, scratch);
-    m_views.segment = shared ? &*m_segment : nullptr;
-  }
-
-  ContestBuffers const& views() const { return m_views; }
-
-private:
-  MemoryLedger m_ledger;
-  Allocation m_memory;
-  std::optional<SharedSegment> m_segment;
-  ContestBuffers m_views;
-};
 
 /// Sets predictions up: the machine, and the words for where it comes from.
 std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, Machinery& machinery,
@@ -145,7 +117,9 @@ private:
 
 void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communicator& communicator,
              Machinery& machinery, Table& table) {
-  Buffers const buffers(communicator, plan, options.shared_buffers);
+  MemoryLedger ledger;
+  MeasuredMemory const memory(machinery.exec, communicator, ledger, "commbench",
+                              plan.bytes(communicator.buffers(), communicator.rank()), options.shared_buffers);
   ContestOptions how;
   how.timing.calls = options.calls;
   how.timing.warmup_calls = options.warmup_calls;
@@ -160,7 +134,7 @@ void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communi
     if (i == 0 || !same_table(plan.contests[i - 1])) table.begin(contest);
     std::vector<Contestant> const contestants = contest.contestants();
     table.add(contest, run_contest(machinery.exec, communicator, contest.problem, options.operation, contest.type,
-                                   contestants, buffers.views(), how));
+                                   contestants, memory.buffers(), how));
     if (i + 1 == plan.contests.size() || !same_table(plan.contests[i + 1])) table.end();
   }
 }

@@ -65,19 +65,11 @@ std::vector<Contestant> PlannedContest::contestants() const {
   return all;
 }
 
-std::uint64_t CommbenchPlan::data_bytes() const {
-  std::uint64_t largest = 0;
-  for (PlannedContest const& contest : contests) largest = std::max(largest, contest.data_bytes());
-  return largest;
-}
-
-std::uint64_t CommbenchPlan::scratch_bytes(Rank rank) const {
-  std::uint64_t largest = 0;
-  for (PlannedContest const& contest : contests) {
-    std::vector<Contestant> const contestants = contest.contestants();
-    largest = std::max(largest, trainstone::scratch_bytes(contest.problem, rank, contest.type, contestants));
-  }
-  return largest;
+MeasuredBytes CommbenchPlan::bytes(MessageBuffers buffers, Rank rank) const {
+  MeasuredBytes all;
+  for (PlannedContest const& contest : contests)
+    all.include(contest_bytes(buffers, contest.problem, rank, contest.type, contest.contestants()));
+  return all;
 }
 
 CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology) {

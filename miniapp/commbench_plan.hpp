@@ -36,8 +36,8 @@ struct CommbenchPlan {
   std::vector<PlannedContest> contests; ///< of one collective and type one after the other, sizes ascending
   std::vector<std::string> left_out;    ///< who was not named and cannot take part, and why
 
-  std::uint64_t data_bytes() const; ///< of the largest contest
-  std::uint64_t scratch_bytes(Rank rank) const;
+  /// What the contests need on a rank: one runs at a time.
+  MeasuredBytes bytes(MessageBuffers buffers, Rank rank) const;
 };
 
 /// Without predictions and choices.

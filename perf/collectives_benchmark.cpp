@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,24 +54,15 @@ void report(benchmark::State& state, std::vector<double> const& seconds, double 
 void measure_collective(benchmark::State& state, Stage& stage, Problem const& problem, Contestant const& contestant) {
   std::array const only{contestant};
   auto const bytes = static_cast<std::uint64_t>(problem.elements()) * sizeof(Element);
-  std::uint64_t const data = Arena::footprint(bytes);
-  std::uint64_t const scratch =
-      Arena::footprint(scratch_bytes(problem, stage.communicator.rank(), ElementType::float32, only));
-  std::optional<SharedSegment> segment;
-  Allocation own;
-  if (problem.shared_memory) {
-    segment.emplace(stage.communicator, stage.ledger, MemoryCategory::buffers, "benchmark", data + scratch);
-  } else {
-    own = Allocation(stage.ledger, MemoryCategory::buffers, "benchmark", data + scratch);
-  }
-  std::byte* const memory = (segment ? segment->bytes() : own.bytes()).data();
-  ContestBuffers const buffers{Vector<std::byte>(memory, data), Vector<std::byte>(memory + data, scratch),
-                               segment ? &*segment : nullptr};
+  MeasuredMemory const memory(
+      stage.exec, stage.communicator, stage.ledger, "benchmark",
+      contest_bytes(stage.communicator.buffers(), problem, stage.communicator.rank(), ElementType::float32, only),
+      problem.shared_memory);
   ContestOptions options;
   options.timing.samples = samples;
-  ContestResult const result =
-      run_contest(stage.exec, stage.communicator, problem, Operation::sum, ElementType::float32, only, buffers, options)
-          .front();
+  ContestResult const result = run_contest(stage.exec, stage.communicator, problem, Operation::sum,
+                                           ElementType::float32, only, memory.buffers(), options)
+                                   .front();
   if (result.wrong > 0) return report_wrong(state, stage, result.wrong);
   report(state, result.samples.seconds, static_cast<double>(bytes), bus_factor(problem.collective, problem.ranks()));
 }

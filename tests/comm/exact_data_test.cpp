@@ -33,23 +33,18 @@ T element(double value) {
 }
 
 template <class T>
-Vector<T> view(std::vector<T>& values) {
-  return Vector<T>(values.data(), values.size());
-}
-
-template <class T>
 std::vector<std::vector<T>> inputs(ExactData const& truth, Problem const& problem) {
   std::vector<std::vector<T>> all;
   for (Rank rank = 0; rank < problem.ranks(); ++rank) {
     all.emplace_back(static_cast<std::size_t>(problem.elements()));
-    truth.fill<T>(rank, view(all.back()));
+    truth.fill<T>(rank, all.back());
   }
   return all;
 }
 
 template <class T>
 Index wrong(ExactData const& truth, Rank rank, std::vector<T> const& data) {
-  return truth.wrong<T>(rank, Vector<T const>(data.data(), data.size()));
+  return truth.wrong<T>(rank, data);
 }
 
 /// Rounds to T after every addition, as the ring does.

@@ -1,6 +1,7 @@
 // What commbench and calibrate stand on: the order of measurements, the check of results, and fitted curves.
 
 #include "comm/control.hpp"
+#include "comm/counters.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/prediction/calibration.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 using namespace trainstone;
@@ -28,20 +30,50 @@ std::vector<Contestant> message_passing(Problem const& problem, ElementType type
   return all;
 }
 
-/// Private memory for a problem and its contestants.
+/// Private memory for a problem and its contestants, and not a byte more of it.
 struct Memory {
-  Memory(Problem const& problem, Rank rank, ElementType type, std::vector<Contestant> const& contestants)
-      : data(ledger, MemoryCategory::buffers, "test data",
-             static_cast<std::uint64_t>(problem.elements()) * size_of(type)),
-        scratch(ledger, MemoryCategory::buffers, "test scratch", scratch_bytes(problem, rank, type, contestants)) {}
+  Memory(Communicator const& communicator, Problem const& problem, ElementType type,
+         std::vector<Contestant> const& contestants)
+      : memory(ExecutionSpace(), communicator, ledger, "test",
+               contest_bytes(communicator.buffers(), problem, communicator.rank(), type, contestants), false) {}
 
-  ContestBuffers buffers() const { return {data.bytes(), scratch.bytes(), nullptr}; }
+  MeasuredBuffers const& buffers() const { return memory.buffers(); }
 
   MemoryLedger ledger;
-  Allocation data, scratch;
+  MeasuredMemory memory;
 };
 
 constexpr ContestOptions quick{.timing = {.warmup_calls = 1, .samples = 2, .calls = 1}};
+
+void check_contest(Communicator& communicator, Problem const& problem, ElementType type) {
+  ExecutionSpace const exec;
+  std::vector<Contestant> const contestants = message_passing(problem, type);
+  Memory const memory(communicator, problem, type, contestants);
+  auto const results =
+      run_contest(exec, communicator, problem, Operation::sum, type, contestants, memory.buffers(), quick);
+  REQUIRE(results.size() == contestants.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    INFO(to_string(problem.collective) << " " << to_string(contestants[i]) << " " << to_string(type) << " of "
+                                       << problem.elements());
+    CHECK(results[i].wrong == 0);
+    CHECK(results[i].samples.seconds.size() == 2);
+  }
+}
+
+/// \return what was counted
+Traffic check_all_contests(Communicator& communicator) {
+  comm_counters() = {};
+  for (Collective const collective : collectives) {
+    if (has_servers(collective) && communicator.size() < 2) continue;
+    for (Index const length : {1009, 840}) { // uneven blocks, and equal ones: other calls of MPI
+      for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::int64}) {
+        Index const elements = collective == Collective::barrier ? 0 : length;
+        check_contest(communicator, even_problem(collective, elements, communicator.topology(), 0, 1), type);
+      }
+    }
+  }
+  return comm_counters().total(Purpose::training);
+}
 
 Problem all_reduce_of(Index elements, Communicator const& communicator) {
   return {.collective = Collective::all_reduce,
@@ -92,28 +124,12 @@ TEST_CASE("the number of calls follows the time, alike on all ranks", "[mpi][tim
   CHECK_THROWS_AS(time_interleaved(communicator, calls, {.samples = 3}), Error);
 }
 
-TEST_CASE("all contestants of all collectives are exact in every type that they carry", "[mpi][contest]") {
-  ExecutionSpace const exec;
+TEST_CASE("all contestants of all collectives are exact in every type that they carry, staged messages count the same",
+          "[mpi][contest][staged]") {
   Communicator communicator = Communicator::world();
-  for (Collective const collective : collectives) {
-    if (has_servers(collective) && communicator.size() < 2) continue;
-    for (Index const length : {1009, 840}) { // uneven blocks, and equal ones: other calls of MPI
-      for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::int64}) {
-        Index const elements = collective == Collective::barrier ? 0 : length;
-        Problem const problem = even_problem(collective, elements, communicator.topology(), 0, 1);
-        std::vector<Contestant> const contestants = message_passing(problem, type);
-        Memory const memory(problem, communicator.rank(), type, contestants);
-        auto const results =
-            run_contest(exec, communicator, problem, Operation::sum, type, contestants, memory.buffers(), quick);
-        REQUIRE(results.size() == contestants.size());
-        for (std::size_t i = 0; i < results.size(); ++i) {
-          INFO(to_string(collective) << " " << to_string(contestants[i]) << " " << to_string(type) << " " << elements);
-          CHECK(results[i].wrong == 0);
-          CHECK(results[i].samples.seconds.size() == 2);
-        }
-      }
-    }
-  }
+  Traffic const host = check_all_contests(communicator);
+  communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
+  CHECK(check_all_contests(communicator) == host);
 }
 
 TEST_CASE("a wrong result is found, whether it is wrong before or after the timing, and on whatever rank",
@@ -123,8 +139,8 @@ TEST_CASE("a wrong result is found, whether it is wrong before or after the timi
   if (communicator.size() < 2) return; // nothing is run
   Problem const problem = all_reduce_of(1009, communicator);
   std::vector<Contestant> const ring{{.algorithm = Algorithm::ring}};
-  Memory const memory(problem, communicator.rank(), ElementType::float32, ring);
-  float* const data = reinterpret_cast<float*>(memory.data.bytes().data());
+  Memory const memory(communicator, problem, ElementType::float32, ring);
+  float* const data = reinterpret_cast<float*>(memory.buffers().data.data());
   // at the end of the first call (the first check), or of the last one (the second check): one addition less
   for (int const bad_start : {1, 2}) {
     for (Rank const bad_rank : {0, communicator.size() - 1}) {
@@ -148,7 +164,8 @@ TEST_CASE("MPI's own collectives refuse what they have no right answer for", "[m
   ExecutionSpace const exec;
   Problem const problem = all_reduce_of(3, communicator);
   std::vector<bf16> data(3);
-  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, Vector<bf16>(data.data(), 3)), InputError);
+  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, Vector<bf16>(data.data(), 3), {}),
+                  InputError);
   Problem gather = problem;
   gather.collective = Collective::all_gather; // moves bits only
   CHECK(mpi_refusal(gather, ElementType::bfloat16).empty());
@@ -156,8 +173,44 @@ TEST_CASE("MPI's own collectives refuse what they have no right answer for", "[m
   push.collective = Collective::server_push;
   CHECK(mpi_refusal(push, ElementType::float32).find("parameter servers") != std::string::npos);
   std::vector<float> too_short(2);
-  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, Vector<float>(too_short.data(), 2)),
+  Vector<float> const two(too_short.data(), 2);
+  CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, two, {}), Error);
+}
+
+TEST_CASE("MPI is given a copy where messages are staged, of what it reads", "[mpi][contest][staged]") {
+  Communicator communicator = Communicator::world();
+  ExecutionSpace const exec;
+  communicator.use_buffers(MessageBuffers::staged, exec);
+  Problem const broadcast = even_problem(Collective::broadcast, 17, communicator.topology(), 0, 1);
+  std::vector<float> data(17, communicator.rank() == 0 ? 3.0f : 5.0f);
+  Vector<float> const view(data.data(), data.size());
+  std::vector<std::byte> staging(mpi_staging_bytes(MessageBuffers::staged, broadcast, communicator.rank(), 4));
+  CHECK(staging.size() == 128); // 17 elements on 64 bytes of their own
+  CHECK(mpi_staging_bytes(MessageBuffers::host, broadcast, communicator.rank(), 4) == 0);
+  MpiCollective mpi(exec, communicator, broadcast, Operation::sum, view, {}, staging);
+  std::ranges::fill(staging, std::byte{1});
+  mpi.run();
+  CHECK(std::ranges::count(data, 3.0f) == 17);
+  CHECK(std::memcmp(staging.data(), data.data(), 17 * sizeof(float)) == 0);
+  CHECK(std::ranges::count(staging, std::byte{1}) == 128 - 17 * sizeof(float));
+  CHECK_THROWS_AS(MpiCollective(exec, communicator, broadcast, Operation::sum, view, {}, std::span(staging).first(64)),
                   Error);
+}
+
+TEST_CASE("measured memory is zero, apart for data and scratch, and in the ledger while it lives", "[mpi][contest]") {
+  Communicator communicator = Communicator::world();
+  MemoryLedger ledger;
+  for (bool const shared : {true, false}) {
+    MeasuredMemory const memory(ExecutionSpace(), communicator, ledger, "test", {100, 65, 200}, shared);
+    MeasuredBuffers const& buffers = memory.buffers();
+    CHECK(buffers.data.extent(0) == 128);
+    CHECK(buffers.scratch.data() == buffers.data.data() + 128);
+    CHECK(buffers.staging.size() == 200);
+    CHECK((buffers.segment != nullptr) == shared);
+    CHECK(std::count(memory.bytes().data(), memory.bytes().data() + 256, std::byte{}) == 256);
+    CHECK(ledger.current()[MemoryCategory::buffers] == 256 + 256 + (shared ? SharedSegment::overhead(256) : 0));
+  }
+  CHECK(ledger.current().total() == 0);
 }
 
 TEST_CASE("a calibration knows what can be measured on its ranks, and all ranks know the same", "[mpi][calibration]") {

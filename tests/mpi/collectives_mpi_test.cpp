@@ -22,7 +22,10 @@ void check_against_mpi(ExecutionSpace const& exec, Communicator& communicator, P
                        Operation operation) {
   if (!mpi_refusal(problem, element_type_of<T>()).empty()) return;
   std::vector<T> data = test::input<T>(problem, communicator.rank());
-  MpiCollective reference(exec, communicator, problem, operation, Vector<T>(data.data(), data.size()));
+  std::vector<T> scratch(static_cast<std::size_t>(mpi_scratch_elements(problem, communicator.rank())));
+  std::vector<std::byte> staging(mpi_staging_bytes(communicator.buffers(), problem, communicator.rank(), sizeof(T)));
+  MpiCollective reference(exec, communicator, problem, operation, Vector<T>(data.data(), data.size()),
+                          Vector<T>(scratch.data(), scratch.size()), staging);
   reference.run();
   INFO("MPI's own " << to_string(problem.collective));
   CHECK(test::mismatch(problem, operation, communicator.rank(), data) == "");
@@ -75,6 +78,15 @@ TEMPLATE_TEST_CASE("every algorithm of every collective is right, as MPI's own, 
   Communicator communicator = Communicator::world();
   check_everything<TestType>(communicator, {0, 1, communicator.size() - 1, 117, 737},
                              {Operation::sum, Operation::max, Operation::min});
+}
+
+TEST_CASE("MPI's own collectives are right where they are given copies of the data", "[mpi][collectives][staged]") {
+  Communicator communicator = Communicator::world();
+  communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
+  for (Collective const collective : collectives)
+    for (Index const elements : {0, 1, 117, 840})
+      for (Problem const& problem : problems(communicator, collective, elements))
+        check_against_mpi<float>(ExecutionSpace(), communicator, problem, Operation::sum);
 }
 
 TEST_CASE("every algorithm of every collective is right on two emulated nodes", "[mpi][collectives]") {

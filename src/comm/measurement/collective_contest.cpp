@@ -35,24 +35,28 @@ template <class T>
 class Contest {
 public:
   Contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem, Operation operation,
-          ContestBuffers const& buffers)
+          MeasuredBuffers const& memory)
       : m_exec(exec),
         m_communicator(communicator),
         m_problem(problem),
         m_operation(operation),
-        m_buffers(buffers),
-        m_data(cut<T>(buffers.data, problem.elements(), "data")) {}
+        m_memory(memory),
+        m_data(cut<T>(memory.data, problem.elements(), "data")) {}
 
   TimedCall call_of(Contestant const& contestant) const {
     if (!contestant.algorithm) {
-      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data);
+      Vector<T> const scratch =
+          cut<T>(m_memory.scratch, mpi_scratch_elements(m_problem, m_communicator.rank()), "scratch");
+      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data, scratch,
+                                                       m_memory.staging);
       return [mpi] { mpi->run(); };
     }
     Schedule schedule =
         make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
-    Vector<T> const scratch = cut<T>(m_buffers.scratch, schedule.scratch_elements, "scratch");
-    auto const execution = std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data,
-                                                       scratch, ExecutionOptions{.segment = m_buffers.segment});
+    Vector<T> const scratch = cut<T>(m_memory.scratch, schedule.scratch_elements, "scratch");
+    auto const execution =
+        std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
+                                    ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
     return [execution, exec = m_exec] {
       execution->run();
       exec.fence("trainstone::comm::contest: the clock is read");
@@ -61,16 +65,24 @@ public:
 
   /// Wrong elements of all ranks after one call.
   Index wrong(TimedCall const& call, ExactData const& truth) const {
-    truth.fill<T>(m_communicator.rank(), m_data);
+    auto const host = Kokkos::create_mirror_view(m_data); // the data itself, where the host reaches it
+    truth.fill<T>(m_communicator.rank(), std::span(host.data(), host.extent(0)));
+    Kokkos::deep_copy(m_exec, m_data, host);
+    m_exec.fence("trainstone::comm::contest: the data is filled");
     barrier(m_communicator); // in shared memory nobody may begin before all have filled their part
     call();
-    Index const mine = truth.wrong<T>(m_communicator.rank(), m_data);
+    Kokkos::deep_copy(m_exec, host, m_data);
+    m_exec.fence("trainstone::comm::contest: the host checks the result");
+    Index const mine = truth.wrong<T>(m_communicator.rank(), std::span(host.data(), host.extent(0)));
     std::vector<Index> const all = all_gather_values(m_communicator, mine);
     return std::accumulate(all.begin(), all.end(), Index{0});
   }
 
   /// Zeros stay zeros, however often they are added up; other values would end at infinity.
-  void fill_for_timing() const { std::fill_n(m_data.data(), m_data.extent(0), T{}); }
+  void fill_for_timing() const {
+    Kokkos::deep_copy(m_exec, m_data, T{});
+    m_exec.fence("trainstone::comm::contest: the data is filled");
+  }
 
   /// Writes what this rank holds at the start. Where a rank may be done before the others, nobody writes before all
   /// are: else one call would overlap with the next one, and look shorter than it is.
@@ -90,7 +102,7 @@ private:
   Communicator& m_communicator;
   Problem const& m_problem;
   Operation m_operation;
-  ContestBuffers m_buffers;
+  MeasuredBuffers m_memory;
   Vector<T> m_data;
 };
 
@@ -120,25 +132,31 @@ std::string to_string(Contestant const& contestant) {
   return contestant.segment > 0 ? fmt::format("{}/{}", name, contestant.segment) : name;
 }
 
-std::uint64_t scratch_bytes(Problem const& problem, Rank rank, ElementType type,
+MeasuredBytes contest_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, ElementType type,
                             std::span<Contestant const> contestants) {
-  Index largest = 0;
+  std::size_t const element = size_of(type);
+  auto const bytes = [element](Index elements) { return static_cast<std::uint64_t>(elements) * element; };
+  MeasuredBytes needed{.data = bytes(problem.elements())};
   for (Contestant const& contestant : contestants) {
-    if (!contestant.algorithm) continue;
-    Problem const segmented = with_segment(problem, contestant.segment);
-    largest = std::max(largest, make_schedule(segmented, *contestant.algorithm, rank).scratch_elements);
+    if (!contestant.algorithm) {
+      needed.include({.scratch = bytes(mpi_scratch_elements(problem, rank)),
+                      .staging = mpi_staging_bytes(buffers, problem, rank, element)});
+      continue;
+    }
+    Schedule const schedule = make_schedule(with_segment(problem, contestant.segment), *contestant.algorithm, rank);
+    needed.include({.scratch = bytes(schedule.scratch_elements), .staging = staging_bytes(buffers, schedule, element)});
   }
-  return static_cast<std::uint64_t>(largest) * size_of(type);
+  return needed;
 }
 
 std::vector<ContestResult> run_contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
                                        Operation operation, ElementType type, std::span<Contestant const> contestants,
-                                       ContestBuffers const& buffers, ContestOptions const& options) {
+                                       MeasuredBuffers const& memory, ContestOptions const& options) {
   std::optional<ExactData> truth;
   if (options.check) truth.emplace(problem, operation, type);
   ExactData const* const wanted = truth ? &*truth : nullptr;
   auto const run_as = [&]<class T>(T) {
-    return run(Contest<T>(exec, communicator, problem, operation, buffers), communicator, wanted, contestants, options);
+    return run(Contest<T>(exec, communicator, problem, operation, memory), communicator, wanted, contestants, options);
   };
   switch (type) {
   case ElementType::float32: return run_as(float{});

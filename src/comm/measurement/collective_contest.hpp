@@ -2,11 +2,11 @@
 
 // One collective at one size, several ways: our algorithms and MPI's own on the same data. Owns the contestants while
 // they run. Promises: every contestant's result is checked before and after the timing, element by element (by ==); all
-// run on the same buffers, ours fenced at the end. What is done with a wrong result is the caller's business.
+// run in the same memory, ours fenced at the end. What is done with a wrong result is the caller's business.
 
 #include "comm/element.hpp"
-#include "comm/execution/shared_segment.hpp"
 #include "comm/measurement/collective_timing.hpp"
+#include "comm/measurement/measured_memory.hpp"
 #include "comm/problem.hpp"
 #include "core/views.hpp"
 
@@ -29,12 +29,6 @@ struct Contestant {
 /// "ring", "segmented_ring/16384", "mpi".
 std::string to_string(Contestant const& contestant);
 
-struct ContestBuffers {
-  Vector<std::byte> data;           ///< at least the problem's elements
-  Vector<std::byte> scratch;        ///< at least scratch_bytes()
-  SharedSegment* segment = nullptr; ///< where both lie, if problems have shared memory
-};
-
 struct ContestOptions {
   TimingOptions timing = {};
   bool check = true;
@@ -50,16 +44,16 @@ struct ContestResult {
   Index wrong = 0; ///< elements, over all ranks and both checks; 0 if nothing was checked
 };
 
-/// Of this rank, for all contestants.
-std::uint64_t scratch_bytes(Problem const& problem, Rank rank, ElementType type,
+/// What all contestants need on a rank; they share it, because one runs at a time.
+MeasuredBytes contest_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, ElementType type,
                             std::span<Contestant const> contestants);
 
 /// Results in the order of the contestants. Collective over the communicator.
-/// \param[in] exec  ours are run here
+/// \param[in] exec  ours are run here    \param[in,out] memory  at least contest_bytes() of the communicator's buffers
 /// \throws InputError if an algorithm, or MPI, refuses the problem, or the type cannot be checked with so many ranks
 std::vector<ContestResult> run_contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
                                        Operation operation, ElementType type, std::span<Contestant const> contestants,
-                                       ContestBuffers const& buffers, ContestOptions const& options = {});
+                                       MeasuredBuffers const& memory, ContestOptions const& options = {});
 
 /// Rate of the busiest link = this x size / time: 2 (N-1)/N for an all-reduce, (N-1)/N where data is in blocks of the
 /// ranks, 1 else. Size: of everybody's blocks together. As nccl-tests defines it. \param[in] ranks >= 1

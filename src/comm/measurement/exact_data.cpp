@@ -89,10 +89,10 @@ void ExactData::expected(Impl::Expected const& result, Index first, std::span<st
 }
 
 template <class T>
-void ExactData::fill(Rank rank, Vector<T> data) const {
+void ExactData::fill(Rank rank, std::span<T> data) const {
   // no contribution, and one that neither a maximum nor a minimum would hide
   std::int64_t const poison = (m_largest + 2) * (m_operation == Operation::min ? -1 : 1);
-  std::fill_n(data.data(), data.extent(0), from_integer<T>(poison));
+  std::ranges::fill(data, from_integer<T>(poison));
   Range const held = Impl::initially_held(m_problem, rank);
   std::array<std::int64_t, block> values;
   for (Index first = held.begin; first < held.end; first += block) {
@@ -103,7 +103,7 @@ void ExactData::fill(Rank rank, Vector<T> data) const {
 }
 
 template <class T>
-Index ExactData::wrong(Rank rank, Vector<T const> data) const {
+Index ExactData::wrong(Rank rank, std::span<T const> data) const {
   Index count = 0;
   std::array<std::int64_t, block> values;
   for (Impl::Expected const& result : Impl::expected_results(m_problem, rank)) {
@@ -118,8 +118,8 @@ Index ExactData::wrong(Rank rank, Vector<T const> data) const {
 }
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
-  template void ExactData::fill<T>(Rank, Vector<T>) const;                                                             \
-  template Index ExactData::wrong<T>(Rank, Vector<T const>) const;
+  template void ExactData::fill<T>(Rank, std::span<T>) const;                                                          \
+  template Index ExactData::wrong<T>(Rank, std::span<T const>) const;
 TRAINSTONE_INSTANTIATE(float)
 TRAINSTONE_INSTANTIATE(double)
 TRAINSTONE_INSTANTIATE(std::int32_t)

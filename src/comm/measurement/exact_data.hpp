@@ -9,7 +9,7 @@
 #include "comm/element.hpp"
 #include "comm/meaning.hpp"
 #include "comm/problem.hpp"
-#include "core/views.hpp"
+#include "core/index.hpp"
 
 #include <cstdint>
 #include <span>
@@ -23,10 +23,10 @@ public:
 
   /// What `rank` starts with. \param[out] data (problem.elements())
   template <class T>
-  void fill(Rank rank, Vector<T> data) const;
+  void fill(Rank rank, std::span<T> data) const;
   /// How many of the elements that the collective defines on `rank` are not as they must be. \param[in] data as above
   template <class T>
-  Index wrong(Rank rank, Vector<T const> data) const;
+  Index wrong(Rank rank, std::span<T const> data) const;
 
 private:
   void contribution(Rank rank, Index first, std::span<std::int64_t> values) const;

@@ -27,9 +27,11 @@ T one() {
 template <class T>
 void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
   std::size_t const bytes = data.extent(0) * sizeof(T);
-  if (bytes <= largest_inline_bytes) {
-    for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
-    return;
+  if constexpr (launches_wait) {
+    if (bytes <= largest_inline_bytes) {
+      for (std::size_t i = 0; i < data.extent(0); ++i) data(i) = value;
+      return;
+    }
   }
   using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
   launch_for(

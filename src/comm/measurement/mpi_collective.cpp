@@ -1,5 +1,7 @@
 #include "comm/measurement/mpi_collective.hpp"
 
+#include "comm/buffers.hpp"
+#include "comm/meaning.hpp"
 #include "comm/mpi.hpp"
 
 #include <algorithm>
@@ -28,6 +30,21 @@ int mpi_count(Index elements) {
   return static_cast<int>(elements);
 }
 
+bool has_equal_blocks(Problem const& problem) {
+  Partition const& partition = problem.partition;
+  for (Rank rank = 1; rank < problem.ranks(); ++rank)
+    if (partition.size(rank) != partition.size(0)) return false;
+  return true;
+}
+
+/// What MPI writes on a rank: all between the first and the last of its results, but for the root that sends them.
+Range written(Problem const& problem, Rank rank) {
+  bool const only_sends = problem.collective == Collective::broadcast || problem.collective == Collective::scatter;
+  std::vector<Impl::Expected> const results = Impl::expected_results(problem, rank);
+  if (results.empty() || (only_sends && rank == problem.root)) return {0, 0};
+  return {results.front().range.begin, results.back().range.end};
+}
+
 } // namespace
 
 std::string mpi_refusal(Problem const& problem, ElementType type) {
@@ -41,22 +58,37 @@ std::string mpi_refusal(Problem const& problem, ElementType type) {
   return "";
 }
 
+Index mpi_scratch_elements(Problem const& problem, Rank rank) {
+  bool const in_place = problem.collective != Collective::reduce_scatter || has_equal_blocks(problem);
+  return in_place ? 0 : problem.partition.size(rank);
+}
+
+std::uint64_t mpi_staging_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, std::size_t element_bytes) {
+  if (buffers != MessageBuffers::staged) return 0;
+  return staging_footprint(static_cast<std::uint64_t>(problem.elements()) * element_bytes) +
+         staging_footprint(static_cast<std::uint64_t>(mpi_scratch_elements(problem, rank)) * element_bytes);
+}
+
 MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& communicator, Problem problem,
-                             Operation operation, ElementType type, std::byte* data, Index elements)
+                             Operation operation, ElementType type, Memory data, Memory scratch,
+                             std::span<std::byte> staging)
     : m_exec(exec),
       m_communicator(&communicator),
       m_problem(std::move(problem)),
-      m_call(fmt::format("MPI's {} of {} elements", to_string(m_problem.collective), elements)),
+      m_call(fmt::format("MPI's {} of {} elements", to_string(m_problem.collective), data.elements)),
       m_operation(operation),
       m_type(type),
-      m_data(data) {
+      m_buffers(communicator.buffers()),
+      m_equal_blocks(has_equal_blocks(m_problem)),
+      m_data(data.data),
+      m_given(data.data),
+      m_given_result(scratch.data) {
   std::string const reason = mpi_refusal(m_problem, type);
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
-  TRAINSTONE_REQUIRE(m_problem.ranks() == communicator.size(), "the problem is for {} ranks, there are {}",
-                     m_problem.ranks(), communicator.size());
-  TRAINSTONE_REQUIRE(elements == m_problem.elements(), "the problem is for {} elements, the data has {}",
-                     m_problem.elements(), elements);
-  mpi_count(elements); // so the sum of counts cannot overflow
+  require_memory(data, scratch, staging);
+  m_read = Impl::initially_held(m_problem, communicator.rank());
+  m_written = written(m_problem, communicator.rank());
+  mpi_count(data.elements); // so the sum of counts cannot overflow
   for (Rank rank = 0; rank < m_problem.ranks(); ++rank) {
     Range const range = m_problem.collective == Collective::all_to_all
                             ? all_to_all_range(m_problem.partition, communicator.rank(), rank)
@@ -64,22 +96,50 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
     m_counts.push_back(mpi_count(range.size()));
     m_offsets.push_back(mpi_count(range.begin));
   }
-  m_equal_blocks = std::ranges::count(m_counts, m_counts.front()) == m_problem.ranks();
+  if (m_buffers == MessageBuffers::staged) {
+    m_given = staging.data();
+    m_given_result = staging.data() + staging_footprint(bytes(data.elements));
+  }
+  if (m_problem.collective == Collective::reduce_scatter && m_equal_blocks) m_given_result = m_given;
+}
+
+void MpiCollective::require_memory(Memory data, Memory scratch, std::span<std::byte> staging) const {
+  Rank const rank = m_communicator->rank();
+  TRAINSTONE_REQUIRE(m_problem.ranks() == m_communicator->size(), "the problem is for {} ranks, there are {}",
+                     m_problem.ranks(), m_communicator->size());
+  TRAINSTONE_REQUIRE(data.elements == m_problem.elements(), "the problem is for {} elements, the data has {}",
+                     m_problem.elements(), data.elements);
+  Index const needed = mpi_scratch_elements(m_problem, rank);
+  TRAINSTONE_REQUIRE(scratch.elements >= needed, "{} needs {} elements of scratch, there are {}", m_call.text(), needed,
+                     scratch.elements);
+  std::uint64_t const copies = mpi_staging_bytes(m_buffers, m_problem, rank, size_of(m_type));
+  TRAINSTONE_REQUIRE(staging.size() >= copies, "{} needs {} bytes of staging, there are {}", m_call.text(), copies,
+                     staging.size());
+  TRAINSTONE_REQUIRE(m_buffers != MessageBuffers::host || host_reaches_memory,
+                     "MPI is given the host's memory on this communicator, the data of {} lies in {}", m_call.text(),
+                     MemorySpace::name());
 }
 
 void MpiCollective::run() {
   m_communicator->announce_and_compare(m_call);
+  if (m_buffers == MessageBuffers::staged && !m_read.empty())
+    copy_to_pinned(m_exec, m_data + bytes(m_read.begin), {m_given + bytes(m_read.begin), bytes(m_read.size())});
   m_exec.fence("trainstone::comm::mpi_collective: MPI touches the data");
+  call();
+  bring_result();
+}
+
+void MpiCollective::call() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   int const count = static_cast<int>(m_problem.elements());
   switch (m_problem.collective) {
   case Collective::all_reduce:
-    TRAINSTONE_MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, m_data, count, type, mpi_operation(m_operation), comm));
+    TRAINSTONE_MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, m_given, count, type, mpi_operation(m_operation), comm));
     break;
   case Collective::reduce_scatter: reduce_scatter(); break;
   case Collective::all_gather: all_gather(); break;
-  case Collective::broadcast: TRAINSTONE_MPI_CHECK(MPI_Bcast(m_data, count, type, m_problem.root, comm)); break;
+  case Collective::broadcast: TRAINSTONE_MPI_CHECK(MPI_Bcast(m_given, count, type, m_problem.root, comm)); break;
   case Collective::reduce: reduce(); break;
   case Collective::gather: gather(); break;
   case Collective::scatter: scatter(); break;
@@ -90,41 +150,50 @@ void MpiCollective::run() {
   }
 }
 
-std::byte* MpiCollective::own_block() const {
-  return m_data + static_cast<std::size_t>(m_problem.partition.range(m_communicator->rank()).begin) * size_of(m_type);
+/// From where MPI has left it to where problem.hpp has it. Blocks that are moved do not overlap: the first one stays.
+void MpiCollective::bring_result() const {
+  std::size_t const size = bytes(m_written.size());
+  std::byte* const to = m_data + bytes(m_written.begin);
+  bool const is_apart = m_problem.collective == Collective::reduce_scatter;
+  std::byte const* const from = is_apart ? m_given_result : m_given + bytes(m_written.begin);
+  if (size == 0 || from == to) return;
+  switch (m_buffers) {
+  case MessageBuffers::host: std::memcpy(to, from, size); return;
+  case MessageBuffers::staged: copy_from_pinned(m_exec, {from, size}, to); break;
+  case MessageBuffers::device:
+    Kokkos::deep_copy(m_exec, Vector<std::byte>(to, size), Vector<std::byte const>(from, size));
+    break;
+  }
+  m_exec.fence("trainstone::comm::mpi_collective: the data is complete");
 }
 
-/// In place MPI puts every rank's block at the beginning of its buffer: moved from there to where the block belongs.
+/// In place MPI puts every rank's block at the beginning of its buffer.
 /// Not in place where blocks differ: there MPICH 5.0.2 copies between ranges that overlap, and ends the program.
 void MpiCollective::reduce_scatter() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   MPI_Op const operation = mpi_operation(m_operation);
-  auto const bytes = static_cast<std::size_t>(m_problem.partition.size(m_communicator->rank())) * size_of(m_type);
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter_block(MPI_IN_PLACE, m_data, m_counts.front(), type, operation, comm));
-    if (bytes > 0) std::memmove(own_block(), m_data, bytes);
-    return;
+    TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter_block(MPI_IN_PLACE, m_given, m_counts.front(), type, operation, comm));
+  } else {
+    TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter(m_given, m_given_result, m_counts.data(), type, operation, comm));
   }
-  m_result.resize(bytes);
-  TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter(m_data, m_result.data(), m_counts.data(), type, operation, comm));
-  if (bytes > 0) std::memcpy(own_block(), m_result.data(), bytes);
 }
 
 void MpiCollective::all_gather() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_data, m_counts.front(), type, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.front(), type, comm));
   } else {
     TRAINSTONE_MPI_CHECK(
-        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_data, m_counts.data(), m_offsets.data(), type, comm));
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.data(), m_offsets.data(), type, comm));
   }
 }
 
 void MpiCollective::reduce() {
-  void const* const from = is_root() ? MPI_IN_PLACE : m_data;
-  TRAINSTONE_MPI_CHECK(MPI_Reduce(from, is_root() ? m_data : nullptr, static_cast<int>(m_problem.elements()),
+  void const* const from = is_root() ? MPI_IN_PLACE : m_given;
+  TRAINSTONE_MPI_CHECK(MPI_Reduce(from, is_root() ? m_given : nullptr, static_cast<int>(m_problem.elements()),
                                   Impl::mpi_type(m_type), mpi_operation(m_operation), m_problem.root,
                                   m_communicator->handle().comm));
 }
@@ -135,10 +204,10 @@ void MpiCollective::gather() {
   int const count = m_counts[static_cast<std::size_t>(m_communicator->rank())];
   void const* const from = is_root() ? MPI_IN_PLACE : own_block();
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Gather(from, count, type, m_data, count, type, m_problem.root, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Gather(from, count, type, m_given, count, type, m_problem.root, comm));
   } else {
     TRAINSTONE_MPI_CHECK(
-        MPI_Gatherv(from, count, type, m_data, m_counts.data(), m_offsets.data(), type, m_problem.root, comm));
+        MPI_Gatherv(from, count, type, m_given, m_counts.data(), m_offsets.data(), type, m_problem.root, comm));
   }
 }
 
@@ -148,10 +217,10 @@ void MpiCollective::scatter() {
   int const count = m_counts[static_cast<std::size_t>(m_communicator->rank())];
   void* const to = is_root() ? MPI_IN_PLACE : own_block();
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Scatter(m_data, count, type, to, count, type, m_problem.root, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Scatter(m_given, count, type, to, count, type, m_problem.root, comm));
   } else {
     TRAINSTONE_MPI_CHECK(
-        MPI_Scatterv(m_data, m_counts.data(), m_offsets.data(), type, to, count, type, m_problem.root, comm));
+        MPI_Scatterv(m_given, m_counts.data(), m_offsets.data(), type, to, count, type, m_problem.root, comm));
   }
 }
 
@@ -159,9 +228,9 @@ void MpiCollective::all_to_all() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_data, m_counts.front(), type, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.front(), type, comm));
   } else {
-    TRAINSTONE_MPI_CHECK(MPI_Alltoallv(MPI_IN_PLACE, nullptr, nullptr, MPI_DATATYPE_NULL, m_data, m_counts.data(),
+    TRAINSTONE_MPI_CHECK(MPI_Alltoallv(MPI_IN_PLACE, nullptr, nullptr, MPI_DATATYPE_NULL, m_given, m_counts.data(),
                                        m_offsets.data(), type, comm));
   }
 }

@@ -3,13 +3,17 @@
 // The library's own collectives on the same problems: baseline of measurements and reference of tests. Owns the
 // translation of a Problem into one call of MPI. Promises: the same meaning and the same place of the result as
 // problem.hpp says, in place; of the calls that MPI has for it the plain one where all blocks are equal (what a user
-// would write), the one with counts where they are not. Is not counted: it is not ours.
+// would write), the one with counts where they are not. Where the communicator's messages are staged, what a user would
+// write, too: what the call reads is copied to pinned memory, and what it writes is copied back. Is not counted: it is
+// not ours.
 
 #include "comm/communicator.hpp"
 #include "comm/element.hpp"
 #include "comm/problem.hpp"
 #include "core/views.hpp"
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,32 +25,53 @@ namespace trainstone {
 /// a library's own type is added up and rounded in is not defined.
 std::string mpi_refusal(Problem const& problem, ElementType type);
 
+/// Elements that a rank needs beside the data: a reduce-scatter of unequal blocks is not done in place.
+Index mpi_scratch_elements(Problem const& problem, Rank rank);
+
+/// Pinned memory for copies of data and scratch, where messages are staged; else 0.
+std::uint64_t mpi_staging_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, std::size_t element_bytes);
+
 class MpiCollective {
 public:
   /// \param[in]     exec    waited for before MPI touches the data    \param[in] communicator must outlive this
-  /// \param[in,out] data    (problem.elements())
-  /// \throws InputError if mpi_refusal() has a reason    \throws Error if the extents differ
+  /// \param[in,out] data    (problem.elements())    \param[out] scratch (at least mpi_scratch_elements())
+  /// \param[out]    staging (at least mpi_staging_bytes())
+  /// \throws InputError if mpi_refusal() has a reason
+  /// \throws Error if the extents differ, or MPI is given host memory and the data is a device's
   template <class T>
   MpiCollective(ExecutionSpace const& exec, Communicator const& communicator, Problem problem, Operation operation,
-                Vector<T> data)
-      : MpiCollective(exec, communicator, std::move(problem), operation, element_type_of<T>(),
-                      reinterpret_cast<std::byte*>(data.data()), static_cast<Index>(data.extent(0))) {}
+                Vector<T> data, Vector<T> scratch, std::span<std::byte> staging = {})
+      : MpiCollective(exec, communicator, std::move(problem), operation, element_type_of<T>(), memory_of(data),
+                      memory_of(scratch), staging) {}
 
   /// The call; the data is complete on return.
   void run();
 
 private:
-  MpiCollective(ExecutionSpace const& exec, Communicator const& communicator, Problem problem, Operation operation,
-                ElementType type, std::byte* data, Index elements);
+  struct Memory {
+    std::byte* data;
+    Index elements;
+  };
+  template <class T>
+  static Memory memory_of(Vector<T> vector) {
+    return {reinterpret_cast<std::byte*>(vector.data()), static_cast<Index>(vector.extent(0))};
+  }
 
+  MpiCollective(ExecutionSpace const& exec, Communicator const& communicator, Problem problem, Operation operation,
+                ElementType type, Memory data, Memory scratch, std::span<std::byte> staging);
+
+  void require_memory(Memory data, Memory scratch, std::span<std::byte> staging) const;
+  void call();
   void reduce_scatter();
   void all_gather();
   void reduce();
   void gather();
   void scatter();
   void all_to_all();
+  void bring_result() const;
   bool is_root() const { return m_communicator->rank() == m_problem.root; }
-  std::byte* own_block() const;
+  std::size_t bytes(Index elements) const { return static_cast<std::size_t>(elements) * size_of(m_type); }
+  std::byte* own_block() const { return m_given + bytes(m_problem.partition.range(m_communicator->rank()).begin); }
 
   ExecutionSpace m_exec;
   Communicator const* m_communicator;
@@ -54,11 +79,15 @@ private:
   CollectiveCall m_call;
   Operation m_operation;
   ElementType m_type;
-  std::byte* m_data;
+  MessageBuffers m_buffers;
   bool m_equal_blocks;
-  std::vector<int> m_counts;       ///< elements: per block, or of an all-to-all per peer
-  std::vector<int> m_offsets;      ///< elements: where they begin
-  std::vector<std::byte> m_result; ///< of a reduce-scatter of unequal blocks
+  std::vector<int> m_counts;  ///< elements: per block, or of an all-to-all per peer
+  std::vector<int> m_offsets; ///< elements: where they begin
+  Range m_read{0, 0};         ///< by the call, on this rank
+  Range m_written{0, 0};      ///< likewise
+  std::byte* m_data;
+  std::byte* m_given;        ///< to MPI: the data itself, or its copy
+  std::byte* m_given_result; ///< where MPI puts a reduce-scatter's result
 };
 
 } // namespace trainstone
