@@ -39,6 +39,7 @@ std::string describe_machine_model(CommbenchOptions const& options, Communicator
   quick.factor = 4;
   quick.hold_out = false;
   quick.passes = 2;
+  quick.shared_memory = options.shared_buffers;
   machine = calibrate_communication(machinery.exec, communicator, ledger, quick).machine;
   return "a short calibration just before (--machine takes a better one from a file)";
 }
@@ -162,11 +163,11 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
   CommbenchHeader const header = make_header(options, *communicator, machinery, nodes > 0, source);
   Table table(options, first);
   table.print(commbench_header_lines(header));
-  Drift const before = drift(machinery.exec, *communicator, machine);
+  Drift const before = drift(machinery.exec, *communicator, machine, options.shared_buffers);
   table.print(drift_lines("before", before));
   for (std::string const& reason : plan.left_out) table.print(fmt::format("# left out: {}\n", reason));
   measure(options, plan, *communicator, machinery, table);
-  Drift const after = drift(machinery.exec, *communicator, machine);
+  Drift const after = drift(machinery.exec, *communicator, machine, options.shared_buffers);
   table.print(drift_lines("after", after));
   bool right = true;
   for (CommbenchRow const& row : table.rows()) right = right && !row.is_wrong();

@@ -1,10 +1,12 @@
 // What commbench and calibrate stand on: the order of measurements, the check of results, and fitted curves.
 
+#include "comm/buffers.hpp"
 #include "comm/control.hpp"
 #include "comm/counters.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/prediction/calibration.hpp"
+#include "comm/prediction/calibration_probes.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
@@ -234,12 +236,42 @@ TEST_CASE("a calibration knows what can be measured on its ranks, and all ranks 
       }
     }
     CHECK(ledger.current().total() == 0);
-    auto const ratios = drift(exec, communicator, calibration.machine);
+    auto const ratios = drift(exec, communicator, calibration.machine, true);
     CHECK(ratios.size() >= calibration.curves.size());
     for (auto const& [name, ratio] : ratios) {
       INFO(name);
       CHECK(ratio > 0);
       for (double const other : all_gather_values(communicator, ratio)) CHECK(other == ratio);
     }
+  }
+}
+
+TEST_CASE("a calibration measures messages as its communicator's buffers are, and shared memory only where asked",
+          "[mpi][calibration][staged]") {
+  ExecutionSpace const exec;
+  CalibrationOptions const few{.max_bytes = 4096,
+                               .factor = 8,
+                               .hold_out = false,
+                               .passes = 1,
+                               .timing = {.warmup_calls = 1, .samples = 2, .calls = 1},
+                               .shared_memory = false};
+  Communicator communicator = Communicator::world();
+  for (MessageBuffers const buffers : {MessageBuffers::host, MessageBuffers::staged}) {
+    communicator.use_buffers(buffers, exec);
+    bool const has_partner = partner(communicator.topology(), communicator.rank(), Link::intra).has_value();
+    bool const has_copies = buffers == MessageBuffers::staged && has_partner;
+    MemoryLedger ledger;
+    int looks = 0;
+    held_copies() = [&looks] { return ++looks < 0; };
+    Calibration const calibration = calibrate_communication(exec, communicator, ledger, few);
+    held_copies() = nullptr;
+    CHECK((looks > 0) == has_copies);
+    CHECK(calibration.machine.missing_for(communicator.topology(), false) == "");
+    CHECK_FALSE(calibration.machine.node_barrier);
+    CHECK_FALSE(calibration.machine.combine_to_all);
+    CHECK(drift(exec, communicator, calibration.machine, false).size() == calibration.curves.size());
+    // two parts, scratch, and copies of a message there and one back
+    CHECK(ledger.high_water()[MemoryCategory::buffers] == 3 * 4096 + (has_copies ? 2 * 4096 : 0));
+    CHECK(ledger.current().total() == 0);
   }
 }

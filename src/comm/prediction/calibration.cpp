@@ -1,8 +1,8 @@
 #include "comm/prediction/calibration.hpp"
 
 #include "comm/execution/execution.hpp"
-#include "comm/execution/shared_segment.hpp"
 #include "comm/measurement/fresh_data.hpp"
+#include "comm/measurement/measured_memory.hpp"
 #include "comm/prediction/calibration_probes.hpp"
 #include "core/error.hpp"
 
@@ -49,11 +49,9 @@ public:
       : m_exec(exec),
         m_communicator(communicator),
         m_timing(options.timing),
-        m_segment(communicator, ledger, MemoryCategory::buffers, "calibration", bytes_needed(options)) {
-    std::ranges::fill(std::span(m_segment.bytes().data(), m_segment.bytes().extent(0)), std::byte{});
-    for (Probe const probe : probes)
-      if (is_possible(probe, communicator.topology(), true))
-        (needs_fresh_data(probe) ? m_fresh_probes : m_probes).push_back(probe);
+        m_memory(exec, communicator, ledger, "calibration", bytes_needed(options), options.shared_memory) {
+    for (Probe const probe : possible_probes(options.shared_memory))
+      (needs_fresh_data(probe) ? m_fresh_probes : m_probes).push_back(probe);
   }
 
   Topology const& topology() const { return m_communicator.topology(); }
@@ -62,15 +60,28 @@ public:
   void measure(ProbedSize& size) {
     append(size, m_probes, time_interleaved(m_communicator, calls_of(m_probes, size.elements), m_timing));
     if (m_fresh_probes.empty()) return;
-    TimedCall const write = write_call(m_exec, Arena(m_segment.bytes()).vector<Element>("data", size.elements));
+    TimedCall const write = write_call(m_exec, Arena(m_memory.bytes()).vector<Element>("data", size.elements));
     append(size, m_fresh_probes, time_fresh(m_communicator, calls_of(m_fresh_probes, size.elements), write, m_timing));
   }
 
 private:
-  std::uint64_t bytes_needed(CalibrationOptions const& options) const {
+  std::vector<Probe> possible_probes(bool shared_memory) const {
+    std::vector<Probe> possible;
+    for (Probe const probe : probes)
+      if (is_possible(probe, topology(), shared_memory)) possible.push_back(probe);
+    return possible;
+  }
+
+  MeasuredBytes bytes_needed(CalibrationOptions const& options) const {
     auto const largest = static_cast<Index>(options.max_bytes / sizeof(Element));
-    Schedule const probe = make_probe(Probe::copy, topology(), m_communicator.rank(), largest);
-    return static_cast<std::uint64_t>(probe.elements + probe.scratch_elements) * sizeof(Element) + 2 * Arena::alignment;
+    MeasuredBytes needed;
+    for (Probe const probe : possible_probes(options.shared_memory)) {
+      Schedule const schedule = make_probe(probe, topology(), m_communicator.rank(), largest);
+      needed.include({.data = static_cast<std::uint64_t>(schedule.elements) * sizeof(Element),
+                      .scratch = static_cast<std::uint64_t>(schedule.scratch_elements) * sizeof(Element),
+                      .staging = staging_bytes(m_communicator.buffers(), schedule, sizeof(Element))});
+    }
+    return needed;
   }
 
   static void append(ProbedSize& size, std::vector<Probe> const& measured, std::vector<TimedSamples> const& samples) {
@@ -88,13 +99,13 @@ private:
   }
 
   TimedCall call_of(Schedule schedule) {
-    Arena arena(m_segment.bytes());
+    Arena arena(m_memory.bytes());
     Vector<Element> const data = arena.vector<Element>("data", schedule.elements);
     Vector<Element> const scratch = arena.vector<Element>("scratch", schedule.scratch_elements);
-    ExecutionOptions options;
-    options.segment = &m_segment;
-    auto const execution = std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), Operation::sum,
-                                                       data, scratch, options);
+    MeasuredBuffers const& buffers = m_memory.buffers();
+    auto const execution =
+        std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), Operation::sum, data, scratch,
+                                    ExecutionOptions{.segment = buffers.segment, .staging = buffers.staging});
     return [execution, exec = m_exec] {
       execution->run();
       exec.fence("trainstone::comm::calibration: the clock is read");
@@ -104,7 +115,7 @@ private:
   ExecutionSpace m_exec;
   Communicator& m_communicator;
   TimingOptions m_timing;
-  SharedSegment m_segment;
+  MeasuredMemory m_memory;
   std::vector<Probe> m_probes;
   std::vector<Probe> m_fresh_probes;
 };
@@ -192,7 +203,7 @@ Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& co
 }
 
 std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Communicator& communicator,
-                                                  FittedMachine const& machine) {
+                                                  FittedMachine const& machine, bool shared_memory) {
   MemoryLedger ledger;
   CalibrationOptions options;
   options.max_bytes = 32768;
@@ -200,6 +211,7 @@ std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Co
   options.hold_out = false;
   options.passes = 1;
   options.timing.samples = 8;
+  options.shared_memory = shared_memory;
   Calibration const now = calibrate_communication(exec, communicator, ledger, options);
   std::vector<std::pair<std::string, double>> ratios;
   FittedMachine known = machine;

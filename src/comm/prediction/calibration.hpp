@@ -24,6 +24,7 @@ struct CalibrationOptions {
   bool hold_out = true;               ///< measure sizes in between, too
   int passes = 6;                     ///< over all sizes, so that what disturbs for seconds meets them all alike
   TimingOptions timing{.warmup_calls = 2, .samples = 4, .sample_seconds = 1e-3}; ///< per pass
+  bool shared_memory = true; ///< measure in the node's shared memory, and what that costs; else messages alone
 };
 
 /// The measured costs that one curve comes from.
@@ -38,15 +39,16 @@ struct Calibration {
   std::vector<CalibratedCurve> curves;
 };
 
-/// Collective over the communicator; with one rank there is nothing but copies. Buffers are entered in the ledger:
-/// three times max_bytes.
+/// Collective over the communicator; with one rank there is nothing but copies. Messages are measured as its buffers
+/// are. Memory is entered in the ledger: three times max_bytes, and pinned memory for staged messages.
 Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
                                     CalibrationOptions const& options);
 
 /// How many times as long as `machine` says things take now: by curve (and "node_barrier"), medians over a few small
 /// sizes; what one of the two does not know is left out. Takes a fraction of a second: for telling a machine that has
 /// changed its state since (virtual cores that were moved, other clock rates, other programs). Collective.
+/// \param[in] shared_memory as of CalibrationOptions
 std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Communicator& communicator,
-                                                  FittedMachine const& machine);
+                                                  FittedMachine const& machine, bool shared_memory);
 
 } // namespace trainstone
