@@ -3,6 +3,7 @@
 
 #include "commbench.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/prediction/calibration.hpp"
 #include "git_version.hpp"
 #include "report/atomic_file.hpp"
@@ -54,14 +55,19 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
 int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
   std::optional<Communicator> communicator;
   CalibrationOptions options;
+  BuffersChoice buffers = {};
   bool const first = machinery.communicator.rank() == 0;
+  DeviceMessages const found = prove_device_messages(machinery.communicator, machinery.exec);
   collectively(machinery.communicator, [&] {
     communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
     options.max_bytes = parse_size("-e", arguments.max_bytes);
     TRAINSTONE_REQUIRE_INPUT(options.max_bytes >= 4096, "-e {} is too little for a fit; at least 4K",
                              arguments.max_bytes);
+    buffers = choose_measured_buffers(arguments.buffers, host_reaches_memory, found);
     if (first) require_writable(arguments.output);
   });
+  communicator->use_buffers(buffers.messages, machinery.exec);
+  options.shared_memory = buffers.shared_memory;
   MemoryLedger ledger;
   Calibration calibration = calibrate_communication(machinery.exec, *communicator, ledger, options);
   if (!first) return 0;
@@ -73,6 +79,7 @@ int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
   machine.provenance.code = fmt::format("{} git {}", TRAINSTONE_VERSION, git_commit);
   machine.provenance.ranks = communicator->size();
   machine.provenance.nodes = communicator->topology().nodes();
+  machine.provenance.buffers = communicator->buffers();
   print_calibration(calibration, arguments.all_sizes);
   make_folder_of(arguments.output);
   write_machine_file(arguments.output, machine);

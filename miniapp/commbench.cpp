@@ -27,9 +27,8 @@ std::string describe_machine_model(CommbenchOptions const& options, Communicator
                                    FittedMachine& machine) {
   if (!options.machine_file.empty()) {
     MachineSource source;
-    collectively(communicator, [&] {
-      source = read_machine_source(options.machine_file, communicator.topology(), options.shared_buffers);
-    });
+    collectively(communicator,
+                 [&] { source = read_machine_source(options.machine_file, communicator.topology(), options.buffers); });
     machine = source.measured->fit;
     return source.description;
   }
@@ -39,7 +38,7 @@ std::string describe_machine_model(CommbenchOptions const& options, Communicator
   quick.factor = 4;
   quick.hold_out = false;
   quick.passes = 2;
-  quick.shared_memory = options.shared_buffers;
+  quick.shared_memory = options.buffers.shared_memory;
   machine = calibrate_communication(machinery.exec, communicator, ledger, quick).machine;
   return "a short calibration just before (--machine takes a better one from a file)";
 }
@@ -56,7 +55,9 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   header.emulated_nodes = emulated;
   header.cpu = describe_machine().cpu;
   header.kokkos = kokkos_description();
-  header.buffers = options.shared_buffers ? "shared" : "private";
+  MessageBuffers const messages = communicator.buffers(); // what it does, not what was asked of it
+  std::string_view const where = options.buffers.shared_memory ? "shared" : "private";
+  header.buffers = messages == MessageBuffers::host ? where : to_string(messages);
   header.machine = machine;
   header.timing = fmt::format(
       "{} samples of each, interleaved A B B A; a sample is {} calls after a barrier, its time the slowest rank's; {}",
@@ -120,7 +121,7 @@ void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communi
              Machinery& machinery, Table& table) {
   MemoryLedger ledger;
   MeasuredMemory const memory(machinery.exec, communicator, ledger, "commbench",
-                              plan.bytes(communicator.buffers(), communicator.rank()), options.shared_buffers);
+                              plan.bytes(communicator.buffers(), communicator.rank()), options.buffers.shared_memory);
   ContestOptions how;
   how.timing.calls = options.calls;
   how.timing.warmup_calls = options.warmup_calls;
@@ -148,13 +149,15 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
   CommbenchPlan plan;
   int nodes = 0;
   bool const first = machinery.communicator.rank() == 0;
+  DeviceMessages const found = prove_device_messages(machinery.communicator, machinery.exec);
   collectively(machinery.communicator, [&] {
     nodes = emulated_nodes(arguments.emulated_nodes);
     communicator.emplace(Communicator::world(nodes));
-    options = check_commbench(arguments, communicator->topology());
+    options = check_commbench(arguments, communicator->topology(), found);
     plan = plan_commbench(options, communicator->topology());
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
+  communicator->use_buffers(options.buffers.messages, machinery.exec);
   if (options.check_order) communicator->check_order(OrderCheck::yes);
   FittedMachine machine;
   std::string const source = describe_machine_model(options, *communicator, machinery, machine);
@@ -163,11 +166,11 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
   CommbenchHeader const header = make_header(options, *communicator, machinery, nodes > 0, source);
   Table table(options, first);
   table.print(commbench_header_lines(header));
-  Drift const before = drift(machinery.exec, *communicator, machine, options.shared_buffers);
+  Drift const before = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("before", before));
   for (std::string const& reason : plan.left_out) table.print(fmt::format("# left out: {}\n", reason));
   measure(options, plan, *communicator, machinery, table);
-  Drift const after = drift(machinery.exec, *communicator, machine, options.shared_buffers);
+  Drift const after = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("after", after));
   bool right = true;
   for (CommbenchRow const& row : table.rows()) right = right && !row.is_wrong();

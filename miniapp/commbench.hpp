@@ -5,6 +5,7 @@
 // with all that would be right.
 
 #include "comm/element.hpp"
+#include "comm/measurement/buffers_choice.hpp"
 #include "comm/problem.hpp"
 #include "commands.hpp"
 
@@ -35,7 +36,7 @@ struct CommbenchArguments {
   std::string servers = "1";
   std::string collectives; ///< empty: all that there are
   std::string algorithms;  ///< empty: all that apply, auto and mpi
-  std::string buffers;     ///< empty: shared on one node, else private
+  std::string buffers;     ///< empty: the first of buffers_choices(), but not shared on several nodes
   std::string emulated_nodes = "0";
   std::string machine_file;
   std::string json_file;
@@ -46,6 +47,7 @@ struct CommbenchArguments {
 struct CalibrateArguments {
   std::string output = "peaks.json";
   std::string max_bytes = "64M";
+  std::string buffers; ///< empty: the first of buffers_choices()
   std::string emulated_nodes = "0";
   bool all_sizes = false;
 };
@@ -72,7 +74,7 @@ struct CommbenchOptions {
   Operation operation = Operation::sum;
   Rank root = 0;
   Rank servers = 1;
-  bool shared_buffers = false;
+  BuffersChoice buffers = {};
   bool check = true;
   bool fresh = true; ///< data is written anew before every call
   int calls = 0;     ///< per sample; 0: by time
@@ -97,8 +99,9 @@ void make_folder_of(std::string const& path);
 /// Whether ranks on several emulated nodes were asked for, and how many. \throws InputError
 int emulated_nodes(std::string const& text);
 
-/// \throws InputError for the first flag that is wrong
-CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology);
+/// \param[in] found  of prove_device_messages() \throws InputError for the first flag that is wrong
+CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology,
+                                 DeviceMessages const& found);
 SimulateOptions check_simulation(CommbenchArguments const& arguments);
 
 int commbench(CommbenchArguments const& arguments, Machinery& machinery);

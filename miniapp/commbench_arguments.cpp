@@ -2,6 +2,7 @@
 
 #include "commbench.hpp"
 
+#include "comm/buffers.hpp"
 #include "comm/registry.hpp"
 #include "comm/topology.hpp"
 #include "report/size_argument.hpp"
@@ -123,13 +124,13 @@ Rank parse_servers(std::string const& text, std::vector<Collective> const& chose
   return static_cast<Rank>(parse_count("--servers", text, 1, most));
 }
 
-bool parse_buffers(std::string const& text, Topology const& topology) {
-  TRAINSTONE_REQUIRE_INPUT(text.empty() || text == "shared" || text == "private",
-                           "--buffers: there is no \"{}\"; there is: shared, private", text);
-  TRAINSTONE_REQUIRE_INPUT(text != "shared" || topology.nodes() == 1,
-                           "--buffers shared: these ranks are on {} nodes, which share no memory; use private",
+BuffersChoice parse_buffers(std::string const& text, Topology const& topology, DeviceMessages const& found) {
+  BuffersChoice const choice = choose_measured_buffers(text, host_reaches_memory, found);
+  if (!choice.shared_memory || topology.nodes() == 1) return choice;
+  TRAINSTONE_REQUIRE_INPUT(text.empty(),
+                           "--buffers {}: these ranks are on {} nodes, which share no memory; use private", text,
                            topology.nodes());
-  return text.empty() ? topology.nodes() == 1 : text == "shared";
+  return choose_measured_buffers("private", host_reaches_memory, found);
 }
 
 } // namespace
@@ -157,7 +158,8 @@ int emulated_nodes(std::string const& text) {
   return static_cast<int>(parse_count("--emulated-nodes", text, 0, most_ranks));
 }
 
-CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology) {
+CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology,
+                                 DeviceMessages const& found) {
   Rank const ranks = topology.ranks();
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   CommbenchOptions options;
@@ -168,7 +170,7 @@ CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology c
   options.algorithms = parse_algorithms(arguments.algorithms, options.collectives, {"auto", "mpi"});
   options.root = parse_rank("-r", arguments.root, ranks);
   options.servers = parse_servers(arguments.servers, options.collectives, ranks);
-  options.shared_buffers = parse_buffers(arguments.buffers, topology);
+  options.buffers = parse_buffers(arguments.buffers, topology, found);
   options.check = parse_count("-c", arguments.check, 0, 1) == 1;
   options.fresh = parse_count("--fresh", arguments.fresh, 0, 1) == 1;
   options.calls = static_cast<int>(parse_count("-n", arguments.calls, 0, most));
@@ -207,6 +209,11 @@ SimulateOptions check_simulation(CommbenchArguments const& arguments) {
 
 namespace {
 
+constexpr char const* buffers_help = "shared: in the node's shared memory, as in training;\n"
+                                     "private: in each rank's own memory, messages alone;\n"
+                                     "staged: likewise, and MPI is given copies of the messages in pinned memory;\n"
+                                     "device: in a device's memory, which MPI is given itself;\n";
+
 /// Adds flags whose text is looked at later; the last one of several counts.
 auto adder(CLI::App& command) {
   return [&command](std::string const& names, std::string& target, std::string const& help) {
@@ -236,7 +243,9 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("--servers", arguments.servers, "parameter servers of server_push and server_pull");
   add("--collectives", arguments.collectives, "all_reduce,...; default: all");
   add("--algorithms", arguments.algorithms, "ring,mpi,auto,...; default: all that apply");
-  add("--buffers", arguments.buffers, "shared: in the node's shared memory, as in training; private: messages alone");
+  add("--buffers", arguments.buffers,
+      std::string(buffers_help) +
+          "default: shared on one node, private on several; on devices device if that is proved, else staged");
   add("--emulated-nodes", arguments.emulated_nodes, "take the ranks to sit on so many nodes; 0: as they are");
   add("--machine", arguments.machine_file, "peaks.json of calibrate; default: a short calibration at the start");
   add("--json", arguments.json_file, "file for all results");
@@ -248,6 +257,8 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments) {
   auto const add = adder(command);
   add("--out", arguments.output, "file for the fitted machine");
+  add("--buffers", arguments.buffers,
+      std::string(buffers_help) + "default: shared; on devices device if that is proved, else staged");
   add("-e,--maxbytes", arguments.max_bytes, "largest message");
   add("--emulated-nodes", arguments.emulated_nodes, "take the ranks to sit on so many nodes; 0: as they are");
   command.add_flag("--all-sizes", arguments.all_sizes, "print every size's time and how far the fit is from it");

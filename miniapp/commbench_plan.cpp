@@ -81,7 +81,7 @@ CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& to
       for (std::uint64_t const bytes : options.sizes) {
         auto const elements = without_data ? 0 : static_cast<Index>(bytes / size_of(type));
         Problem problem = even_problem(collective, elements, topology, options.root, options.servers);
-        problem.shared_memory = options.shared_buffers;
+        problem.shared_memory = options.buffers.shared_memory;
         std::vector<PlannedRow> rows = picker.rows(problem, type);
         if (!rows.empty()) plan.contests.push_back({problem, type, std::move(rows)});
         if (without_data) break;

@@ -72,7 +72,7 @@ private:
 
 int simulate_commbench(SimulateOptions const& options) {
   MachineSource const machine =
-      read_machine_source(options.machine_file, Topology::block(options.ranks, options.nodes), false);
+      read_machine_source(options.machine_file, Topology::block(options.ranks, options.nodes));
   std::vector<SimulatedRow> const rows = Simulation(options, machine).rows();
   fmt::print("{}", simulate_table({.ranks = options.ranks,
                                    .nodes = options.nodes,

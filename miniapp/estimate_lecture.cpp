@@ -30,7 +30,7 @@ std::string collectives(EstimateOptions const& options) {
   auto const ranks = static_cast<Rank>(asked);
   std::uint64_t const step = taught_size_step(ranks);
   std::uint64_t const bytes = options.size.value_or((usual_bytes + step - 1) / step * step);
-  MachineSource const machine = read_machine_source(options.machine_file, Topology::one_node(ranks), false);
+  MachineSource const machine = read_machine_source(options.machine_file, Topology::one_node(ranks));
   return lecture_collectives_text(compare_taught_collectives(ranks, bytes, machine.model), machine.description);
 }
 

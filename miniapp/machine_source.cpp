@@ -5,10 +5,17 @@
 
 namespace trainstone {
 
-MachineSource read_machine_source(std::string const& path, Topology const& topology, bool shared_memory) {
+MachineSource read_machine_source(std::string const& path, Topology const& topology,
+                                  std::optional<BuffersChoice> const& buffers) {
   if (path.empty()) return {default_machine(), "assumed, typical figures (no --machine)", {}};
   MeasuredMachine measured = read_machine_file(path);
-  std::string const missing = measured.fit.missing_for(topology, shared_memory);
+  MessageBuffers const known = measured.provenance.buffers;
+  TRAINSTONE_REQUIRE_INPUT(
+      !buffers || buffers->messages == known,
+      "--machine {}: its messages were measured with buffers {}, here they have buffers {}, which "
+      "take other times; `trainstone calibrate --buffers {}` measures them, or leave out --machine",
+      path, to_string(known), to_string(buffers->messages), buffers->name);
+  std::string const missing = measured.fit.missing_for(topology, buffers && buffers->shared_memory);
   TRAINSTONE_REQUIRE_INPUT(
       missing.empty(),
       "--machine {}: no times of {}, which {} ranks on {} nodes need; calibrate where there are some "

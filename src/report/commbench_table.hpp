@@ -26,7 +26,7 @@ struct CommbenchHeader {
   bool emulated_nodes = false;
   std::string cpu;
   std::string kokkos;
-  std::string buffers; ///< "shared" or "private"
+  std::string buffers; ///< "shared", "private", "staged" or "device"
   std::string machine; ///< where predictions come from
   std::string timing;  ///< "10 samples of each ..."
 };

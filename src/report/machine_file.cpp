@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -168,6 +169,17 @@ FittedCurve read_curve(Document const& document, std::string const& place) {
   return fitted;
 }
 
+/// Files of before there was a choice do not say.
+MessageBuffers read_buffers(Document const& document) {
+  std::string const place = "/provenance/buffers";
+  if (!document.has(place)) return MessageBuffers::host;
+  std::string const name = document.text(place);
+  auto const found = std::ranges::find(message_buffers, name, [](MessageBuffers each) { return to_string(each); });
+  document.require(found != message_buffers.end(),
+                   fmt::format("{} is \"{}\", must be host, staged or device", place, name));
+  return *found;
+}
+
 MachineProvenance read_provenance(Document const& document) {
   return {.time = document.text("/provenance/time"),
           .host = document.text("/provenance/host"),
@@ -175,7 +187,8 @@ MachineProvenance read_provenance(Document const& document) {
           .mpi = document.text("/provenance/mpi"),
           .code = document.text("/provenance/code"),
           .ranks = document.count("/provenance/ranks"),
-          .nodes = document.count("/provenance/nodes")};
+          .nodes = document.count("/provenance/nodes"),
+          .buffers = read_buffers(document)};
 }
 
 /// A name that no curve has is a curve that would be missed.
@@ -204,8 +217,9 @@ std::string machine_json(MeasuredMachine const& machine) {
   Json json;
   json["schema_version"] = schema_version;
   json["kind"] = kind;
-  json["provenance"] = {{"time", from.time}, {"host", from.host},   {"cpu", from.cpu},    {"mpi", from.mpi},
-                        {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}};
+  json["provenance"] = {
+      {"time", from.time}, {"host", from.host},   {"cpu", from.cpu},     {"mpi", from.mpi},
+      {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}, {"buffers", to_string(from.buffers)}};
   json["ports"] = machine.fit.ports;
   for (Link const link : {Link::intra, Link::inter})
     json["overlap"][std::string(to_string(link))] =
@@ -251,8 +265,9 @@ MeasuredMachine read_machine_file(std::string const& path) {
 
 std::string machine_line(std::string const& path, MeasuredMachine const& machine) {
   MachineProvenance const& from = machine.provenance;
-  return fmt::format("{}: {} rank{} on {} node{} of {} ({}), {}, {}", path, from.ranks, from.ranks == 1 ? "" : "s",
-                     from.nodes, from.nodes == 1 ? "" : "s", from.host, from.cpu, from.mpi, from.time.substr(0, 10));
+  return fmt::format("{}: {} rank{} on {} node{} of {} ({}), {}, buffers {}, {}", path, from.ranks,
+                     from.ranks == 1 ? "" : "s", from.nodes, from.nodes == 1 ? "" : "s", from.host, from.cpu, from.mpi,
+                     to_string(from.buffers), from.time.substr(0, 10));
 }
 
 } // namespace trainstone

@@ -5,6 +5,7 @@
 // what is read equals what was written, to the last bit; a damaged file is refused with its name, what is wrong and
 // what would be right.
 
+#include "comm/message_buffers.hpp"
 #include "comm/prediction/fitted_machine.hpp"
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct MachineProvenance {
   std::string mpi;  ///< "MPICH 5.0.2"
   std::string code; ///< "0.1.0 git 1a2b3c4d"
   std::int64_t ranks = 1;
-  std::int64_t nodes = 1; ///< emulated ones count
+  std::int64_t nodes = 1;                        ///< emulated ones count
+  MessageBuffers buffers = MessageBuffers::host; ///< what MPI was given; host memory where a file does not say
 
   bool operator==(MachineProvenance const&) const = default;
 };
@@ -45,7 +47,8 @@ void write_machine_file(std::string const& path, MeasuredMachine const& machine)
 /// \throws InputError naming the file, the field, and what would be right
 MeasuredMachine read_machine_file(std::string const& path);
 
-/// One line about a machine for headers of tables: "peaks.json: 2 ranks on 1 node, CPU, MPICH 5.0.2, 2000-01-01".
+/// One line about a machine for headers of tables:
+/// "peaks.json: 2 ranks on 1 node of HOST (CPU), MPICH 5.0.2, buffers host, 2000-01-01".
 std::string machine_line(std::string const& path, MeasuredMachine const& machine);
 
 } // namespace trainstone

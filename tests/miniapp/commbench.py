@@ -89,6 +89,30 @@ class Measurements(unittest.TestCase):
         self.assertIn("# left out: MPI has no standard 16-bit floating-point type, so no all_reduce of bfloat16\n",
                       outcome.out)
 
+    def test_staged_messages_are_exact_in_every_type_and_told(self):
+        alike, long, nodes = (start("commbench", "--buffers=staged", *flags, *QUICK, ranks=ranks) for ranks, flags in (
+            (2, ("-d", "all", "-b", "1000", "-e", "1000")),
+            (2, ("-b", "3M", "-e", "3M", "--collectives=all_reduce,reduce_scatter,all_to_all", "--json=long.json")),
+            (2, ("-b", "64", "-e", "64", "--emulated-nodes=2", "--collectives=all_reduce"))))
+        self.assert_ok(alike.result())
+        self.assertIn("# 2 ranks on 1 node | buffers staged\n", alike.result().out)
+        self.assertIn("# left out: all_reduce shared needs buffers in the node's shared memory\n", alike.result().out)
+        tables = table(alike.result())
+        self.assertEqual(len(tables), 10 * 6 + 1)  # a barrier has no type
+        for (name, kind), rows in tables.items():
+            with self.subTest(collective=name, type=kind):
+                self.assertIn("auto", algorithms(rows))
+                sums = name in ("all_reduce", "reduce_scatter", "reduce") and kind in ("bfloat16", "float16")
+                self.assertEqual("mpi" in algorithms(rows), not name.startswith("server") and not sums)
+                self.assertFalse({"shared", "shared_copy", "shared_mailbox"} & algorithms(rows))
+        self.assert_ok(long.result(), ["long.json"])
+        self.assertEqual(strict_json(long.result().folder / "long.json")["header"]["buffers"], "staged")
+        self.assert_ok(nodes.result())
+        self.assertIn("# 2 ranks on 2 emulated nodes | buffers staged\n", nodes.result().out)
+        self.assertIn("measured / predicted: message_inter ", nodes.result().out)
+        for outcome in (alike.result(), nodes.result()):
+            self.assertNotRegex(outcome.out, "measured / predicted:.*(combine|fetch|node_barrier)")
+
     def test_one_rank_and_emulated_nodes(self):
         alone, nodes = start("commbench", "-b", "64", "-e", "64", *QUICK), start(
             "commbench", "-b", "64", "-e", "64", "--emulated-nodes", "2", "--collectives", "all_reduce", *QUICK,
@@ -154,6 +178,24 @@ class Measurements(unittest.TestCase):
         self.assertEqual(elsewhere.result().code, 64, elsewhere.result())
         self.assertIn("no times of messages between nodes", elsewhere.result().err)
 
+    def test_a_calibration_of_staged_messages_predicts_no_others(self):
+        calibration = run("calibrate", "-e", "4K", "--buffers=staged", ranks=2)
+        self.assertEqual((calibration.code, calibration.err, calibration.left), (0, "", ["peaks.json"]), calibration)
+        self.assertNotRegex(calibration.out, "# (combine|fetch|node barrier)")
+        self.assertIn(", buffers staged, ", calibration.out)
+        peaks = calibration.folder / "peaks.json"
+        self.assertEqual(strict_json(peaks)["provenance"]["buffers"], "staged")
+        few = ("--machine", peaks, "-b", "8", "-e", "8", "--collectives=all_reduce", *QUICK)
+        staged, private = (start("commbench", f"--buffers={buffers}", *few, ranks=2) for buffers in ("staged", "private"))
+        simulated = start("commbench", "--machine", peaks, "--simulate=ranks=4", "-e", "4K", "--collectives=all_reduce")
+        self.assert_ok(staged.result())
+        self.assertRegex(staged.result().out, r"# predictions: \S+peaks.json: 2 ranks .*, buffers staged, ")
+        self.assertEqual((private.result().code, private.result().out), (64, ""), private.result())
+        self.assertIn("measured with buffers staged, here they have buffers host", private.result().err)
+        self.assertIn("`trainstone calibrate --buffers private`", private.result().err)
+        self.assertEqual(simulated.result().code, 0, simulated.result())
+        self.assertRegex(simulated.result().out, "# machine: .*, buffers staged, ")
+
 
 class Refusals(RefusalTest):
     def test_what_cannot_be_measured_is_refused_before_anything_is(self):
@@ -178,7 +220,14 @@ class Refusals(RefusalTest):
             "factor one": refused("-f 1 is out of range", flags=["-f", "1"]),
             "no such root": refused("-r 2 is out of range; it must be 0 to 1", flags=["-r", "2"]),
             "odd samples": refused("--samples 3 is odd", flags=["--samples", "3"]),
-            "unknown buffers": refused("no \"device\"; there is: shared, private", flags=["--buffers", "device"]),
+            "unknown buffers": refused("no \"pinned\"; there is: shared, private, staged", flags=["--buffers", "pinned"]),
+            "device buffers on a host": refused("--buffers device: kernels work on the host's memory",
+                                                "there is: shared, private, staged", flags=["--buffers", "device"]),
+            "calibration of device buffers on a host": refused("there is: shared, private, staged", command="calibrate",
+                                                               flags=["--buffers", "device"]),
+            "shared algorithm on staged buffers": refused(
+                "all_reduce shared needs buffers in the node's shared memory",
+                flags=["--collectives=all_reduce", "--algorithms=shared", "--buffers=staged"]),
             "shared on two nodes": refused("2 nodes, which share no memory; use private",
                                            flags=["--buffers=shared", "--emulated-nodes=2"]),
             "shared algorithm on private buffers": refused(

@@ -41,7 +41,8 @@ MeasuredMachine sample_machine() {
   machine.fit.fetch = fitted(4e-7, 6e-10);
   machine.fit.node_barrier = 1e-6 / 3;
   machine.fit.ports = 2;
-  machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2};
+  machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
+                        MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;
   return machine;
 }
@@ -117,6 +118,16 @@ TEST_CASE("a file without samples is a machine too: figures may be invented", "[
   CHECK(read_machine_file(path).fit.model() == sample_machine().fit.model());
 }
 
+TEST_CASE("a file that does not say what MPI was given is one of host memory", "[machine-file]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/peaks.json";
+  auto json = nlohmann::ordered_json::parse(machine_json(sample_machine()));
+  CHECK(json["provenance"]["buffers"] == "staged");
+  json["provenance"].erase("buffers");
+  write(path, json.dump());
+  CHECK(read_machine_file(path).provenance.buffers == MessageBuffers::host);
+}
+
 TEST_CASE("a figure that is not finite is never written", "[machine-file]") {
   TemporaryFolder const folder;
   MeasuredMachine machine = sample_machine();
@@ -146,6 +157,8 @@ TEST_CASE("a damaged field is named with what it must be", "[machine-file]") {
   CHECK_THAT(error_after([](Json& j) { j["provenance"]["ranks"] = 0; }),
              ContainsSubstring("/provenance/ranks is 0, must be an integer above 0"));
   CHECK_THAT(error_after([](Json& j) { j["provenance"]["cpu"] = 3; }), ContainsSubstring("must be a string"));
+  CHECK_THAT(error_after([](Json& j) { j["provenance"]["buffers"] = "shared"; }),
+             ContainsSubstring("/provenance/buffers is \"shared\", must be host, staged or device"));
   CHECK_THAT(error_after([](Json& j) { j["ports"] = 1.5; }), ContainsSubstring("/ports is 1.5"));
   CHECK_THAT(error_after([](Json& j) { j.erase("curves"); }), ContainsSubstring("/curves is missing"));
   CHECK_THAT(error_after([](Json& j) { j["curves"]["latency"] = 1; }),
@@ -177,5 +190,5 @@ TEST_CASE("the machine that is described is this one", "[machine-file]") {
   CHECK(!here.cpu.empty());
   CHECK_THAT(here.time, Matches(R"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ)"));
   CHECK(machine_line("peaks.json", sample_machine()) ==
-        "peaks.json: 3 ranks on 2 nodes of host \"a\" (A CPU), MPICH 5.0.2, 2000-01-01");
+        "peaks.json: 3 ranks on 2 nodes of host \"a\" (A CPU), MPICH 5.0.2, buffers staged, 2000-01-01");
 }

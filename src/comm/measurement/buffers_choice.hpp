@@ -1,0 +1,27 @@
+#pragma once
+
+// What a measurement can be told about memory: where its data lies, and what MPI is given of it. Owns the words of
+// `--buffers` and which of them a build has. Plain values; what device memory is proved by is comm/buffers_start.hpp's.
+
+#include "comm/buffers_start.hpp"
+#include "comm/message_buffers.hpp"
+
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+struct BuffersChoice {
+  std::string_view name;
+  bool shared_memory; ///< data lies in memory that the ranks of a node share
+  MessageBuffers messages;
+};
+
+/// The legal ones, the one that is taken unasked first.
+std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceMessages const& found);
+
+/// \param[in] name of `--buffers`; empty: unasked    \param[in] found  of prove_device_messages()
+/// \throws InputError with the reason and the legal values
+BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceMessages const& found);
+
+} // namespace trainstone
