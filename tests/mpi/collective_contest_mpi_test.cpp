@@ -129,9 +129,10 @@ TEST_CASE("the number of calls follows the time, alike on all ranks", "[mpi][tim
 TEST_CASE("all contestants of all collectives are exact in every type that they carry, staged messages count the same",
           "[mpi][contest][staged]") {
   Communicator communicator = Communicator::world();
-  Traffic const host = check_all_contests(communicator);
+  Traffic const host = host_reaches_memory ? check_all_contests(communicator) : Traffic{};
   communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
-  CHECK(check_all_contests(communicator) == host);
+  Traffic const staged = check_all_contests(communicator);
+  if (host_reaches_memory) CHECK(staged == host);
 }
 
 TEST_CASE("a wrong result is found, whether it is wrong before or after the timing, and on whatever rank",
@@ -257,6 +258,7 @@ TEST_CASE("a calibration measures messages as its communicator's buffers are, an
                                .shared_memory = false};
   Communicator communicator = Communicator::world();
   for (MessageBuffers const buffers : {MessageBuffers::host, MessageBuffers::staged}) {
+    if (buffers == MessageBuffers::host && !host_reaches_memory) continue;
     communicator.use_buffers(buffers, exec);
     bool const has_partner = partner(communicator.topology(), communicator.rank(), Link::intra).has_value();
     bool const has_copies = buffers == MessageBuffers::staged && has_partner;
