@@ -2,6 +2,8 @@
 
 #include "core/error.hpp"
 
+#include <utility>
+
 namespace trainstone {
 
 namespace {
@@ -27,13 +29,13 @@ Counters& counters() {
 
 KernelTable* kernel_table() { return table_of_thread; }
 
-ThreadKernelTable::ThreadKernelTable(KernelTable* table) { table_of_thread = table; }
+ThreadKernelTable::ThreadKernelTable(KernelTable* table) : m_before(std::exchange(table_of_thread, table)) {}
 
-ThreadKernelTable::~ThreadKernelTable() { table_of_thread = nullptr; }
+ThreadKernelTable::~ThreadKernelTable() { table_of_thread = m_before; }
 
-ThreadCounters::ThreadCounters(Counters& counted) { counters_of_thread = &counted; }
+ThreadCounters::ThreadCounters(Counters& counted) : m_before(std::exchange(counters_of_thread, &counted)) {}
 
-ThreadCounters::~ThreadCounters() { counters_of_thread = nullptr; }
+ThreadCounters::~ThreadCounters() { counters_of_thread = m_before; }
 
 std::uint64_t model_flops(Counters const& counted) {
   return counted.flops[Phase::gemm] + counted.flops[Phase::attention];

@@ -56,25 +56,31 @@ using KernelTable = std::map<std::string, KernelTimes, std::less<>>;
 KernelTable* kernel_table();
 
 /// While it lives, its thread's kernels are entered in `table` (null: nowhere), each timed on its own: on devices the
-/// host then waits for every one.
+/// host then waits for every one. Then they go where they went before.
 class ThreadKernelTable {
 public:
   explicit ThreadKernelTable(KernelTable* table);
   ThreadKernelTable(ThreadKernelTable const&) = delete;
   ThreadKernelTable& operator=(ThreadKernelTable const&) = delete;
   ~ThreadKernelTable();
+
+private:
+  KernelTable* m_before;
 };
 
 /// The counters of this process (on a thread with ThreadCounters: that thread's); callers subtract or reset.
 Counters& counters();
 
-/// While it lives, what its thread does is counted in `counted`.
+/// While it lives, what its thread does is counted in `counted`, and then where it was before.
 class ThreadCounters {
 public:
   explicit ThreadCounters(Counters& counted);
   ThreadCounters(ThreadCounters const&) = delete;
   ThreadCounters& operator=(ThreadCounters const&) = delete;
   ~ThreadCounters();
+
+private:
+  Counters* m_before;
 };
 
 /// GEMM and attention only: what predictions are compared with.

@@ -220,6 +220,29 @@ TEST_CASE("kernels are entered in their thread's table, by label, while there is
   CHECK((external.launches == 1 && external.flops == 5 && external.bytes == 7));
 }
 
+TEST_CASE("a table of kernels, or counters, within others gives back to those what comes after it") {
+  ExecutionSpace const exec;
+  auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
+  KernelTable outer_table, inner_table;
+  Counters outer, inner;
+  {
+    ThreadKernelTable const outer_entries(&outer_table);
+    ThreadCounters const outer_counts(outer);
+    {
+      ThreadKernelTable const inner_entries(&inner_table);
+      ThreadCounters const inner_counts(inner);
+      launch();
+    }
+    launch();
+    launch();
+  }
+  launch();
+  CHECK(inner_table["trainstone::test::for"].launches == 1);
+  CHECK(outer_table["trainstone::test::for"].launches == 2);
+  CHECK(total_launches(inner) == 1);
+  CHECK(total_launches(outer) == 2);
+}
+
 TEST_CASE("kernels inside of what is timed as a whole, and those of other threads, are no time between launches") {
   ExecutionSpace const exec;
   auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
