@@ -216,9 +216,10 @@ TEST_CASE("a 16-bit model refuses parameters and gradients of other types", "[mo
   ExecutionSpace const exec;
   TestModel<bf16, float> model(exec, small, {2, 5});
   MicroBatch const batch = model.load();
-  std::vector<bf16> memory(static_cast<std::size_t>(model.table.size()));
-  Vector<bf16> const right(memory.data(), memory.size());
-  Vector<fp16> const wrong(reinterpret_cast<fp16*>(memory.data()), memory.size());
+  test::DeviceTensor<bf16> const memory(model.table.size(), bf16{});
+  test::DeviceTensor<fp16> const other(model.table.size(), fp16{});
+  Vector<bf16> const right = memory.vector();
+  Vector<fp16> const wrong = other.vector();
   Unit const block{UnitKind::block, 0};
   CHECK(model.gpt.storage() == Storage::bf16);
   CHECK_NOTHROW(model.gpt.forward(exec, block, batch, model.of_group(right, 1)));
