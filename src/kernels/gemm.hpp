@@ -89,9 +89,9 @@ struct GemmShape {
   std::uint64_t bytes() const;
 };
 
-/// The scratch in bytes that `provider` (resolved first) takes for `shape`: 0 but for oneDNN. Depends on the CPU and on
-/// the number of OpenMP threads at the time of the call, as the execution does. One scratch of the maximum serves all
-/// shapes.
+/// The scratch in bytes that `provider` (resolved first) takes for `shape`: 0 but for oneDNN and cuBLASLt. Depends on
+/// the CPU and on the number of OpenMP threads at the time of the call, as the execution does. One scratch of the
+/// maximum serves all shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
 
 /// The kernels that a product of `shape` by `provider` (resolved first) takes: 1, one per matrix that is converted to
@@ -126,7 +126,8 @@ public:
   ///                      inputs of that type
   /// Work: shape.flops() and shape.bytes(), and that of the epilogue's kernels. Sums in fp32, in an order that depends
   /// on the provider, and one rounding to c's type; |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions
-  /// take subnormal numbers as 0. Label: trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
+  /// take subnormal numbers as 0. Label: trainstone::gemm[cuBLASLt], trainstone::gemm[oneDNN],
+  /// trainstone::gemm[KokkosBlas] or trainstone::gemm.
   void operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
                   ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue = {});
 

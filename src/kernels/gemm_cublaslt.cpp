@@ -1,9 +1,9 @@
 // cuBLASLt's matmul on the stream of the execution space's instance: fp32, bf16 and fp16 with fp32 sums, and fp32 with
 // products in tf32 (10 bits of the mantissa) where that is asked for by name. It computes in columns: a product in rows
 // is the same product of the transposed matrices, so A and B change places. Biases, GELU and their gradients are its
-// epilogues where extents and leading dimensions are multiples of 8, which its own tables ask for. What a shape needs
-// (descriptors, the first algorithm that its heuristic names) is made once. Split sums are added in fp32 alone, in a
-// fixed order.
+// epilogues of products whose extents are multiples of 8, which its own tables ask for. What a shape needs (descriptors,
+// the first algorithm that its heuristic names) is made once and depends on the shape alone, not on where tensors happen
+// to lie. Split sums are added in fp32 alone, in a fixed order.
 
 #include "kernels/gemm_impl.hpp"
 
@@ -12,11 +12,8 @@
 
 #include <cublasLt.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
-#include <utility>
 
 namespace trainstone::Impl {
 
@@ -24,8 +21,8 @@ namespace {
 
 static_assert(std::is_same_v<ExecutionSpace, Kokkos::Cuda>, "this provider computes on CUDA devices");
 
-/// What NVIDIA recommends for Hopper.
-constexpr std::uint64_t workspace_bytes = std::uint64_t{32} << 20;
+/// What NVIDIA recommends for Hopper, at an address that cuBLASLt demands; scratch is aligned to less.
+constexpr std::uint64_t workspace_bytes = std::uint64_t{32} << 20, workspace_alignment = 256;
 
 void check(cublasStatus_t status, char const* call, GemmShape const& shape) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -52,34 +49,48 @@ cublasLtEpilogue_t epilogue_of(EpilogueKind kind) {
   throw Error(fmt::format("no epilogue {}", static_cast<int>(kind)));
 }
 
-/// The largest power of two, up to cuBLASLt's default of 256 bytes, at which a pointer is aligned.
-std::uint32_t alignment(void const* pointer) {
-  auto const address = reinterpret_cast<std::uintptr_t>(pointer);
-  std::uint32_t bytes = 256;
-  while (address % bytes != 0) bytes /= 2;
-  return bytes;
+/// The first address from `pointer` on that is a multiple of `bytes`.
+std::byte* round_up(std::byte* pointer, std::uint64_t bytes) {
+  return pointer + (bytes - reinterpret_cast<std::uintptr_t>(pointer) % bytes) % bytes;
+}
+
+/// What cuBLASLt is told of where matrices, and all of their rows, begin: at multiples of 16 bytes where leading
+/// dimensions are multiples of 8, because all tensors of such a model do; else as their elements do.
+std::uint32_t row_alignment(GemmShape const& shape) {
+  Index const a = shape.a == Transpose::yes ? shape.m : shape.k, b = shape.b == Transpose::yes ? shape.k : shape.n;
+  bool const aligned = a % 8 == 0 && b % 8 == 0 && shape.n % 8 == 0;
+  return aligned ? 16 : static_cast<std::uint32_t>(bytes_per_value(shape.inputs));
+}
+
+void require_aligned(char const* what, void const* pointer, std::uint32_t bytes, GemmShape const& shape) {
+  TRAINSTONE_REQUIRE(reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0,
+                     "cuBLASLt, {}: the {} is not at a multiple of {} bytes", to_string(shape), what, bytes);
 }
 
 /// A handle of cuBLASLt's with the function that ends it.
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
-using Alignments = std::array<std::uint32_t, 3>; ///< of A, B and C
-
-/// A product whose shape and alignments are known.
+/// A product whose shape is known.
 class Product {
 public:
-  Product(cublasLtHandle_t library, GemmShape const& shape, Alignments const& alignments, cublasComputeType_t compute)
+  /// \param[in] epilogue   the first that it will be run with: the heuristic demands pointers
+  Product(cublasLtHandle_t library, GemmShape const& shape, cublasComputeType_t compute, Epilogue const& epilogue)
       : m_shape(shape), m_operation(make_operation(compute)), m_a(layout_a()), m_b(layout_b()), m_c(layout_c()) {
-    choose_algorithm(library, alignments);
+    set_pointers(epilogue);
+    choose_algorithm(library);
   }
 
   void run(cublasLtHandle_t library, cudaStream_t stream, void const* a, void const* b, void* c,
-           Epilogue const& epilogue, Vector<std::byte> workspace) const {
+           Epilogue const& epilogue, std::byte* workspace) const {
+    std::uint32_t const alignment = row_alignment(m_shape);
+    require_aligned("matrix A", a, alignment, m_shape);
+    require_aligned("matrix B", b, alignment, m_shape);
+    require_aligned("matrix C", c, alignment, m_shape);
     set_pointers(epilogue);
     float const one = 1, beta = m_shape.mode == Write::add ? 1.0F : 0.0F;
     check(cublasLtMatmul(library, m_operation.get(), &one, b, m_b.get(), a, m_a.get(), &beta, c, m_c.get(), c,
-                         m_c.get(), &m_algorithm, workspace.data(), workspace_bytes, stream),
+                         m_c.get(), &m_algorithm, workspace, workspace_bytes, stream),
           "cublasLtMatmul", m_shape);
   }
 
@@ -106,18 +117,24 @@ private:
     return operation;
   }
 
-  /// As the epilogue's pointers, which are part of the description.
+  template <class Pointer>
+  void set_pointer(cublasLtMatmulDescAttributes_t attribute, char const* what, Pointer pointer) const {
+    require_aligned(what, pointer, 16, m_shape);
+    set(m_operation.get(), attribute, pointer);
+  }
+
+  /// The epilogue's, which are part of the description.
   void set_pointers(Epilogue const& epilogue) const {
     switch (epilogue.kind) {
     case EpilogueKind::none: return;
     case EpilogueKind::bias_gelu:
-      set(m_operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.pre.data);
+      set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, "matrix before the GELU", epilogue.pre.data);
       [[fallthrough]];
-    case EpilogueKind::bias: return set(m_operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias.data);
+    case EpilogueKind::bias: return set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, "bias", epilogue.bias.data);
     case EpilogueKind::gelu_gradient:
-      return set(m_operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.pre.data);
+      return set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, "matrix before the GELU", epilogue.pre.data);
     case EpilogueKind::bias_gradient:
-      return set(m_operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias_gradient.data);
+      return set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, "bias' gradient", epilogue.bias_gradient.data);
     }
   }
 
@@ -136,7 +153,7 @@ private:
   Layout layout_b() const { return stored(m_shape.k, m_shape.n, m_shape.b); }
   Layout layout_c() const { return layout(m_shape.output, m_shape.m, m_shape.n); }
 
-  void choose_algorithm(cublasLtHandle_t library, Alignments const& alignments) {
+  void choose_algorithm(cublasLtHandle_t library) {
     cublasLtMatmulPreference_t raw = nullptr;
     check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate", m_shape);
     Owned<cublasLtMatmulPreference_t> const preference(raw, cublasLtMatmulPreferenceDestroy);
@@ -147,18 +164,17 @@ private:
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
     // parts of a sum never meet in C, whose type may be narrower
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    auto const [a, b, c] = alignments;
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
+    for (auto const matrix : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(matrix, row_alignment(m_shape));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     check(cublasLtMatmulAlgoGetHeuristic(library, m_operation.get(), m_b.get(), m_a.get(), m_c.get(), m_c.get(), raw, 1,
                                          &found, &count),
           "cublasLtMatmulAlgoGetHeuristic", m_shape);
-    TRAINSTONE_REQUIRE(count > 0, "cuBLASLt has no algorithm for {} with matrices aligned to {}, {} and {} bytes",
-                       to_string(m_shape), a, b, c);
+    TRAINSTONE_REQUIRE(count > 0, "cuBLASLt has no algorithm for {} with matrices aligned to {} bytes",
+                       to_string(m_shape), row_alignment(m_shape));
+    check(found.state, "the algorithm of cublasLtMatmulAlgoGetHeuristic", m_shape);
     m_algorithm = found.algo;
   }
 
@@ -174,11 +190,13 @@ public:
 
   void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
                   Epilogue const& epilogue, Vector<std::byte> workspace) {
-    TRAINSTONE_REQUIRE(workspace.extent(0) >= workspace_bytes, "cuBLASLt works in {} bytes, and was given {}",
-                       workspace_bytes, workspace.extent(0));
-    Product const& product = find(shape, {alignment(a), alignment(b), alignment(c)});
+    std::uint64_t const needed = cublaslt_gemm_scratch_bytes(shape);
+    TRAINSTONE_REQUIRE(workspace.extent(0) >= needed, "cuBLASLt works in {} bytes, and was given {}", needed,
+                       workspace.extent(0));
+    Product const& product = find(shape, epilogue);
+    std::byte* const aligned = round_up(workspace.data(), workspace_alignment);
     launch_external({"trainstone::gemm[cuBLASLt]", Phase::gemm, shape.flops(), shape.bytes()}, exec,
-                    [&] { product.run(m_library.get(), exec.cuda_stream(), a, b, c, epilogue, workspace); });
+                    [&] { product.run(m_library.get(), exec.cuda_stream(), a, b, c, epilogue, aligned); });
   }
 
 private:
@@ -190,16 +208,15 @@ private:
     return Library(raw, cublasLtDestroy);
   }
 
-  Product const& find(GemmShape const& shape, Alignments const& alignments) {
-    auto const key = std::pair(shape, alignments);
-    if (auto const found = m_products.find(key); found != m_products.end()) return found->second;
+  Product const& find(GemmShape const& shape, Epilogue const& epilogue) {
+    if (auto const found = m_products.find(shape); found != m_products.end()) return found->second;
     auto const compute = shape.inputs == Storage::fp32 ? m_fp32 : CUBLAS_COMPUTE_32F;
-    return m_products.try_emplace(key, m_library.get(), shape, alignments, compute).first->second;
+    return m_products.try_emplace(shape, m_library.get(), shape, compute, epilogue).first->second;
   }
 
   cublasComputeType_t m_fp32; ///< how products of fp32 are computed
   Library m_library;
-  std::map<std::pair<GemmShape, Alignments>, Product> m_products;
+  std::map<GemmShape, Product> m_products;
 };
 
 /// std::function wants to copy what it holds.
@@ -209,7 +226,7 @@ GemmFunction make(cublasComputeType_t fp32) {
 
 } // namespace
 
-std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const&) { return workspace_bytes; }
+std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const&) { return workspace_bytes + workspace_alignment; }
 
 /// Where all extents are multiples of 8, so are leading dimensions, and tensors of a model lie at multiples of 16
 /// bytes. A bias' gradient is not added to what is there, and has C's type.

@@ -13,7 +13,7 @@ int onednn_gemm_launches(GemmShape const& shape);
 GemmFunction make_onednn_gemm();
 
 std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const& shape);
-/// Whether the shape's epilogue is left to cuBLASLt.
+/// Whether the shape's epilogue, if it has one, is left to cuBLASLt.
 bool cublaslt_fuses(GemmShape const& shape);
 GemmFunction make_cublaslt_gemm();
 /// The same, but products of fp32 matrices are computed in tf32.
