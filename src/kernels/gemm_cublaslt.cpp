@@ -1,9 +1,10 @@
 // cuBLASLt's matmul on the stream of the execution space's instance: fp32, bf16 and fp16 with fp32 sums, and fp32 with
 // products in tf32 (10 bits of the mantissa) where that is asked for by name. It computes in columns: a product in rows
 // is the same product of the transposed matrices, so A and B change places. Biases, GELU and their gradients are its
-// epilogues of products whose extents are multiples of 8, which its own tables ask for. What a shape needs (descriptors,
-// the first algorithm that its heuristic names) is made once and depends on the shape alone, not on where tensors happen
-// to lie. Split sums are added in fp32 alone, in a fixed order.
+// epilogues of 16-bit products whose extents are multiples of 8, which its own tables ask for; fp32 is the reference,
+// and done in the same steps by all providers. What a shape needs (descriptors, the first algorithm that its heuristic
+// names) is made once and depends on the shape alone, not on where tensors happen to lie. Split sums are added in fp32
+// alone, in a fixed order.
 
 #include "kernels/gemm_impl.hpp"
 
@@ -231,7 +232,7 @@ std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const&) { return workspace_b
 /// Where all extents are multiples of 8, so are leading dimensions, and tensors of a model lie at multiples of 16
 /// bytes. A bias' gradient is not added to what is there, and has C's type.
 bool cublaslt_fuses(GemmShape const& shape) {
-  if (shape.m % 8 != 0 || shape.n % 8 != 0 || shape.k % 8 != 0) return false;
+  if (shape.inputs == Storage::fp32 || shape.m % 8 != 0 || shape.n % 8 != 0 || shape.k % 8 != 0) return false;
   bool const narrow_gradient = shape.mode == Write::overwrite && shape.output == shape.inputs;
   return shape.epilogue != EpilogueKind::bias_gradient || narrow_gradient;
 }

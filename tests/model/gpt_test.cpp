@@ -29,12 +29,13 @@ template <class T, class Gradient>
 struct TestModel {
   static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
 
-  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {})
+  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {},
+            GemmProvider products = GemmProvider::automatic)
       : config(shape),
         options(how),
         rows(batch_shape),
         table(config, 1),
-        provider(resolve_gemm_provider(GemmProvider::automatic, storage.values)),
+        provider(resolve_gemm_provider(products, storage.values)),
         state_memory(
             ledger, MemoryCategory::parameters, "state",
             total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
@@ -139,6 +140,16 @@ double mean_loss(ExecutionSpace const& exec, TestModel<T, Gradient> const& model
 using SixteenBitTypes = std::tuple<test::Stored<bf16, bf16>, test::Stored<bf16, float>, test::Stored<fp16, fp16>,
                                    test::Stored<fp16, float>>;
 GptConfig const small{2, 3, 12, 11, 29};
+/// Where all extents of products are multiples of 8: there providers do biases and GELUs, too.
+GptConfig const even{2, 2, 16, 11, 29};
+MicroBatchShape const even_rows{3, 8};
+
+std::vector<GemmProvider> providers_of(Storage inputs) {
+  std::vector<GemmProvider> found;
+  for (GemmProvider const provider : built_gemm_providers())
+    if (inputs == Storage::fp32 || provider != GemmProvider::kokkos_kernels) found.push_back(provider);
+  return found;
+}
 
 /// Both kinds of attention, without dropout and with masks of both kinds.
 std::vector<GptOptions> all_options() {
@@ -180,15 +191,11 @@ TEST_CASE("losses and every gradient equal the reference model's on odd shapes",
     }
 }
 
-TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the reference model's", "[model]",
-                        SixteenBitTypes) {
-  using T = typename TestType::Storage;
-  using Gradient = typename TestType::Gradient;
-  auto const [config, rows] = GENERATE(std::pair{small, MicroBatchShape{3, 7}},
-                                       std::pair{GptConfig{3, 2, 34, 13, 300}, MicroBatchShape{5, 13}});
-  GptOptions const options = GENERATE(from_range(all_options()));
-  ExecutionSpace const exec;
-  TestModel<T, Gradient> model(exec, config, rows, options);
+namespace {
+
+/// Compares a micro-batch of a 16-bit model with the reference model's.
+template <class T, class Gradient>
+void check_narrow_model(ExecutionSpace const& exec, TestModel<T, Gradient>& model) {
   float const loss_scale = 1024; // fp16 has no gradients of the mean loss below 2^-24
   model.forward_backward(exec, model.load(loss_scale));
   Expected expected(exec, model, static_cast<double>(loss_scale));
@@ -196,7 +203,7 @@ TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the re
   // A gradient has passed through the stored tensors of forward (12 of a block, embedded, lnf, logits), as many of
   // backward, and is stored itself. Each rounding is off by a uniformly distributed error of at most u of its value,
   // u / sqrt(3) in the quadratic mean, independently of the others; layer norms keep amplifications near 1.
-  double const u = test::storing_error<T>(1.0), layers = static_cast<double>(config.layers);
+  double const u = test::storing_error<T>(1.0), layers = static_cast<double>(model.config.layers);
   double const forward = u * std::sqrt((12 * layers + 3) / 3), both = u * std::sqrt((2 * (12 * layers + 3) + 1) / 3);
   // the loss of a row moves by at most twice the largest error of its logits: four deviations
   double const logit = test::largest(expected.reference.logits());
@@ -210,6 +217,28 @@ TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the re
       for (std::size_t i = 0; i < error.size(); ++i) error[i] -= wanted[i];
       CHECK(std::sqrt(reference::squared_norm(error)) <= both * std::sqrt(reference::squared_norm(wanted)));
     }
+}
+
+} // namespace
+
+TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the reference model's", "[model]",
+                        SixteenBitTypes) {
+  auto const [config, rows] = GENERATE(std::pair{small, MicroBatchShape{3, 7}},
+                                       std::pair{GptConfig{3, 2, 34, 13, 300}, MicroBatchShape{5, 13}});
+  GptOptions const options = GENERATE(from_range(all_options()));
+  ExecutionSpace const exec;
+  TestModel<typename TestType::Storage, typename TestType::Gradient> model(exec, config, rows, options);
+  check_narrow_model(exec, model);
+}
+
+TEMPLATE_LIST_TEST_CASE("16-bit models of even extents equal the reference model's with every provider", "[model]",
+                        SixteenBitTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GemmProvider const provider = GENERATE(from_range(providers_of(Model::storage.values)));
+  INFO(to_string(provider));
+  ExecutionSpace const exec;
+  Model model(exec, even, even_rows, {}, provider);
+  check_narrow_model(exec, model);
 }
 
 TEST_CASE("a 16-bit model refuses parameters and gradients of other types", "[model]") {
@@ -279,6 +308,20 @@ TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in ever
   counters() = {};
   model.forward_backward(exec, batch, mode);
   CHECK(total_launches(counters()) == training_launches(small, {3, 7}, options, mode, model.provider, Model::storage));
+}
+
+TEMPLATE_LIST_TEST_CASE("counted kernels of a model of even extents equal the plan with every provider", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GemmProvider const provider = GENERATE(from_range(providers_of(Model::storage.values)));
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  INFO(to_string(provider));
+  ExecutionSpace const exec;
+  Model model(exec, even, even_rows, {}, provider);
+  MicroBatch const batch = model.load();
+  counters() = {};
+  model.forward_backward(exec, batch, mode);
+  CHECK(total_launches(counters()) == training_launches(even, even_rows, {}, mode, provider, Model::storage));
 }
 
 TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
