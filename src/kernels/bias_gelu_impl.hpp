@@ -90,16 +90,16 @@ void bias_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Vector<Gradi
                       .flops = d_y.size(),
                       .bytes =
                           d_y.size() * sizeof(T) + (mode == Write::add ? 2 : 1) * d_bias.size() * sizeof(Gradient)};
-  Impl::RowPolicy const tiles = Impl::row_policy(exec, Impl::divide_up(columns, Impl::column_tile));
+  using Columns = Impl::MatrixColumns;
   launch_for(
-      kernel, tiles, KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const first = team.league_rank() * Impl::column_tile;
+      kernel, Columns::policy(exec, columns, 1), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const first = team.league_rank() * Columns::width;
         T const* const terms = d_y.data() + first;
         Gradient* const sums = d_bias.data() + first;
-        Impl::column_sums(
-            team, 1, Impl::minimum(Impl::column_tile, columns - first), [&](Index) { return rows; },
-            [&](Index, Index n, Index c) { return to_float(terms[n * columns + c]); },
-            [&](Index, Index c, float sum) { Impl::write(sums[c], sum, mode); });
+        Columns::sum(
+            team, rows, Impl::minimum(Columns::width, columns - first),
+            [&](Index n, Index c) { return to_float(terms[n * columns + c]); },
+            [&](Index c, float sum) { Impl::write(sums[c], sum, mode); });
       });
 }
 

@@ -128,26 +128,25 @@ void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<
                                 .bytes = 2 * x.size() * sizeof(T) +
                                          (parameter_mode == Write::add ? 4 : 2) * d_gamma.size() * sizeof(Gradient) +
                                          statistics_bytes};
-  Impl::RowPolicy const tiles = Impl::row_policy(exec, Impl::divide_up(columns, Impl::column_tile));
+  using Columns = Impl::MatrixColumns;
   launch_for(
-      parameter_kernel, tiles, KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const first = team.league_rank() * Impl::column_tile;
-        Index const width = Impl::minimum(Impl::column_tile, columns - first);
+      parameter_kernel, Columns::policy(exec, columns, 2), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const first = team.league_rank() * Columns::width;
+        Index const width = Impl::minimum(Columns::width, columns - first);
         T const* const d_terms = d_y.data() + first;
         T const* const x_terms = x.data() + first;
         Gradient* const gamma_sums = d_gamma.data() + first;
         Gradient* const beta_sums = d_beta.data() + first;
-        auto const all_rows = [&](Index) { return rows; };
-        Impl::column_sums(
-            team, 1, width, all_rows,
-            [&](Index, Index n, Index c) {
+        Columns::sum(
+            team, rows, width,
+            [&](Index n, Index c) {
               float const norm = (to_float(x_terms[n * columns + c]) - mean(n)) * rstd(n);
               return to_float(d_terms[n * columns + c]) * norm;
             },
-            [&](Index, Index c, float total) { Impl::write(gamma_sums[c], total, parameter_mode); });
-        Impl::column_sums(
-            team, 1, width, all_rows, [&](Index, Index n, Index c) { return to_float(d_terms[n * columns + c]); },
-            [&](Index, Index c, float total) { Impl::write(beta_sums[c], total, parameter_mode); });
+            [&](Index c, float total) { Impl::write(gamma_sums[c], total, parameter_mode); });
+        Columns::sum(
+            team, rows, width, [&](Index n, Index c) { return to_float(d_terms[n * columns + c]); },
+            [&](Index c, float total) { Impl::write(beta_sums[c], total, parameter_mode); });
       });
 }
 

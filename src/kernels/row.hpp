@@ -10,7 +10,9 @@
 #include "core/types.hpp"
 #include "core/views.hpp"
 
+#include <cstddef>
 #include <limits>
+#include <type_traits>
 
 namespace trainstone::Impl {
 
@@ -159,8 +161,22 @@ void host_column_sums(Index columns, Index rows, Value const& value, Store const
   }
 }
 
+/// The sum of value(r) over [begin, end), added as host_column_sums adds them.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float serial_sum(Index begin, Index end, Value const& value) {
+  float total = 0.0F;
+  for (Index first = begin; first < end; first += column_sum_block) {
+    float partial = 0.0F;
+    Index const last = minimum(first + column_sum_block, end);
+    for (Index r = first; r < last; ++r) partial += value(r);
+    total += partial;
+  }
+  return total;
+}
+
 /// store(g, c, sum of value(g, r, c) over r in [0, rows(g))) for every group g and column c: rows are added one after
-/// the other in blocks of 64, and the blocks' sums likewise.
+/// the other in blocks of 64, and the blocks' sums likewise. A team has fewer than 2^31 sums: devices divide 32 bits
+/// several times faster than 64.
 template <class Rows, class Value, class Store>
 KOKKOS_INLINE_FUNCTION void column_sums(Team const& team, Index groups, Index columns, Rows const& rows,
                                         Value const& value, Store const& store) {
@@ -169,18 +185,71 @@ KOKKOS_INLINE_FUNCTION void column_sums(Team const& team, Index groups, Index co
         columns, rows(g), [&](Index r, Index c) { return value(g, r, c); },
         [&](Index c, float sum) { store(g, c, sum); });
   }))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, groups * columns), [&](Index i) {
-                         Index const g = i / columns;
-                         Index const c = i % columns;
-                         float total = 0.0F;
-                         for (Index begin = 0; begin < rows(g); begin += column_sum_block) {
-                           float partial = 0.0F;
-                           Index const end = minimum(begin + column_sum_block, rows(g));
-                           for (Index r = begin; r < end; ++r) partial += value(g, r, c);
-                           total += partial;
-                         }
-                         store(g, c, total);
+  KOKKOS_IF_ON_DEVICE((int const width = static_cast<int>(columns); int const sums = static_cast<int>(groups) * width;
+                       Kokkos::parallel_for(Kokkos::TeamVectorRange(team, sums), [&](int i) {
+                         Index const g = i / width;
+                         Index const c = i % width;
+                         store(g, c, serial_sum(0, rows(g), [&](Index r) { return value(g, r, c); }));
                        });))
 }
+
+// ---- the columns of a matrix: a team per tile of columns ------------------------------------------------------------
+
+/// One thread goes down the rows of a tile.
+struct HostColumns {
+  static constexpr Index width = column_tile;
+
+  static RowPolicy policy(ExecutionSpace const& exec, Index columns, [[maybe_unused]] int sums) {
+    return row_policy(exec, divide_up(columns, width));
+  }
+
+  template <class Value, class Store>
+  KOKKOS_INLINE_FUNCTION static void sum([[maybe_unused]] Team const& team, Index rows, Index columns,
+                                         Value const& value, Store const& store) {
+    host_column_sums(columns, rows, value, store);
+  }
+};
+
+/// Narrow tiles, so that there are many teams, each of which goes down 32 runs of rows at once; the runs' sums are
+/// added in their order. Runs anywhere with the same bits; for tests on hosts, too.
+struct DeviceColumns {
+  static constexpr Index width = 16;
+  static constexpr int runs = 32;
+  static constexpr std::size_t scratch_bytes = runs * width * sizeof(float);
+
+  static RowPolicy policy(ExecutionSpace const& exec, Index columns, int sums) {
+    RowPolicy result = host_reaches_memory ? RowPolicy(exec, teams(columns), 1, 1)
+                                           : RowPolicy(exec, teams(columns), runs, static_cast<int>(width));
+    result.set_scratch_size(0, Kokkos::PerTeam(static_cast<std::size_t>(sums) * scratch_bytes));
+    return result;
+  }
+
+  template <class Value, class Store>
+  KOKKOS_INLINE_FUNCTION static void sum(Team const& team, Index rows, Index columns, Value const& value,
+                                         Store const& store) {
+    auto* const partial = static_cast<float*>(team.team_scratch(0).get_shmem(std::size_t{scratch_bytes}));
+    int const lanes = static_cast<int>(columns);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, runs), [&](int run) {
+      Index const begin = run * rows / runs, end = (run + 1) * rows / runs;
+      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, lanes), [&](int c) {
+        partial[run * width + c] = serial_sum(begin, end, [&](Index r) { return value(r, c); });
+      });
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, lanes), [&](int c) {
+      float total = 0.0F;
+      for (int run = 0; run < runs; ++run) total += partial[run * width + c];
+      store(c, total);
+    });
+  }
+
+private:
+  static int teams(Index columns) { return static_cast<int>(divide_up(columns, width)); }
+};
+
+/// policy(exec, columns, sums): teams, each of which may call sum so often. sum(team, rows, columns, value, store):
+/// store(c, sum of value(r, c) over all rows) for the columns of the team's tile, which begins at its rank times width
+/// and has at most that many; r and c count from the tile's first. In an order that depends on the number of rows only.
+using MatrixColumns = std::conditional_t<host_reaches_memory, HostColumns, DeviceColumns>;
 
 } // namespace trainstone::Impl
