@@ -94,8 +94,9 @@ template <class Body>
 KOKKOS_INLINE_FUNCTION void tile_for(Team const& team, Index rows, Index columns, Body const& body) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); for (int row = 0; row < rows; ++row)
                          vector_for(columns, [&](Index column) { body(row, static_cast<int>(column)); });))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, rows * columns), [&](Index i) {
-                         body(static_cast<int>(i / columns), static_cast<int>(i % columns));
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(rows)), [&](int row) {
+                         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(columns)),
+                                              [&](int column) { body(row, column); });
                        });))
 }
 
