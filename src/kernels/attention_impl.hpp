@@ -283,7 +283,8 @@ void launch_attention(ExecutionSpace const& exec, Kernel const& kernel, Index te
 template <class Mask>
 AttentionMask attention_mask(char const* what, Dropout const& dropout, AttentionShape const& shape, Mask const& mask) {
   if (mask.size() > 0) require_shape(what, mask, {shape.batch, shape.heads, shape.sequence, shape.sequence});
-  return {DropoutRows(dropout), mask.size() > 0 ? const_cast<MaskByte*>(mask.data()) : nullptr};
+  return {DropoutRows(dropout, shape.sequence, shape.heads),
+          mask.size() > 0 ? const_cast<MaskByte*>(mask.data()) : nullptr};
 }
 
 } // namespace Impl

@@ -11,7 +11,7 @@ namespace trainstone {
 
 namespace Impl {
 
-DropoutRows::DropoutRows(Dropout const& dropout)
+DropoutRows::DropoutRows(Dropout const& dropout, Index positions, Index heads)
     : seed(dropout.seed),
       first_sample(dropout.first_sample),
       site(dropout.site),
@@ -21,6 +21,10 @@ DropoutRows::DropoutRows(Dropout const& dropout)
   TRAINSTONE_REQUIRE(dropout.first_sample < std::uint64_t{1} << 44, "dropout knows 2^44 samples, not number {}",
                      dropout.first_sample);
   TRAINSTONE_REQUIRE(dropout.site < 1U << 24, "dropout knows 2^24 sites, not number {}", dropout.site);
+  if (dropout.is_on()) {
+    TRAINSTONE_REQUIRE(positions <= 1 << 20, "dropout knows 2^20 positions, not {}", positions);
+    TRAINSTONE_REQUIRE(heads <= 1 << 14, "dropout knows 2^14 heads, not {}", heads);
+  }
   constexpr double words = 0x1p32;
   threshold = static_cast<std::uint32_t>(std::min(std::round(dropout.rate * words), words - 1));
 }

@@ -16,7 +16,7 @@ struct Dropout {
   double rate = 0; ///< probability of an element to be dropped, in [0, 1); 0 = no dropout
   std::uint64_t seed = 0;
   std::uint64_t first_sample = 0; ///< of the micro-batch's first sequence, counted from the start of training; < 2^44
-  std::uint32_t site = 0;         ///< which of the model's dropouts; < 2^24
+  std::uint32_t site = 0;         ///< which of the model's dropouts; < 2^24. Positions are < 2^20, heads < 2^14
   bool is_on() const { return rate > 0; }
 };
 

@@ -69,7 +69,7 @@ void dropout_forward(ExecutionSpace const& exec, Dropout const& dropout, Index s
                       .flops = 2 * x.size(),
                       .bytes = (2 * x.size() + bias.size()) * sizeof(T) + mask.size()};
   launch_for(kernel, Impl::row_policy(exec, rows),
-             Impl::DropoutForward<T>{Impl::DropoutRows(dropout), sequence, columns, bias.data(), x.data(),
+             Impl::DropoutForward<T>{Impl::DropoutRows(dropout, sequence), sequence, columns, bias.data(), x.data(),
                                      mask.size() > 0 ? mask.data() : nullptr});
 }
 
@@ -83,7 +83,7 @@ void dropout_backward(ExecutionSpace const& exec, Dropout const& dropout, Index 
   Kernel const kernel{
       .label = "trainstone::dropout::backward", .flops = d_y.size(), .bytes = 2 * d_y.size() * sizeof(T) + mask.size()};
   launch_for(kernel, Impl::row_policy(exec, rows),
-             Impl::DropoutBackward<T>{Impl::DropoutRows(dropout), sequence, columns,
+             Impl::DropoutBackward<T>{Impl::DropoutRows(dropout, sequence), sequence, columns,
                                       mask.size() > 0 ? mask.data() : nullptr, d_y.data(), d_x.data()});
 }
 

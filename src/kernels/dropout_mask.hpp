@@ -36,18 +36,20 @@ KOKKOS_INLINE_FUNCTION void dropout_for(Team const& team, DropoutRow const& row,
   });
 }
 
-/// The rows of a micro-batch at one site. Plain numbers: kernels hold it by value.
+/// The rows of a micro-batch at one site, each of a position below `positions` and a head below `heads`. Plain numbers:
+/// kernels hold it by value.
 struct DropoutRows {
   std::uint64_t seed, first_sample;
   std::uint32_t site, threshold;
   float scale;
 
-  explicit DropoutRows(Dropout const& dropout);
+  /// \throws Error   if a number of the dropout is out of its range, or there are more positions or heads than it knows
+  DropoutRows(Dropout const& dropout, Index positions, Index heads = 1);
 
   /// Of sequence b's position t. A head's keys have blocks of their own.
   KOKKOS_INLINE_FUNCTION DropoutRow row(Index b, Index t, Index head = 0) const {
     std::uint64_t const sample = first_sample + static_cast<std::uint64_t>(b);
-    // position: 20 bits, sample: 44, block: 18 bits of 32, head: 14, site: 24
+    // position: 20 bits, sample: 44, block: 18 bits (a head's keys are positions) of 32, head: 14, site: 24
     std::uint64_t const upper = static_cast<std::uint64_t>(t) | sample >> 32 << 20;
     return {seed, upper << 32 | static_cast<std::uint64_t>(head) << 18, site | (sample & 0xFFFFFFFFU) << 24, threshold,
             scale};

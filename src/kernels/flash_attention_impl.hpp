@@ -61,7 +61,8 @@ struct KeyDropout {
   DropoutRows rows;
   bool is_on;
 
-  explicit KeyDropout(Dropout const& dropout) : rows(dropout), is_on(dropout.is_on()) {}
+  KeyDropout(Dropout const& dropout, AttentionShape const& shape)
+      : rows(dropout, shape.sequence, shape.heads), is_on(dropout.is_on()) {}
 
   /// body(row, column, factor) for all rows of `keys` and the columns that see one of them, in any order.
   template <class Body>
@@ -372,7 +373,7 @@ void flash_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, In
                       .phase = Phase::attention,
                       .flops = flash_attention_forward_flops(batch, shape.sequence, heads, shape.head_size),
                       .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
-  Impl::FlashForward<T> const body{shape, Impl::KeyDropout(dropout), qkv, log_sum_exp, out};
+  Impl::FlashForward<T> const body{shape, Impl::KeyDropout(dropout, shape), qkv, log_sum_exp, out};
   Index const tiles = batch * heads * Impl::divide_up(shape.sequence, Impl::Tiles::queries);
   launch_for(kernel, body.needs().policy(exec, tiles), body);
 }
@@ -390,7 +391,7 @@ void flash_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, I
                       .phase = Phase::attention,
                       .flops = flash_attention_backward_flops(batch, shape.sequence, heads, shape.head_size),
                       .bytes = 8 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
-  Impl::FlashBackward<T> const body{shape, Impl::KeyDropout(dropout), qkv, log_sum_exp, out, d_out, d_qkv};
+  Impl::FlashBackward<T> const body{shape, Impl::KeyDropout(dropout, shape), qkv, log_sum_exp, out, d_out, d_qkv};
   launch_for(kernel, body.needs().policy(exec, batch * heads), body);
 }
 

@@ -135,4 +135,9 @@ TEST_CASE("dropout refuses what it cannot do") {
   CHECK_THROWS_AS(drop({.rate = 0.5, .site = 1U << 24}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 3), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 2, 2), Error);
+  Index const positions = 1 << 20;
+  Matrix<float> const none = x.matrix(0, 6);
+  CHECK_NOTHROW(dropout_forward<float>(exec, {.rate = 0.5}, positions, {}, none, {}));
+  CHECK_THROWS_AS(dropout_forward<float>(exec, {.rate = 0.5}, positions + 1, {}, none, {}), Error);
+  CHECK_THROWS_AS(dropout_backward<float>(exec, {.rate = 0.5}, positions + 1, {}, none, none), Error);
 }

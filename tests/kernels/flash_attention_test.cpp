@@ -264,4 +264,10 @@ TEST_CASE("flash attention refuses shapes that do not fit together") {
   CHECK_THROWS_AS(forward({.kept = 9}), Error);
   CHECK_THROWS_AS(backward(4, 18), Error);
   CHECK_THROWS_AS(backward(5, 17), Error);
+  auto const drop_in_heads = [&](Index heads) {
+    flash_attention_forward<float>(exec, memory.matrix(0, 3 * heads), 0, heads, some_dropout, {},
+                                   memory.matrix(0, heads));
+  };
+  CHECK_NOTHROW(drop_in_heads(1 << 14));
+  CHECK_THROWS_AS(drop_in_heads((1 << 14) + 1), Error); // a mask tells no more apart
 }
