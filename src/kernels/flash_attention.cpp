@@ -12,14 +12,17 @@ std::uint64_t flash_attention_forward_flops(Index batch, Index sequence, Index h
 }
 
 std::uint64_t flash_attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size) {
-  return flash_attention_forward_flops(batch, sequence, heads, head_size) / 2 * 5;
+  return Impl::flash_backward_flops(batch, sequence, heads, head_size, !host_reaches_memory);
 }
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
   template void flash_attention_forward<T>(ExecutionSpace const&, Matrix<T const>, Index, Index, Dropout const&,       \
                                            Vector<float>, Matrix<T>);                                                  \
   template void flash_attention_backward<T>(ExecutionSpace const&, Matrix<T const>, Index, Index, Dropout const&,      \
-                                            Vector<float const>, Matrix<T const>, Matrix<T const>, Matrix<T>);
+                                            Vector<float const>, Matrix<T const>, Matrix<T const>, Matrix<T>);         \
+  template void Impl::flash_attention_backward<T>(ExecutionSpace const&, Matrix<T const>, Index, Index,                \
+                                                  Dropout const&, Vector<float const>, Matrix<T const>,                \
+                                                  Matrix<T const>, Matrix<T>, bool);
 TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 } // namespace trainstone

@@ -17,7 +17,8 @@ namespace trainstone {
 /// each of a tile of keys and all queries from its first key on.
 std::uint64_t flash_attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
-/// FLOPs that flash_attention_backward executes: five products over the same pairs.
+/// FLOPs that flash_attention_backward executes: five products over the same pairs, on devices seven, because teams
+/// that share a pair of tiles both compute the scores and their gradients.
 std::uint64_t flash_attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
 /// out = dropout(softmax of q k^T / sqrt(HS) over positions <= own) v; out is rounded once. A sequence's result does
@@ -45,5 +46,13 @@ template <class T>
 void flash_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                               Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
                               Matrix<T const> d_out, Matrix<T> d_qkv);
+
+namespace Impl {
+/// The same with a team per tile, as on devices, or with one per head, as on hosts: the bits are the same.
+template <class T>
+void flash_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
+                              Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
+                              Matrix<T const> d_out, Matrix<T> d_qkv, bool by_tiles);
+} // namespace Impl
 
 } // namespace trainstone

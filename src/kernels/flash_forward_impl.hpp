@@ -45,10 +45,12 @@ struct FlashForward {
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
-    Index const tiles = divide_up(shape.sequence, Tiles::queries);
-    Index const head = team.league_rank() / tiles;
-    QueryTile const queries(head / shape.heads, head % shape.heads, team.league_rank() % tiles * Tiles::queries,
-                            shape.sequence);
+    Index const tiles = divide_up(shape.sequence, Tiles::queries), heads = shape.batch * shape.heads;
+    Index const rank = team.league_rank();
+    // Devices start teams in order: those with most keys come first.
+    Index const head = host_reaches_memory ? rank / tiles : rank % heads;
+    Index const tile = host_reaches_memory ? rank % tiles : tiles - 1 - rank / heads;
+    QueryTile const queries(head / shape.heads, head % shape.heads, tile * Tiles::queries, shape.sequence);
     ScratchPool pool = needs().take_tiles(team);
     Scratch const s(pool, shape.head_size);
     Index const stride = 3 * shape.channels();

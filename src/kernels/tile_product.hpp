@@ -19,12 +19,12 @@ struct HostTiles {
   static constexpr std::size_t fast_scratch = 0;
 };
 
-/// 128 lanes with patches of 4 by 4. Tiles that do not fit into shared memory (of which no device has less) lie in
-/// global memory.
+/// 64 lanes with patches of 4 by 4. Tiles of 16 by 16 fit into shared memory (of which no device has less) up to a head
+/// size of 80 in the backward pass, and of more than 128 in the forward pass; beyond that they lie in global memory.
 struct DeviceTiles {
-  static constexpr int queries = 32, keys = 32;
+  static constexpr int queries = 16, keys = 16;
   static constexpr int patch_rows = 4, patch_columns = 4;
-  static constexpr int team_size = 8, vector_length = 16;
+  static constexpr int team_size = 4, vector_length = 16;
   static constexpr std::size_t fast_scratch = 40'000;
 };
 
