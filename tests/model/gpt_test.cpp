@@ -121,7 +121,8 @@ struct Expected {
         std::ranges::copy(test::widened(copy_to_host(
                               exec, vector_of(table_entry(model.table, tensor, layer), model.parameters), "test")),
                           reference.parameter(tensor.name, layer).begin());
-    reference.drop({.rate = model.options.dropout, .seed = 11, .first_sample = 40, .site = 0});
+    reference::DropoutSite const first_site{.rate = model.options.dropout, .seed = 11, .first_sample = 40, .site = 0};
+    reference.drop(first_site); // nvcc 13.0 loses the braces of an argument here
     mean_loss = reference.forward(model.inputs, model.targets, model.rows.sequence);
     reference.backward(loss_scale);
   }
