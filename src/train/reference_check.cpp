@@ -96,7 +96,8 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
   std::vector<float> row(logits.extent(1)), expected(vocab);
   Difference difference;
   for (std::size_t i = 0; i < logits.extent(0); ++i) {
-    copy_to_host(exec, Vector<float>(&logits(i, 0), logits.extent(1)), std::span(row), "trainstone::train::logits");
+    Vector<float> const values(logits.data() + i * logits.extent(1), logits.extent(1));
+    copy_to_host(exec, values, std::span(row), "trainstone::train::logits");
     state.read_logits(static_cast<Index>(i + logits.extent(0) * static_cast<std::size_t>(communicator.rank())),
                       expected);
     for (std::size_t j = 0; j < vocab; ++j) difference.add(row[j], expected[j]);
