@@ -2,12 +2,14 @@
 // comparison tools are its own. Run by mpiexec on the ranks to be measured; times are the slowest rank's, checked
 // before and after; rank 0 alone reports. `trainstone commbench` measures algorithms against each other instead.
 
+#include "comm/buffers_start.hpp"
 #include "comm/control.hpp"
 #include "comm/environment.hpp"
 #include "comm/execution/reduce.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/registry.hpp"
+#include "core/host_copy.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <benchmark/benchmark.h>
@@ -35,7 +37,9 @@ struct Stage {
   MemoryLedger ledger = {};
   bool all_right = true;
 
-  bool has_shared_memory() const { return communicator.topology().nodes() == 1; }
+  bool has_shared_memory() const {
+    return communicator.topology().nodes() == 1 && communicator.buffers() == MessageBuffers::host;
+  }
 };
 
 /// No rate for a wrong result.
@@ -123,9 +127,11 @@ void measure_kernel(benchmark::State& state, Stage& stage, KernelCase const& ker
   Allocation const memory(stage.ledger, MemoryCategory::buffers, "benchmark", kernel.vectors * Arena::footprint(bytes));
   Arena arena(memory.bytes());
   std::vector<Vector<Element>> vectors;
+  std::vector<Element> values(count);
   for (std::size_t v = 0; v < kernel.vectors; ++v) {
     vectors.push_back(arena.vector<Element>("vector", static_cast<Index>(count)));
-    for (std::size_t i = 0; i < count; ++i) vectors[v](i) = static_cast<Element>(v + i % 1021);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<Element>(v + i % 1021);
+    copy_from_host<Element>(stage.exec, values, vectors[v], "trainstone::perf: kernels read the values");
   }
   std::array const calls{TimedCall([&] {
     kernel.run(stage.exec, vectors);
@@ -134,9 +140,9 @@ void measure_kernel(benchmark::State& state, Stage& stage, KernelCase const& ker
   TimingOptions timing;
   timing.samples = samples;
   std::vector<double> const seconds = time_interleaved(stage.communicator, calls, timing).front().seconds;
+  copy_to_host<Element>(stage.exec, vectors[kernel.result], values, "trainstone::perf: the host checks the result");
   Index wrong = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    wrong += vectors[kernel.result](i) != kernel.expected(static_cast<Element>(i % 1021)) ? 1 : 0;
+  for (std::size_t i = 0; i < count; ++i) wrong += values[i] != kernel.expected(static_cast<Element>(i % 1021)) ? 1 : 0;
   std::vector<Index> const all = all_gather_values(stage.communicator, wrong);
   if (std::ranges::max(all) > 0) return report_wrong(state, stage, std::ranges::max(all));
   report(state, seconds, kernel.moved * static_cast<double>(bytes), 1);
@@ -169,6 +175,8 @@ class Silence : public benchmark::BenchmarkReporter {
 
 int run_benchmarks(MpiEnvironment const& mpi) {
   Stage stage{ExecutionSpace(), Communicator::world()};
+  DeviceMessages const found = prove_device_messages(stage.communicator, stage.exec);
+  stage.communicator.use_buffers(choose_buffers("auto", found), stage.exec);
   register_all(stage);
   Silence silence;
   bool const first = mpi.world_rank() == 0;
