@@ -6,6 +6,7 @@
 #include "core/types.hpp"
 #include "support/instances.hpp"
 #include "support/tools_guard.hpp"
+#include "support/views.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -55,7 +56,7 @@ constexpr bool is_floating = !std::is_integral_v<T>;
 
 /// How far rounding to T may move a value, as a share of it.
 template <class T>
-constexpr double roundoff = std::is_same_v<T, double> ? 0x1p-53
+constexpr double rounding = std::is_same_v<T, double> ? 0x1p-53
                             : std::is_same_v<T, bf16> ? 0x1p-8
                             : std::is_same_v<T, fp16> ? 0x1p-11
                                                       : 0x1p-24;
@@ -71,30 +72,48 @@ T input(std::size_t part, std::size_t i) {
   }
 }
 
-/// `parts` blocks of n elements, each behind a gap so that no two are aligned alike.
+/// `parts` blocks of n elements in kernels' memory, each behind a gap so that no two are aligned alike.
 template <class T>
 class Blocks {
 public:
-  Blocks(std::size_t parts, std::size_t n) : m_parts(parts) {
-    for (std::size_t part = 0; part < parts; ++part) {
-      m_parts[part].resize(part % 5 + n);
-      for (std::size_t i = 0; i < n; ++i) begin(part)[i] = input<T>(part, i);
-    }
-  }
-  T* begin(std::size_t part) { return m_parts[part].data() + part % 5; }
-  std::vector<T const*> sources() {
+  /// Element i of a part is value(part, i).
+  template <class Value>
+  Blocks(std::size_t parts, std::size_t n, Value const& value) : m_parts(parts), m_n(n), m_memory(fill(value)) {}
+  Blocks(std::size_t parts, std::size_t n) : Blocks(parts, n, input<T>) {}
+
+  T* begin(std::size_t part) const { return m_memory.vector().data() + offset(part); }
+  Vector<T> vector(std::size_t part) const { return Vector<T>(begin(part), m_n); }
+  std::vector<T const*> sources() const {
     std::vector<T const*> found;
-    for (std::size_t part = 0; part < m_parts.size(); ++part) found.push_back(begin(part));
+    for (std::size_t part = 0; part < m_parts; ++part) found.push_back(begin(part));
     return found;
   }
-  std::vector<T*> targets(std::size_t count) {
+  std::vector<T*> targets(std::size_t count) const {
     std::vector<T*> found;
     for (std::size_t part = 0; part < count; ++part) found.push_back(begin(part));
     return found;
   }
+  /// What all parts hold now.
+  std::vector<std::vector<T>> values() const {
+    std::vector<T> const all = m_memory.values();
+    std::vector<std::vector<T>> found;
+    for (std::size_t part = 0; part < m_parts; ++part)
+      found.emplace_back(all.data() + offset(part), all.data() + offset(part) + m_n);
+    return found;
+  }
 
 private:
-  std::vector<std::vector<T>> m_parts;
+  std::size_t offset(std::size_t part) const { return part * (m_n + 5) + part % 5; }
+  template <class Value>
+  std::vector<T> fill(Value const& value) const {
+    std::vector<T> all(offset(m_parts), T{});
+    for (std::size_t part = 0; part < m_parts; ++part)
+      for (std::size_t i = 0; i < m_n; ++i) all[offset(part) + i] = value(part, i);
+    return all;
+  }
+
+  std::size_t m_parts, m_n;
+  DeviceTensor<T> m_memory;
 };
 
 template <class W>
@@ -135,8 +154,8 @@ std::vector<T> expected_result(Operation operation, std::size_t parts, std::size
 
 /// Empty if all bits are equal; else the first elements that differ.
 template <class T>
-std::string different_bits(T const* actual, std::vector<T> const& expected) {
-  if (expected.empty() || std::memcmp(actual, expected.data(), expected.size() * sizeof(T)) == 0) return "";
+std::string different_bits(std::vector<T> const& actual, std::vector<T> const& expected) {
+  if (expected.empty() || std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(T)) == 0) return "";
   std::string text;
   for (std::size_t i = 0, count = 0; i < expected.size() && count < 5; ++i) {
     if (std::memcmp(&actual[i], &expected[i], sizeof(T)) == 0) continue;
@@ -159,15 +178,16 @@ template <class T>
 void check_combine(Operation operation, std::size_t parts, std::size_t n, std::size_t targets, bool in_place) {
   INFO(to_string(operation) << " of " << parts << " parts of " << n << " elements into " << targets
                             << (in_place ? " of them" : " others"));
-  Blocks<T> blocks(parts, n), others(in_place ? 0 : targets, n);
-  auto const written = in_place ? blocks.targets(targets) : others.targets(targets);
-  combine_into<T>(operation, blocks.sources(), n, written);
+  Blocks<T> const blocks(parts, n), others(in_place ? 0 : targets, n);
+  Blocks<T> const& written = in_place ? blocks : others;
+  combine_into<T>(operation, blocks.sources(), n, written.targets(targets));
   std::vector<T> const expected = expected_result<T>(operation, parts, n);
-  for (T const* target : written) REQUIRE(different_bits(target, expected) == "");
+  auto const found = written.values(), kept = blocks.values();
+  for (std::size_t target = 0; target < targets; ++target) REQUIRE(different_bits(found[target], expected) == "");
   for (std::size_t part = in_place ? targets : 0; part < parts; ++part) { // what is no target is not written
     std::vector<T> unchanged;
     for (std::size_t i = 0; i < n; ++i) unchanged.push_back(input<T>(part, i));
-    REQUIRE(different_bits(blocks.begin(part), unchanged) == "");
+    REQUIRE(different_bits(kept[part], unchanged) == "");
   }
 }
 
@@ -204,8 +224,9 @@ TEMPLATE_TEST_CASE("a sum lies as near to the exact one as its tree and one roun
   using W = Wide<TestType>;
   for (std::size_t const parts : {2, 3, 7, 16, 33}) {
     std::size_t const n = 1009;
-    Blocks<TestType> blocks(parts, n), result(1, n);
+    Blocks<TestType> const blocks(parts, n), result(1, n);
     combine_into<TestType>(Operation::sum, blocks.sources(), n, result.targets(1));
+    std::vector<TestType> const sums = result.values()[0];
     double const levels = std::ceil(std::log2(static_cast<double>(parts)));
     for (std::size_t i = 0; i < n; ++i) {
       long double exact = 0;
@@ -217,9 +238,9 @@ TEMPLATE_TEST_CASE("a sum lies as near to the exact one as its tree and one roun
       // each addition loses at most a roundoff of its result; then one rounding to storage
       double const in_tree = is_narrow<TestType> || sizeof(W) == 4 ? 0x1p-24 : 0x1p-53;
       double const bound =
-          1.001 * (levels * in_tree * absolute + roundoff<TestType> * std::abs(static_cast<double>(exact)));
+          1.001 * (levels * in_tree * absolute + rounding<TestType> * std::abs(static_cast<double>(exact)));
       INFO(parts << " parts, element " << i);
-      REQUIRE(std::abs(static_cast<double>(wide(result.begin(0)[i]) - exact)) <= bound + 0x1p-25);
+      REQUIRE(std::abs(static_cast<double>(wide(sums[i]) - exact)) <= bound + 0x1p-25);
     }
   }
 }
@@ -230,17 +251,16 @@ TEMPLATE_TEST_CASE("a reduction adds its source to its target and a copy copies 
   for (std::size_t const n : {0, 1, 2, 3, 17, 1009, 100003}) {
     for (Operation const operation : operations) {
       INFO(to_string(operation) << " of " << n << " elements");
-      Blocks<TestType> blocks(2, n);
-      reduce<TestType>(exec, operation, Vector<TestType const>(blocks.begin(1), n),
-                       Vector<TestType>(blocks.begin(0), n));
+      Blocks<TestType> const blocks(2, n);
+      reduce<TestType>(exec, operation, blocks.vector(1), blocks.vector(0));
       exec.fence("test reads the result");
-      CHECK(different_bits(blocks.begin(0), expected_result<TestType>(operation, 2, n)) == "");
+      CHECK(different_bits(blocks.values()[0], expected_result<TestType>(operation, 2, n)) == "");
     }
-    Blocks<TestType> blocks(2, n);
-    std::vector<TestType> const source(blocks.begin(1), blocks.begin(1) + n);
-    copy<TestType>(exec, Vector<TestType const>(blocks.begin(1), n), Vector<TestType>(blocks.begin(0), n));
+    Blocks<TestType> const blocks(2, n);
+    std::vector<TestType> const source = blocks.values()[1];
+    copy<TestType>(exec, blocks.vector(1), blocks.vector(0));
     exec.fence("test reads the result");
-    CHECK(different_bits(blocks.begin(0), source) == "");
+    CHECK(different_bits(blocks.values()[0], source) == "");
   }
 }
 
@@ -251,12 +271,14 @@ TEMPLATE_TEST_CASE("a NaN in any part survives every operation and touches no ot
     for (std::size_t const parts : {2, 3, 8, 9}) {
       for (std::size_t poisoned = 0; poisoned < parts; ++poisoned) {
         std::size_t const n = 37, place = 5 * poisoned % n;
-        Blocks<TestType> blocks(parts, n), result(1, n);
-        blocks.begin(poisoned)[place] = nan;
+        Blocks<TestType> const result(1, n), blocks(parts, n, [&](std::size_t part, std::size_t i) {
+          return part == poisoned && i == place ? nan : input<TestType>(part, i);
+        });
         combine_into<TestType>(operation, blocks.sources(), n, result.targets(1));
+        std::vector<TestType> const values = result.values()[0];
         for (std::size_t i = 0; i < n; ++i) {
           INFO(to_string(operation) << " of " << parts << " parts, NaN in " << poisoned << ", element " << i);
-          REQUIRE(std::isnan(static_cast<double>(wide(result.begin(0)[i]))) == (i == place));
+          REQUIRE(std::isnan(static_cast<double>(wide(values[i]))) == (i == place));
         }
       }
     }
@@ -266,34 +288,34 @@ TEMPLATE_TEST_CASE("a NaN in any part survives every operation and touches no ot
 TEMPLATE_TEST_CASE("maxima and minima of zeros have the same sign in any order", "[comm][reduce]", float, double, bf16,
                    fp16) {
   for (bool const minus_first : {false, true}) {
-    TestType const plus = stored<TestType>(0), minus = stored<TestType>(-Wide<TestType>(0));
-    TestType const a = minus_first ? minus : plus, b = minus_first ? plus : minus;
-    TestType larger{}, smaller{};
-    combine_into<TestType>(Operation::max, {&a, &b}, 1, {&larger});
-    combine_into<TestType>(Operation::min, {&a, &b}, 1, {&smaller});
-    CHECK(!std::signbit(wide(larger)));
-    CHECK(std::signbit(wide(smaller)));
+    Blocks<TestType> const result(2, 1), zeros(2, 1, [&](std::size_t part, std::size_t) {
+      return stored<TestType>((part == 0) == minus_first ? -Wide<TestType>(0) : Wide<TestType>(0));
+    });
+    combine_into<TestType>(Operation::max, zeros.sources(), 1, {result.begin(0)});
+    combine_into<TestType>(Operation::min, zeros.sources(), 1, {result.begin(1)});
+    CHECK(!std::signbit(wide(result.values()[0][0])));
+    CHECK(std::signbit(wide(result.values()[1][0])));
   }
 }
 
 TEST_CASE("16-bit sums are rounded once", "[comm][reduce]") {
   // 256 + 1 is a tie that goes down in bf16: added one by one they would stay 256.
-  std::vector<bf16> const values{from_float<bf16>(256), from_float<bf16>(1), from_float<bf16>(1), from_float<bf16>(1)};
-  bf16 result{};
-  combine_into<bf16>(Operation::sum, {&values[0], &values[1], &values[2], &values[3]}, 1, {&result});
-  CHECK(to_float(result) == 260); // 259 rounded to a multiple of 2, ties to even
+  auto const value = [](std::size_t part, std::size_t) { return from_float<bf16>(part == 0 ? 256 : 1); };
+  Blocks<bf16> const values(4, 1, value), result(1, 1);
+  combine_into<bf16>(Operation::sum, values.sources(), 1, result.targets(1));
+  CHECK(to_float(result.values()[0][0]) == 260); // 259 rounded to a multiple of 2, ties to even
 }
 
 TEST_CASE("kernels of any size are labelled, counted and delayed, and run on the given instance", "[comm][reduce]") {
   ExecutionSpace const exec = distinct_instance();
   for (std::size_t const n : {1, 1009, 100003}) {
-    Blocks<float> blocks(3, n);
+    Blocks<float> const blocks(3, n);
     std::vector<std::string> delayed;
     Counters const before = counters();
     ToolsGuard const guard(exec);
     delay_point() = [&](char const* label) { delayed.emplace_back(label); };
-    reduce<float>(exec, Operation::sum, Vector<float const>(blocks.begin(1), n), Vector<float>(blocks.begin(0), n));
-    copy<float>(exec, Vector<float const>(blocks.begin(1), n), Vector<float>(blocks.begin(0), n));
+    reduce<float>(exec, Operation::sum, blocks.vector(1), blocks.vector(0));
+    copy<float>(exec, blocks.vector(1), blocks.vector(0));
     combine<float>(exec, Operation::sum, blocks.sources(), static_cast<Index>(n), blocks.targets(2));
     delay_point() = nullptr;
     INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
@@ -326,24 +348,18 @@ TEMPLATE_TEST_CASE("a device's way to combine gives the bits of the host's, for 
                    float, double, bf16, fp16, std::int32_t, std::int64_t) {
   ExecutionSpace const exec;
   constexpr Index n = 37;
-  for (Index const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 64, 100, 127, 128}) {
-    std::vector<std::vector<TestType>> parts;
-    std::vector<TestType const*> addresses;
-    for (Index part = 0; part < count; ++part) {
-      parts.emplace_back();
-      for (Index i = 0; i < n; ++i)
-        parts.back().push_back(stored<TestType>(static_cast<Wide<TestType>>(
-            static_cast<double>((part * 37 + i * 11) % 97) / (is_floating<TestType> ? 7 : 1))));
-    }
-    for (auto const& part : parts) addresses.push_back(part.data());
+  for (std::size_t const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 64, 100, 127, 128}) {
+    auto const value = [](std::size_t part, std::size_t i) {
+      auto const number = static_cast<double>((part * 37 + i * 11) % 97);
+      return stored<TestType>(static_cast<Wide<TestType>>(number / (is_floating<TestType> ? 7 : 1)));
+    };
+    Blocks<TestType> const parts(count, n, value), results(2, n);
     for (Operation const operation : operations) {
       INFO(count << " parts, " << to_string(operation));
-      std::vector<TestType> expected(n), found(n);
-      std::array<TestType*, 1> const target{expected.data()};
-      combine<TestType>(exec, operation, addresses, n, target);
-      Impl::combine_by_element<TestType>(exec, operation, addresses, n, found.data());
+      combine<TestType>(exec, operation, parts.sources(), n, std::array{results.begin(0)});
+      Impl::combine_by_element<TestType>(exec, operation, parts.sources(), n, results.begin(1));
       exec.fence("trainstone::test: the host compares");
-      CHECK(std::memcmp(found.data(), expected.data(), n * sizeof(TestType)) == 0);
+      CHECK(different_bits(results.values()[1], results.values()[0]) == "");
     }
   }
   std::vector<float> part(1);

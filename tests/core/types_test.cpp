@@ -147,7 +147,8 @@ TEST_CASE("views whose type is known at run time give back what they were made o
   StoredMatrix const matrix = Matrix<bf16>(narrow, 2, 3);
   CHECK(matrix.storage == Storage::bf16);
   CHECK((matrix.rows == 2 && matrix.columns == 3));
-  CHECK(&matrix.as<bf16>()(1, 2) == narrow + 5);
+  CHECK(matrix.as<bf16>().data() == narrow);
+  CHECK((matrix.as<bf16>().extent(0) == 2 && matrix.as<bf16>().extent(1) == 3));
   CHECK_THROWS_AS(matrix.as<fp16>(), Error);
 }
 

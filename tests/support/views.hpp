@@ -32,6 +32,7 @@ public:
   }
   DeviceTensor(Index count, T value) : DeviceTensor(std::vector<T>(static_cast<std::size_t>(count), value)) {}
 
+  std::size_t size() const { return m_memory.extent(0); }
   Vector<T> vector() const { return Vector<T>(m_memory.data(), m_memory.extent(0)); }
   Matrix<T> matrix(Index rows, Index columns) const {
     return Matrix<T>(m_memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
