@@ -7,6 +7,7 @@
 #include "support/collective_data.hpp"
 #include "support/collective_run.hpp"
 #include "support/traffic.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -21,14 +22,17 @@ template <class T>
 void check_against_mpi(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
                        Operation operation) {
   if (!mpi_refusal(problem, element_type_of<T>()).empty()) return;
-  std::vector<T> data = test::input<T>(problem, communicator.rank());
-  std::vector<T> scratch(static_cast<std::size_t>(mpi_scratch_elements(problem, communicator.rank())));
-  std::vector<std::byte> staging(mpi_staging_bytes(communicator.buffers(), problem, communicator.rank(), sizeof(T)));
-  MpiCollective reference(exec, communicator, problem, operation, Vector<T>(data.data(), data.size()),
-                          Vector<T>(scratch.data(), scratch.size()), staging);
+  Rank const rank = communicator.rank();
+  test::DeviceTensor<T> const data(test::input<T>(problem, rank));
+  test::DeviceTensor<T> const scratch(std::vector<T>(static_cast<std::size_t>(mpi_scratch_elements(problem, rank))));
+  std::uint64_t const copies = mpi_staging_bytes(communicator.buffers(), problem, rank, sizeof(T));
+  MemoryLedger ledger;
+  PinnedMemory staging(ledger, "test", Arena::footprint(copies));
+  MpiCollective reference(exec, communicator, problem, operation, data.vector(), scratch.vector(),
+                          staging.take(copies));
   reference.run();
   INFO("MPI's own " << to_string(problem.collective));
-  CHECK(test::mismatch(problem, operation, communicator.rank(), data) == "");
+  CHECK(test::mismatch(problem, operation, communicator.rank(), data.values()) == "");
 }
 
 std::string describe(Problem const& problem, Algorithm algorithm) {
@@ -48,7 +52,7 @@ void check_all_algorithms(Communicator& communicator, Workspace& workspace, Prob
     CHECK(test::mismatch(problem, operation, communicator.rank(), first) == "");
     Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
     CHECK(comm_counters().at(Purpose::training, problem.collective, algorithm) ==
-          predict_traffic(schedule, problem.topology, sizeof(T)));
+          predict_traffic(schedule, problem.topology, sizeof(T), longest_message(communicator.buffers(), sizeof(T))));
     CHECK(comm_counters().total(Purpose::control) == Traffic{});
   }
 }
@@ -75,7 +79,7 @@ void check_everything(Communicator& communicator, std::vector<Index> const& coun
 
 TEMPLATE_TEST_CASE("every algorithm of every collective is right, as MPI's own, and counted as predicted",
                    "[mpi][collectives]", float, double, bf16, fp16, std::int32_t, std::int64_t) {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   check_everything<TestType>(communicator, {0, 1, communicator.size() - 1, 117, 737},
                              {Operation::sum, Operation::max, Operation::min});
 }
@@ -92,19 +96,19 @@ TEST_CASE("MPI's own collectives are right where they are given copies of the da
 TEST_CASE("every algorithm of every collective is right on two emulated nodes", "[mpi][collectives]") {
   int const ranks = Communicator::world().size();
   if (ranks < 2) return;
-  Communicator communicator = Communicator::world(2);
+  Communicator communicator = test::world(2);
   REQUIRE(communicator.topology().nodes() == 2);
   check_everything<float>(communicator, {0, 1, 117, 737}, {Operation::sum});
 }
 
 TEST_CASE("every algorithm of every collective is right on a million and three elements", "[mpi][collectives]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   check_everything<float>(communicator, {1'000'003}, {Operation::sum});
 }
 
 TEMPLATE_TEST_CASE("every algorithm is right on a million and three elements of every type", "[mpi][collectives]",
                    double, bf16, fp16, std::int32_t, std::int64_t) {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() > 4) return; // ranks that share cores: fp32 above is enough
   check_everything<TestType>(communicator, {1'000'003}, {Operation::sum});
 }

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/traffic.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -37,19 +38,22 @@ Problem broadcast_problem(Communicator const& communicator) {
 /// Of whole buffers, from rank 0.
 struct Broadcast {
   explicit Broadcast(Communicator& communicator, bool persistent = true)
-      : data(static_cast<std::size_t>(elements), static_cast<float>(communicator.rank())),
-        execution(ExecutionSpace(), communicator,
-                  make_schedule(broadcast_problem(communicator), Algorithm::binomial, communicator.rank()),
-                  Operation::sum, Vector<float>(data.data(), data.size()), Vector<float>(),
-                  {.persistent = persistent}) {}
-  bool is_right() const { return data == std::vector<float>(data.size(), 0); }
+      : memory(communicator, schedule_of(communicator),
+               std::vector<float>(static_cast<std::size_t>(elements), static_cast<float>(communicator.rank())),
+               {.persistent = persistent}),
+        execution(ExecutionSpace(), communicator, schedule_of(communicator), Operation::sum, memory.data.vector(),
+                  Vector<float>(), memory.options) {}
+  static Schedule schedule_of(Communicator const& communicator) {
+    return make_schedule(broadcast_problem(communicator), Algorithm::binomial, communicator.rank());
+  }
+  bool is_right() const { return memory.data.values() == std::vector<float>(static_cast<std::size_t>(elements), 0); }
   /// That this rank sends.
   double messages(Communicator const& communicator) const {
     Traffic const sent = predict_traffic(execution.schedule(), communicator.topology(), sizeof(float));
     return static_cast<double>(sent.messages);
   }
 
-  std::vector<float> data;
+  test::OwnMemory<float> memory;
   Execution execution;
 };
 
@@ -63,7 +67,7 @@ bool has_mail(Communicator const& communicator) {
 } // namespace
 
 TEST_CASE("a message takes at least latency and bytes over bandwidth", "[mpi][network]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   communicator.emulate_network(slow);
   for (bool const persistent : {true, false}) {
     Broadcast broadcast(communicator, persistent);
@@ -80,7 +84,7 @@ TEST_CASE("a message takes at least latency and bytes over bandwidth", "[mpi][ne
 }
 
 TEST_CASE("a rank's messages queue, also those of communicators that are made of its own", "[mpi][network]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   communicator.emulate_network(slow);
   Communicator part = communicator.split(0);
   auto first = communicator.first(communicator.size());
@@ -96,7 +100,7 @@ TEST_CASE("a rank's messages queue, also those of communicators that are made of
 }
 
 TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Communicator const messenger = Communicator::world();
   communicator.emulate_network({.latency = 0.4});
   Broadcast broadcast(communicator);
@@ -109,7 +113,7 @@ TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network
 }
 
 TEST_CASE("an emulated network changes neither results nor counts", "[mpi][network]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   communicator.emulate_network({.latency = 2e-6, .seconds_per_byte = 1e-9});
   test::Workspace workspace(communicator);
   for (Collective const collective : collectives) {
@@ -134,6 +138,7 @@ TEST_CASE("an emulated network changes neither results nor counts", "[mpi][netwo
 }
 
 TEST_CASE("moves in shared memory are refused on an emulated network, and only there", "[mpi][network]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return; // nothing to share
   test::Workspace workspace(communicator);
@@ -150,16 +155,16 @@ TEST_CASE("moves in shared memory are refused on an emulated network, and only t
 
 TEST_CASE("messages that are kept back when an exception ends their collective are never sent", "[mpi][network]") {
   for (bool const persistent : {true, false}) {
-    Communicator communicator = Communicator::world();
+    Communicator communicator = test::world();
     communicator.emulate_network({.latency = 1000});
-    std::vector<float> data(8, 1), scratch(8, 0);
     Problem const problem{.collective = Collective::all_reduce,
-                          .partition = Partition::even(std::ssize(data), communicator.size()),
+                          .partition = Partition::even(8, communicator.size()),
                           .topology = communicator.topology()};
+    Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
+    test::OwnMemory<float> const memory(communicator, schedule, std::vector<float>(8, 1), {.persistent = persistent});
     auto const start_and_fail = [&] {
-      Execution execution(ExecutionSpace(), communicator, make_schedule(problem, Algorithm::ring, communicator.rank()),
-                          Operation::sum, Vector<float>(data.data(), data.size()),
-                          Vector<float>(scratch.data(), scratch.size()), {.persistent = persistent});
+      Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, memory.data.vector(),
+                          memory.scratch.vector(), memory.options);
       execution.start();
       CHECK(execution.progress() == (communicator.size() == 1));
       throw Error("of the caller");
@@ -168,7 +173,7 @@ TEST_CASE("messages that are kept back when an exception ends their collective a
     barrier(communicator);
     CHECK_FALSE(has_mail(communicator));
     barrier(communicator); // what follows sends
-    CHECK(scratch == std::vector<float>(scratch.size(), 0));
+    CHECK(memory.scratch.values() == std::vector<float>(memory.scratch.size(), 0));
     communicator.emulate_network({});
     CHECK(control_all_reduce(ExecutionSpace(), communicator, Operation::sum, 1.0) == communicator.size());
   }

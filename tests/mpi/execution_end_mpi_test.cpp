@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/schedules.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -18,34 +19,41 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-Execution make_ring(Communicator& communicator, std::vector<float>& data, std::vector<float>& scratch,
-                    bool persistent = true) {
+Schedule ring_of(Communicator const& communicator, Index elements) {
   Problem const problem{.collective = Collective::all_reduce,
-                        .partition = Partition::even(std::ssize(data), communicator.size()),
+                        .partition = Partition::even(elements, communicator.size()),
                         .topology = communicator.topology()};
-  return Execution(ExecutionSpace(), communicator, make_schedule(problem, Algorithm::ring, communicator.rank()),
-                   Operation::sum, Vector<float>(data.data(), data.size()),
-                   Vector<float>(scratch.data(), scratch.size()), {.persistent = persistent});
+  return make_schedule(problem, Algorithm::ring, communicator.rank());
+}
+
+test::OwnMemory<float> ones(Communicator const& communicator, bool persistent = true, Index elements = 100) {
+  std::vector<float> const values(static_cast<std::size_t>(elements), 1);
+  return {communicator, ring_of(communicator, elements), values, {.persistent = persistent}};
+}
+
+Execution make_ring(Communicator& communicator, test::OwnMemory<float> const& memory) {
+  Vector<float> const data = memory.data.vector();
+  return Execution(ExecutionSpace(), communicator, ring_of(communicator, static_cast<Index>(data.extent(0))),
+                   Operation::sum, data, memory.scratch.vector(), memory.options);
 }
 
 /// An all-reduce of ones.
 struct Ones {
-  explicit Ones(Communicator& communicator) : execution(make_ring(communicator, data, scratch)) {}
+  explicit Ones(Communicator& communicator) : memory(ones(communicator)), execution(make_ring(communicator, memory)) {}
 
-  std::vector<float> data = std::vector<float>(100, 1);
-  std::vector<float> scratch = std::vector<float>(100);
+  test::OwnMemory<float> memory;
   Execution execution;
 };
 
 } // namespace
 
 TEST_CASE("what an exception leaves in flight is withdrawn: nobody writes to its memory", "[mpi][ends]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Rank const ranks = communicator.size();
   for (bool const persistent : {true, false}) {
-    std::vector<float> data(100, 1), scratch(100, 0);
+    test::OwnMemory<float> const memory = ones(communicator, persistent), others = ones(communicator, persistent);
     auto const start_and_fail = [&] {
-      Execution execution = make_ring(communicator, data, scratch, persistent);
+      Execution execution = make_ring(communicator, memory);
       execution.start();
       throw Error("of the caller");
     };
@@ -53,21 +61,20 @@ TEST_CASE("what an exception leaves in flight is withdrawn: nobody writes to its
     barrier(communicator);
     if (communicator.rank() != 0) CHECK_THROWS_AS(start_and_fail(), Error); // the last one sends to rank 0
     barrier(communicator);
-    std::vector<float> others_data(100, 1), others_scratch(100);
-    make_ring(communicator, others_data, others_scratch, persistent).run();
-    CHECK(others_data == std::vector<float>(100, static_cast<float>(ranks)));
-    if (communicator.rank() == 0) CHECK(scratch == std::vector<float>(100, 0));
+    make_ring(communicator, others).run();
+    CHECK(others.data.values() == std::vector<float>(100, static_cast<float>(ranks)));
+    if (communicator.rank() == 0) CHECK(memory.scratch.values() == std::vector<float>(memory.scratch.size(), 0));
   }
 }
 
 TEST_CASE("an execution destroyed in flight", "[.in_flight]") { // ends the run: a test of ctest of its own
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Ones ones(communicator);
   ones.execution.start();
 }
 
 TEST_CASE("a schedule with an empty round is refused", "[mpi][ends]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(0, communicator.size()));
   std::vector<std::vector<Round>> const rounds(static_cast<std::size_t>(communicator.size()), {Round{}});
   Schedule const schedule = test::schedules_of(problem, rounds)[static_cast<std::size_t>(communicator.rank())];
@@ -78,7 +85,7 @@ TEST_CASE("a schedule with an empty round is refused", "[mpi][ends]") {
 }
 
 TEST_CASE("tags come round without meeting those of prepared messages", "[mpi][ends]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   communicator.limit_tags(3);
   std::deque<Ones> kept;
   for (int i = 0; i < 2; ++i) kept.emplace_back(communicator);
@@ -91,7 +98,7 @@ TEST_CASE("tags come round without meeting those of prepared messages", "[mpi][e
     second.execution.wait();
     first.execution.wait();
     kept[0].execution.wait();
-    CHECK(second.data == std::vector<float>(100, static_cast<float>(communicator.size())));
+    CHECK(second.memory.data.values() == std::vector<float>(100, static_cast<float>(communicator.size())));
   }
   for (int i = 0; i < 2; ++i) kept.emplace_back(communicator);
   CHECK_THROWS_WITH(communicator.take_tag(), ContainsSubstring("4 collectives of one communicator are prepared"));
@@ -100,6 +107,7 @@ TEST_CASE("tags come round without meeting those of prepared messages", "[mpi][e
 }
 
 TEST_CASE("a rank that waits in shared memory lets MPI deliver what it has sent before", "[mpi][ends]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return;
   Communicator const messenger = Communicator::world();
@@ -120,23 +128,24 @@ TEST_CASE("a rank that waits in shared memory lets MPI deliver what it has sent 
 }
 
 TEST_CASE("what arrives after an exception has come to its end when the memory is the caller's again", "[mpi][ends]") {
-  Communicator communicator = Communicator::world();
-  Communicator const messenger = Communicator::world();
-  std::vector<float> data(std::size_t{1} << 22, 1), scratch(data.size(), 0); // too long to be sent at once
+  Communicator communicator = test::world();
+  Communicator const messenger = test::world();
+  test::OwnMemory<float> const memory = ones(communicator, true, Index{1} << 22); // too long to be sent at once
   auto const start_and_fail = [&] {
-    Execution execution = make_ring(communicator, data, scratch);
+    Execution execution = make_ring(communicator, memory);
     execution.start();
     barrier(messenger); // all have posted
     throw Error("of the caller");
   };
   CHECK_THROWS_AS(start_and_fail(), Error);
-  std::vector<float> const left = scratch;
+  std::vector<float> const left = memory.scratch.values();
   barrier(messenger); // MPI works meanwhile
-  CHECK(scratch == left);
+  CHECK(memory.scratch.values() == left);
   barrier(messenger);
 }
 
 TEST_CASE("an execution that has failed cannot be used again, nor can its segment", "[mpi][ends]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return;
   MemoryLedger ledger;
@@ -167,6 +176,7 @@ TEST_CASE("an execution that has failed cannot be used again, nor can its segmen
 }
 
 TEST_CASE("a mailbox is looked at within its bounds", "[mpi][ends]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   MemoryLedger ledger;
   SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 1024);
@@ -190,6 +200,7 @@ TEST_CASE("a mailbox is looked at within its bounds", "[mpi][ends]") {
 }
 
 TEST_CASE("a start does not wait for neighbours that have not looked at their mail", "[mpi][ends]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   Communicator const messenger = Communicator::world();
   MemoryLedger ledger;

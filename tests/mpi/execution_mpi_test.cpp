@@ -8,6 +8,7 @@
 #include "support/collective_run.hpp"
 #include "support/many_collectives.hpp"
 #include "support/traffic.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -51,33 +52,12 @@ std::vector<float> fractions(Rank rank, Index elements) {
   return values;
 }
 
-/// The bytes that a collective on fractions ends with.
-class FractionRun {
-public:
-  FractionRun(Communicator& communicator, std::uint64_t bytes)
-      : m_communicator(&communicator), m_segment(communicator, m_ledger, MemoryCategory::buffers, "test", bytes) {}
-
-  std::vector<float> operator()(Problem const& problem, Algorithm algorithm, bool persistent = true) {
-    ExecutionSpace const exec;
-    Arena arena(m_segment.bytes());
-    Schedule const schedule = make_schedule(problem, algorithm, m_communicator->rank());
-    auto const data = arena.vector<float>("data", problem.elements());
-    auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
-    std::vector<float> values = fractions(m_communicator->rank(), problem.elements());
-    std::copy(values.begin(), values.end(), data.data());
-    Execution(exec, *m_communicator, schedule, Operation::sum, data, scratch,
-              {.segment = &m_segment, .persistent = persistent})
-        .run();
-    exec.fence("trainstone::test: the host reads the result");
-    std::copy_n(data.data(), values.size(), values.begin());
-    return values;
-  }
-
-private:
-  Communicator* m_communicator;
-  MemoryLedger m_ledger;
-  SharedSegment m_segment;
-};
+/// What the data of a sum of fractions ends with.
+std::vector<float> sum_fractions(test::Workspace& workspace, Problem const& problem, Algorithm algorithm,
+                                 bool persistent = true) {
+  std::vector<float> const values = fractions(workspace.rank(), problem.elements());
+  return workspace.run_on<float>(values, problem, algorithm, Operation::sum, {.persistent = persistent});
+}
 
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -107,13 +87,12 @@ void for_all_reductions(Communicator& communicator, Index elements, Check const&
   }
 }
 
-constexpr std::uint64_t run_bytes = std::uint64_t{1} << 24;
-
 } // namespace
 
 TEST_CASE("every run gives the same bits, whatever is delayed", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  FractionRun run(communicator, run_bytes);
+  Communicator communicator = test::world();
+  test::Workspace workspace(communicator);
+  auto const run = [&](auto const&... how) { return sum_fractions(workspace, how...); };
   std::set<std::string> labels;
   for_all_reductions(communicator, 737, [&](Problem const& problem, Algorithm algorithm) {
     Rank const rank = communicator.rank();
@@ -126,13 +105,15 @@ TEST_CASE("every run gives the same bits, whatever is delayed", "[mpi][execution
   });
   CHECK(labels.contains("trainstone::comm::start"));
   if (communicator.size() == 1) return;
-  for (char const* const point : {"send", "receive", "wait", "barrier"})
+  for (char const* const point : {"send", "receive", "wait"})
     CHECK(labels.contains(std::string("trainstone::comm::") + point));
+  CHECK(labels.contains("trainstone::comm::barrier") == (communicator.buffers() == MessageBuffers::host));
 }
 
 TEST_CASE("all ranks end an all-reduce with the same bits", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
-  FractionRun run(communicator, run_bytes);
+  Communicator communicator = test::world();
+  test::Workspace workspace(communicator);
+  auto const run = [&](auto const&... how) { return sum_fractions(workspace, how...); };
   for (Problem const& problem : test::problems(communicator, Collective::all_reduce, 737)) {
     for (Algorithm const algorithm : algorithms_of(Collective::all_reduce)) {
       if (!refusal(problem, algorithm).empty()) continue;
@@ -146,7 +127,7 @@ TEST_CASE("all ranks end an all-reduce with the same bits", "[mpi][execution]") 
 }
 
 TEST_CASE("many collectives in flight end right, waited for in another order on every rank", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
   ManyCollectives many(communicator, problem);
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -168,7 +149,7 @@ TEST_CASE("a progress thread is refused where only the main thread may call MPI"
 }
 
 TEST_CASE("a collective makes progress by polling alone", "[mpi][execution]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
   ManyCollectives many(communicator, problem);
   for (Execution& execution : many.executions) {
@@ -180,6 +161,7 @@ TEST_CASE("a collective makes progress by polling alone", "[mpi][execution]") {
 }
 
 TEST_CASE("buffers outside of the shared segment are refused where a schedule needs them there", "[mpi][execution]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return; // nothing to share
   Problem const problem = test::problems(communicator, Collective::all_reduce, 12)[0];
@@ -198,41 +180,32 @@ TEST_CASE("buffers outside of the shared segment are refused where a schedule ne
 }
 
 TEST_CASE("data in pieces ends with the bits of data in one, and what lies between them stays", "[mpi][execution]") {
-  Communicator world = Communicator::world();
-  ExecutionSpace const exec;
-  MemoryLedger ledger;
-  SharedSegment segment(world, ledger, MemoryCategory::buffers, "test", std::uint64_t{1} << 22);
-  FractionRun in_one(world, std::uint64_t{1} << 20);
+  Communicator world = test::world();
+  test::Workspace workspace(world);
   constexpr float untouched = -77;
   Index const elements = 1009;
   Pieces pieces; // out of order, with gaps, neighbours that touch, and a border inside of blocks
   for (Range const& piece : {Range{1500, 1501}, Range{3, 500}, Range{500, 510}, Range{900, 1401}}) pieces.append(piece);
   REQUIRE(pieces.elements() == elements);
+  auto const place = [&](Index i) { return static_cast<std::size_t>(pieces.place(i)); };
   for_all_reductions(world, elements, [&](Problem const& problem, Algorithm algorithm) {
     INFO(to_string(problem.collective) << ' ' << to_string(algorithm));
-    Arena arena(segment.bytes());
-    Schedule const schedule = make_schedule(problem, algorithm, world.rank());
-    auto const memory = arena.vector<float>("data", pieces.extent() + 7);
-    auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
-    std::fill_n(memory.data(), memory.extent(0), untouched);
     std::vector<float> values = fractions(world.rank(), elements);
-    for (Index i = 0; i < elements; ++i) memory(pieces.place(i)) = values[static_cast<std::size_t>(i)];
+    std::vector<float> memory(static_cast<std::size_t>(pieces.extent()) + 7, untouched);
+    for (Index i = 0; i < elements; ++i) memory[place(i)] = values[static_cast<std::size_t>(i)];
     comm_counters() = {};
-    Execution(exec, world, schedule, Operation::sum, memory, scratch,
-              {.longest_message = 400, .segment = &segment, .pieces = pieces})
-        .run();
+    memory =
+        workspace.run_on<float>(memory, problem, algorithm, Operation::sum, {.longest_message = 400, .pieces = pieces});
+    Schedule const schedule = make_schedule(problem, algorithm, world.rank());
     CHECK(comm_counters().total(Purpose::training) == predict_traffic(schedule, world.topology(), sizeof(float), 400));
-    for (Index i = 0; i < elements; ++i) values[static_cast<std::size_t>(i)] = memory(pieces.place(i));
+    for (Index i = 0; i < elements; ++i) values[static_cast<std::size_t>(i)] = memory[place(i)];
     CHECK(same_bits(defined_part(problem, world.rank(), values),
-                    defined_part(problem, world.rank(), in_one(problem, algorithm))));
-    auto const outside = std::count(memory.data(), memory.data() + memory.extent(0), untouched);
-    CHECK(outside == static_cast<std::ptrdiff_t>(memory.extent(0)) - elements);
+                    defined_part(problem, world.rank(), sum_fractions(workspace, problem, algorithm))));
+    CHECK(std::ranges::count(memory, untouched) == std::ssize(memory) - elements);
   });
-  CHECK_THROWS_AS(
-      Execution(exec, world,
-                make_schedule(Problem::on_one_node(Collective::all_reduce, Partition::even(8, world.size())),
-                              Algorithm::ring, world.rank()),
-                Operation::sum, Arena(segment.bytes()).vector<float>("data", 2000), Vector<float>(),
-                {.pieces = pieces}),
-      Error);
+  auto const run_outside = [&] {
+    Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(8, world.size()));
+    workspace.run_on<float>(std::vector<float>(2000), problem, Algorithm::ring, Operation::sum, {.pieces = pieces});
+  };
+  CHECK_THROWS_AS(run_outside(), Error);
 }

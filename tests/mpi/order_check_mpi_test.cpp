@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/many_collectives.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -24,10 +25,9 @@ void run(Communicator& communicator, Problem const& problem, Algorithm algorithm
          Index longest_message = longest_mpi_message) {
   ExecutionSpace const exec;
   Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
-  std::vector<float> data(static_cast<std::size_t>(schedule.elements));
-  std::vector<float> scratch(static_cast<std::size_t>(schedule.scratch_elements));
-  Execution(exec, communicator, schedule, Operation::sum, Vector<float>(data.data(), data.size()),
-            Vector<float>(scratch.data(), scratch.size()), {.longest_message = longest_message})
+  std::vector<float> const zeros(static_cast<std::size_t>(schedule.elements), 0);
+  test::OwnMemory<float> const memory(communicator, schedule, zeros, {.longest_message = longest_message});
+  Execution(exec, communicator, schedule, Operation::sum, memory.data.vector(), memory.scratch.vector(), memory.options)
       .run();
 }
 
@@ -40,7 +40,7 @@ Problem even_problem(Communicator const& communicator, Collective collective, In
 } // namespace
 
 TEST_CASE("ranks that call different collectives are told which, on every rank", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   auto const start = [&](Index elements, Algorithm algorithm) {
@@ -62,7 +62,7 @@ TEST_CASE("ranks that call different collectives are told which, on every rank",
 }
 
 TEST_CASE("an order that differs on a part of the world is no error of all ranks", "[mpi][order]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if (world.size() < 3) return;
   world.check_order(OrderCheck::yes);
   Communicator part = world.split(world.rank() == 0 ? 0 : 1);
@@ -81,7 +81,7 @@ TEST_CASE("an order that differs on a part of the world is no error of all ranks
 }
 
 TEST_CASE("a checked order lets ranks wait for each other between two starts", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Communicator const messenger = Communicator::world();
   communicator.check_order(OrderCheck::yes);
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
@@ -100,7 +100,7 @@ TEST_CASE("a checked order lets ranks wait for each other between two starts", "
 }
 
 TEST_CASE("a rank that has started more than others is told what differs, and can end", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
@@ -116,7 +116,7 @@ TEST_CASE("a rank that has started more than others is told what differs, and ca
 }
 
 TEST_CASE("an order is checked on a progress that is polled, and nothing is in flight after an error", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
@@ -131,7 +131,7 @@ TEST_CASE("an order is checked on a progress that is polled, and nothing is in f
 }
 
 TEST_CASE("a rank that has left is named to those that go on", "[mpi][order]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if (world.size() == 1) return;
   std::optional<Communicator> copy = world.first(world.size());
   copy->check_order(OrderCheck::yes);
@@ -144,7 +144,7 @@ TEST_CASE("a rank that has left is named to those that go on", "[mpi][order]") {
 }
 
 TEST_CASE("ranks that agree on kind and length, but on nothing else, are told in what they differ", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   Rank const ranks = communicator.size();
   if (ranks == 1) return;
   communicator.check_order(OrderCheck::yes);
@@ -197,7 +197,7 @@ TEST_CASE("ranks that agree on kind and length, but on nothing else, are told in
 }
 
 TEST_CASE("calls that differ at the end of a long text are told apart", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   std::string const text(1000, 'x');
@@ -207,7 +207,7 @@ TEST_CASE("calls that differ at the end of a long text are told apart", "[mpi][o
 }
 
 TEST_CASE("of several differences all ranks are told the first, whichever call they wait for", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   bool const last = communicator.rank() + 1 == communicator.size();
@@ -220,7 +220,7 @@ TEST_CASE("of several differences all ranks are told the first, whichever call t
 }
 
 TEST_CASE("after an error a queue is of no more use, and its executions may end where it was caught", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   Problem const problem = test::problems(communicator, Collective::all_reduce, 1009)[0];
@@ -236,16 +236,16 @@ TEST_CASE("after an error a queue is of no more use, and its executions may end 
 }
 
 TEST_CASE("a rank that gives up is named to those that go on", "[mpi][order]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if (world.size() == 1 || world.size() > 3) return; // with more, rank 1 passes on what it gets
   std::optional<Communicator> copy = world.first(world.size());
   copy->check_order(OrderCheck::yes);
   auto const start_and_fail = [&] {
-    std::vector<float> data(8, 1);
     Schedule const schedule =
         make_schedule(even_problem(*copy, Collective::broadcast, 8), Algorithm::binomial, copy->rank());
-    Execution execution(ExecutionSpace(), *copy, schedule, Operation::sum, Vector<float>(data.data(), 8),
-                        Vector<float>());
+    test::OwnMemory<float> const memory(*copy, schedule, std::vector<float>(8, 1));
+    Execution execution(ExecutionSpace(), *copy, schedule, Operation::sum, memory.data.vector(), Vector<float>(),
+                        memory.options);
     execution.start();
     if (copy->rank() == 1) throw Error("of the caller");
     execution.wait();
@@ -260,7 +260,7 @@ TEST_CASE("a rank that gives up is named to those that go on", "[mpi][order]") {
 }
 
 TEST_CASE("making parts of a communicator is compared, and so are the calls of the parts", "[mpi][order]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return;
   communicator.check_order(OrderCheck::yes);
   Communicator part = communicator.split(0);

@@ -5,6 +5,7 @@
 #include "core/launch.hpp"
 #include "support/many_collectives.hpp"
 #include "support/traffic.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -34,15 +35,14 @@ void compute(ExecutionSpace const& exec, Vector<float> values) {
 TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][thread]") {
   Communicator communicator = Communicator::world();
   Index const elements = GENERATE(1009, 100'000); // the second: kernels for all of Kokkos' threads
-  MessageBuffers const buffers = GENERATE(MessageBuffers::host, MessageBuffers::staged);
-  communicator.use_buffers(buffers, ExecutionSpace());
-  Problem problem = test::problems(communicator, Collective::all_reduce, elements)[0];
-  problem.shared_memory = buffers == MessageBuffers::host;
+  bool const staged = GENERATE(false, true);
+  communicator.use_buffers(staged ? MessageBuffers::staged : test::usual_buffers(communicator), ExecutionSpace());
+  Problem const problem = test::problems(communicator, Collective::all_reduce, elements)[0];
   test::ManyCollectives many(communicator, problem, std::uint64_t{1} << 26);
   Traffic predicted;
   for (Execution const& execution : many.executions)
     predicted += predict_traffic(execution.schedule(), problem.topology, sizeof(float));
-  std::vector<float> values(long_vector, 0);
+  test::DeviceTensor<float> const values(long_vector, 0);
   ExecutionSpace const exec;
   for (int repeat = 0; repeat < 3; ++repeat) {
     many.fill(problem, communicator.rank());
@@ -51,15 +51,14 @@ TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][
     counters() = {};
     ExecutionQueue queue(Progress::by_thread);
     for (Execution& execution : many.executions) queue.start(execution);
-    for (int i = 0; i < 20; ++i) compute(exec, Vector<float>(values.data(), values.size()));
+    for (int i = 0; i < 20; ++i) compute(exec, values.vector());
     while (queue.in_flight() > 0) std::this_thread::yield();
     queue.wait_all(); // adds up what the thread has counted
     CHECK(comm_counters().total(Purpose::training) == predicted);
     CHECK(counters().flops[Phase::other] == 20u * long_vector);
     check_results(many, problem, communicator.rank());
   }
-  CHECK(values[0] == 60);
-  CHECK(values[long_vector - 1] == 60);
+  CHECK(values.values() == std::vector<float>(long_vector, 60));
 }
 
 TEST_CASE("a queue with a thread may end without any collective", "[mpi][thread]") {

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "kernels/gemm.hpp"
 #include "support/fixtures.hpp"
+#include "support/world.hpp"
 #include "train/reference_check.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -16,7 +17,7 @@ using namespace trainstone;
 TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of fp32", "[mpi][reference]") {
   std::string const name = GENERATE("gpt_even", "gpt_odd", "gpt_batch16");
   AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   test::Fixture const fixture = test::find_fixture(name);
   std::string losses = fixture.model.string();
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
@@ -26,6 +27,7 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
     RunConfig choices;
     choices.kernels.gemm = to_string(provider);
     choices.model_options.attention = attention;
+    choices.comm.buffers = to_string(world.buffers());
     std::optional<std::vector<ReferenceRow>> rows;
     try {
       rows = compare_with_reference(ExecutionSpace(), world, files, choices);
@@ -44,7 +46,7 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
 
 TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") {
   std::string const name = GENERATE("gpt_odd", "gpt_batch16");
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   test::Fixture const fixture = test::find_fixture(name);
   std::string losses = fixture.model.string();
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
@@ -58,6 +60,7 @@ TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") 
   if (world.size() % 2 == 0) strategies.push_back({.strategy = "hsdp", .shard_group = 2});
   for (ParallelConfig const& parallel : strategies) {
     RunConfig choices;
+    choices.comm.buffers = to_string(world.buffers());
     choices.parallel = parallel;
     choices.parallel.bucket_bytes = 8192;
     try {

@@ -163,6 +163,7 @@ TEST_CASE("comparing replicas sends what its plan says, under every strategy", "
 }
 
 TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][engine]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator world = Communicator::world();
   for (ParallelConfig const& parallel : strategies(world.size())) {
     INFO(describe(parallel));
@@ -190,12 +191,13 @@ TEST_CASE("staged messages change neither the bits of a strategy nor the truth o
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;
     config.precision.recipe = recipe;
-    config.comm.buffers = "host";
+    config.comm.buffers = host_reaches_memory ? "host" : "device";
+    std::uint64_t const unstaged = plan_run(config, world.rank(), world.topology()).memory_bytes().total();
+    config.comm.buffers = "auto";
     std::uint64_t const expected = hash_after(world, config, 2);
-    std::uint64_t const on_host = plan_run(config, world.rank(), world.topology()).memory_bytes().total();
     config.comm.buffers = "staged";
     TrainingRun run(world, config);
-    CHECK((run.plan.memory_bytes().total() > on_host) == (world.size() > 1));
+    CHECK((run.plan.memory_bytes().total() > unstaged) == (world.size() > 1));
     check_counts(run, world);
     CHECK(parameter_hash(run.exec, run.trainer.engine()) == expected);
   }
@@ -208,7 +210,7 @@ TEST_CASE("staged messages of more than one MiB are cut in training, as planned"
   for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = "zero", .zero_stage = 3}}) {
     INFO(describe(parallel));
     config.parallel = parallel;
-    config.comm.buffers = "host";
+    config.comm.buffers = host_reaches_memory ? "host" : "device";
     Traffic const in_one = plan_run(config, world.rank(), world.topology()).step_sent();
     config.comm.buffers = "staged";
     TrainingRun run(world, config);
@@ -219,13 +221,15 @@ TEST_CASE("staged messages of more than one MiB are cut in training, as planned"
 }
 
 TEST_CASE("an engine on other buffers than planned is refused", "[mpi][engine][staged]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
+  if (world.buffers() == MessageBuffers::staged) SKIP("there are no others here");
   RunConfig config = training_config(odd, {1, 1, world.size()});
   config.comm.buffers = "staged";
   RunPlan const plan = plan_run(config, world.rank(), world.topology());
   MemoryLedger ledger;
   auto const make = [&] { Trainer(ExecutionSpace(), world, ledger, config, plan, training_batches(29), 1); };
-  CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring("planned to be \"staged\", the ranks' are \"host\""));
+  CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring(fmt::format(
+                                "planned to be \"staged\", the ranks' are \"{}\"", to_string(world.buffers()))));
 }
 
 TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine]") {
@@ -251,18 +255,20 @@ TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine
 TEST_CASE("ordered mode ends in the same bits for every strategy, bucket, overlap, algorithm and delay",
           "[mpi][engine][ordered]") {
   std::string const recipe = GENERATE("fp32", "mixed16");
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if ((world.size() & (world.size() - 1)) != 0) return;
   constexpr std::int64_t steps = 4;
   ExecutionSpace const exec;
+  RunConfig choices;
+  choices.comm.buffers = to_string(world.buffers());
   std::uint64_t expected = 0;
   if (std::optional<Communicator> one = world.first(1))
-    expected = run_matrix_row(exec, *one, alone(recipe), {}, steps).value();
+    expected = run_matrix_row(exec, *one, alone(recipe), choices, steps).value();
   expected = all_gather_values(world, expected).front();
-  for (MatrixRow const& row : equivalence_matrix(world.size(), true)) {
+  for (MatrixRow const& row : equivalence_matrix(world.size(), true, world.buffers())) {
     if (row.recipe != recipe) continue;
     INFO(trainstone::describe(row, world.size()));
-    CHECK(run_matrix_row(exec, world, row, {}, steps) == expected);
+    CHECK(run_matrix_row(exec, world, row, choices, steps) == expected);
   }
 }
 

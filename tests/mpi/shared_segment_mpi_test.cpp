@@ -3,6 +3,7 @@
 #include "comm/control.hpp"
 #include "comm/execution/node_memory.hpp"
 #include "core/error.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -27,6 +28,7 @@ namespace {
 std::uint64_t const page = Impl::page_bytes();
 
 SharedSegment make_segment(Communicator const& communicator, MemoryLedger& ledger, std::uint64_t bytes) {
+  test::skip_on_devices("the host's memory alone can be shared");
   return SharedSegment(communicator, ledger, MemoryCategory::buffers, "test", bytes);
 }
 
@@ -99,6 +101,7 @@ TEST_CASE("neighbours see each other's parts, which may have any size", "[mpi][s
 }
 
 TEST_CASE("a new part is zero, in the ledger while it lives, and knows what lies in it", "[mpi][shared_segment]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator const world = Communicator::world();
   MemoryLedger ledger;
   std::uint64_t const bytes = 5 * page + static_cast<std::uint64_t>(world.rank());
@@ -265,6 +268,7 @@ TEST_CASE("emulated nodes have segments of their own and do not wait for each ot
 }
 
 TEST_CASE("memory that a rank cannot have is refused on all ranks", "[mpi][shared_segment]") {
+  test::skip_on_devices("the host's memory alone can be shared");
   Communicator const world = Communicator::world();
   MemoryLedger ledger;
   std::uint64_t const bytes = world.rank() == world.size() - 1 ? std::uint64_t{1} << 60 : page;

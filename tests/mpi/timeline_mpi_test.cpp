@@ -4,6 +4,8 @@
 #include "comm/out_port.hpp"
 #include "comm/registry.hpp"
 #include "core/timed_region.hpp"
+#include "support/collective_run.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -28,14 +30,14 @@ bool is_inside(TimelineEvent const& inner, TimelineEvent const& outer) {
 } // namespace
 
 TEST_CASE("a collective in flight overlaps what is computed, and the wait for its end", "[mpi][timeline]") {
-  Communicator communicator = Communicator::world();
+  Communicator communicator = test::world();
   if (communicator.size() == 1) return; // nothing to send
   communicator.emulate_network({.latency = 1e-3});
   Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(10, communicator.size()));
   Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
-  std::vector<float> data(10, 1), scratch(static_cast<std::size_t>(schedule.scratch_elements));
-  Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, Vector<float>(data.data(), data.size()),
-                      Vector<float>(scratch.data(), scratch.size()));
+  test::OwnMemory<float> const memory(communicator, schedule, std::vector<float>(10, 1));
+  Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, memory.data.vector(),
+                      memory.scratch.vector(), memory.options);
   execution.run(); // not recorded
   Recording const recording;
   {

@@ -14,22 +14,24 @@ namespace trainstone::test {
 /// One all-reduce per algorithm that this problem allows, each on data of its own.
 struct ManyCollectives {
   ManyCollectives(Communicator& communicator, Problem const& problem, std::uint64_t bytes = std::uint64_t{1} << 24)
-      : segment(communicator, ledger, MemoryCategory::buffers, "test", bytes), arena(segment.bytes()) {
+      : memory(communicator, bytes), arena(memory.arena()) {
     ExecutionSpace const exec;
     for (Algorithm const algorithm : algorithms_of(problem.collective)) {
       if (!refusal(problem, algorithm).empty()) continue;
       Schedule const schedule = make_schedule(problem, algorithm, communicator.rank());
       data.push_back(arena.vector<float>("data", problem.elements()));
       auto const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
-      executions.emplace_back(exec, communicator, schedule, Operation::sum, data.back(), scratch,
-                              ExecutionOptions{.segment = &segment, .staging = take_staging(communicator, schedule)});
+      executions.emplace_back(
+          exec, communicator, schedule, Operation::sum, data.back(), scratch,
+          ExecutionOptions{.segment = memory.segment(), .staging = take_staging(communicator, schedule)});
     }
     fill(problem, communicator.rank());
   }
 
   void fill(Problem const& problem, Rank rank) {
     std::vector<float> const values = input<float>(problem, rank);
-    for (Vector<float> const& vector : data) std::copy(values.begin(), values.end(), vector.data());
+    for (Vector<float> const& vector : data)
+      copy_from_host<float>(ExecutionSpace(), values, vector, "trainstone::test: neighbours read the data");
   }
 
   std::span<std::byte> take_staging(Communicator const& communicator, Schedule const& schedule) {
@@ -39,7 +41,7 @@ struct ManyCollectives {
 
   MemoryLedger ledger;
   std::deque<PinnedMemory> staging; ///< of each execution
-  SharedSegment segment;
+  CollectiveMemory memory;
   Arena arena;
   std::vector<Vector<float>> data;
   std::deque<Execution> executions;
@@ -49,7 +51,8 @@ struct ManyCollectives {
 inline void check_results(ManyCollectives const& many, Problem const& problem, Rank rank) {
   for (std::size_t i = 0; i < many.executions.size(); ++i) {
     INFO(to_string(many.executions[i].schedule().algorithm));
-    std::vector<float> const values(many.data[i].data(), many.data[i].data() + many.data[i].extent(0));
+    std::vector<float> const values =
+        copy_to_host<float>(ExecutionSpace(), many.data[i], "trainstone::test: the host reads the result");
     CHECK(mismatch(problem, Operation::sum, rank, values) == "");
   }
 }

@@ -3,6 +3,7 @@
 // A Trainer on tokens that depend on batch, micro-batch and place only, with everything it refers to.
 
 #include "core/random.hpp"
+#include "support/world.hpp"
 #include "train/trainer.hpp"
 
 namespace trainstone::test {
@@ -31,9 +32,15 @@ inline TrainingBatches training_batches(Index vocab) {
   return {source, source, 2};
 }
 
+/// auto is decided as a run does.
+inline RunConfig with_chosen_buffers(RunConfig config, Communicator const& communicator) {
+  if (config.comm.buffers == "auto") config.comm.buffers = to_string(usual_buffers(communicator));
+  return config;
+}
+
 struct TrainingRun {
   TrainingRun(Communicator& communicator, RunConfig const& run_config)
-      : config(run_config),
+      : config(with_chosen_buffers(run_config, communicator)),
         plan(plan_run(config, communicator.rank(), communicator.topology())),
         trainer(exec, with_buffers(communicator), ledger, config, plan, training_batches(config.model.vocab), 10) {}
   Communicator& with_buffers(Communicator& communicator) const {

@@ -1,0 +1,32 @@
+#pragma once
+
+// All ranks as a run of this build has them, and the way out of tests that a device has nothing for.
+
+#include "comm/buffers_start.hpp"
+#include "comm/communicator.hpp"
+#include "core/views.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+namespace trainstone::test {
+
+/// What MPI is given where a deck does not say: on hosts the memory itself, on devices their memory where MPI is proved
+/// to take it, else copies. Collective.
+inline MessageBuffers usual_buffers(Communicator const& communicator) {
+  return choose_buffers("auto", prove_device_messages(communicator, ExecutionSpace()));
+}
+
+/// Messages of kernels' memory can be sent on it.
+inline Communicator world(int emulated_nodes = 0) {
+  Communicator communicator = Communicator::world(emulated_nodes);
+  communicator.use_buffers(usual_buffers(communicator), ExecutionSpace());
+  return communicator;
+}
+
+/// Ends the test case where kernels' memory is not the host's. No member: nvcc 13.0 does not end on Catch2's macros in
+/// one.
+inline void skip_on_devices(char const* reason) {
+  if (!host_reaches_memory) SKIP(reason);
+}
+
+} // namespace trainstone::test
