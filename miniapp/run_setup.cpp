@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 #include <utility>
 
@@ -23,7 +22,7 @@ namespace {
 /// The ranks on this rank's machine, and on its device.
 void find_neighbours(PreparedRun& run, Rank rank, Placement const& placement) {
   auto const& [machines, devices] = placement;
-  auto const at = [](auto const& by_rank, Rank one) { return by_rank[static_cast<std::size_t>(one)]; };
+  auto const at = [](auto const& by_rank, Rank one) -> auto const& { return by_rank[static_cast<std::size_t>(one)]; };
   std::set<std::string> used;
   for (Rank other = 0; other < std::ssize(devices); ++other) {
     if (at(machines.node_of_rank, other) != at(machines.node_of_rank, rank)) continue;
@@ -34,39 +33,32 @@ void find_neighbours(PreparedRun& run, Rank rank, Placement const& placement) {
   run.devices_per_node = static_cast<int>(used.size());
 }
 
-/// A memory that ranks share, and what each needs of it.
-struct SharedMemory {
-  char const* whose;
-  std::vector<Rank> const& ranks;
-  std::uint64_t present;
-  std::function<std::uint64_t(RunPlan const&)> need;
-};
-
-void require_room(PreparedRun const& run, Topology const& topology, SharedMemory const& memory) {
-  std::size_t const ranks = memory.ranks.size();
-  std::uint64_t needed = 0;
-  for (Rank const rank : memory.ranks) needed += memory.need(plan_run(run.config, rank, topology));
-  std::uint64_t const present = memory.present;
+/// \param[in] whose  memory it is, which so many ranks share
+void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, std::uint64_t needed,
+                  std::uint64_t present) {
   if (needed <= present) return;
   std::string items;
   for (MemoryCategory category : memory_categories)
     items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(run.plan->memory_bytes()[category]));
   throw Error(fmt::format("does not fit: {} rank{} on this {} need{} {} and it has {}; per rank:{}", ranks,
-                          ranks == 1 ? "" : "s", memory.whose, ranks == 1 ? "s" : "", mebibytes(needed),
-                          mebibytes(present), items),
+                          ranks == 1 ? "" : "s", whose, ranks == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
+                          items),
               ExitCode::does_not_fit);
 }
 
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
-/// the device's.
+/// the device's. Pinned memory is always the machine's.
 void require_memory(PreparedRun const& run, Topology const& topology) {
-  auto const all = [](RunPlan const& plan) { return plan.memory_bytes().total(); };
-  auto const pinned = [](RunPlan const& plan) { return plan.pinned_bytes; };
-  std::uint64_t const of_machine = describe_machine().memory_bytes, of_device = current_device().memory_bytes;
-  if (run.devices_per_node == 0) return require_room(run, topology, {"machine", run.neighbours, of_machine, all});
-  require_room(run, topology,
-               {"device", run.sharers, of_device, [&](auto const& plan) { return all(plan) - pinned(plan); }});
-  require_room(run, topology, {"machine", run.neighbours, of_machine, pinned});
+  bool const on_devices = run.devices_per_node > 0;
+  std::uint64_t of_machine = 0, of_device = 0;
+  for (Rank const rank : run.neighbours) {
+    RunPlan const plan = plan_run(run.config, rank, topology);
+    std::uint64_t const total = plan.memory_bytes().total(), of_kernels = total - plan.pinned_bytes;
+    of_machine += on_devices ? plan.pinned_bytes : total;
+    if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += of_kernels;
+  }
+  require_room(run, "device", run.sharers.size(), of_device, current_device().memory_bytes);
+  require_room(run, "machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
 }
 
 /// Every bucket has messages prepared, and a tag.
