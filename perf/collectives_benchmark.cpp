@@ -175,8 +175,7 @@ class Silence : public benchmark::BenchmarkReporter {
 
 int run_benchmarks(MpiEnvironment const& mpi) {
   Stage stage{ExecutionSpace(), Communicator::world()};
-  DeviceMessages const found = prove_device_messages(stage.communicator, stage.exec);
-  stage.communicator.use_buffers(choose_buffers("auto", found), stage.exec);
+  stage.communicator.use_buffers(usual_buffers(stage.communicator, stage.exec), stage.exec);
   register_all(stage);
   Silence silence;
   bool const first = mpi.world_rank() == 0;

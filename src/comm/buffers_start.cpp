@@ -107,4 +107,8 @@ MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found
   return buffers;
 }
 
+MessageBuffers usual_buffers(Communicator const& communicator, ExecutionSpace const& exec) {
+  return choose_buffers("auto", prove_device_messages(communicator, exec));
+}
+
 } // namespace trainstone

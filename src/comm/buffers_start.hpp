@@ -35,6 +35,9 @@ DeviceMessages prove_device_messages(Communicator const& communicator, Execution
 /// \throws InputError if it is refused, or device memory is not proved
 MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found);
 
+/// What MPI is given where nobody says: choose_buffers("auto") of what is found out here. Collective.
+MessageBuffers usual_buffers(Communicator const& communicator, ExecutionSpace const& exec);
+
 namespace Impl {
 /// How many elements arrive wrong here, of messages of so many from every rank to the next one, in the kernels' memory.
 Index wrong_elements(Communicator const& communicator, ExecutionSpace const& exec, Index elements);

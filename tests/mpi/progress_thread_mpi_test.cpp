@@ -36,7 +36,8 @@ TEST_CASE("a thread brings collectives to their end without the caller", "[mpi][
   Communicator communicator = Communicator::world();
   Index const elements = GENERATE(1009, 100'000); // the second: kernels for all of Kokkos' threads
   bool const staged = GENERATE(false, true);
-  communicator.use_buffers(staged ? MessageBuffers::staged : test::usual_buffers(communicator), ExecutionSpace());
+  communicator.use_buffers(staged ? MessageBuffers::staged : usual_buffers(communicator, ExecutionSpace()),
+                           ExecutionSpace());
   Problem const problem = test::problems(communicator, Collective::all_reduce, elements)[0];
   test::ManyCollectives many(communicator, problem, std::uint64_t{1} << 26);
   Traffic predicted;

@@ -3,7 +3,6 @@
 
 #include "comm/buffers.hpp"
 #include "comm/control.hpp"
-#include "comm/execution/execution_queue.hpp"
 #include "comm/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
@@ -16,9 +15,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <algorithm>
 #include <cstring>
-#include <random>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -75,6 +72,20 @@ struct Broadcast {
   test::OwnMemory<float> memory;
   Execution execution;
 };
+
+/// Of nobody, as long as all wait here for each other.
+void check_no_mail(Communicator const& communicator, Communicator const& messenger) {
+  barrier(messenger);
+  CHECK_FALSE(has_mail(communicator));
+  barrier(messenger);
+}
+
+/// It begins, and comes no further while events are held.
+void check_held_back(Execution& execution, test::HeldEvents const& held_back) {
+  execution.start();
+  for (int look = 0; look < 100; ++look) CHECK_FALSE(execution.progress());
+  CHECK(held_back.looks() >= 100);
+}
 
 } // namespace
 
@@ -149,16 +160,7 @@ TEST_CASE("many held collectives in flight end right, waited for in another orde
   problem.shared_memory = false;
   test::ManyCollectives many(communicator, problem);
   test::HeldEvents const held_back(test::HeldEvents::Until::chance, static_cast<unsigned>(communicator.rank() + 1));
-  for (int repeat = 0; repeat < 3; ++repeat) {
-    many.fill(problem, communicator.rank());
-    ExecutionQueue queue;
-    for (Execution& execution : many.executions) queue.start(execution);
-    std::vector<std::size_t> order(many.executions.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(communicator.rank() + 1)));
-    for (std::size_t const i : order) queue.wait(many.executions[i]);
-    check_results(many, problem, communicator.rank());
-  }
+  for (int repeat = 0; repeat < 3; ++repeat) check_in_any_order(many, problem, communicator.rank());
 }
 
 TEST_CASE("staged messages go through the port of an emulated network", "[mpi][staged]") {
@@ -183,14 +185,8 @@ TEST_CASE("MPI is given nothing before it is copied out, and nothing is complete
   if (communicator.size() == 1) return;
   { // the root's copies are under way
     test::HeldEvents const held_back(test::HeldEvents::Until::release);
-    if (sends) {
-      broadcast.execution.start();
-      for (int look = 0; look < 100; ++look) CHECK_FALSE(broadcast.execution.progress());
-      CHECK(held_back.looks() >= 100);
-    }
-    barrier(messenger);
-    CHECK_FALSE(has_mail(communicator));
-    barrier(messenger);
+    if (sends) check_held_back(broadcast.execution, held_back);
+    check_no_mail(communicator, messenger);
   }
   if (sends) broadcast.execution.wait();
   barrier(messenger);
@@ -212,12 +208,8 @@ TEST_CASE("MPI is given memory itself once the kernels before have ended, for wh
   if (communicator.size() == 1) return;
   {
     test::HeldEvents const held_back(test::HeldEvents::Until::release);
-    broadcast.execution.start();
-    for (int look = 0; look < 100; ++look) CHECK_FALSE(broadcast.execution.progress());
-    CHECK(held_back.looks() >= 100);
-    barrier(messenger);
-    CHECK_FALSE(has_mail(communicator));
-    barrier(messenger);
+    check_held_back(broadcast.execution, held_back);
+    check_no_mail(communicator, messenger);
   }
   if (communicator.rank() == 0) {
     broadcast.execution.progress();
@@ -240,9 +232,7 @@ TEST_CASE("an exception withdraws staged messages, whose copies then have ended"
     throw Error("of the caller");
   };
   CHECK_THROWS_WITH(start_and_fail(), ContainsSubstring("of the caller"));
-  barrier(messenger);
-  CHECK_FALSE(has_mail(communicator));
-  barrier(messenger);
+  check_no_mail(communicator, messenger);
   Broadcast another(communicator);
   another.execution.run();
   CHECK(another.is_right());
@@ -260,7 +250,7 @@ TEST_CASE("buffers belong to the communicator, and to those that are made of it"
   }
   // what the host agrees on needs none
   CHECK(control_all_reduce(ExecutionSpace(), communicator, Operation::sum, 1.0) == communicator.size());
-  MessageBuffers const usual = test::usual_buffers(communicator);
+  MessageBuffers const usual = usual_buffers(communicator, ExecutionSpace());
   communicator.use_buffers(usual, ExecutionSpace());
   CHECK(communicator.split(0).buffers() == usual);
 }

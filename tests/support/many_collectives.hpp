@@ -2,11 +2,14 @@
 
 // One execution per algorithm of a problem, all on data of their own, to have many in flight.
 
+#include "comm/execution/execution_queue.hpp"
 #include "support/collective_run.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <deque>
+#include <random>
 #include <vector>
 
 namespace trainstone::test {
@@ -55,6 +58,19 @@ inline void check_results(ManyCollectives const& many, Problem const& problem, R
         copy_to_host<float>(ExecutionSpace(), many.data[i], "trainstone::test: the host reads the result");
     CHECK(mismatch(problem, Operation::sum, rank, values) == "");
   }
+}
+
+/// All in flight in a queue, waited for in an order of this rank's own.
+inline void check_in_any_order(ManyCollectives& many, Problem const& problem, Rank rank) {
+  many.fill(problem, rank);
+  ExecutionQueue queue;
+  for (Execution& execution : many.executions) queue.start(execution);
+  std::vector<std::size_t> order(many.executions.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(rank + 1)));
+  for (std::size_t const i : order) queue.wait(many.executions[i]);
+  CHECK(queue.progress());
+  check_results(many, problem, rank);
 }
 
 } // namespace trainstone::test

@@ -34,7 +34,7 @@ inline TrainingBatches training_batches(Index vocab) {
 
 /// auto is decided as a run does.
 inline RunConfig with_chosen_buffers(RunConfig config, Communicator const& communicator) {
-  if (config.comm.buffers == "auto") config.comm.buffers = to_string(usual_buffers(communicator));
+  if (config.comm.buffers == "auto") config.comm.buffers = to_string(usual_buffers(communicator, ExecutionSpace()));
   return config;
 }
 

@@ -10,16 +10,10 @@
 
 namespace trainstone::test {
 
-/// What MPI is given where a deck does not say: on hosts the memory itself, on devices their memory where MPI is proved
-/// to take it, else copies. Collective.
-inline MessageBuffers usual_buffers(Communicator const& communicator) {
-  return choose_buffers("auto", prove_device_messages(communicator, ExecutionSpace()));
-}
-
 /// Messages of kernels' memory can be sent on it.
 inline Communicator world(int emulated_nodes = 0) {
   Communicator communicator = Communicator::world(emulated_nodes);
-  communicator.use_buffers(usual_buffers(communicator), ExecutionSpace());
+  communicator.use_buffers(usual_buffers(communicator, ExecutionSpace()), ExecutionSpace());
   return communicator;
 }
 

@@ -125,17 +125,12 @@ std::string Execution::name() const {
                      static_cast<std::uint64_t>(m_schedule.elements) * size_of(m_type));
 }
 
-void Execution::start() {
-  start_after(m_options.caller ? std::optional(InstanceEvent(*m_options.caller)) : std::nullopt);
-}
-
-void Execution::start(InstanceEvent const& ready) { start_after(ready); }
-
-void Execution::start_after(std::optional<InstanceEvent> ready) {
+void Execution::start(std::optional<InstanceEvent> const& ready) {
   PhaseTimer const timer(Phase::communication);
   TRAINSTONE_REQUIRE(!in_flight(), "{} started while in round {}", to_string(m_schedule.collective), m_round);
   if (m_schedule.needs_shared_memory()) m_ticket = m_options.segment->next_ticket();
-  m_ready = std::move(ready);
+  m_ready = ready;
+  if (m_options.caller && !ready) m_ready.emplace(*m_options.caller);
   or_end([this] {
     m_comparison = m_communicator->announce(m_call);
     if (!m_schedule.rounds.empty()) m_flight = Span(Lane::collective, [this] { return name(); });
@@ -190,13 +185,9 @@ bool Execution::may_begin(Wait wait) {
     if (wait == Wait::yes) m_comparison->wait();
     m_comparison.reset();
   }
-  Patience patience;
-  while (m_ready && !m_ready->is_done()) {
-    if (wait == Wait::no) return false;
-    patience.look_again();
-  }
+  if (m_ready && !until(wait, [this] { return m_ready->is_done(); })) return false;
   auto const is_free = [this] { return m_options.segment->is_free(m_ticket); };
-  if (m_schedule.needs_shared_memory() && !neighbours_do(wait, is_free)) return false;
+  if (m_schedule.needs_shared_memory() && !until(wait, is_free)) return false;
   m_begun = true;
   if (in_flight()) begin_round();
   return true;
@@ -242,17 +233,17 @@ bool Execution::round_complete(Wait wait) {
 
 bool Execution::all_neighbours_came(Wait wait) {
   auto const came = [this] { return m_options.segment->all_arrived(m_ticket, m_barriers); };
-  if (!neighbours_do(wait, came)) return false;
+  if (!until(wait, came)) return false;
   ++m_barriers;
   return true;
 }
 
-/// Looks at what neighbours are to do in shared memory.
+/// Looks at what no message tells: what neighbours do in shared memory, how far the caller's kernels are.
 template <class IsDone>
-bool Execution::neighbours_do(Wait wait, IsDone const& is_done) {
+bool Execution::until(Wait wait, IsDone const& is_done) {
   Patience patience;
   while (!is_done()) {
-    // A neighbour may wait for a message that this rank's MPI still has to deliver.
+    // Others may wait for a message that this rank's MPI still has to deliver.
     constexpr unsigned looks_per_visit = 256;
     if (++m_looks % looks_per_visit == 0) m_messages->let_mpi_work();
     if (wait == Wait::no) return false;

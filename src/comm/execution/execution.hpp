@@ -99,9 +99,8 @@ public:
   /// the order of calls, once all ranks are known to call the same; once neighbours no longer look at what had this
   /// run's place among the segment's tickets.
   /// \throws Error if the segment has no place for one more
-  void start();
-  /// The same once `ready` has ended, instead of all that options.caller has enqueued until now.
-  void start(InstanceEvent const& ready);
+  /// \param[in] ready  of the caller's work: what this comes after, instead of all that options.caller has enqueued
+  void start(std::optional<InstanceEvent> const& ready = {});
   /// Advances as far as is possible without waiting for others; true when the collective has ended.
   /// \throws CollectiveError on all ranks if the order of calls is checked and ranks call different ones
   bool progress();
@@ -129,7 +128,6 @@ private:
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             ElementType type, Memory data, Memory scratch, ExecutionOptions const& options);
 
-  void start_after(std::optional<InstanceEvent> ready);
   void require_extents() const;
   void require_shared_buffers() const;
   void give_up();
@@ -143,7 +141,7 @@ private:
   bool round_complete(Wait wait);
   bool all_neighbours_came(Wait wait);
   template <class IsDone>
-  bool neighbours_do(Wait wait, IsDone const& is_done);
+  bool until(Wait wait, IsDone const& is_done);
   void enqueue_moves(std::size_t first, std::size_t last);
   Worker worker() const;
   template <class T>
@@ -173,7 +171,7 @@ private:
   std::size_t m_round;             ///< schedule.rounds.size(): not in flight
   std::uint64_t m_ticket = 0;      ///< of the segment, if shared
   std::uint64_t m_barriers = 0;    ///< come to in this run
-  unsigned m_looks = 0;            ///< in vain, at neighbours
+  unsigned m_looks = 0;            ///< in vain, at neighbours and at what this comes after
   bool m_begun = false;            ///< the first round is posted
   bool m_failed = false;           ///< for ever
   bool m_kernels_enqueued = false; ///< since others were last let touch the buffers

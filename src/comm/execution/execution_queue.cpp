@@ -36,16 +36,6 @@ struct ExecutionQueue::State {
     if (std::erase(in_flight, nullptr) > 0) some_ended = true;
   }
 
-  template <class Start>
-  void start(Execution& execution, Start const& start_it) {
-    std::lock_guard const lock(mutex);
-    rethrow();
-    start_it();
-    if (!execution.in_flight()) return;
-    in_flight.push_back(&execution);
-    changed.notify_one();
-  }
-
   void advance_for_caller() {
     rethrow();
     advance_all();
@@ -108,12 +98,13 @@ ExecutionQueue::~ExecutionQueue() {
   m_state->merge_counters();
 }
 
-void ExecutionQueue::start(Execution& execution) {
-  m_state->start(execution, [&] { execution.start(); });
-}
-
-void ExecutionQueue::start(Execution& execution, InstanceEvent const& ready) {
-  m_state->start(execution, [&] { execution.start(ready); });
+void ExecutionQueue::start(Execution& execution, std::optional<InstanceEvent> const& ready) {
+  std::lock_guard const lock(m_state->mutex);
+  m_state->rethrow();
+  execution.start(ready);
+  if (!execution.in_flight()) return;
+  m_state->in_flight.push_back(&execution);
+  m_state->changed.notify_one();
 }
 
 bool ExecutionQueue::progress() {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 namespace trainstone {
 
@@ -30,9 +31,8 @@ public:
   ~ExecutionQueue();
 
   /// Starts an execution, which must outlive its time in the queue and is driven by the queue alone until its end.
-  void start(Execution& execution);
-  /// The same; it comes after `ready`, as Execution::start() says.
-  void start(Execution& execution, InstanceEvent const& ready);
+  /// \param[in] ready  what it comes after, as Execution::start() says
+  void start(Execution& execution, std::optional<InstanceEvent> const& ready = {});
   /// Advances all as far as possible without waiting; true when none is in flight.
   /// \throws what an execution threw, on the thread too
   bool progress();
