@@ -33,7 +33,8 @@ struct MicroBatch {
   std::vector<std::int32_t> targets;
   bool operator==(MicroBatch const&) const = default;
 
-  MicroBatch(Index micro, Index sequence) : inputs(static_cast<std::size_t>(micro * sequence), -1), targets(inputs) {}
+  MicroBatch(Index micro, Index sequence)
+      : inputs(static_cast<std::size_t>(micro * sequence), -1), targets(inputs.size(), -1) {}
 };
 
 BatchConfig batch_of(Index micro, Index global) { return {.micro = micro, .accumulation = 0, .global = global}; }
