@@ -15,7 +15,6 @@
 #include "train/injected_delay.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -110,9 +109,8 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
 void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
-  std::int64_t const threads = std::ssize(run.neighbours) * machinery.exec.concurrency();
-  if (std::int64_t const cores = sysconf(_SC_NPROCESSORS_ONLN); threads > cores)
-    fmt::print("note: {} threads of all ranks on this machine share {} cores\n", threads, cores);
+  if (std::string const sharing = shared_processors(run, machinery.exec); !sharing.empty())
+    fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)
     fmt::print("note: precision {} in {}, gemm {}\n", run.config.precision.recipe,
                to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values));
@@ -176,8 +174,9 @@ void record_golden(PreparedRun const& run, Result const& result) {
 
 void print_end(Result const& result, std::string const& json_path) {
   if (!result.kernels.empty()) fmt::print("{}", kernel_lines(result.kernels));
-  fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
-                                result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
+  if (result.metrics.contains("floor_seconds"))
+    fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
+                                  result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
   fmt::print("{}{}{}\n", verification_lines(result.checks),
              rate_lines(result.outcome, result.tokens_per_second, result.topology.ranks),
              result_line(result.outcome, json_path));

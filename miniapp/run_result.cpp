@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 
@@ -111,15 +112,18 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
     window_seconds += sample.seconds;
     exposed += sample.exposed_communication_seconds;
   }
-  double const least = floor_seconds(run, result.peaks, ranks);
   double const flops_per_second =
       static_cast<double>(run.plan->step_flops.total()) * ranks * static_cast<double>(seconds.size()) / window_seconds;
-  return {{"step_seconds_median", median(seconds)},
-          {"floor_seconds", least},
-          {"floor_ratio", median(seconds) / least},
-          {"executed_flops_per_second", flops_per_second},
-          {"exposed_communication_share", exposed / window_seconds},
-          {"skipped_steps", static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped))}};
+  std::map<std::string, double> metrics{
+      {"step_seconds_median", median(seconds)},
+      {"executed_flops_per_second", flops_per_second},
+      {"exposed_communication_share", exposed / window_seconds},
+      {"skipped_steps", static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped))}};
+  if (double const least = floor_seconds(run, result.peaks, ranks); std::isfinite(least)) {
+    metrics["floor_seconds"] = least;
+    metrics["floor_ratio"] = median(seconds) / least;
+  }
+  return metrics;
 }
 
 } // namespace
@@ -155,8 +159,9 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           plan.step_launches + plan.update_launches};
 }
 
-/// Rates of all ranks together, measured by all at once.
 PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run) {
+  std::int64_t const shares = shared_processors(run, machinery.exec).empty() ? 0 : 1;
+  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, shares) > 0) return {};
   barrier(machinery.communicator);
   RunPlan const& plan = *run.plan;
   double const flops =

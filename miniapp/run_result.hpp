@@ -27,7 +27,8 @@ struct Training {
 Traffic total_sent(CommCounters const& counted);
 Traffic difference(Traffic const& later, Traffic const& earlier);
 
-/// Rates of all ranks together, measured by all at once, of products in the plan's precision. Collective.
+/// Rates of all ranks together, measured by all at once, of products in the plan's precision; none where ranks share
+/// processors: what each gets while the others wait adds up to more than there is. Collective.
 PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run);
 
 /// What is known before the training.

@@ -9,6 +9,7 @@
 #include "report/result.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -130,6 +131,13 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   if (!options.record_golden) run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
   if (first) check_output(run, options);
   return run;
+}
+
+std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec) {
+  if (run.devices_per_node > 0)
+    return run.sharers.size() > 1 ? fmt::format("{} ranks share a device", run.sharers.size()) : "";
+  std::int64_t const threads = std::ssize(run.neighbours) * exec.concurrency(), cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return threads > cores ? fmt::format("{} threads of all ranks on this machine share {} cores", threads, cores) : "";
 }
 
 void require_same_run(PreparedRun const& run, Communicator const& communicator) {

@@ -46,6 +46,10 @@ Placement placement_of(Communicator const& world);
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
                         Placement const& placement);
 
+/// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": what ranks measure one by one then
+/// adds up to more than the machine has. Empty if every thread, or rank, has a core or device of its own.
+std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec);
+
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files
 ///         that differ between nodes

@@ -131,8 +131,8 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
     fail_at(deck, "comm.expected_ranks",
             fmt::format(
                 "comm.expected_ranks = {}, but the run has {} rank{}; start it with mpiexec -n {} (estimate: --ranks "
-                "{})",
-                expected, ranks, ranks == 1 ? "" : "s", expected, expected));
+                "{}), or --set comm.expected_ranks={}",
+                expected, ranks, ranks == 1 ? "" : "s", expected, expected, ranks));
   }
   if (std::int64_t const nodes = config.comm.emulated_nodes; nodes > ranks) {
     fail_at(deck, "comm.emulated_nodes",

@@ -10,6 +10,7 @@
 #include "train/events.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,10 +44,10 @@ struct TopologyInfo {
   std::int64_t devices_per_node = 0; ///< that ranks use; 0: kernels run on the host
 };
 
-/// Rates measured in the same run.
+/// Rates measured in the same run; not numbers where they were not.
 struct PeakInfo {
-  double gemm_flops_per_second = 0;
-  double bandwidth_bytes_per_second = 0;
+  double gemm_flops_per_second = std::numeric_limits<double>::quiet_NaN();
+  double bandwidth_bytes_per_second = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What one rank needs or used: predicted from the plans, or counted. Messages, bytes, FLOPs and launches are per step.

@@ -132,6 +132,7 @@ Setting read_override(std::string const& assignment, Origin::Kind kind) {
   std::string const name = trimmed(assignment.substr(0, equals));
   std::string const text = trimmed(assignment.substr(equals + 1));
   Key const* const key = find_key(name);
+  if (!key && is_section(name)) fail(origin, "", fmt::format("{} is a section: set one key of it at a time", name));
   if (!key) fail_unknown(name, false, origin, "");
   bool const is_string = key->type == KeyType::text || key->type == KeyType::quantity;
   bool const bare = is_string && (text.empty() || (text.front() != '"' && text.front() != '\''));

@@ -213,7 +213,12 @@ TEST_CASE("another number of ranks than the expected one is refused", "[deck]") 
   CHECK_NOTHROW(resolve(deck, 2));
   CHECK(input_error_of([&] { resolve(deck, 1); }) ==
         "--set comm.expected_ranks=2: comm.expected_ranks = 2, but the run has 1 rank; start it with mpiexec -n 2 "
-        "(estimate: --ranks 2)");
+        "(estimate: --ranks 2), or --set comm.expected_ranks=1");
+}
+
+TEST_CASE("a section is set key by key", "[deck]") {
+  CHECK(error_of_override("faults.order={step=2}") ==
+        "--set faults.order={step=2}: faults.order is a section: set one key of it at a time");
 }
 
 TEST_CASE("the measured window leaves out the warm-up", "[deck]") {
