@@ -11,7 +11,6 @@
 #include "train/reference_check.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +25,7 @@ struct CommonOptions {
 struct RunOptions {
   CommonOptions common;
   bool record_golden = false;
+  std::optional<double> max_time; ///< s
 };
 
 struct EstimateOptions {
@@ -59,10 +59,6 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery);
 RunConfig read_choices(DeckInput const& input, std::string const& model_file);
 int estimate(EstimateOptions const& options);         ///< one process, without MPI
 int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
-
-/// Runs `work` on every rank; if it throws an Error on any of them, every rank throws a CollectiveError with the text
-/// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.
-void collectively(Communicator const& communicator, std::function<void()> const& work);
 
 /// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
 /// \return what was found out \throws CollectiveError (exit 64) if it cannot be

@@ -20,24 +20,6 @@
 
 namespace trainstone {
 
-void collectively(Communicator const& communicator, std::function<void()> const& work) {
-  std::string problem;
-  int code = 0;
-  try {
-    work();
-  } catch (Error const& error) {
-    problem = error.what();
-    code = static_cast<int>(error.code());
-  } catch (std::exception const& error) {
-    problem = error.what();
-    code = static_cast<int>(ExitCode::internal);
-  }
-  std::vector<int> const codes = all_gather_values(communicator, code);
-  std::vector<std::string> const problems = all_gather_texts(communicator, problem);
-  for (std::size_t rank = 0; rank < codes.size(); ++rank)
-    if (codes[rank] != 0) throw CollectiveError(problems[rank], static_cast<ExitCode>(codes[rank]));
-}
-
 std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
   DeviceMessages const found = prove_device_messages(communicator, exec);
   MessageBuffers buffers = MessageBuffers::host;
@@ -95,12 +77,20 @@ void describe_options(CLI::App& app, CommandLine& line) {
   });
   app.footer("Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid or unreferenced, 64 usage, 65 "
              "verification failed,\n"
-             "69 does not fit, 70 internal error or non-finite loss.");
+             "69 does not fit, 70 internal error or non-finite loss, 75 stopped with a checkpoint: start it again.");
 
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
   add_common(*run, line.run.common, true);
   run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str()->take_last();
   run->add_flag("--record-golden", line.run.record_golden, "keep this run's losses as the deck's golden curve");
+  run->add_option_function<std::string>(
+         "--max-time", [&line](std::string const& text) { line.run.max_time = read_time_argument(text); },
+         "stop after the first step that ends later than this, e.g. 55m, with a checkpoint: exit 75")
+      ->check(CLI::Validator(
+          [](std::string const& text) {
+            return read_time_argument(text) ? "" : fmt::format("{} is no time above 0, like 90s, 55m or 2h", text);
+          },
+          "TIME"));
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 
   CLI::App* const estimate = app.add_subcommand("estimate", "memory, messages and FLOPs of a run, without running it");

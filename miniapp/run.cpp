@@ -11,8 +11,7 @@
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
 #include "report/trace.hpp"
-#include "run_result.hpp"
-#include "train/injected_delay.hpp"
+#include "run_training.hpp"
 
 #include <fmt/format.h>
 
@@ -44,58 +43,12 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   return header;
 }
 
-bool validates_after(std::int64_t step, PreparedRun const& run) {
-  if (run.data->validation_samples() == 0) return false;
-  std::int64_t const every = run.config.data.validate_every;
-  return step == run.data->steps() || (every > 0 && step % every == 0);
-}
-
-Training train(Trainer& trainer, PreparedRun const& run, MemoryLedger const& ledger, StepListener const& listener) {
-  Training training;
-  InjectedDelay const delay(run.config.faults, run.plan->rank);
-  counters() = {};
-  comm_counters() = {};
-  for (std::int64_t step = 1; step <= run.data->steps() && !training.stopped_early; ++step) {
-    Counters const before = counters();
-    Traffic const sent = total_sent(comm_counters());
-    bool const times_kernels = run.config.bench.kernels && step >= run.window.first && step <= run.window.last;
-    StepReport report = [&] {
-      ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
-      return trainer.step(step);
-    }();
-    bool const validates = validates_after(step, run);
-    bool const compares = run.plan->checks_replicas_after(step);
-    if (validates || compares || step == run.data->steps()) trainer.finish(); // what the step has begun
-    training.step_flops += model_flops(counters()) - model_flops(before);
-    training.step_launches += total_launches(counters()) - total_launches(before);
-    training.step_sent += difference(total_sent(comm_counters()), sent);
-    if (compares) trainer.require_equal_replicas(step);
-    if (validates) {
-      report.validation_loss = trainer.validate();
-      ++training.counted.validations;
-      double const stop_loss = run.config.length.stop_loss;
-      training.stopped_early = stop_loss > 0 && *report.validation_loss <= stop_loss && step >= run.window.first;
-    }
-    if (report.skipped) ++training.counted.skipped;
-    training.samples.push_back(report);
-    listener(report);
-  }
-  training.counted.steps = std::ssize(training.samples);
-  training.counted.validation_batches = run.data->batches().validation_batches;
-  training.counted.kernels = counters();
-  training.counted.communication = comm_counters();
-  training.counted.memory = ledger.high_water();
-  return training;
-}
-
 std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
                               Check const& collectives_exact) {
   ExecutionSpace const& exec = machinery.exec;
   Communicator& communicator = machinery.communicator;
   std::vector<Check> checks;
-  std::vector<double> losses;
-  for (StepReport const& sample : training.samples) losses.push_back(sample.loss);
-  if (run.golden) checks.push_back(compare_with_golden(*run.golden, losses, run.config.length.stop_loss > 0));
+  if (run.golden) checks.push_back(compare_with_golden(*run.golden, training.losses, run.config.length.stop_loss > 0));
   checks.push_back(check_replicas(exec, communicator, trainer));
   checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
@@ -142,6 +95,10 @@ void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
   fmt::print("model written to {}\n", path.string());
 }
 
+double seconds_since(RunCheckpoints::Clock::time_point begin) {
+  return std::chrono::duration<double>(RunCheckpoints::Clock::now() - begin).count();
+}
+
 /// Null if no trace is asked for. All ranks begin together.
 std::unique_ptr<Recording> begin_trace(PreparedRun const& run, Communicator const& communicator) {
   if (run.config.trace.file.empty()) return nullptr;
@@ -166,6 +123,7 @@ void record_golden(PreparedRun const& run, Result const& result) {
   GoldenCurve curve{{},
                     fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
                                 result.topology.ranks)};
+  curve.losses = result.losses_before;
   for (StepReport const& sample : result.samples) curve.losses.push_back(sample.loss);
   std::string const path = golden_path(run.deck.path);
   record_golden_curve(path, run.golden_key, curve);
@@ -177,14 +135,22 @@ void print_end(Result const& result, std::string const& json_path) {
   if (result.metrics.contains("floor_seconds"))
     fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
                                   result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
-  fmt::print("{}{}{}\n", verification_lines(result.checks),
-             rate_lines(result.outcome, result.tokens_per_second, result.topology.ranks),
-             result_line(result.outcome, json_path));
+  CheckpointInfo const& checkpoints = result.checkpoints;
+  if (checkpoints.written > 0)
+    fmt::print("{} written in {:.2f} s, the last one is {}\n", plural(checkpoints.written, "checkpoint"),
+               checkpoints.seconds, checkpoints.last);
+  if (result.outcome != Outcome::stopped) fmt::print("{}", verification_lines(result.checks));
+  if (result.tokens_per_second)
+    fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
+  else
+    fmt::print("note: no rate: after the restart no step was left to measure\n");
+  fmt::print("{}\n", result_line(result.outcome, json_path));
 }
 
 } // namespace
 
 int run(RunOptions const& options, Machinery& machinery) {
+  auto const begin = RunCheckpoints::Clock::now();
   Communicator& communicator = machinery.communicator;
   bool const first = communicator.rank() == 0;
   Deck deck;
@@ -199,6 +165,8 @@ int run(RunOptions const& options, Machinery& machinery) {
   collectively(communicator, [&] { run = prepare_run(options, deck, communicator, placement); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
+  RunCheckpoints checkpoints(run, machinery, begin, options.max_time);
+  run.window = measured_window(run.deck, run.data->steps(), checkpoints.start().step);
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
@@ -215,23 +183,29 @@ int run(RunOptions const& options, Machinery& machinery) {
         load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
+  checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   std::unique_ptr<Recording> recording = begin_trace(run, communicator);
-  Training training = train(trainer, run, ledger, [&](StepReport const& step) {
+  Training training = train(trainer, run, checkpoints, ledger, [&](StepReport const& step) {
     if (first) printer(step);
   });
   if (recording) write_trace(run, communicator, *recording);
   recording.reset();
-  result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
+  bool const stopped = training.stopped;
+  if (!stopped) result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
+  result.losses_before = checkpoints.start().losses;
+  result.checkpoints = checkpoints.info();
   finish_result(result, run, std::move(training), machinery);
-  result.outcome = judge(result.checks, run.golden.has_value(), emulates_time(run.config));
+  result.wall_seconds = seconds_since(begin);
+  result.outcome = stopped ? Outcome::stopped : judge(result.checks, run.golden.has_value(), emulates_time(run.config));
+  bool const saves = !files.save.empty() && !stopped;
   std::vector<float> parameters;
-  if (!files.save.empty()) parameters = collect_parameters(run, machinery, trainer);
+  if (saves) parameters = collect_parameters(run, machinery, trainer);
   collectively(communicator, [&] {
     if (!first) return;
     std::string const json_path = write_result(options.common.output_folder, result); // first: nothing may lose it
-    if (!files.save.empty()) save_model(run, parameters);
-    if (options.record_golden && result.outcome != Outcome::invalid) record_golden(run, result);
+    if (saves) save_model(run, parameters);
+    if (options.record_golden && result.outcome != Outcome::invalid && !stopped) record_golden(run, result);
     print_end(result, json_path);
   });
   return exit_code(result.outcome);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 namespace trainstone {
@@ -19,6 +20,11 @@ NamedAmounts named(CategoryBytes const& bytes) {
   NamedAmounts amounts;
   for (MemoryCategory category : memory_categories) amounts.emplace_back(to_string(category), bytes[category]);
   return amounts;
+}
+
+/// Not a number if there are no samples: a restart may leave none.
+double median_of_any(std::vector<double> const& samples) {
+  return samples.empty() ? std::numeric_limits<double>::quiet_NaN() : median(samples);
 }
 
 /// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum, and returns each
@@ -40,8 +46,8 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     training.samples[i].exposed_communication_seconds = exposed[i];
   }
 
-  auto const medians = all_gather_values(machinery.communicator, median(own));
-  auto const busy_medians = all_gather_values(machinery.communicator, median(busy));
+  auto const medians = all_gather_values(machinery.communicator, median_of_any(own));
+  auto const busy_medians = all_gather_values(machinery.communicator, median_of_any(busy));
   auto const sums =
       all_gather_values(machinery.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
   NodeMap const& nodes = machinery.communicator.nodes();
@@ -69,7 +75,7 @@ double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) 
 }
 
 WorkAmounts counted_amounts(Training const& training) {
-  auto const steps = static_cast<std::uint64_t>(training.counted.steps);
+  auto const steps = static_cast<std::uint64_t>(std::max<std::int64_t>(1, training.counted.steps));
   return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
           training.step_flops / steps, training.step_launches / steps};
 }
@@ -78,13 +84,15 @@ std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow co
   auto const steps = static_cast<double>(window.last - window.first + 1);
   auto const mean = [steps](auto sum) { return static_cast<double>(sum) / steps; };
   std::vector<KernelRow> rows;
+  if (window.empty()) return rows;
   for (auto const& [label, times] : kernels)
     rows.push_back({label, mean(times.launches), mean(times.seconds), mean(times.flops), mean(times.bytes)});
   std::ranges::stable_sort(rows, std::ranges::greater(), &KernelRow::seconds);
   return rows;
 }
 
-Rate rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
+std::optional<Rate> rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
+  if (window.empty()) return std::nullopt;
   std::vector<double> seconds;
   double tokens = 0;
   for (StepReport const& sample : samples) {
@@ -112,13 +120,14 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
     window_seconds += sample.seconds;
     exposed += sample.exposed_communication_seconds;
   }
+  auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
+  if (seconds.empty()) return {{"skipped_steps", skipped}};
   double const flops_per_second =
       static_cast<double>(run.plan->step_flops.total()) * ranks * static_cast<double>(seconds.size()) / window_seconds;
-  std::map<std::string, double> metrics{
-      {"step_seconds_median", median(seconds)},
-      {"executed_flops_per_second", flops_per_second},
-      {"exposed_communication_share", exposed / window_seconds},
-      {"skipped_steps", static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped))}};
+  std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
+                                        {"executed_flops_per_second", flops_per_second},
+                                        {"exposed_communication_share", exposed / window_seconds},
+                                        {"skipped_steps", skipped}};
   if (double const least = floor_seconds(run, result.peaks, ranks); std::isfinite(least)) {
     metrics["floor_seconds"] = least;
     metrics["floor_ratio"] = median(seconds) / least;
@@ -195,7 +204,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
 
 void finish_result(Result& result, PreparedRun const& run, Training training, Machinery& machinery) {
   result.window = run.window;
-  if (training.stopped_early) result.window = {run.window.first, std::min(run.window.last, training.counted.steps)};
+  result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
   result.ranks = merge_times(training, result.window, machinery);
   result.counted = counted_amounts(training);
   result.kernels = kernel_rows(training.kernels, result.window);

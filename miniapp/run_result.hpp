@@ -15,12 +15,13 @@ namespace trainstone {
 /// What training did, in the order in which it happened.
 struct Training {
   std::vector<StepReport> samples;
+  std::vector<double> losses; ///< of all steps, those before a restart included
   CountedRun counted;
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
-  KernelTable kernels; ///< of the measured steps, if they are timed one by one
-  bool stopped_early = false;
+  KernelTable kernels;  ///< of the measured steps, if they are timed one by one
+  bool stopped = false; ///< before its end, because a rank asked to
 };
 
 /// What this process sent so far, for training and control.

@@ -98,6 +98,7 @@ void check_model_to_load(PreparedRun const& run) {
 void check_output(PreparedRun const& run, RunOptions const& options) {
   if (!run.config.model_setup.save.empty()) require_writable(run.config.model_setup.save);
   if (!run.config.trace.file.empty()) require_writable(run.config.trace.file);
+  if (CheckpointConfig const& config = run.config.checkpoint; config.writes()) require_writable(config.folder + "/x");
   if (options.record_golden) require_writable(golden_path(run.deck.path));
   prepare_output_folder(options.common.output_folder); // last: it makes the folder
 }
@@ -126,6 +127,8 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);
   run.window = measured_window(run.deck, run.data->steps());
+  TRAINSTONE_REQUIRE_INPUT(!options.max_time || run.config.checkpoint.writes(),
+                           "--max-time stops a run with a checkpoint: give checkpoint.dir");
   run.golden_key = golden_key(run.deck, communicator.size());
   // a curve that is about to be replaced is no reference
   if (!options.record_golden) run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);

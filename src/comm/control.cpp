@@ -87,4 +87,22 @@ std::vector<std::string> all_gather_texts(Communicator const& communicator, std:
   return texts;
 }
 
+void collectively(Communicator const& communicator, std::function<void()> const& work) {
+  std::string problem;
+  int code = 0;
+  try {
+    work();
+  } catch (Error const& error) {
+    problem = error.what();
+    code = static_cast<int>(error.code());
+  } catch (std::exception const& error) {
+    problem = error.what();
+    code = static_cast<int>(ExitCode::internal);
+  }
+  std::vector<int> const codes = all_gather_values(communicator, code);
+  std::vector<std::string> const problems = all_gather_texts(communicator, problem);
+  for (std::size_t rank = 0; rank < codes.size(); ++rank)
+    if (codes[rank] != 0) throw CollectiveError(problems[rank], static_cast<ExitCode>(codes[rank]));
+}
+
 } // namespace trainstone

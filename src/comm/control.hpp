@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -36,6 +37,10 @@ void barrier(Communicator const& communicator);
 
 /// Every rank's text, by rank.
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text);
+
+/// Runs `work` on every rank; if it throws an Error on any of them, every rank throws a CollectiveError with the text
+/// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.
+void collectively(Communicator const& communicator, std::function<void()> const& work);
 
 namespace Impl {
 void all_gather_bytes(Communicator const& communicator, std::span<std::byte const> mine, std::span<std::byte> all);

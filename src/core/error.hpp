@@ -18,6 +18,7 @@ enum class ExitCode : int {
   verification_failed = 65, ///< ran, but a verification failed
   does_not_fit = 69,        ///< predicted not to fit into the memory
   internal = 70,            ///< internal error or non-finite loss
+  stopped = 75,             ///< stopped by a signal or --max-time, with a checkpoint: to be started again
 };
 
 /// Any error that ends the program; `code()` is what the shell sees.

@@ -164,7 +164,7 @@ struct ShardPlan {
   std::vector<TrafficRow> step_traffic() const;
   Traffic update_traffic() const;
   Traffic evaluation_traffic() const;
-  /// Control traffic of a step: the losses of all micro-batches, and the norm.
+  /// Control traffic of a step: the losses of all micro-batches with a value of every rank, its requests; and the norm.
   std::vector<TrafficRow> control_traffic() const;
   /// The same of one global batch of a validation.
   Traffic evaluation_control() const;

@@ -101,7 +101,8 @@ Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
 
 std::vector<TrafficRow> ShardPlan::control_traffic() const {
   Traffic const norm = norm_gather ? traffic_of(*this, *norm_gather, sizeof(double)) : Traffic();
-  return {{"control: losses of all micro-batches", all_values_traffic(micro_batches(), topology, rank)},
+  return {{"control: losses of all micro-batches, requests of all ranks",
+           all_values_traffic(micro_batches() + topology.ranks(), topology, rank)},
           {"control: squared sums of the norm", norm}};
 }
 

@@ -166,6 +166,10 @@ Vector<float> ShardedEngine::master_share(Index group) const {
   return part_of(m_master, m_plan->share_offset(group), m_plan->share(group).size());
 }
 
+Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
+  return part_of(m_moments[static_cast<std::size_t>(moment)], m_plan->share_offset(group), m_plan->share(group).size());
+}
+
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
   Busy const busy(m_busy);

@@ -68,6 +68,8 @@ public:
   /// the group's summed gradient.
   StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
   Vector<float> master_share(Index group) const;
+  /// The same of a vector that the optimizer keeps, one of plan().moments.
+  Vector<float> moment_share(Index moment, Index group) const;
   StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.
   StoredVector whole_parameters(Index group) const { return m_gatherer.whole(group); }

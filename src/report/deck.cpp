@@ -7,6 +7,7 @@
 #include "report/unread_keys.hpp"
 #include "train/injected_delay.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -166,7 +167,7 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   return config;
 }
 
-MeasuredWindow measured_window(Deck const& deck, std::int64_t steps) {
+MeasuredWindow measured_window(Deck const& deck, std::int64_t steps, std::int64_t completed) {
   if (std::optional<ConfigProblem> const problem = find_length_problem(deck.config, steps)) {
     fail_at(deck, problem->key, problem->message);
   }
@@ -183,7 +184,8 @@ MeasuredWindow measured_window(Deck const& deck, std::int64_t steps) {
                         "value: {}",
                         bench.window, bench.warmup_steps, steps, left));
   }
-  return {bench.warmup_steps + 1, bench.warmup_steps + (bench.window > 0 ? bench.window : left)};
+  std::int64_t const first = completed + bench.warmup_steps + 1;
+  return {first, bench.window > 0 ? std::min(steps, first + bench.window - 1) : steps};
 }
 
 void fail_at(Deck const& deck, std::string const& key, std::string const& message) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -58,11 +59,13 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks);
 struct MeasuredWindow {
   std::int64_t first = 1;
   std::int64_t last = 0;
+  bool empty() const { return last < first; }
 };
 
 /// Checks all keys that count in steps against the length of the training, known once epochs are counted in steps.
-/// \throws InputError if one exceeds it, or if no step is left to measure
-MeasuredWindow measured_window(Deck const& deck, std::int64_t steps);
+/// \param[in] completed  steps before a restart: the warm-up begins again after them, and may leave nothing to measure
+/// \throws InputError if one exceeds it, or if no step of a whole training is left to measure
+MeasuredWindow measured_window(Deck const& deck, std::int64_t steps, std::int64_t completed = 0);
 
 /// Throws InputError about a key, with the place it came from: for checks that need more than the deck.
 [[noreturn]] void fail_at(Deck const& deck, std::string const& key, std::string const& message);
@@ -77,9 +80,12 @@ std::string print_deck(Deck const& deck);
 /// 16 hexadecimal digits: XXH3 of all resolved values (not of comments, order or spelling).
 std::string deck_hash(Deck const& deck);
 
-/// 16 hexadecimal digits: what a loss curve depends on, so model, data, length, global batch, precision and optimizer,
-/// and not how that is computed: attention, masks, parallel, comm, kernels, bench or the micro-batch. Files count by
-/// data.xxhash where that is given.
+/// The keys that a loss curve depends on, with their values, in TOML: of model, data, length, global batch, precision
+/// and optimizer, and not of how that is computed: attention, masks, parallel, comm, kernels, bench or the micro-batch.
+/// Files count by data.xxhash where that is given.
+std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks);
+
+/// 16 hexadecimal digits: XXH3 of keys_of_loss_curve().
 std::string golden_key(Deck const& deck, std::int64_t ranks);
 
 /// "quickstart.toml#9f3e +1 override": file name, first digits of the hash, number of overridden keys.

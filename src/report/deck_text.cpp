@@ -82,14 +82,21 @@ std::string deck_hash(Deck const& deck) {
   return hash_text(text);
 }
 
-std::string golden_key(Deck const& deck, std::int64_t ranks) {
+std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks) {
   RunConfig config = deck.config;
   config.batch = resolve(deck, ranks).batch;
-  std::string text = assignment(*find_key("batch.global"), config);
-  text += assignment(*find_key(config.data.xxhash.empty() ? "data.files" : "data.xxhash"), config);
-  for (Key const& key : deck_keys()) {
-    if (shapes_loss_curve(key, config)) text += assignment(key, config);
-  }
+  std::vector<std::pair<std::string, std::string>> keys;
+  auto const add = [&](Key const& key) { keys.emplace_back(key.name, to_toml(key.get(config))); };
+  add(*find_key("batch.global"));
+  add(*find_key(config.data.xxhash.empty() ? "data.files" : "data.xxhash"));
+  for (Key const& key : deck_keys())
+    if (shapes_loss_curve(key, config)) add(key);
+  return keys;
+}
+
+std::string golden_key(Deck const& deck, std::int64_t ranks) {
+  std::string text;
+  for (auto const& [key, value] : keys_of_loss_curve(deck, ranks)) text += fmt::format("{} = {}\n", key, value);
   return hash_text(text);
 }
 

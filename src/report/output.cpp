@@ -36,11 +36,13 @@ std::string to_string(Outcome outcome) {
   case Outcome::unreferenced: return "UNREFERENCED";
   case Outcome::emulated: return "EMULATED";
   case Outcome::invalid: return "INVALID";
+  case Outcome::stopped: return "STOPPED";
   }
   return {};
 }
 
 int exit_code(Outcome outcome) {
+  if (outcome == Outcome::stopped) return static_cast<int>(ExitCode::stopped);
   return static_cast<int>(outcome == Outcome::invalid ? ExitCode::verification_failed : ExitCode::valid);
 }
 
@@ -145,6 +147,7 @@ std::string verification_lines(std::vector<Check> const& checks) {
 }
 
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks) {
+  if (outcome == Outcome::stopped) return {};
   char const* const name = outcome == Outcome::valid          ? "FOM"
                            : outcome == Outcome::unreferenced ? "FOM_UNREFERENCED"
                            : outcome == Outcome::emulated     ? "FOM_EMULATED"
@@ -163,12 +166,14 @@ std::string result_line(Outcome outcome, std::string const& json_path) {
 }
 
 void ProgressPrinter::operator()(StepReport const& step) {
-  if (step.step > 1) m_seconds += step.seconds;
-  double const per_step = step.step > 1 ? m_seconds / static_cast<double>(step.step - 1) : step.seconds;
+  if (m_first == 0) m_first = step.step;
+  std::int64_t const timed = step.step - m_first;
+  if (timed > 0) m_seconds += step.seconds;
+  double const per_step = timed > 0 ? m_seconds / static_cast<double>(timed) : step.seconds;
   std::string const line = step_line(step, per_step * static_cast<double>(step.steps - step.step));
   std::int64_t const every = (step.steps + 19) / 20;
-  bool const keep =
-      step.step == 1 || step.step == step.steps || step.step % every == 0 || step.validation_loss || step.skipped;
+  bool const keep = step.step == m_first || step.step == step.steps || step.requests.stop || step.step % every == 0 ||
+                    step.validation_loss || step.skipped;
   if (m_terminal) {
     m_out << '\r' << line << std::string(m_drawn > line.size() ? m_drawn - line.size() : 0, ' ');
     m_drawn = line.size();

@@ -18,15 +18,16 @@
 
 namespace trainstone {
 
-/// How a run ended; the exit code of `invalid` is 65, of the others 0.
+/// How a run ended; the exit code of `invalid` is 65, of `stopped` 75, of the others 0.
 enum class Outcome {
   valid,
   unreferenced, ///< there is no golden curve
   emulated,     ///< its time is not the machine's: an emulated network, an injected delay
   invalid,      ///< a check failed
+  stopped,      ///< by a signal or --max-time, with a checkpoint: nothing was verified
 };
 
-/// "VALID", "UNREFERENCED", "EMULATED", "INVALID".
+/// "VALID", "UNREFERENCED", "EMULATED", "INVALID", "STOPPED".
 std::string to_string(Outcome outcome);
 int exit_code(Outcome outcome);
 
@@ -75,7 +76,8 @@ std::string floor_line(double step_seconds, double floor_seconds, double gemm_fl
 std::string kernel_lines(std::vector<KernelRow> const& kernels);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
-/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows.
+/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows; nothing of a
+/// stopped run.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
 std::string result_line(Outcome outcome, std::string const& json_path);
 
@@ -89,7 +91,8 @@ public:
 private:
   std::ostream& m_out;
   bool m_terminal;
-  double m_seconds = 0; ///< of all steps but the first, which also warms up
+  std::int64_t m_first = 0; ///< step of this run
+  double m_seconds = 0;     ///< of all steps but the first, which also warms up
   std::size_t m_drawn = 0;
 };
 

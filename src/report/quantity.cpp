@@ -22,7 +22,8 @@ struct Unit {
 constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi;
 
 // Ascending.
-constexpr std::array time_units{Unit{"ns", 1, 1e9}, Unit{"us", 1, 1e6}, Unit{"ms", 1, 1e3}, Unit{"s"}, Unit{"min", 60}};
+constexpr std::array time_units{Unit{"ns", 1, 1e9}, Unit{"us", 1, 1e6}, Unit{"ms", 1, 1e3},
+                                Unit{"s"},          Unit{"min", 60},    Unit{"h", 3600}};
 constexpr std::array size_units{Unit{"B"},         Unit{"kB", 1e3}, Unit{"KiB", kibi}, Unit{"MB", 1e6},
                                 Unit{"MiB", mebi}, Unit{"GB", 1e9}, Unit{"GiB", gibi}};
 constexpr std::string_view per_second = "/s";

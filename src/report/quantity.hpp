@@ -28,7 +28,7 @@ std::string to_string(Quantity const& quantity);
 /// "s", "bytes", "bytes/s": the unit of Quantity::value.
 std::string_view si_unit(Dimension dimension);
 
-/// "a time with its unit (ns, us, ms, s, min)", for messages and help.
+/// "a time with its unit (ns, us, ms, s, min, h)", for messages and help.
 std::string description(Dimension dimension);
 
 } // namespace trainstone

@@ -148,6 +148,18 @@ Json checks_json(std::vector<Check> const& checks) {
   return json;
 }
 
+Json checkpoints_json(CheckpointInfo const& info, double wall_seconds) {
+  Json const rate = info.seconds > 0 ? Json(static_cast<double>(info.bytes) / info.seconds) : Json(nullptr);
+  return {{"resumed_from", info.resumed_from.empty() ? Json(nullptr) : Json(info.resumed_from)},
+          {"resumed_step", info.resumed_step},
+          {"written", info.written},
+          {"last", info.last.empty() ? Json(nullptr) : Json(info.last)},
+          {"bytes", info.bytes},
+          {"seconds", info.seconds},
+          {"bytes_per_second", rate},
+          {"share_of_wall_time", info.seconds / wall_seconds}};
+}
+
 Json network_json(EmulatedNetwork const& network) {
   if (!network.is_slow()) return nullptr;
   return {{"latency_seconds", network.latency}, {"seconds_per_byte", network.seconds_per_byte}};
@@ -205,7 +217,7 @@ void prepare_output_folder(std::string const& folder) {
 }
 
 std::string result_json(Result const& result) {
-  Json const rate = rate_json(result.tokens_per_second);
+  Json const rate = result.tokens_per_second ? rate_json(*result.tokens_per_second) : Json(nullptr);
   bool const is_merit = result.outcome == Outcome::valid || result.outcome == Outcome::unreferenced;
   std::vector<double> const seconds = seconds_in_window(result);
   Json json;
@@ -223,11 +235,16 @@ std::string result_json(Result const& result) {
   json["counted"] = amounts_json(result.counted);
   json["resident_bytes"] = result.resident_bytes;
   json["energy_joules"] = nullptr;
+  json["wall_seconds"] = result.wall_seconds;
+  json["restart_count"] = result.checkpoints.restarts;
+  json["checkpoints"] = checkpoints_json(result.checkpoints, result.wall_seconds);
+  json["losses_before_restart"] = result.losses_before;
   json["samples"] = samples_json(result.samples);
   if (!result.kernels.empty()) json["kernels"] = kernels_json(result.kernels);
   json["ranks"] = ranks_json(result.ranks);
   json["straggler"] = straggler_json(result.ranks);
-  json["window"] = {{"first_step", result.window.first}, {"last_step", result.window.last}};
+  json["window"] = result.window.empty() ? Json(nullptr)
+                                         : Json{{"first_step", result.window.first}, {"last_step", result.window.last}};
   json["stats"] = {{"step_seconds", statistics_json(seconds)}};
   json["fom"] = is_merit ? rate : Json(nullptr);
   json["emulated_rate"] = result.outcome == Outcome::emulated ? rate : Json(nullptr);

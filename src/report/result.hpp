@@ -67,6 +67,17 @@ struct RankInfo {
   double communication_seconds = 0; ///< sum over the window
 };
 
+/// What a run wrote, and what it went on from.
+struct CheckpointInfo {
+  std::string resumed_from; ///< empty: it began anew
+  std::int64_t resumed_step = 0;
+  std::int64_t restarts = 0; ///< of the training, this run's included
+  std::int64_t written = 0;
+  std::string last;        ///< path of the last one; empty: none
+  std::uint64_t bytes = 0; ///< of all that were written
+  double seconds = 0;
+};
+
 struct Result {
   std::string kind = "run";
   Outcome outcome = Outcome::invalid;
@@ -80,12 +91,15 @@ struct Result {
   PeakInfo peaks;
   WorkAmounts predicted;
   WorkAmounts counted;
-  std::uint64_t resident_bytes = 0; ///< resident set after the training; informative
-  std::vector<StepReport> samples;  ///< every step
-  std::vector<KernelRow> kernels;   ///< the longest first; empty unless they were timed
-  std::vector<RankInfo> ranks;      ///< the one with the largest median_own_seconds is the straggler
+  std::uint64_t resident_bytes = 0;  ///< resident set after the training; informative
+  std::vector<double> losses_before; ///< of the steps before a restart
+  std::vector<StepReport> samples;   ///< every step of this run
+  CheckpointInfo checkpoints;
+  double wall_seconds = 0;        ///< from the program's start to the end of its checks
+  std::vector<KernelRow> kernels; ///< the longest first; empty unless they were timed
+  std::vector<RankInfo> ranks;    ///< the one with the largest median_own_seconds is the straggler
   MeasuredWindow window;
-  Rate tokens_per_second; ///< over the window
+  std::optional<Rate> tokens_per_second; ///< over the window; none if a restart left no step to measure
   std::map<std::string, double> metrics;
   std::vector<Check> checks;
 };

@@ -266,6 +266,20 @@ std::vector<Key> machine_keys() {
              "comm.check_order; 0 = none"),
       number("faults.order.rank", &RunConfig::faults, &FaultConfig::order_rank, "", {-1, million},
              "test: that rank; -1 = none"),
+      key("checkpoint.dir", &RunConfig::checkpoint, &CheckpointConfig::folder,
+          "folder of checkpoints, the training's own; relative to the working directory; \"\" = none are written"),
+      quantity("checkpoint.every", &RunConfig::checkpoint, &CheckpointConfig::every, Dimension::time, {},
+               "after the first step that ends later than this after the last one; 0 s = not by time"),
+      number("checkpoint.every_steps", &RunConfig::checkpoint, &CheckpointConfig::every_steps, "steps", up_to(trillion),
+             "also after every so many steps; 0 = not by steps"),
+      number("checkpoint.keep", &RunConfig::checkpoint, &CheckpointConfig::keep, "checkpoints", {1, million},
+             "the newest that stay; older ones are removed"),
+      key("checkpoint.on_signal", &RunConfig::checkpoint, &CheckpointConfig::on_signal,
+          "SIGUSR1, SIGUSR2 and SIGTERM, to any rank: all stop after the same step with a checkpoint, exit 75"),
+      key("checkpoint.resume", &RunConfig::checkpoint, &CheckpointConfig::resume,
+          "auto: go on from the newest usable one in checkpoint.dir, if there is any; none: begin anew; or the folder "
+          "of "
+          "one checkpoint, relative to the working directory"),
       key("trace.file", &RunConfig::trace, &TraceConfig::file,
           "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
           "none"),

@@ -1,5 +1,7 @@
 #include "report/size_argument.hpp"
 
+#include "report/quantity.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,6 +55,12 @@ std::string size_argument_problem(std::uint64_t most) {
       "no size; it must be 1 to {} bytes: a number, or one with K, M, G, T (1024), kB, MB, GB, TB (1000) or "
       "KiB, MiB, GiB, TiB",
       most);
+}
+
+std::optional<double> read_time_argument(std::string_view text) {
+  bool const minutes = text.ends_with('m'); // as batch systems write them
+  auto const time = read_quantity(std::string(text) + (minutes ? "in" : ""), Dimension::time);
+  return time && time->value > 0 ? std::optional(time->value) : std::nullopt;
 }
 
 } // namespace trainstone

@@ -11,7 +11,7 @@ namespace trainstone {
 
 namespace {
 
-/// A key and those of its values with which another one is read; none: a number, any but 0.
+/// A key and those of its values with which another one is read; none: any but 0 or "".
 struct Reader {
   char const* key;
   std::vector<std::string> values;
@@ -33,6 +33,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const replicas{"parallel.strategy", {"ddp", "hsdp"}};
   Reader const naive{"parallel.strategy", {"naive"}}, others{"parallel.strategy", {"ddp", "zero", "hsdp"}};
   Reader const buckets{"parallel.granularity", {"bucket"}};
+  Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
       {"model.dropout_masks", {{"model.dropout", {}}}},
@@ -62,19 +63,24 @@ std::vector<ReadKey> const& read_keys() {
       {"parallel.first_bucket", {buckets}},
       {"parallel.in_flight", {several}},
       {"parallel.overlap", {several}},
+      {"checkpoint.every", {checkpoints}},
+      {"checkpoint.every_steps", {checkpoints}},
+      {"checkpoint.keep", {checkpoints}},
+      {"checkpoint.on_signal", {checkpoints}},
   };
   return rows;
 }
 
 bool reads(RunConfig const& config, Reader const& reader) {
   DeckValue const value = find_key(reader.key)->get(config);
-  if (reader.values.empty()) return std::get<double>(value) != 0;
+  if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
+  if (reader.values.empty()) return !std::get<std::string>(value).empty();
   return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();
 }
 
 /// "\"adamw\" or \"adam\""
 std::string quoted(std::vector<std::string> const& values) {
-  if (values.empty()) return "another number";
+  if (values.empty()) return "another value";
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += i + 1 == values.size() ? " or " : ", ";

@@ -60,6 +60,18 @@ struct BenchConfig {
   bool kernels = false;    ///< every kernel of the window is timed on its own
 };
 
+/// Where and when the state of the training is kept, and from which state it goes on.
+struct CheckpointConfig {
+  std::string folder;           ///< empty: no checkpoints
+  double every = 900;           ///< s; 0: not by time
+  std::int64_t every_steps = 0; ///< 0: not by steps
+  std::int64_t keep = 2;
+  bool on_signal = true;       ///< USR1, USR2 and TERM end the run with a checkpoint
+  std::string resume = "auto"; ///< the newest usable one in `folder`; "none"; or the path of one
+
+  bool writes() const { return !folder.empty(); }
+};
+
 struct TraceConfig {
   std::string file; ///< empty: no trace
 };

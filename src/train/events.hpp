@@ -10,6 +10,22 @@
 
 namespace trainstone {
 
+/// What a rank asks all ranks to do after a step; of a finished step, what any of them asked. They meet with the step's
+/// losses, so that all ranks do the same after the same step.
+struct Requests {
+  bool stop = false;
+  bool checkpoint = false;
+  Requests& operator|=(Requests const& other) {
+    stop = stop || other.stop;
+    checkpoint = checkpoint || other.checkpoint;
+    return *this;
+  }
+};
+
+/// As a value that is sent, and back.
+inline double to_number(Requests const& requests) { return (requests.stop ? 1 : 0) + (requests.checkpoint ? 2 : 0); }
+inline Requests requests_of(double number) { return {.stop = number == 1 || number == 3, .checkpoint = number >= 2}; }
+
 /// One finished optimizer step. Times are those of the reporting rank; the result of a run replaces `seconds` by the
 /// maximum over ranks, and the exposed communication by the minimum: the slowest rank's, who waits for nobody.
 struct StepReport {
@@ -26,6 +42,7 @@ struct StepReport {
   std::optional<double> loss_scale;         ///< of this step's gradients, if it is dynamic
   bool skipped = false;                     ///< gradients overflowed: no update
   std::optional<double> validation_loss;    ///< held-out loss after this step, where one was measured
+  Requests requests;                        ///< of all ranks
 };
 
 using StepListener = std::function<void(StepReport const&)>;

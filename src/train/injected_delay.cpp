@@ -12,11 +12,11 @@ namespace trainstone {
 
 namespace {
 
-constexpr std::string_view of_collectives = "trainstone::comm::";
+constexpr std::string_view of_collectives = "trainstone::comm::", of_checkpoints = "trainstone::checkpoint::";
 
-bool is_at(std::string_view place, std::string_view label) {
-  bool const in_collective = label.starts_with(of_collectives);
-  return place == "kernel" ? !in_collective : in_collective && label.substr(of_collectives.size()) == place;
+std::string_view place_of(std::string_view label) {
+  if (label.starts_with(of_checkpoints)) return "checkpoint";
+  return label.starts_with(of_collectives) ? label.substr(of_collectives.size()) : "kernel";
 }
 
 } // namespace
@@ -41,7 +41,7 @@ InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank)
   auto const times = std::make_shared<std::atomic<std::int64_t>>(0);
   std::chrono::duration<double> const time(faults.delay_time);
   delay_point() = [where = faults.delay_where, every = faults.delay_every, time, times](char const* label) {
-    if (is_at(where, label) && ++*times % every == 0) std::this_thread::sleep_for(time);
+    if (place_of(label) == where && ++*times % every == 0) std::this_thread::sleep_for(time);
   };
 }
 

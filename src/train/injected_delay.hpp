@@ -13,10 +13,11 @@
 
 namespace trainstone {
 
-/// What can be delayed: kernel is every kernel outside of collectives; the others are moments inside of them, before a
-/// step named so: see Execution's delay points and its kernels.
-inline constexpr std::array<std::string_view, 9> delay_places{"kernel", "start", "send",   "receive", "barrier",
-                                                              "wait",   "copy",  "reduce", "combine"};
+/// What can be delayed: kernel is every kernel outside of collectives; checkpoint is every megabyte of one, and what
+/// completes it; the others are moments inside of collectives, before a step named so: see Execution's delay points and
+/// its kernels.
+inline constexpr std::array<std::string_view, 10> delay_places{"kernel",  "checkpoint", "start", "send",   "receive",
+                                                               "barrier", "wait",       "copy",  "reduce", "combine"};
 
 /// What is wrong with the delay, if anything, but for the rank.
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults);

@@ -13,36 +13,47 @@ namespace trainstone {
 
 class LossScaler {
 public:
+  /// What it carries from step to step.
+  struct State {
+    double scale = 1;
+    std::int64_t good_steps = 0; ///< since the last overflow or growth
+    std::int64_t skipped_in_a_row = 0;
+    bool operator==(State const&) const = default;
+  };
+
   explicit LossScaler(PrecisionConfig const& precision)
       : m_dynamic(precision.loss_scale == LossScaling::dynamic),
-        m_scale(m_dynamic ? precision.initial_loss_scale : 1.0),
-        m_growth_interval(precision.growth_interval) {}
+        m_growth_interval(precision.growth_interval),
+        m_state{.scale = m_dynamic ? precision.initial_loss_scale : 1.0} {}
 
   bool is_dynamic() const { return m_dynamic; }
   /// 1 without scaling.
-  double scale() const { return m_scale; }
+  double scale() const { return m_state.scale; }
   /// Steps that were skipped since the last one that was not.
-  std::int64_t skipped_in_a_row() const { return m_skipped_in_a_row; }
+  std::int64_t skipped_in_a_row() const { return m_state.skipped_in_a_row; }
+  State const& state() const { return m_state; }
+  /// Goes on from there.
+  void resume(State const& state) { m_state = state; }
 
   /// After every step: half the scale if gradients overflowed, twice the scale after growth_interval steps in which
   /// they did not. Stays within 1 and 2^40, so that gradients of fp32 and the scale itself have room.
   void observe(bool overflow) {
     if (!m_dynamic) return;
-    m_skipped_in_a_row = overflow ? m_skipped_in_a_row + 1 : 0;
-    m_good_steps = overflow ? 0 : m_good_steps + 1;
-    if (overflow) m_scale = std::max(least, m_scale / 2);
-    if (m_good_steps < m_growth_interval) return;
-    m_good_steps = 0;
-    m_scale = std::min(most, m_scale * 2);
+    auto& [scale, good_steps, skipped_in_a_row] = m_state;
+    skipped_in_a_row = overflow ? skipped_in_a_row + 1 : 0;
+    good_steps = overflow ? 0 : good_steps + 1;
+    if (overflow) scale = std::max(least, scale / 2);
+    if (good_steps < m_growth_interval) return;
+    good_steps = 0;
+    scale = std::min(most, scale * 2);
   }
 
 private:
   static constexpr double least = 1, most = 0x1p40;
 
   bool m_dynamic;
-  double m_scale;
   std::int64_t m_growth_interval;
-  std::int64_t m_good_steps = 0, m_skipped_in_a_row = 0;
+  State m_state;
 };
 
 } // namespace trainstone

@@ -25,6 +25,7 @@ struct RunConfig {
   KernelConfig kernels;
   BenchConfig bench;
   FaultConfig faults;
+  CheckpointConfig checkpoint;
   TraceConfig trace;
 };
 

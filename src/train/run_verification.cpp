@@ -159,9 +159,11 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Run
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
   auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
+  std::uint64_t const replica_checks =
+      plan.replica_checks(counted.before + counted.steps) - plan.replica_checks(counted.before);
   Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
-  Traffic const control = steps * plan.step_control() + validations * plan.validation_control +
-                          plan.replica_checks(counted.steps) * plan.replica_check;
+  Traffic const control =
+      steps * plan.step_control() + validations * plan.validation_control + replica_checks * plan.replica_check;
   Traffic const not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent;
   Traffic const sent = counted.communication.total(Purpose::training) + not_sent;
   Traffic const agreed = counted.communication.total(Purpose::control);

@@ -15,6 +15,7 @@ namespace trainstone {
 
 /// What was counted while a run trained, and how much of it there was.
 struct CountedRun {
+  std::int64_t before = 0; ///< steps of the training before a restart, of which nothing is counted
   std::int64_t steps = 0;
   std::int64_t skipped = 0; ///< of the steps: their update
   std::int64_t validations = 0;

@@ -82,7 +82,12 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   });
 }
 
-StepReport Trainer::step(std::int64_t step) {
+void Trainer::resume(State const& state) {
+  m_updates = state.updates;
+  m_scaler.resume(state.loss_scaler);
+}
+
+StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask) {
   auto const start = std::chrono::steady_clock::now();
   PerPhase<double> const phases_before = counters().seconds;
   LearningRate const schedule{m_config->schedule.type, m_config->optimizer.learning_rate, m_config->schedule.warmup,
@@ -93,7 +98,8 @@ StepReport Trainer::step(std::int64_t step) {
   report.steps = m_steps;
   report.learning_rate = schedule.at(step - 1);
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
-  report.loss = gradient(step);
+  report.loss = gradient(step, ask);
+  report.requests = m_requests;
   report.norm = m_engine.gradient_norm() / m_scaler.scale();
   if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
   report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
@@ -137,7 +143,7 @@ Trainer::GlobalBatch Trainer::training_batch(std::int64_t step) const {
 }
 
 /// The host waits for no kernel before total_loss().
-double Trainer::gradient(std::int64_t step) {
+double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask) {
   GlobalBatch const global = training_batch(step);
   std::vector<MicroBatch> const batches = load(global);
   for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
@@ -148,7 +154,8 @@ double Trainer::gradient(std::int64_t step) {
   }
   m_uncovered_seconds = finish_reductions(); // nobody drives collectives while the losses meet
   inject_order_fault(step);
-  return total_loss() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
+  m_requests = ask ? ask() : Requests();
+  return total_loss(&m_requests) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
 /// Waits for backward and for what it has begun. \return how long for the latter alone
@@ -206,17 +213,30 @@ void Trainer::backward(MicroBatch const& batch) {
   }
 }
 
-/// Of a global batch, over all ranks: whoever ran its micro-batches, the sum has the same bits.
-double Trainer::total_loss() {
+/// Of a global batch, over all ranks: whoever ran its micro-batches, the sum has the same bits. Requests meet in the
+/// same collective; null: there are none, in a validation.
+double Trainer::total_loss(Requests* requests) {
   m_turn_losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
   std::vector<double> losses(static_cast<std::size_t>(m_plan->parallel.micro_batches()), 0);
   for (Index turn = 0; turn < m_plan->accumulation; ++turn)
     losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] =
         m_turn_losses[static_cast<std::size_t>(turn)];
-  control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
+  meet(losses, requests);
   for (std::size_t stride = 1; stride < losses.size(); stride *= 2)
     for (std::size_t i = 0; i + stride < losses.size(); i += 2 * stride) losses[i] += losses[i + stride];
   return losses.front();
+}
+
+/// Requests travel as a value of each rank behind the losses.
+void Trainer::meet(std::vector<double>& losses, Requests* requests) {
+  if (!requests) return control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
+  std::size_t const count = losses.size();
+  losses.resize(count + static_cast<std::size_t>(m_plan->ranks), 0.0);
+  losses[count + static_cast<std::size_t>(m_plan->rank)] = to_number(*requests);
+  control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
+  *requests = {};
+  for (std::size_t i = count; i < losses.size(); ++i) *requests |= requests_of(losses[i]);
+  losses.resize(count);
 }
 
 double Trainer::validate() {
@@ -229,7 +249,7 @@ double Trainer::validate() {
       m_engine.begin(Pass::evaluation, turn);
       forward_and_loss(global, batches[static_cast<std::size_t>(turn)], turn);
     }
-    double const loss = total_loss();
+    double const loss = total_loss(nullptr);
     if (!std::isfinite(loss))
       throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite(global)));
     loss_sum += loss;

@@ -33,7 +33,8 @@ public:
   /// gradient is not finite on any rank is skipped on all: no update, and half the scale.
   /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit, or if more steps in
   /// a row are skipped than precision.most_skipped
-  StepReport step(std::int64_t step);
+  /// \param[in] ask  gives what this rank asks for, when the losses are about to meet; null: nothing
+  StepReport step(std::int64_t step, std::function<Requests()> const& ask = nullptr);
 
   /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
   double validate();
@@ -42,13 +43,21 @@ public:
   bool parameters_are_finite();
 
   /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
-  /// update. Returns the mean loss.
-  double gradient(std::int64_t step);
+  /// update. Returns the mean loss. \param[in] ask  as of step()
+  double gradient(std::int64_t step, std::function<Requests()> const& ask = nullptr);
   double finish_reductions();
 
   /// After a step: compares the parameters that several ranks hold. Control traffic: RunPlan::replica_check.
   /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
   void require_equal_replicas(std::int64_t step);
+
+  /// What it carries from step to step beside the engine's vectors; and how to go on from there.
+  struct State {
+    std::int64_t updates = 0; ///< steps that were not skipped
+    LossScaler::State loss_scaler;
+  };
+  State state() const { return {m_updates, m_scaler.state()}; }
+  void resume(State const& state);
 
   /// Waits for all that is in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
@@ -74,7 +83,8 @@ private:
   Dropout dropout(std::int64_t step, Index turn) const;
   void backward(MicroBatch const& batch);
   void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
-  double total_loss();
+  double total_loss(Requests* requests);
+  void meet(std::vector<double>& losses, Requests* requests);
   void inject_fault(Unit unit, std::int64_t step);
   void inject_order_fault(std::int64_t step);
   std::string describe_non_finite(GlobalBatch const& global);
@@ -102,6 +112,7 @@ private:
   std::vector<Unit> m_units;
   LossScaler m_scaler;
   std::int64_t m_updates = 0;        ///< steps that were not skipped
+  Requests m_requests;               ///< of all ranks, in the last step
   double m_uncovered_seconds = 0;    ///< of this step's reductions, after the last kernel of backward
   std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };

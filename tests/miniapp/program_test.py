@@ -3,8 +3,8 @@
 
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
-The claims stand in refusals.py, training.py, communication.py, agreement.py, reference.py, texts.py, lecture.py, commbench.py
-and explain.py; support.py starts the program. Wants no more than Python's standard library.
+The claims stand in refusals.py, training.py, checkpoints.py, communication.py, agreement.py, reference.py, texts.py, lecture.py,
+commbench.py and explain.py; support.py starts the program. Wants no more than Python's standard library.
 """
 import sys
 
@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 import unittest
 
 import agreement
+import checkpoints
 import commbench
 import communication
 import explain
@@ -25,7 +26,7 @@ import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, communication, agreement, reference, texts, lecture, commbench, explain)
+    modules = (refusals, training, checkpoints, communication, agreement, reference, texts, lecture, commbench, explain)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 

@@ -9,11 +9,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import struct
 import subprocess
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "data"
@@ -88,18 +90,11 @@ class Deck:
         return self.folder / "golden" / "deck.json"
 
 
-class Outcome:
-    """What came of a run: code, out, err, peak_bytes (of the largest process), folder, left (files and folders)."""
+class RunFolder:
+    """What a run leaves in its folder."""
 
-    def __init__(self, command, process, peak_bytes, folder):
-        self.command, self.code, self.peak_bytes, self.folder = command, process.returncode, peak_bytes, folder
-        self.out = (folder / "stdout").read_text(errors="replace")
-        self.err = (folder / "stderr").read_text(errors="replace")
-        self.left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*")
-                           if path.name not in ("stdout", "stderr"))
-
-    def __str__(self):
-        return f"{' '.join(map(str, self.command))}\nexit {self.code}\n{self.out}{self.err}left: {self.left}"
+    def __init__(self, folder):
+        self.folder = folder
 
     @property
     def result(self):
@@ -115,6 +110,21 @@ class Outcome:
     @property
     def held_out(self):
         return [loss for loss in self.result["samples"]["held_out"] if loss is not None]
+
+
+class Outcome(RunFolder):
+    """What came of a run: code, out, err, peak_bytes (of the largest process), folder, left (files and folders)."""
+
+    def __init__(self, command, process, peak_bytes, folder):
+        super().__init__(folder)
+        self.command, self.code, self.peak_bytes = command, process.returncode, peak_bytes
+        self.out = (folder / "stdout").read_text(errors="replace")
+        self.err = (folder / "stderr").read_text(errors="replace")
+        self.left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*")
+                           if path.name not in ("stdout", "stderr"))
+
+    def __str__(self):
+        return f"{' '.join(map(str, self.command))}\nexit {self.code}\n{self.out}{self.err}left: {self.left}"
 
 
 def environment(variables=None):
@@ -148,9 +158,55 @@ def start(*arguments, **options):
     return Context.pool.submit(run, *arguments, **options)
 
 
+class Started(RunFolder):
+    """A run in the background, to be interrupted; `folder` is where it works."""
+
+    def __init__(self, *arguments, ranks=2, folder=None):
+        super().__init__(folder or new_folder())
+        self.out = self.folder / "stdout"
+        command = [Context.mpiexec, "-n", str(ranks), Context.program, *map(str, arguments)]
+        with open(self.out, "wb") as out:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=subprocess.STDOUT)
+
+    def wait_for(self, text):
+        end = time.monotonic() + PATIENCE
+        while text not in self.text():
+            assert time.monotonic() < end and self.process.poll() is None, self.text()
+            time.sleep(0.01)
+
+    def text(self):
+        return self.out.read_text(errors="replace")
+
+    def ranks(self):
+        """Process numbers of the program's ranks that are alive."""
+        parents = {}
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        found, descendants, last = [], set(), {self.process.pid}
+        while last:
+            descendants |= last
+            last = {number for number, parent in parents.items() if parent in last}
+        for number in sorted(descendants):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{number}/exe") == os.path.realpath(Context.program):
+                    found.append(number)
+        return found
+
+    def ended(self):
+        return self.process.wait(timeout=PATIENCE)
+
+
 def settings(*assignments):
     """--set for each."""
     return [word for assignment in assignments for word in ("--set", assignment)]
+
+
+def final_hash(outcome):
+    """Of all parameters, as the check of replicas names it."""
+    (check,) = [check for check in outcome.result["verification"] if check["name"] == "replicas-agree"]
+    return re.search(r"[0-9a-f]{16}", check["detail"])[0]
 
 
 def copy_fixture(name, folder):

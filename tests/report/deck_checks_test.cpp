@@ -110,7 +110,8 @@ TEST_CASE("a delay has a place, a time and perhaps a rank of the run", "[deck]")
         "--set faults.delay.rank=1: faults.delay.rank = 1 is no rank of this run; nearest legal value: 0, or -1 for "
         "all");
   CHECK_THAT(error_with({"faults.delay.where=sent", "faults.delay.time=2 ms"}),
-             ContainsSubstring("must be one of kernel, start, send, receive, barrier, wait, copy, reduce, combine"));
+             ContainsSubstring(
+                 "must be one of kernel, checkpoint, start, send, receive, barrier, wait, copy, reduce, combine"));
   CHECK_THAT(error_with({"faults.delay.where=send"}), ContainsSubstring("needs faults.delay.time"));
   CHECK_THAT(error_with({"faults.delay.time=2 ms"}), ContainsSubstring("needs faults.delay.where"));
   CHECK_THAT(error_with({"faults.delay.every=0"}), ContainsSubstring("out of range"));
@@ -166,7 +167,7 @@ TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]"
   CHECK((both.latency == 3e-3 && both.seconds_per_byte == 2e-9));
   CHECK(error_with({"comm.emulated_network.latency=50"}) ==
         "--set comm.emulated_network.latency=50: comm.emulated_network.latency is \"50\", must be a time with its unit "
-        "(ns, us, ms, s, min), for example comm.emulated_network.latency = \"0 s\"");
+        "(ns, us, ms, s, min, h), for example comm.emulated_network.latency = \"0 s\"");
   CHECK_THAT(error_with({"comm.emulated_network.bandwidth=-1 GB/s"}), ContainsSubstring("must be at least 0 B/s"));
   CHECK_THAT(error_of(small_deck + "[comm.emulated_network]\nbandwidth = 1e9\n"),
              ContainsSubstring("small.toml:15: comm.emulated_network.bandwidth is a number with a fraction, must be a "
@@ -211,7 +212,7 @@ TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
   CHECK(error_with({"model.dropout=0.1", "model.dropout_masks=stored"}) == "no InputError");
   CHECK(error_with({"model.dropout_masks=stored"}) ==
         "--set model.dropout_masks=stored: model.dropout_masks is not read by model.dropout = 0: leave it out, or "
-        "choose another number");
+        "choose another value");
   CHECK_THAT(error_with({"model.dropout=1"}), ContainsSubstring("out of range, must be 0 to below 1"));
 }
 

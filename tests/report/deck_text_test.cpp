@@ -20,7 +20,7 @@ TEST_CASE("the help shows type, default and meaning of every key", "[deck]") {
     CHECK(!key.meaning.empty());
   }
   CHECK_THAT(help, ContainsSubstring(
-                       "comm.emulated_network.latency a time with its unit (ns, us, ms, s, min); default \"0 s\"; "
+                       "comm.emulated_network.latency a time with its unit (ns, us, ms, s, min, h); default \"0 s\"; "
                        "0 s to 1 min\n"));
   CHECK_THAT(help,
              ContainsSubstring("optimizer.schedule           a string; default \"cosine\"; one of constant, cosine"));

@@ -59,7 +59,7 @@ TEST_CASE("quantities are the nearest double in SI units", "[quantity]") {
 }
 
 TEST_CASE("what is no quantity of the asked dimension is refused", "[quantity]") {
-  for (char const* text : {"", " ", "50", "us", "50 uss", "50 US", "50 m", "50 h", "50 us ", " 50 us", "5 0 us",
+  for (char const* text : {"", " ", "50", "us", "50 uss", "50 US", "50 m", "50 H", "50 us ", " 50 us", "5 0 us",
                            "0x5 us", "inf s", "nan s", "1e999 s", "+5 s", "50 us/s", "1 MiB"}) {
     INFO('"' << text << '"');
     CHECK(!seconds(text));
@@ -110,7 +110,7 @@ TEST_CASE("a printed quantity reads back as the same bits", "[quantity]") {
 }
 
 TEST_CASE("the dimension tells its units", "[quantity]") {
-  CHECK(description(Dimension::time) == "a time with its unit (ns, us, ms, s, min)");
+  CHECK(description(Dimension::time) == "a time with its unit (ns, us, ms, s, min, h)");
   CHECK(description(Dimension::size) == "a size with its unit (B, kB, KiB, MB, MiB, GB, GiB)");
   CHECK(description(Dimension::rate) == "a rate with its unit (B/s, kB/s, KiB/s, MB/s, MiB/s, GB/s, GiB/s)");
   CHECK(si_unit(Dimension::rate) == "bytes/s");

@@ -2,7 +2,7 @@
 
 #include "core/error.hpp"
 #include "report/deck_fixture.hpp"
-#include "report/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -142,7 +142,7 @@ TEST_CASE("whole groups: sums of all blocks go around the ring in blocks of what
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   for (std::size_t rank = 0; rank < n; ++rank) {
-    Count const losses = 2 * (n - 1);
+    Count const losses = 2 * 2 * (n - 1);            // a loss and a request of every rank
     Count const norm = all - blocks[(rank + 1) % n]; // all but the next one's
     CHECK(plan_run(config, static_cast<Rank>(rank), ranks).step_control().bytes == 8 * (losses + norm));
   }

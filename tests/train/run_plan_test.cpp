@@ -203,8 +203,9 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
         2 * zero.parallel.reduction_staging() + 3 * zero.parallel.gather_staging() + zero.parallel.norm_staging());
 }
 
-TEST_CASE("losses cost M values around the ring, the norm an all-gather of one value per 256 parameters",
-          "[train][plan]") {
+TEST_CASE(
+    "losses cost M values around the ring, with requests M + N, the norm an all-gather of one value per 256 parameters",
+    "[train][plan]") {
   Rank const ranks = GENERATE(1, 2, 4);
   auto const n = static_cast<std::uint64_t>(ranks);
   GptConfig const model{1, 1, 4, 4, 7};
@@ -214,7 +215,8 @@ TEST_CASE("losses cost M values around the ring, the norm an all-gather of one v
     RunPlan const plan = plan_run(config, ranks - 1, ranks);
     std::uint64_t const losses = 8 * 2 * 2 * (n - 1); // 2 N of them, in blocks of 2
     std::uint64_t const norm = stage == 0 ? 0 : 8 * padded_parameters(model, n) / 256 * (n - 1) / n;
-    CHECK(plan.step_control().bytes == losses + norm);
+    std::uint64_t const requests = 8 * 2 * (n - 1);
+    CHECK(plan.step_control().bytes == losses + requests + norm);
     CHECK(plan.validation_control.bytes == losses);
   }
 }

@@ -1,0 +1,127 @@
+#include "run_checkpoints.hpp"
+
+#include "comm/control.hpp"
+#include "git_version.hpp"
+#include "report/output.hpp"
+#include "train/checkpoint/folder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+namespace trainstone {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+double seconds_since(RunCheckpoints::Clock::time_point begin) {
+  return std::chrono::duration<double>(RunCheckpoints::Clock::now() - begin).count();
+}
+
+TrainingIdentity identity_of(PreparedRun const& run, Rank ranks) {
+  TrainingIdentity identity = keys_of_loss_curve(run.deck, ranks);
+  identity.emplace_back("training samples", std::to_string(run.data->training_samples()));
+  return identity;
+}
+
+/// What rank 0 sees in the folder. Collective.
+std::vector<std::string> shared_list(Communicator const& communicator, std::string const& folder) {
+  std::string mine;
+  if (communicator.rank() == 0)
+    for (std::string const& name : checkpoints_in(folder)) mine += name + "\n";
+  std::istringstream lines(all_gather_texts(communicator, mine).front());
+  std::vector<std::string> names;
+  for (std::string name; std::getline(lines, name);) names.push_back(name);
+  return names;
+}
+
+} // namespace
+
+RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clock::time_point begin,
+                               std::optional<double> max_time)
+    : m_run(&run),
+      m_machinery(&machinery),
+      m_begin(begin),
+      m_last(Clock::now()),
+      m_max_time(max_time),
+      m_signals(run.config.checkpoint.writes() && run.config.checkpoint.on_signal),
+      m_identity(identity_of(run, machinery.communicator.size())) {
+  find_start();
+  if (m_start_path.empty()) return;
+  m_info.resumed_from = m_start_path.string();
+  m_info.resumed_step = start().step;
+  m_info.restarts = start().restarts + 1;
+}
+
+void RunCheckpoints::find_start() {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  Communicator const& communicator = m_machinery->communicator;
+  ShardPlan const& plan = m_run->plan->parallel;
+  if (config.resume == "none" || (config.resume == "auto" && !config.writes())) return;
+  if (config.resume != "auto") {
+    m_start = verify_checkpoint(communicator, config.resume, m_identity, plan);
+    m_start_path = config.resume;
+    return;
+  }
+  std::vector<std::string> const names = shared_list(communicator, config.folder);
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    fs::path const path = fs::path(config.folder) / *name;
+    try {
+      m_start = verify_checkpoint(communicator, path, m_identity, plan);
+      m_start_path = path;
+      m_usable.assign(name, names.end());
+      return;
+    } catch (CollectiveError const& problem) {
+      if (communicator.rank() == 0) fmt::print("note: not used: {}\n", problem.what());
+    }
+  }
+}
+
+void RunCheckpoints::load(Trainer& trainer) {
+  if (m_start_path.empty()) return;
+  read_checkpoint(m_machinery->exec, trainer.engine(), m_start, m_start_path);
+  trainer.resume({start().updates, start().loss_scaler});
+  if (m_machinery->communicator.rank() == 0)
+    fmt::print("resumed after step {} from {}, restart {}\n", start().step, m_start_path.string(), m_info.restarts);
+}
+
+Requests RunCheckpoints::ask() const {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  bool const clock = m_machinery->communicator.rank() == 0; // all clocks differ: one counts
+  bool const time_is_up = clock && m_max_time && seconds_since(m_begin) >= *m_max_time;
+  return {.stop = time_is_up || StopSignals::received(),
+          .checkpoint = clock && config.writes() && config.every > 0 && seconds_since(m_last) >= config.every};
+}
+
+bool RunCheckpoints::writes_after(StepReport const& step) const {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  bool const by_steps = config.every_steps > 0 && step.step % config.every_steps == 0;
+  return config.writes() && (by_steps || step.requests.checkpoint || step.requests.stop || step.step == step.steps);
+}
+
+void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses) {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  auto const [updates, loss_scaler] = trainer.state();
+  CheckpointManifest about;
+  about.progress = {step, updates, loss_scaler, losses, m_info.restarts};
+  about.identity = m_identity;
+  about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
+  WrittenCheckpoint const written =
+      write_checkpoint(m_machinery->exec, m_machinery->communicator, trainer.engine(), about, config.folder);
+  m_usable.insert(m_usable.begin(), written.name);
+  bool const first = m_machinery->communicator.rank() == 0;
+  collectively(m_machinery->communicator, [&] {
+    if (first) remove_older_checkpoints(config.folder, m_usable, config.keep);
+  });
+  m_usable.resize(std::min(m_usable.size(), static_cast<std::size_t>(config.keep)));
+  m_last = Clock::now();
+  ++m_info.written;
+  m_info.bytes += written.bytes;
+  m_info.seconds += written.seconds;
+  m_info.last = (fs::path(config.folder) / written.name).string();
+}
+
+} // namespace trainstone

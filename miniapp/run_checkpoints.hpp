@@ -1,0 +1,58 @@
+#pragma once
+
+// Checkpoints of a run: where it goes on, when it writes one or stops, and what that took. Prints what becomes of them.
+
+#include "run_setup.hpp"
+#include "stop_signals.hpp"
+
+#include "report/result.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/trainer.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+class RunCheckpoints {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Finds the checkpoint to go on from and verifies it. Collective; everything referred to must outlive the object.
+  /// \param[in] max_time  s since `begin`, after which the run stops; none: never
+  /// \throws CollectiveError (exit 64) if the deck names one that is not usable
+  RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clock::time_point begin, std::optional<double> max_time);
+
+  /// Where the training goes on; step 0: at its begin.
+  TrainingProgress const& start() const { return m_start.progress; }
+  /// Gives the trainer that state. Collective.
+  void load(Trainer& trainer);
+
+  /// What this rank asks for when a step's losses meet.
+  Requests ask() const;
+  /// Whether a checkpoint is due after this step, or the run stops. The same on all ranks.
+  bool writes_after(StepReport const& step) const;
+  /// Collective. \param[in] losses  of all steps so far
+  void write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses);
+
+  CheckpointInfo const& info() const { return m_info; }
+
+private:
+  void find_start();
+
+  PreparedRun const* m_run;
+  Machinery* m_machinery;
+  Clock::time_point m_begin, m_last;
+  std::optional<double> m_max_time;
+  StopSignals m_signals;
+  TrainingIdentity m_identity;
+  std::filesystem::path m_start_path; ///< empty: none
+  CheckpointManifest m_start;
+  std::vector<std::string> m_usable; ///< in checkpoint.dir, newest first
+  CheckpointInfo m_info;
+};
+
+} // namespace trainstone

@@ -1,0 +1,75 @@
+#include "run_training.hpp"
+
+#include "core/launch.hpp"
+#include "train/injected_delay.hpp"
+
+namespace trainstone {
+
+namespace {
+
+bool validates_after(std::int64_t step, PreparedRun const& run) {
+  if (run.data->validation_samples() == 0) return false;
+  std::int64_t const every = run.config.data.validate_every;
+  return step == run.data->steps() || (every > 0 && step % every == 0);
+}
+
+bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
+  double const stop_loss = run.config.length.stop_loss;
+  return stop_loss > 0 && held_out <= stop_loss && step >= run.window.first;
+}
+
+/// Runs it and notes what it computed and sent; also what it has begun, if something follows that waits for it.
+StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& run, RunCheckpoints const& checkpoints,
+                        Training& training, bool is_followed) {
+  Counters const before = counters();
+  Traffic const sent = total_sent(comm_counters());
+  bool const times_kernels = run.config.bench.kernels && step >= run.window.first && step <= run.window.last;
+  StepReport report = [&] {
+    ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
+    return trainer.step(step, [&] { return checkpoints.ask(); });
+  }();
+  if (is_followed || checkpoints.writes_after(report)) trainer.finish();
+  training.step_flops += model_flops(counters()) - model_flops(before);
+  training.step_launches += total_launches(counters()) - total_launches(before);
+  training.step_sent += difference(total_sent(comm_counters()), sent);
+  return report;
+}
+
+} // namespace
+
+Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpoints, MemoryLedger const& ledger,
+               StepListener const& listener) {
+  Training training;
+  InjectedDelay const delay(run.config.faults, run.plan->rank);
+  counters() = {};
+  comm_counters() = {};
+  training.losses = checkpoints.start().losses;
+  training.counted.before = checkpoints.start().step;
+  std::int64_t const steps = run.data->steps();
+  bool low_enough = false;
+  for (std::int64_t step = training.counted.before + 1; step <= steps && !low_enough && !training.stopped; ++step) {
+    bool const validates = validates_after(step, run);
+    bool const compares = run.plan->checks_replicas_after(step);
+    StepReport report = counted_step(trainer, step, run, checkpoints, training, validates || compares || step == steps);
+    if (compares) trainer.require_equal_replicas(step);
+    if (validates) {
+      report.validation_loss = trainer.validate();
+      ++training.counted.validations;
+      low_enough = is_low_enough(*report.validation_loss, step, run);
+    }
+    if (report.skipped) ++training.counted.skipped;
+    training.samples.push_back(report);
+    training.losses.push_back(report.loss);
+    training.stopped = report.requests.stop && step < steps && !low_enough;
+    listener(report);
+    if (checkpoints.writes_after(report)) checkpoints.write(step, trainer, training.losses);
+  }
+  training.counted.steps = std::ssize(training.samples);
+  training.counted.validation_batches = run.data->batches().validation_batches;
+  training.counted.kernels = counters();
+  training.counted.communication = comm_counters();
+  training.counted.memory = ledger.high_water();
+  return training;
+}
+
+} // namespace trainstone

@@ -1,0 +1,257 @@
+#include "train/checkpoint/checkpoint.hpp"
+
+#include "comm/control.hpp"
+#include "core/error.hpp"
+#include "core/host_copy.hpp"
+#include "core/launch.hpp"
+#include "train/checkpoint/folder.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+namespace trainstone {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// So many elements are on the host at a time.
+constexpr Index chunk = Index{1} << 18;
+
+/// Calls work(begin, size) on the chunks of so many elements.
+void in_chunks(Index elements, std::function<void(Index begin, Index size)> const& work) {
+  for (Index begin = 0; begin < elements; begin += chunk) work(begin, std::min(chunk, elements - begin));
+}
+
+Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
+  return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
+}
+
+std::vector<CheckpointGroup> groups_of(ShardPlan const& plan) {
+  std::vector<CheckpointGroup> groups;
+  for (ParameterGroup const& group : plan.groups) groups.push_back({group.name, group.size});
+  return groups;
+}
+
+/// Parameters or master copy first, then the moments.
+Vector<float> state_share(ShardedEngine const& engine, Index vector, Index group) {
+  return vector == 0 ? engine.master_share(group) : engine.moment_share(vector - 1, group);
+}
+
+void wait_as_injected(char const* label) {
+  if (delay_point()) delay_point()(label);
+}
+
+/// This rank's file, if it has anything to write; else one without a name.
+CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engine, Index vectors,
+                          fs::path const& folder) {
+  ShardPlan const& plan = engine.plan();
+  CheckpointFile file;
+  for (Index g = 0; g < std::ssize(plan.groups); ++g)
+    if (Range const range = written_range(plan, g); !range.empty()) file.parts.push_back({g, range});
+  if (file.parts.empty()) return file;
+  file.name = checkpoint_file_name(plan.rank);
+  DurableOutput output(folder / file.name);
+  std::vector<float> values(static_cast<std::size_t>(chunk));
+  for (auto const& [group, range] : file.parts) {
+    for (Index vector = 0; vector < vectors; ++vector) {
+      Index const first = range.begin - plan.share(group).begin;
+      in_chunks(range.size(), [&](Index begin, Index size) {
+        wait_as_injected("trainstone::checkpoint::write");
+        std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
+        copy_to_host<float>(exec, part_of(state_share(engine, vector, group), first + begin, size), out,
+                            "trainstone::checkpoint::write: it goes to a file");
+        output.write(std::as_bytes(out));
+      });
+    }
+  }
+  file.digest = output.finish();
+  return file;
+}
+
+std::string read_text(fs::path const& path) {
+  std::ifstream file(path, std::ios::binary);
+  TRAINSTONE_REQUIRE_INPUT(file.good(), "there is no {}: the checkpoint was not written to its end, or lost it",
+                           path.filename().string());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// "data.seed is 1 there and 2 here"; empty if they agree.
+std::string differences(TrainingIdentity const& there, TrainingIdentity const& here) {
+  std::map<std::string, std::string> const wanted(here.begin(), here.end()), found(there.begin(), there.end());
+  std::vector<std::string> texts;
+  for (auto const& [key, value] : wanted)
+    if (auto const other = found.find(key); other == found.end() || other->second != value)
+      texts.push_back(
+          fmt::format("{} is {} there and {} here", key, other == found.end() ? "not given" : other->second, value));
+  for (auto const& [key, value] : found)
+    if (!wanted.contains(key)) texts.push_back(fmt::format("{} is {} there and not given here", key, value));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+CheckpointManifest read_own_manifest(fs::path const& checkpoint, TrainingIdentity const& identity,
+                                     ShardPlan const& plan) {
+  CheckpointManifest manifest = read_manifest(read_text(checkpoint / manifest_name));
+  std::string const other = differences(manifest.identity, identity);
+  TRAINSTONE_REQUIRE_INPUT(other.empty(), "it belongs to another training: {}", other);
+  TRAINSTONE_REQUIRE_INPUT(manifest.groups == groups_of(plan) && manifest.vectors == 1 + plan.moments,
+                           "it holds another model: {} groups of {} vectors each, this training has {} of {}",
+                           manifest.groups.size(), manifest.vectors, plan.groups.size(), 1 + plan.moments);
+  return manifest;
+}
+
+void require_whole(fs::path const& checkpoint, CheckpointFile const& file) {
+  fs::path const path = checkpoint / file.name;
+  std::error_code missing;
+  auto const size = fs::file_size(path, missing);
+  TRAINSTONE_REQUIRE_INPUT(!missing, "{}: {}", file.name, missing.message());
+  TRAINSTONE_REQUIRE_INPUT(size == file.digest.bytes, "{} has {} bytes instead of {}", file.name, size,
+                           file.digest.bytes);
+  TRAINSTONE_REQUIRE_INPUT(digest_of(path) == file.digest, "{} is damaged: its hash is another one", file.name);
+}
+
+/// Where parts lie: by group.
+class PartIndex {
+public:
+  PartIndex(CheckpointManifest const& manifest, fs::path const& checkpoint)
+      : m_vectors(manifest.vectors), m_places(manifest.groups.size()) {
+    for (CheckpointFile const& file : manifest.files) {
+      Index first = 0;
+      for (CheckpointPart const& part : file.parts) {
+        m_places[static_cast<std::size_t>(part.group)].push_back({checkpoint / file.name, part.range, first});
+        first += part.range.size() * m_vectors;
+      }
+    }
+  }
+
+  /// Elements [begin, end) of a vector of a group.
+  void read(Index vector, Index group, Range wanted, std::span<float> out) const {
+    for (Place const& place : m_places[static_cast<std::size_t>(group)]) {
+      Range const here{std::max(wanted.begin, place.range.begin), std::min(wanted.end, place.range.end)};
+      if (here.end <= here.begin) continue;
+      Index const offset = place.first + vector * place.range.size() + here.begin - place.range.begin;
+      FileInput(place.path)
+          .read(static_cast<std::uint64_t>(offset) * sizeof(float),
+                std::as_writable_bytes(out.subspan(static_cast<std::size_t>(here.begin - wanted.begin),
+                                                   static_cast<std::size_t>(here.size()))));
+    }
+  }
+
+private:
+  struct Place {
+    fs::path path;
+    Range range;
+    Index first; ///< element of the file with which the part begins
+  };
+
+  Index m_vectors;
+  std::vector<std::vector<Place>> m_places;
+};
+
+/// This rank's share of a group, or of its padding: zeros.
+void fill_share(ExecutionSpace const& exec, PartIndex const& parts, Index vector, Index group, Range share,
+                Index group_size, Vector<float> out) {
+  std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
+  in_chunks(share.size(), [&](Index begin, Index size) {
+    std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
+    std::ranges::fill(part, 0.0f);
+    Index const first = share.begin + begin;
+    parts.read(vector, group, {first, std::min(first + size, group_size)}, part);
+    copy_from_host<float>(exec, part, part_of(out, begin, size),
+                          "trainstone::checkpoint::read: the host buffer is reused");
+  });
+}
+
+} // namespace
+
+Range written_range(ShardPlan const& plan, Index group) {
+  Range range = plan.share(group);
+  Index const size = plan.groups[static_cast<std::size_t>(group)].size;
+  range.begin = std::min(range.begin, size);
+  range.end = std::min(range.end, size);
+  return Partition::even(range, plan.mesh.replicas).range(plan.mesh.place(Axis::replicate, plan.rank));
+}
+
+WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator const& communicator, ShardedEngine& engine,
+                                   CheckpointManifest about, fs::path const& folder) {
+  auto const start = std::chrono::steady_clock::now();
+  bool const first = communicator.rank() == 0;
+  engine.finish();
+  about.groups = groups_of(engine.plan());
+  about.vectors = 1 + engine.plan().moments;
+
+  std::optional<UnfinishedCheckpoint> unfinished;
+  collectively(communicator, [&] {
+    if (first) unfinished.emplace(folder, about.progress.step);
+  });
+  fs::path const path = all_gather_texts(communicator, unfinished ? unfinished->path().string() : "").front();
+  CheckpointFile mine;
+  collectively(communicator, [&] { mine = write_file(exec, engine, about.vectors, path); });
+  WrittenCheckpoint written;
+  for (std::string const& text : all_gather_texts(communicator, to_text(mine))) {
+    CheckpointFile file = read_checkpoint_file(text);
+    written.bytes += file.digest.bytes;
+    if (!file.name.empty()) about.files.push_back(std::move(file));
+  }
+  collectively(communicator, [&] {
+    if (!first) return;
+    for (CheckpointFile const& file : about.files)
+      if (!fs::exists(path / file.name))
+        throw Error(fmt::format("checkpoint.dir {}: rank 0 does not see {} of another node; it must be a folder that "
+                                "all nodes share",
+                                folder.string(), file.name));
+    std::string const text = to_text(about);
+    read_manifest(text); // what could not be read again is not written
+    wait_as_injected("trainstone::checkpoint::write");
+    DurableOutput manifest(path / manifest_name);
+    manifest.write(std::as_bytes(std::span(text)));
+    manifest.finish();
+    wait_as_injected("trainstone::checkpoint::write");
+    written.name = unfinished->finish();
+  });
+  written.name = all_gather_texts(communicator, written.name).front();
+  written.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return written;
+}
+
+CheckpointManifest verify_checkpoint(Communicator const& communicator, fs::path const& checkpoint,
+                                     TrainingIdentity const& identity, ShardPlan const& plan) {
+  CheckpointManifest manifest;
+  auto const named = [&](std::function<void()> const& work) {
+    collectively(communicator, [&] {
+      try {
+        work();
+      } catch (Error const& problem) {
+        throw InputError(fmt::format("checkpoint {}: {}", checkpoint.string(), problem.what()));
+      }
+    });
+  };
+  named([&] { manifest = read_own_manifest(checkpoint, identity, plan); });
+  named([&] {
+    auto const ranks = static_cast<std::size_t>(communicator.size());
+    for (auto i = static_cast<std::size_t>(communicator.rank()); i < manifest.files.size(); i += ranks)
+      require_whole(checkpoint, manifest.files[i]);
+  });
+  return manifest;
+}
+
+void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, CheckpointManifest const& manifest,
+                     fs::path const& checkpoint) {
+  PartIndex const parts(manifest, checkpoint);
+  ShardPlan const& plan = engine.plan();
+  engine.set_parameters([&](Index group, Range share, Vector<float> values) {
+    Index const size = plan.groups[static_cast<std::size_t>(group)].size;
+    fill_share(exec, parts, 0, group, share, size, values);
+    for (Index moment = 0; moment < plan.moments; ++moment)
+      fill_share(exec, parts, 1 + moment, group, share, size, engine.moment_share(moment, group));
+  });
+}
+
+} // namespace trainstone

@@ -1,0 +1,114 @@
+#include "train/checkpoint/durable_file.hpp"
+
+#include "core/error.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+[[noreturn]] void fail(std::filesystem::path const& path, char const* action) {
+  throw Error(fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
+}
+
+int open_file(std::filesystem::path const& path, int flags, char const* action) {
+  int const file = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (file < 0) fail(path, action);
+  return file;
+}
+
+} // namespace
+
+class Impl::StreamHash {
+public:
+  StreamHash() { XXH3_64bits_reset(m_state); }
+  StreamHash(StreamHash const&) = delete;
+  StreamHash& operator=(StreamHash const&) = delete;
+  ~StreamHash() { XXH3_freeState(m_state); }
+  void add(std::span<std::byte const> bytes) { XXH3_64bits_update(m_state, bytes.data(), bytes.size()); }
+  std::uint64_t value() const { return XXH3_64bits_digest(m_state); }
+
+private:
+  XXH3_state_t* m_state = XXH3_createState();
+};
+
+DurableOutput::DurableOutput(std::filesystem::path path)
+    : m_path(std::move(path)),
+      m_file(open_file(m_path, O_WRONLY | O_CREAT | O_EXCL, "make the file")),
+      m_hash(std::make_unique<Impl::StreamHash>()) {}
+
+DurableOutput::~DurableOutput() {
+  if (m_file >= 0) ::close(m_file);
+}
+
+void DurableOutput::write(std::span<std::byte const> bytes) {
+  m_hash->add(bytes);
+  m_bytes += bytes.size();
+  while (!bytes.empty()) {
+    ssize_t const written = ::write(m_file, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) fail(m_path, "write");
+    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+FileDigest DurableOutput::finish() {
+  if (::fsync(m_file) != 0) fail(m_path, "bring it to the medium");
+  if (::close(std::exchange(m_file, -1)) != 0) fail(m_path, "close");
+  return {m_bytes, m_hash->value()};
+}
+
+FileInput::FileInput(std::filesystem::path path)
+    : m_path(std::move(path)), m_file(open_file(m_path, O_RDONLY, "read")) {}
+
+FileInput::~FileInput() { ::close(m_file); }
+
+std::size_t FileInput::read_some(std::uint64_t offset, std::span<std::byte> out) const {
+  for (;;) {
+    ssize_t const got = ::pread(m_file, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) fail(m_path, "read");
+  }
+}
+
+void FileInput::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    std::size_t const got = read_some(offset, out);
+    if (got == 0) throw Error(fmt::format("{}: ends at byte {}", m_path.string(), offset));
+    offset += got;
+    out = out.subspan(got);
+  }
+}
+
+FileDigest digest_of(std::filesystem::path const& path) {
+  FileInput const input(path);
+  Impl::StreamHash hash;
+  std::vector<std::byte> buffer(std::size_t{1} << 20);
+  std::uint64_t bytes = 0;
+  while (std::size_t const got = input.read_some(bytes, buffer)) {
+    hash.add(std::span(buffer).first(got));
+    bytes += got;
+  }
+  return {bytes, hash.value()};
+}
+
+void make_durable(std::filesystem::path const& folder) {
+  int const file = open_file(folder, O_RDONLY | O_DIRECTORY, "open the folder");
+  int const failed = ::fsync(file);
+  int const reason = errno;
+  ::close(file);
+  // some network file systems cannot do it for folders, and need not
+  if (failed != 0 && reason != EINVAL && reason != ENOTSUP) {
+    errno = reason;
+    fail(folder, "bring the folder to the medium");
+  }
+}
+
+} // namespace trainstone

@@ -1,0 +1,78 @@
+#pragma once
+
+// The manifest of a checkpoint: all that it holds beside vectors, and where these lie. Owns the text and its version.
+// Promises: a text that differs from a written one in any byte is refused. A value; does not open files.
+//
+// Text: a line "trainstone checkpoint VERSION XXH3", then JSON; the hash is that of the bytes behind the line.
+
+#include "comm/partition.hpp"
+#include "core/index.hpp"
+#include "train/checkpoint/durable_file.hpp"
+#include "train/loss_scaler.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+/// A run of a parameter group's elements. All state vectors of it lie in a file one behind the other, in fp32: the
+/// parameters (the master copy, where there is one), then the optimizer's moments.
+struct CheckpointPart {
+  Index group = 0;
+  Range range; ///< without padding
+  bool operator==(CheckpointPart const&) const = default;
+};
+
+struct CheckpointFile {
+  std::string name; ///< in the checkpoint's folder
+  FileDigest digest;
+  std::vector<CheckpointPart> parts; ///< in the order in which they lie in it
+  bool operator==(CheckpointFile const&) const = default;
+};
+
+/// A parameter group without padding: the same for every number of ranks.
+struct CheckpointGroup {
+  std::string name;
+  Index size = 0;
+  bool operator==(CheckpointGroup const&) const = default;
+};
+
+/// What a training is, apart from how it is computed, by key: two that agree in it go through the same steps.
+using TrainingIdentity = std::vector<std::pair<std::string, std::string>>;
+
+/// Where a training is. Data position, learning rate and random counters follow from the step.
+struct TrainingProgress {
+  std::int64_t step = 0;    ///< that was completed
+  std::int64_t updates = 0; ///< steps that were not skipped
+  LossScaler::State loss_scaler;
+  std::vector<double> losses; ///< of all steps
+  std::int64_t restarts = 0;  ///< of the training that wrote this
+  bool operator==(TrainingProgress const&) const = default;
+};
+
+struct CheckpointManifest {
+  TrainingProgress progress;
+  TrainingIdentity identity;
+  std::string written_by; ///< version and commit of the program, for people
+  std::vector<CheckpointGroup> groups;
+  Index vectors = 1; ///< of every part
+  std::vector<CheckpointFile> files;
+  bool operator==(CheckpointManifest const&) const = default;
+};
+
+/// Of the text's form. Programs read no other version than their own.
+inline constexpr int checkpoint_version = 1;
+
+std::string to_text(CheckpointManifest const& manifest);
+/// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every
+/// element
+///         exactly once
+CheckpointManifest read_manifest(std::string const& text);
+
+/// A file's entry as text, for ranks to send each other.
+std::string to_text(CheckpointFile const& file);
+CheckpointFile read_checkpoint_file(std::string const& text);
+
+} // namespace trainstone

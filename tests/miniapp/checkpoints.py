@@ -1,0 +1,197 @@
+"""Checkpoints and ends before the end: restarts on other numbers of ranks, signals, damaged checkpoints, killed ranks."""
+import os
+import re
+import shutil
+import signal
+import time
+import unittest
+
+from support import PATIENCE, Deck, Started, final_hash, run, settings
+
+USAGE, STOPPED = 64, 75
+ORDERED = {"parallel.reduction": '"ordered"', "batch.global": "8", "data.validate_every": "2",
+           "checkpoint.dir": '"kept"'}
+AT_ONCE = ["--max-time", "1ms"]
+
+
+def kept_in(folder):
+    """A folder of checkpoints as the next run finds it."""
+    return lambda new: shutil.copytree(folder / "kept", new / "kept")
+
+
+class CheckpointTest(unittest.TestCase):
+    def assert_ended(self, outcome, code, *words):
+        self.assertEqual(outcome.code, code, outcome)
+        for word in words:
+            self.assertIn(word, outcome.out + outcome.err, outcome)
+        return outcome
+
+
+class Restarts(CheckpointTest):
+    """One training in one go, and in four pieces on 4, 2, 8 and 1 ranks under four strategies."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck(ORDERED)
+        cls.whole = run("run", cls.deck.path, "--record-golden")
+        zero3 = settings("parallel.strategy=zero", "parallel.zero_stage=3")
+        zero1 = settings("parallel.strategy=zero", "parallel.zero_stage=1")
+        hsdp = settings("parallel.strategy=hsdp", "parallel.shard_group=4")
+        cls.first = run("run", cls.deck.path, *zero3, *AT_ONCE, ranks=4)
+        cls.second = run("run", cls.deck.path, *zero1, *AT_ONCE, ranks=2, prepare=kept_in(cls.first.folder))
+        cls.third = run("run", cls.deck.path, *hsdp, *AT_ONCE, ranks=8, prepare=kept_in(cls.second.folder))
+        cls.last = run("run", cls.deck.path, prepare=kept_in(cls.third.folder))
+        cls.again = run("run", cls.deck.path, ranks=2, prepare=kept_in(cls.last.folder))
+
+    def test_every_piece_stops_with_a_checkpoint_and_without_a_rate(self):
+        for number, piece in enumerate([self.first, self.second, self.third], 1):
+            self.assert_ended(piece, STOPPED, f"the last one is kept/step-{number:08}\n",
+                              "\nRESULT: STOPPED class=custom exit=75 json=out/result.json\n")
+            self.assertNotIn("FOM", piece.out)
+            self.assertNotIn("VERIFICATION", piece.out)
+            self.assertNotIn("RATE", piece.out)
+            self.assertIsNone(piece.result["fom"])
+            self.assertIsNone(piece.result["unverified_rate"])
+            self.assertEqual(piece.result["exit_code"], STOPPED)
+            self.assertEqual(piece.result["restart_count"], number - 1)
+
+    def test_the_last_piece_ends_with_the_same_bits_and_follows_the_golden_curve(self):
+        self.assert_ended(self.last, 0, "resumed after step 3 from kept/step-00000003, restart 3\n", "(8/8): loss-curve ",
+                          "\nFOM: ", "\nRESULT: VALID ")
+        self.assertEqual(final_hash(self.last), final_hash(self.whole))
+        self.assertEqual(self.last.result["losses_before_restart"] + self.last.losses, self.whole.losses)
+        self.assertEqual(self.last.held_out, self.whole.held_out[1:])
+        self.assertEqual(self.last.result["restart_count"], 3)
+        self.assertEqual(self.last.result["window"], {"first_step": 5, "last_step": 12})
+
+    def test_a_finished_training_that_is_started_again_has_nothing_to_measure(self):
+        self.assert_ended(self.again, 0, "resumed after step 12", "no step was left to measure", "\nRESULT: VALID ")
+        self.assertEqual(final_hash(self.again), final_hash(self.whole))
+        self.assertNotIn("FOM", self.again.out)
+        self.assertIsNone(self.again.result["fom"])
+        self.assertIsNone(self.again.result["window"])
+        self.assertEqual(self.again.result["losses_before_restart"], self.whole.losses)
+
+    def test_only_the_newest_stay(self):
+        self.assertEqual([name for name in self.last.left if re.fullmatch("kept/[^/]*", name)],
+                         ["kept/step-00000003", "kept/step-00000012"])
+
+
+class Choices(CheckpointTest):
+    """Which checkpoint is used, and which is refused."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck({**ORDERED, "checkpoint.every_steps": "5", "checkpoint.keep": "3"})
+        cls.whole = run("run", cls.deck.path, ranks=2)
+        for name in ("step-00000010", "step-00000012"):
+            assert f"kept/{name}/manifest" in cls.whole.left, cls.whole
+
+    def resumed(self, damage, *arguments):
+        def prepare(folder):
+            kept_in(self.whole.folder)(folder)
+            damage(folder / "kept")
+        return run("run", self.deck.path, *arguments, prepare=prepare)
+
+    @staticmethod
+    def damage_newest(kept):
+        (kept / "step-00000012" / "rank-00001").write_bytes(b"")
+
+    def test_a_damaged_one_is_named_and_the_one_before_it_used(self):
+        outcome = self.assert_ended(self.resumed(self.damage_newest), 0, "note: not used: checkpoint kept/step-00000012: "
+                                    "rank-00001 has 0 bytes", "resumed after step 10 from kept/step-00000010, restart 1")
+        self.assertEqual(final_hash(outcome), final_hash(self.whole))
+        self.assertIn("kept/step-00000012.2/manifest", outcome.left)
+
+    def test_a_damaged_one_that_was_asked_for_ends_the_run(self):
+        outcome = self.resumed(self.damage_newest, *settings("checkpoint.resume=kept/step-00000012"))
+        self.assert_ended(outcome, USAGE, "checkpoint kept/step-00000012: rank-00001 has 0 bytes")
+        self.assertNotIn("step ", outcome.out)
+
+    def test_an_older_one_can_be_asked_for(self):
+        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=kept/step-00000005"))
+        self.assert_ended(outcome, 0, "resumed after step 5 from kept/step-00000005")
+        self.assertEqual(final_hash(outcome), final_hash(self.whole))
+
+    def test_none_begins_anew(self):
+        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=none"))
+        self.assert_ended(outcome, 0)
+        self.assertNotIn("resumed", outcome.out)
+        self.assertEqual(outcome.losses, self.whole.losses)
+
+    def test_another_trainings_are_not_used_and_named_with_what_differs(self):
+        outcome = self.resumed(lambda kept: None, *settings("data.seed=2"))
+        self.assert_ended(outcome, 0, "checkpoint kept/step-00000012: it belongs to another training: data.seed is 1 there "
+                          "and 2 here\n", "checkpoint kept/step-00000005: it belongs")
+        self.assertNotIn("resumed", outcome.out)
+
+
+class Refusals(CheckpointTest):
+    def test_a_time_limit_needs_a_folder_for_the_checkpoint(self):
+        self.assert_ended(run("run", Deck().path, "--max-time", "5m"), USAGE, "--max-time stops a run with a checkpoint: "
+                          "give checkpoint.dir")
+
+    def test_a_time_limit_is_a_time(self):
+        for text in ("5", "0s", "soon", "-1h", "nan"):
+            self.assert_ended(run("run", Deck(ORDERED).path, "--max-time", text), USAGE,
+                              f"{text} is no time above 0, like 90s, 55m or 2h")
+
+    def test_keys_of_checkpoints_need_their_folder(self):
+        for key in ("every=1 min", "every_steps=3", "keep=4", "on_signal=false"):
+            self.assert_ended(run("run", Deck().path, *settings(f"checkpoint.{key}")), USAGE, "checkpoint.dir")
+
+    def test_a_folder_that_cannot_be_written_is_refused_before_the_run(self):
+        outcome = run("run", Deck({"checkpoint.dir": '"/proc/kept"'}).path)
+        self.assert_ended(outcome, USAGE, "/proc")
+        self.assertNotIn("step ", outcome.out)
+
+
+class Signals(CheckpointTest):
+    LONG = {**ORDERED, "data.steps": "100000", "data.validate_every": "0"}
+
+    def test_a_signal_to_any_rank_stops_all_of_them_with_a_checkpoint(self):
+        deck = Deck(self.LONG)
+        for number, name in enumerate((signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)):
+            with self.subTest(signal=name):
+                running = Started("run", deck.path)
+                running.wait_for("step     1/")
+                os.kill(running.ranks()[number % 2], name)
+                self.assertEqual(running.ended(), STOPPED, running.text())
+                self.assertIn("RESULT: STOPPED class=custom exit=75", running.text())
+                (kept,) = (running.folder / "kept").iterdir()
+                self.assertIn(f"the last one is kept/{kept.name}", running.text())
+
+    def test_a_signal_to_the_launcher_reaches_the_ranks(self):
+        running = Started("run", Deck(self.LONG).path)
+        running.wait_for("step     1/")
+        os.kill(running.process.pid, signal.SIGUSR1)
+        self.assertEqual(running.ended(), STOPPED, running.text())
+
+    def test_a_run_that_does_not_handle_signals_is_ended_by_them(self):
+        running = Started("run", Deck({**self.LONG, "checkpoint.on_signal": "false"}).path)
+        running.wait_for("step     1/")
+        os.kill(running.ranks()[0], signal.SIGTERM)  # some MPI libraries keep SIGUSR1 for themselves
+        self.assertNotIn(running.ended(), (0, STOPPED), running.text())
+        self.assertNotIn("RESULT", running.text())
+
+    def test_a_killed_rank_ends_the_others_within_seconds(self):
+        running = Started("run", Deck(self.LONG).path, ranks=4)
+        running.wait_for("step     1/")
+        ranks = running.ranks()
+        self.assertEqual(len(ranks), 4)
+        os.kill(ranks[1], signal.SIGKILL)
+        begin = time.monotonic()
+        self.assertNotEqual(running.ended(), 0)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertIn("KILLED", running.text().upper())
+        for rank in ranks:
+            self.assertFalse(os.path.exists(f"/proc/{rank}"))
+
+    def test_checkpoints_are_written_by_the_clock(self):
+        running = Started("run", Deck({**self.LONG, "checkpoint.every": '"100 ms"', "checkpoint.keep": "3"}).path)
+        end = time.monotonic() + PATIENCE
+        while len(list((running.folder / "kept").glob("step-*"))) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(running.ranks()[0], signal.SIGUSR2)
+        self.assertEqual(running.ended(), STOPPED, running.text())
+        self.assertEqual(len(list((running.folder / "kept").iterdir())), 3)

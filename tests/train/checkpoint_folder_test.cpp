@@ -1,0 +1,111 @@
+#include "core/error.hpp"
+#include "support/temporary_folder.hpp"
+#include "train/checkpoint/durable_file.hpp"
+#include "train/checkpoint/folder.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <xxhash.h>
+
+#include <fstream>
+#include <numeric>
+#include <set>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string write_one(fs::path const& folder, std::int64_t step) {
+  UnfinishedCheckpoint const unfinished(folder, step);
+  std::ofstream(unfinished.path() / manifest_name) << step;
+  return unfinished.finish();
+}
+
+std::set<std::string> everything_in(fs::path const& folder) {
+  std::set<std::string> names;
+  for (fs::directory_entry const& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+template <class Call>
+std::string error_of(Call const& call) {
+  try {
+    call();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return "no Error";
+}
+
+} // namespace
+
+TEST_CASE("checkpoints are listed newest first, and nothing else is", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  fs::path const folder = fs::path(temporary.path()) / "not" / "there";
+  CHECK(checkpoints_in(folder).empty());
+  for (std::int64_t const step : {5, 100000000, 20, 5, 5}) write_one(folder, step);
+  fs::create_directories(folder / "step-5");
+  fs::create_directories(folder / "step-00000006x");
+  fs::create_directories(folder / "step-00000006.");
+  std::ofstream(folder / "notes.txt") << "mine";
+  CHECK(checkpoints_in(folder) == std::vector<std::string>{"step-100000000", "step-00000020", "step-00000005.3",
+                                                           "step-00000005.2", "step-00000005"});
+}
+
+TEST_CASE("a checkpoint has no name before it is finished, and what was left unfinished goes", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  {
+    UnfinishedCheckpoint const killed(temporary.path(), 3);
+    std::ofstream(killed.path() / "rank-00000") << "half of it";
+    CHECK(checkpoints_in(temporary.path()).empty());
+  }
+  CHECK(everything_in(temporary.path()) == std::set<std::string>{".step-00000003.unfinished"});
+  fs::create_directories(fs::path(temporary.path()) / ".step-00000001.removed" / "x");
+  CHECK(write_one(temporary.path(), 4) == "step-00000004");
+  CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004"});
+}
+
+TEST_CASE("all but the newest checkpoints of a list are removed", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  for (std::int64_t const step : {1, 2, 3, 4}) write_one(temporary.path(), step);
+  remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000002", "step-00000001"}, 1);
+  CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004", "step-00000003"});
+  remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000003"}, 2);
+  CHECK(everything_in(temporary.path()).size() == 2);
+}
+
+TEST_CASE("a durable file has the digest of its bytes, and is read at any place", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  fs::path const path = fs::path(temporary.path()) / "numbers";
+  std::vector<std::byte> bytes(3 << 20);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 3);
+  DurableOutput output(path);
+  std::span<std::byte const> const all(bytes);
+  output.write(all.first(1));
+  output.write({});
+  output.write(all.subspan(1));
+  FileDigest const digest = output.finish();
+  CHECK(digest == FileDigest{bytes.size(), XXH3_64bits(bytes.data(), bytes.size())});
+  CHECK(digest_of(path) == digest);
+
+  std::vector<std::byte> part(1000);
+  FileInput const input(path);
+  input.read(2000000, part);
+  CHECK(std::equal(part.begin(), part.end(), bytes.begin() + 2000000));
+  CHECK_THAT(error_of([&] { input.read(bytes.size() - 999, part); }), ContainsSubstring("numbers: ends at byte"));
+  CHECK_THAT(error_of([&] { DurableOutput again(path); }),
+             ContainsSubstring("numbers: cannot make the file: File exists"));
+  CHECK_THAT(error_of([&] { FileInput missing(fs::path(temporary.path()) / "no"); }),
+             ContainsSubstring("No such file"));
+}
+
+TEST_CASE("a folder that cannot be made is an error with its name", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  std::ofstream(fs::path(temporary.path()) / "file") << "in the way";
+  CHECK_THAT(error_of([&] { UnfinishedCheckpoint one(fs::path(temporary.path()) / "file" / "folder", 1); }),
+             ContainsSubstring("Not a directory"));
+}
