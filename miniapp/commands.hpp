@@ -44,6 +44,11 @@ struct VerifyOptions {
   bool quick = false;  ///< some of them
 };
 
+struct ExportOptions {
+  std::string checkpoint; ///< folder
+  std::string file;       ///< of llm.c, to be written
+};
+
 /// The machine under a command that runs on all ranks.
 struct Machinery {
   MpiEnvironment const& mpi;
@@ -58,6 +63,7 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery);
 /// llm.c, whose shape the deck has; empty: any
 RunConfig read_choices(DeckInput const& input, std::string const& model_file);
 int estimate(EstimateOptions const& options);         ///< one process, without MPI
+int export_checkpoint(ExportOptions const& options);  ///< likewise
 int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
 
 /// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.

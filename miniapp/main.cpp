@@ -39,6 +39,7 @@ struct CommandLine {
   RunOptions run;
   VerifyOptions verify;
   EstimateOptions estimate;
+  ExportOptions exported;
   CommbenchArguments commbench;
   CalibrateArguments calibrate;
   ExplainArguments explain;
@@ -127,6 +128,10 @@ void describe_options(CLI::App& app, CommandLine& line) {
     if (model->count() == 0 && matrix->count() == 0) throw CLI::RequiredError("--reference-model or --matrix");
   });
 
+  CLI::App* const exported = app.add_subcommand("export", "write the model in a checkpoint as an llm.c file, in fp32");
+  exported->add_option("CHECKPOINT", line.exported.checkpoint, "its folder, e.g. kept/step-00000100")->required();
+  exported->add_option("FILE", line.exported.file, "model file to write")->required();
+
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
   describe_calibrate(*app.add_subcommand("calibrate", "measure what communication costs here: peaks.json"),
@@ -176,6 +181,7 @@ int run_alone(CLI::App const& app, CommandLine const& line) {
       return 0;
     }
     if (app.got_subcommand("estimate")) return estimate(line.estimate);
+    if (app.got_subcommand("export")) return export_checkpoint(line.exported);
     if (app.got_subcommand("commbench")) return simulate_commbench(check_simulation(line.commbench));
     if (app.got_subcommand("explain")) return explain(line.explain);
     fmt::print("{}", app.help());

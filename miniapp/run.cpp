@@ -62,6 +62,7 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
 void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
+  if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
   if (std::string const sharing = shared_processors(run, machinery.exec); !sharing.empty())
     fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)

@@ -50,8 +50,8 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clo
       m_signals(run.config.checkpoint.writes() && run.config.checkpoint.on_signal),
       m_identity(identity_of(run, machinery.communicator.size())) {
   find_start();
-  if (m_start_path.empty()) return;
-  m_info.resumed_from = m_start_path.string();
+  if (!m_start) return;
+  m_info.resumed_from = m_start->path().string();
   m_info.resumed_step = start().step;
   m_info.restarts = start().restarts + 1;
 }
@@ -63,15 +63,12 @@ void RunCheckpoints::find_start() {
   if (config.resume == "none" || (config.resume == "auto" && !config.writes())) return;
   if (config.resume != "auto") {
     m_start = verify_checkpoint(communicator, config.resume, m_identity, plan);
-    m_start_path = config.resume;
     return;
   }
   std::vector<std::string> const names = shared_list(communicator, config.folder);
   for (auto name = names.begin(); name != names.end(); ++name) {
-    fs::path const path = fs::path(config.folder) / *name;
     try {
-      m_start = verify_checkpoint(communicator, path, m_identity, plan);
-      m_start_path = path;
+      m_start = verify_checkpoint(communicator, fs::path(config.folder) / *name, m_identity, plan);
       m_usable.assign(name, names.end());
       return;
     } catch (CollectiveError const& problem) {
@@ -80,12 +77,17 @@ void RunCheckpoints::find_start() {
   }
 }
 
+TrainingProgress const& RunCheckpoints::start() const {
+  static TrainingProgress const beginning;
+  return m_start ? m_start->manifest().progress : beginning;
+}
+
 void RunCheckpoints::load(Trainer& trainer) {
-  if (m_start_path.empty()) return;
-  read_checkpoint(m_machinery->exec, trainer.engine(), m_start, m_start_path);
+  if (!m_start) return;
+  read_checkpoint(m_machinery->exec, trainer.engine(), *m_start);
   trainer.resume({start().updates, start().loss_scaler});
   if (m_machinery->communicator.rank() == 0)
-    fmt::print("resumed after step {} from {}, restart {}\n", start().step, m_start_path.string(), m_info.restarts);
+    fmt::print("resumed after step {} from {}, restart {}\n", start().step, m_info.resumed_from, m_info.restarts);
 }
 
 Requests RunCheckpoints::ask() const {
@@ -108,6 +110,7 @@ void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<doub
   CheckpointManifest about;
   about.progress = {step, updates, loss_scaler, losses, m_info.restarts};
   about.identity = m_identity;
+  about.model = m_run->config.model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
   WrittenCheckpoint const written =
       write_checkpoint(m_machinery->exec, m_machinery->communicator, trainer.engine(), about, config.folder);

@@ -10,7 +10,6 @@
 #include "train/trainer.hpp"
 
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ public:
   RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clock::time_point begin, std::optional<double> max_time);
 
   /// Where the training goes on; step 0: at its begin.
-  TrainingProgress const& start() const { return m_start.progress; }
+  TrainingProgress const& start() const;
   /// Gives the trainer that state. Collective.
   void load(Trainer& trainer);
 
@@ -49,8 +48,7 @@ private:
   std::optional<double> m_max_time;
   StopSignals m_signals;
   TrainingIdentity m_identity;
-  std::filesystem::path m_start_path; ///< empty: none
-  CheckpointManifest m_start;
+  std::optional<StoredCheckpoint> m_start;
   std::vector<std::string> m_usable; ///< in checkpoint.dir, newest first
   CheckpointInfo m_info;
 };

@@ -197,6 +197,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
                      machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
   result.topology.devices_per_node = run.devices_per_node;
+  result.topology.places = run.places;
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

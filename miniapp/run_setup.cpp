@@ -22,10 +22,12 @@ namespace {
 
 /// The ranks on this rank's machine, and on its device.
 void find_neighbours(PreparedRun& run, Rank rank, Placement const& placement) {
-  auto const& [machines, devices] = placement;
+  auto const& [machines, devices, cores] = placement;
   auto const at = [](auto const& by_rank, Rank one) -> auto const& { return by_rank[static_cast<std::size_t>(one)]; };
   std::set<std::string> used;
   for (Rank other = 0; other < std::ssize(devices); ++other) {
+    auto const machine = static_cast<std::size_t>(at(machines.node_of_rank, other));
+    run.places.push_back({machines.host_names.at(machine), at(cores, other), at(devices, other)});
     if (at(machines.node_of_rank, other) != at(machines.node_of_rank, rank)) continue;
     run.neighbours.push_back(other);
     if (at(devices, other) == at(devices, rank)) run.sharers.push_back(other);
@@ -111,7 +113,9 @@ Communicator emulated_world(CommConfig const& config) {
   return world;
 }
 
-Placement placement_of(Communicator const& world) { return {world.nodes(), devices_of_ranks(world)}; }
+Placement placement_of(Communicator const& world) {
+  return {world.nodes(), devices_of_ranks(world), all_gather_texts(world, cores_of_process())};
+}
 
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
                         Placement const& placement) {

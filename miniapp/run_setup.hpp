@@ -6,6 +6,7 @@
 #include "commands.hpp"
 
 #include "report/golden.hpp"
+#include "report/rank_map.hpp"
 #include "train/run_plan.hpp"
 #include "train/training_data.hpp"
 
@@ -21,9 +22,10 @@ struct PreparedRun {
   RunConfig config;
   std::unique_ptr<TrainingData> data;
   std::unique_ptr<RunPlan> plan;
-  std::vector<Rank> neighbours; ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
-  std::vector<Rank> sharers;    ///< of these, the ranks on this rank's device; all, where kernels run on the host
-  int devices_per_node = 0;     ///< that ranks use; 0: kernels run on the host
+  std::vector<Rank> neighbours;  ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
+  std::vector<Rank> sharers;     ///< of these, the ranks on this rank's device; all, where kernels run on the host
+  int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
+  std::vector<RankPlace> places; ///< of all ranks
   MeasuredWindow window;
   std::string golden_key;
   std::optional<GoldenCurve> golden;
@@ -36,6 +38,7 @@ Communicator emulated_world(CommConfig const& config);
 struct Placement {
   NodeMap machines;
   std::vector<std::string> devices; ///< by rank: devices_of_ranks()
+  std::vector<std::string> cores;   ///< by rank: cores_of_process()
 };
 /// Collective. \param[in] world  without emulated nodes
 Placement placement_of(Communicator const& world);

@@ -165,6 +165,15 @@ Json network_json(EmulatedNetwork const& network) {
   return {{"latency_seconds", network.latency}, {"seconds_per_byte", network.seconds_per_byte}};
 }
 
+Json places_json(std::vector<RankPlace> const& places) {
+  Json json = Json::array();
+  for (RankPlace const& place : places)
+    json.push_back({{"host", place.host},
+                    {"cores", place.cores},
+                    {"device", place.device.empty() ? Json(nullptr) : Json(place.device)}});
+  return json;
+}
+
 /// What the run was made of: code, machine, ranks.
 void add_provenance(Json& json, Result const& result) {
   json["code"] = {{"version", result.code.version},
@@ -183,6 +192,7 @@ void add_provenance(Json& json, Result const& result) {
                       {"buffers", result.topology.buffers},
                       {"emulated_nodes", result.topology.emulated_nodes},
                       {"emulated_network", network_json(result.topology.network)}};
+  json["topology"]["rank_map"] = places_json(result.topology.places);
   if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
 }
 

@@ -6,6 +6,7 @@
 #include "comm/out_port.hpp"
 #include "report/deck.hpp"
 #include "report/output.hpp"
+#include "report/rank_map.hpp"
 #include "report/statistics.hpp"
 #include "train/events.hpp"
 
@@ -40,8 +41,9 @@ struct TopologyInfo {
   std::int64_t threads_per_rank = 1;
   std::string buffers = "host";
   bool emulated_nodes = false;
-  EmulatedNetwork network;           ///< emulated; not slow: the machine's own
-  std::int64_t devices_per_node = 0; ///< that ranks use; 0: kernels run on the host
+  EmulatedNetwork network;            ///< emulated; not slow: the machine's own
+  std::int64_t devices_per_node = 0;  ///< that ranks use; 0: kernels run on the host
+  std::vector<RankPlace> places = {}; ///< by rank
 };
 
 /// Rates measured in the same run; not numbers where they were not.

@@ -77,6 +77,30 @@ class Restarts(CheckpointTest):
                          ["kept/step-00000003", "kept/step-00000012"])
 
 
+class Export(CheckpointTest):
+    def test_the_exported_model_is_the_one_that_a_run_would_have_saved(self):
+        for keys in (["parallel.strategy=zero", "parallel.zero_stage=3"], ["precision.recipe=mixed16"]):
+            with self.subTest(keys=keys):
+                trained = run("run", Deck(ORDERED).path, *settings("model.save=saved.bin", *keys), ranks=2)
+                exported = run("export", trained.folder / "kept" / "step-00000012", "exported.bin")
+                self.assert_ended(exported, 0, "model after step 12 written to exported.bin")
+                self.assertEqual(exported.left, ["exported.bin"])
+                saved = (trained.folder / "saved.bin").read_bytes()
+                if keys[0].startswith("precision"):  # the file of a run is in bf16, that of the master copy in fp32
+                    self.assertGreater(os.path.getsize(exported.folder / "exported.bin"), 1.9 * len(saved) - 2048)
+                else:
+                    self.assertEqual((exported.folder / "exported.bin").read_bytes(), saved)
+
+    def test_a_damaged_checkpoint_is_not_exported(self):
+        trained = run("run", Deck(ORDERED).path)
+        kept = trained.folder / "kept" / "step-00000012"
+        with open(kept / "rank-00000", "r+b") as file:
+            file.write(b"damage")
+        outcome = self.assert_ended(run("export", kept, "exported.bin"), USAGE, "rank-00000 is damaged")
+        self.assertEqual(outcome.left, [])
+        self.assert_ended(run("export", trained.folder, "exported.bin"), USAGE, "there is no manifest")
+
+
 class Choices(CheckpointTest):
     """Which checkpoint is used, and which is refused."""
 

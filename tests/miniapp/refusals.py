@@ -52,7 +52,7 @@ class Decks(RefusalTest):
             "a rate of 1": with_changes({"model.dropout": "1.0"}, "1 is out of range, must be 0 to below 1",
                                         at="model.dropout"),
             "masks of no dropout": with_changes({"model.dropout_masks": '"stored"'},
-                                                "not read by model.dropout = 0: leave it out, or choose another number",
+                                                "not read by model.dropout = 0: leave it out, or choose another value",
                                                 at="model.dropout_masks"),
             "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),

@@ -82,10 +82,11 @@ fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::pat
 std::uint64_t resumed_hash(Communicator& communicator, RunConfig const& config, fs::path const& checkpoint,
                            std::int64_t last) {
   TrainingRun run(communicator, config);
-  CheckpointManifest const manifest = verify_checkpoint(communicator, checkpoint, identity, run.plan.parallel);
-  read_checkpoint(run.exec, run.trainer.engine(), manifest, checkpoint);
-  run.trainer.resume({manifest.progress.updates, manifest.progress.loss_scaler});
-  for (std::int64_t step = manifest.progress.step + 1; step <= last; ++step) run.trainer.step(step);
+  StoredCheckpoint const stored = verify_checkpoint(communicator, checkpoint, identity, run.plan.parallel);
+  TrainingProgress const& progress = stored.manifest().progress;
+  read_checkpoint(run.exec, run.trainer.engine(), stored);
+  run.trainer.resume({progress.updates, progress.loss_scaler});
+  for (std::int64_t step = progress.step + 1; step <= last; ++step) run.trainer.step(step);
   run.trainer.finish();
   return parameter_hash(run.exec, run.trainer.engine());
 }

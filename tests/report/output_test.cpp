@@ -1,6 +1,7 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
+#include "train/config.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -63,6 +64,26 @@ std::string ending(std::vector<Check> const& found, bool golden, bool emulated =
 std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 } // namespace
+
+TEST_CASE("a stopped run has an exit code of its own and no rate", "[output]") {
+  CHECK(rate_lines(Outcome::stopped, {9931.312, 9911, 9958}, 2).empty());
+  CHECK(result_line(Outcome::stopped, "out/result.json") ==
+        "RESULT: STOPPED class=custom exit=75 json=out/result.json");
+}
+
+TEST_CASE("a million ranks and 10^13 tokens per step have a rate that is neither negative nor cut off", "[output]") {
+  constexpr std::int64_t ranks = 1000000, samples = 10000, sequence = 1000;
+  BatchConfig const batch = resolve_batch({.micro = samples, .accumulation = 1}, ranks);
+  StepReport report = step(1, 1000);
+  report.tokens = batch.global * sequence;
+  CHECK(report.tokens == 10000000000000);
+  report.seconds = 0.5;
+  CHECK_THAT(step_line(report, -1), ContainsSubstring("| 2.00e+13 tok/s |"));
+  std::vector<double> const seconds(1000, 0.5);
+  Rate const all = rate(1000 * static_cast<double>(report.tokens), seconds);
+  CHECK(rate_lines(Outcome::valid, all, ranks) == "FOM: 2.000000e+13 tokens/s  ci95 2.00e+13 2.00e+13\n"
+                                                  "FOM_PER_RANK: 2.000000e+07 tokens/s\n");
+}
 
 TEST_CASE("the header names version, libraries, ranks and deck", "[output]") {
   CHECK(header_line(header()) ==
@@ -239,4 +260,16 @@ TEST_CASE("the time left does not count the slow first step", "[output]") {
   printer(first);
   printer(step(2, 3));
   CHECK_THAT(out.str(), ContainsSubstring("ETA 33 min") && ContainsSubstring("ETA 0 s"));
+}
+
+TEST_CASE("after a restart the time left is that of the steps that were run", "[output]") {
+  std::ostringstream out;
+  ProgressPrinter printer(out, false);
+  for (std::int64_t i = 501; i <= 511; ++i) printer(step(i, 1000));
+  CHECK_THAT(out.str(), ContainsSubstring("step   501/1000 |"));
+  out.str("");
+  StepReport last = step(512, 1000);
+  last.requests.stop = true;
+  printer(last);
+  CHECK_THAT(out.str(), ContainsSubstring("step   512/1000 |") && ContainsSubstring("ETA 3 min")); // 488 x 0.4123 s
 }

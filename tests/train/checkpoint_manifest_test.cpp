@@ -18,6 +18,7 @@ CheckpointManifest small_manifest() {
       .step = 7, .updates = 6, .loss_scaler = {65536, 3, 0}, .losses = {0.1, 1.0 / 3, 5e-324, 2.5}, .restarts = 2};
   manifest.identity = {{"data.seed", "1"}, {"data.files", "[\"a \\\"b\\\"\"]"}};
   manifest.written_by = "trainstone 0.1.0 git 1234";
+  manifest.model = {2, 3, 12, 11, 29};
   manifest.groups = {{"root", 10}, {"block 0", 5}};
   manifest.vectors = 3;
   manifest.files = {{"rank-00000", {3 * 4 * (6 + 5), 0xfedcba9876543210}, {{0, {4, 10}}, {1, {0, 5}}}},

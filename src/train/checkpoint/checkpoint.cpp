@@ -8,11 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
-#include <map>
-#include <numeric>
-#include <sstream>
+#include <optional>
+#include <utility>
 
 namespace trainstone {
 
@@ -30,12 +28,6 @@ void in_chunks(Index elements, std::function<void(Index begin, Index size)> cons
 
 Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
   return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
-}
-
-std::vector<CheckpointGroup> groups_of(ShardPlan const& plan) {
-  std::vector<CheckpointGroup> groups;
-  for (ParameterGroup const& group : plan.groups) groups.push_back({group.name, group.size});
-  return groups;
 }
 
 /// Parameters or master copy first, then the moments.
@@ -74,96 +66,15 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   return file;
 }
 
-std::string read_text(fs::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  TRAINSTONE_REQUIRE_INPUT(file.good(), "there is no {}: the checkpoint was not written to its end, or lost it",
-                           path.filename().string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// "data.seed is 1 there and 2 here"; empty if they agree.
-std::string differences(TrainingIdentity const& there, TrainingIdentity const& here) {
-  std::map<std::string, std::string> const wanted(here.begin(), here.end()), found(there.begin(), there.end());
-  std::vector<std::string> texts;
-  for (auto const& [key, value] : wanted)
-    if (auto const other = found.find(key); other == found.end() || other->second != value)
-      texts.push_back(
-          fmt::format("{} is {} there and {} here", key, other == found.end() ? "not given" : other->second, value));
-  for (auto const& [key, value] : found)
-    if (!wanted.contains(key)) texts.push_back(fmt::format("{} is {} there and not given here", key, value));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
-CheckpointManifest read_own_manifest(fs::path const& checkpoint, TrainingIdentity const& identity,
-                                     ShardPlan const& plan) {
-  CheckpointManifest manifest = read_manifest(read_text(checkpoint / manifest_name));
-  std::string const other = differences(manifest.identity, identity);
-  TRAINSTONE_REQUIRE_INPUT(other.empty(), "it belongs to another training: {}", other);
-  TRAINSTONE_REQUIRE_INPUT(manifest.groups == groups_of(plan) && manifest.vectors == 1 + plan.moments,
-                           "it holds another model: {} groups of {} vectors each, this training has {} of {}",
-                           manifest.groups.size(), manifest.vectors, plan.groups.size(), 1 + plan.moments);
-  return manifest;
-}
-
-void require_whole(fs::path const& checkpoint, CheckpointFile const& file) {
-  fs::path const path = checkpoint / file.name;
-  std::error_code missing;
-  auto const size = fs::file_size(path, missing);
-  TRAINSTONE_REQUIRE_INPUT(!missing, "{}: {}", file.name, missing.message());
-  TRAINSTONE_REQUIRE_INPUT(size == file.digest.bytes, "{} has {} bytes instead of {}", file.name, size,
-                           file.digest.bytes);
-  TRAINSTONE_REQUIRE_INPUT(digest_of(path) == file.digest, "{} is damaged: its hash is another one", file.name);
-}
-
-/// Where parts lie: by group.
-class PartIndex {
-public:
-  PartIndex(CheckpointManifest const& manifest, fs::path const& checkpoint)
-      : m_vectors(manifest.vectors), m_places(manifest.groups.size()) {
-    for (CheckpointFile const& file : manifest.files) {
-      Index first = 0;
-      for (CheckpointPart const& part : file.parts) {
-        m_places[static_cast<std::size_t>(part.group)].push_back({checkpoint / file.name, part.range, first});
-        first += part.range.size() * m_vectors;
-      }
-    }
-  }
-
-  /// Elements [begin, end) of a vector of a group.
-  void read(Index vector, Index group, Range wanted, std::span<float> out) const {
-    for (Place const& place : m_places[static_cast<std::size_t>(group)]) {
-      Range const here{std::max(wanted.begin, place.range.begin), std::min(wanted.end, place.range.end)};
-      if (here.end <= here.begin) continue;
-      Index const offset = place.first + vector * place.range.size() + here.begin - place.range.begin;
-      FileInput(place.path)
-          .read(static_cast<std::uint64_t>(offset) * sizeof(float),
-                std::as_writable_bytes(out.subspan(static_cast<std::size_t>(here.begin - wanted.begin),
-                                                   static_cast<std::size_t>(here.size()))));
-    }
-  }
-
-private:
-  struct Place {
-    fs::path path;
-    Range range;
-    Index first; ///< element of the file with which the part begins
-  };
-
-  Index m_vectors;
-  std::vector<std::vector<Place>> m_places;
-};
-
 /// This rank's share of a group, or of its padding: zeros.
-void fill_share(ExecutionSpace const& exec, PartIndex const& parts, Index vector, Index group, Range share,
+void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, Index vector, Index group, Range share,
                 Index group_size, Vector<float> out) {
   std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
   in_chunks(share.size(), [&](Index begin, Index size) {
     std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
     std::ranges::fill(part, 0.0f);
     Index const first = share.begin + begin;
-    parts.read(vector, group, {first, std::min(first + size, group_size)}, part);
+    checkpoint.read(vector, group, {first, std::min(first + size, group_size)}, part);
     copy_from_host<float>(exec, part, part_of(out, begin, size),
                           "trainstone::checkpoint::read: the host buffer is reused");
   });
@@ -184,7 +95,7 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
   auto const start = std::chrono::steady_clock::now();
   bool const first = communicator.rank() == 0;
   engine.finish();
-  about.groups = groups_of(engine.plan());
+  about.groups = groups_of(engine.plan().groups);
   about.vectors = 1 + engine.plan().moments;
 
   std::optional<UnfinishedCheckpoint> unfinished;
@@ -221,36 +132,31 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
   return written;
 }
 
-CheckpointManifest verify_checkpoint(Communicator const& communicator, fs::path const& checkpoint,
-                                     TrainingIdentity const& identity, ShardPlan const& plan) {
-  CheckpointManifest manifest;
-  auto const named = [&](std::function<void()> const& work) {
-    collectively(communicator, [&] {
-      try {
-        work();
-      } catch (Error const& problem) {
-        throw InputError(fmt::format("checkpoint {}: {}", checkpoint.string(), problem.what()));
-      }
-    });
-  };
-  named([&] { manifest = read_own_manifest(checkpoint, identity, plan); });
-  named([&] {
-    auto const ranks = static_cast<std::size_t>(communicator.size());
-    for (auto i = static_cast<std::size_t>(communicator.rank()); i < manifest.files.size(); i += ranks)
-      require_whole(checkpoint, manifest.files[i]);
+StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path const& path,
+                                   TrainingIdentity const& identity, ShardPlan const& plan) {
+  std::optional<StoredCheckpoint> checkpoint;
+  collectively(communicator, [&] {
+    CheckpointManifest const& manifest = checkpoint.emplace(path).manifest();
+    checkpoint->require_identity(identity);
+    if (manifest.groups != groups_of(plan.groups) || manifest.vectors != 1 + plan.moments)
+      checkpoint->refuse(fmt::format("it holds another model: {} groups of {} vectors each, this training has {} of {}",
+                                     manifest.groups.size(), manifest.vectors, plan.groups.size(), 1 + plan.moments));
   });
-  return manifest;
+  collectively(communicator, [&] {
+    auto const ranks = static_cast<std::size_t>(communicator.size());
+    for (auto i = static_cast<std::size_t>(communicator.rank()); i < checkpoint->manifest().files.size(); i += ranks)
+      checkpoint->require_whole(i);
+  });
+  return std::move(*checkpoint);
 }
 
-void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, CheckpointManifest const& manifest,
-                     fs::path const& checkpoint) {
-  PartIndex const parts(manifest, checkpoint);
+void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint) {
   ShardPlan const& plan = engine.plan();
   engine.set_parameters([&](Index group, Range share, Vector<float> values) {
     Index const size = plan.groups[static_cast<std::size_t>(group)].size;
-    fill_share(exec, parts, 0, group, share, size, values);
+    fill_share(exec, checkpoint, 0, group, share, size, values);
     for (Index moment = 0; moment < plan.moments; ++moment)
-      fill_share(exec, parts, 1 + moment, group, share, size, engine.moment_share(moment, group));
+      fill_share(exec, checkpoint, 1 + moment, group, share, size, engine.moment_share(moment, group));
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.hpp"
 #include "parallel/sharded_engine.hpp"
-#include "train/checkpoint/manifest.hpp"
+#include "train/checkpoint/stored_checkpoint.hpp"
 
 #include <filesystem>
 #include <string>
@@ -29,14 +29,12 @@ Range written_range(ShardPlan const& plan, Index group);
 WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator const& communicator, ShardedEngine& engine,
                                    CheckpointManifest about, std::filesystem::path const& folder);
 
-/// The manifest of a checkpoint that is whole and belongs to this training: every rank reads some of the files and
-/// compares their hashes. Collective.
-/// \throws CollectiveError (exit 64) that names the checkpoint and what is wrong with it
-CheckpointManifest verify_checkpoint(Communicator const& communicator, std::filesystem::path const& checkpoint,
-                                     TrainingIdentity const& identity, ShardPlan const& plan);
+/// A checkpoint that is whole and belongs to this training: every rank reads some of the files and compares their
+/// hashes. Collective. \throws CollectiveError (exit 64) that names the checkpoint and what is wrong with it
+StoredCheckpoint verify_checkpoint(Communicator const& communicator, std::filesystem::path const& path,
+                                   TrainingIdentity const& identity, ShardPlan const& plan);
 
 /// Sets parameters, master copies and moments from a verified checkpoint. Collective; waits.
-void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, CheckpointManifest const& manifest,
-                     std::filesystem::path const& checkpoint);
+void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint);
 
 } // namespace trainstone

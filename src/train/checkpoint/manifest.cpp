@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 namespace trainstone {
 
@@ -31,6 +31,12 @@ CheckpointFile file_of(Json const& json) {
   for (Json const& part : json.at("parts")) file.parts.push_back({part.at(0), {part.at(1), part.at(2)}});
   return file;
 }
+
+using ModelMember = std::pair<char const*, std::int64_t GptConfig::*>;
+constexpr std::array model_members{ModelMember{"layers", &GptConfig::layers}, ModelMember{"heads", &GptConfig::heads},
+                                   ModelMember{"channels", &GptConfig::channels},
+                                   ModelMember{"context", &GptConfig::context},
+                                   ModelMember{"vocab", &GptConfig::vocab}};
 
 Json json_of(TrainingProgress const& progress) {
   LossScaler::State const& scaler = progress.loss_scaler;
@@ -82,6 +88,7 @@ void require_complete(CheckpointManifest const& manifest) {
 CheckpointManifest manifest_of(Json const& json) {
   CheckpointManifest manifest;
   manifest.written_by = json.at("written_by");
+  for (auto const& [name, member] : model_members) manifest.model.*member = json.at("model").at(name);
   manifest.progress = progress_of(json.at("progress"));
   for (auto const& [key, value] : json.at("identity").items()) manifest.identity.emplace_back(key, value);
   for (Json const& group : json.at("groups")) manifest.groups.push_back({group.at("name"), group.at("size")});
@@ -100,9 +107,16 @@ std::string version_in(std::string const& text) {
 
 } // namespace
 
+std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups) {
+  std::vector<CheckpointGroup> unpadded;
+  for (ParameterGroup const& group : groups) unpadded.push_back({group.name, group.size});
+  return unpadded;
+}
+
 std::string to_text(CheckpointManifest const& manifest) {
   Json json;
   json["written_by"] = manifest.written_by;
+  for (auto const& [name, member] : model_members) json["model"][name] = manifest.model.*member;
   json["progress"] = json_of(manifest.progress);
   json["identity"] = Json::object();
   for (auto const& [key, value] : manifest.identity) json["identity"][key] = value;

@@ -7,6 +7,7 @@
 
 #include "comm/partition.hpp"
 #include "core/index.hpp"
+#include "model/parameter_table.hpp"
 #include "train/checkpoint/durable_file.hpp"
 #include "train/loss_scaler.hpp"
 
@@ -39,6 +40,8 @@ struct CheckpointGroup {
   bool operator==(CheckpointGroup const&) const = default;
 };
 
+std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups);
+
 /// What a training is, apart from how it is computed, by key: two that agree in it go through the same steps.
 using TrainingIdentity = std::vector<std::pair<std::string, std::string>>;
 
@@ -56,6 +59,7 @@ struct CheckpointManifest {
   TrainingProgress progress;
   TrainingIdentity identity;
   std::string written_by; ///< version and commit of the program, for people
+  GptConfig model;
   std::vector<CheckpointGroup> groups;
   Index vectors = 1; ///< of every part
   std::vector<CheckpointFile> files;

@@ -1,0 +1,29 @@
+#pragma once
+
+// Where ranks run: the map that a run prints and records, so that a wrong binding is seen. Does not bind.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// Where one rank runs.
+struct RankPlace {
+  std::string host;
+  std::string cores;  ///< that it may run on: "0-3,8"
+  std::string device; ///< its bus; empty: kernels run on the host
+  bool operator==(RankPlace const&) const = default;
+};
+
+/// The numbers as ranges: "0-3,8". \param[in] numbers  ascending
+std::string number_ranges(std::vector<std::int64_t> const& numbers);
+
+/// The cores that this process may run on.
+std::string cores_of_process();
+
+/// A line per run of ranks at the same place: "ranks 0-1  vm, cores 0-1". At most `most` lines, then one that says how
+/// many ranks follow. \param[in] places  by rank
+std::string rank_map_lines(std::vector<RankPlace> const& places, std::size_t most = 8);
+
+} // namespace trainstone

@@ -1,0 +1,48 @@
+#pragma once
+
+// A checkpoint as it lies on the medium: its manifest, whether its files are whole, and any elements of its vectors.
+// Promises: every problem throws InputError that names the checkpoint and what is wrong with it. Knows neither ranks
+// nor Views.
+
+#include "train/checkpoint/manifest.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+class StoredCheckpoint {
+public:
+  /// Reads and checks the manifest.
+  explicit StoredCheckpoint(std::filesystem::path path);
+
+  std::filesystem::path const& path() const { return m_path; }
+  CheckpointManifest const& manifest() const { return m_manifest; }
+
+  /// Throws unless it belongs to this training; names the keys that differ.
+  void require_identity(TrainingIdentity const& identity) const;
+  /// Throws unless size and hash of one of manifest().files are those noted. Reads it once.
+  void require_whole(std::size_t file) const;
+  /// Elements `wanted` of a vector of a group; out has as many.
+  void read(Index vector, Index group, Range wanted, std::span<float> out) const;
+  /// Throws with the reason.
+  [[noreturn]] void refuse(std::string const& reason) const;
+
+private:
+  struct Place {
+    std::size_t file;
+    Range range;
+    Index first; ///< element of the file with which the part begins
+  };
+
+  void naming_it(std::function<void()> const& work) const;
+
+  std::filesystem::path m_path;
+  CheckpointManifest m_manifest;
+  std::vector<std::vector<Place>> m_places; ///< by group
+};
+
+} // namespace trainstone
