@@ -3,8 +3,9 @@
 
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
-The claims stand in refusals.py, training.py, checkpoints.py, communication.py, agreement.py, reference.py, texts.py, lecture.py,
-commbench.py and explain.py; support.py starts the program. Wants no more than Python's standard library.
+The claims stand in refusals.py, training.py, checkpoints.py, result_schema.py, communication.py, agreement.py, reference.py,
+texts.py, lecture.py, commbench.py and explain.py; support.py starts the program. Wants no more than Python's standard
+library; result_schema.py also wants jsonschema, and is skipped without it.
 """
 import sys
 
@@ -20,13 +21,15 @@ import explain
 import lecture
 import reference
 import refusals
+import result_schema
 import support
 import texts
 import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, checkpoints, communication, agreement, reference, texts, lecture, commbench, explain)
+    modules = (refusals, training, checkpoints, result_schema, communication, agreement, reference, texts, lecture, commbench,
+               explain)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 
