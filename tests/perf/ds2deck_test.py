@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""perf/ds2deck.py on configurations as people have them: what it says of every key, whether the program takes the deck, and
+what the deck then means.
+
+usage: ds2deck_test.py PROGRAM
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+ROOT = TESTS.parent
+CONFIGS = TESTS / "data" / "ds_config"
+CONVERTER = ROOT / "perf" / "ds2deck.py"
+sys.path.insert(0, str(CONVERTER.parent))
+sys.dont_write_bytecode = True
+import ds_mapping  # noqa: E402  pylint: disable=wrong-import-position
+
+BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+ADAMW = {"optimizer.type": "adamw", "optimizer.decay": "all", "optimizer.weight_decay": 0, "optimizer.eps": 1e-8}
+OFFLOAD = "zero_optimization.offload_"
+
+# name: (exit code, keys that are listed, what the program makes of the deck)
+EXPECTED = {
+    "zero2_fp16": (3, {"steps_per_print", "fp16.hysteresis", "zero_optimization.allgather_bucket_size"}, {
+        **ADAMW, "batch.global": 64, "batch.micro": 4, "batch.accumulation": 0, "optimizer.clip": 1.0,
+        "precision.recipe": "mixed16", "precision.storage": "fp16", "precision.loss_scale": "dynamic",
+        "precision.initial_loss_scale": 4096, "precision.growth_interval": 500, "parallel.strategy": "zero",
+        "parallel.zero_stage": 2, "parallel.overlap": True, "parallel.bucket": 400e6, "parallel.first_bucket": 400e6,
+        "optimizer.lr": 1.5e-4, "optimizer.betas": [0.9, 0.95], "optimizer.weight_decay": 0.01,
+        "optimizer.schedule": "constant", "optimizer.warmup": 0}),
+    "zero3_bf16": (0, set(), {
+        **ADAMW, "batch.global": 0, "batch.micro": 2, "batch.accumulation": 8, "optimizer.clip": 0.5,
+        "precision.recipe": "mixed16", "precision.storage": "bf16", "precision.loss_scale": "none",
+        "parallel.strategy": "zero", "parallel.zero_stage": 3, "parallel.overlap": True, "parallel.prefetch": 0,
+        "parallel.bucket": 2 * 2**20, "optimizer.lr": 3e-4, "optimizer.eps": 1e-6, "optimizer.weight_decay": 0.1}),
+    "zero3_offload_cpu": (3, {
+        *(OFFLOAD + "optimizer." + name for name in ("device", "pin_memory", "ratio")),
+        *(OFFLOAD + "param." + name for name in ("device", "pin_memory", "buffer_count")),
+        *("zero_optimization." + name for name in ("sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
+                                                   "stage3_prefetch_bucket_size")),
+        "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing"}, {
+        **ADAMW, "batch.global": 16, "batch.accumulation": 1, "parallel.zero_stage": 3, "parallel.bucket": 10e6,
+        "parallel.prefetch": 1, "optimizer.clip": 0, "optimizer.betas": [0.9, 0.999]}),
+    "zero3_nvme": (3, {
+        *(OFFLOAD + "optimizer." + name for name in ("device", "nvme_path", "buffer_count", "pipeline_read", "fast_init")),
+        *(OFFLOAD + "param." + name for name in ("device", "nvme_path", "buffer_size", "max_in_cpu")), "fp16.loss_scale",
+        *("aio." + name for name in ("block_size", "queue_depth", "thread_count", "single_submit", "overlap_events"))}, {
+        "batch.micro": 1, "batch.accumulation": 1, "parallel.zero_stage": 3, "parallel.overlap": False,
+        "precision.storage": "fp16", "precision.loss_scale": "dynamic", "precision.initial_loss_scale": 65536,
+        "precision.growth_interval": 1000, "optimizer.type": "adam", "optimizer.weight_decay": 0.01}),
+    "launcher_auto": (3, {
+        "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
+        "bf16.enabled", "zero_optimization.reduce_bucket_size",
+        *("optimizer.params." + name for name in ("lr", "betas", "eps", "weight_decay")),
+        *("scheduler.params.warmup_" + name for name in ("min_lr", "max_lr", "num_steps"))}, {
+        **ADAMW, "batch.micro": 1, "batch.accumulation": 1, "precision.recipe": "fp32", "parallel.zero_stage": 2,
+        "parallel.overlap": True, "parallel.bucket": 2e9, "optimizer.lr": 1e-3}),
+    "zero1_three_batches": (0, set(), {
+        **ADAMW, "batch.global": 96, "batch.micro": 4, "batch.accumulation": 3, "comm.expected_ranks": 8,
+        "precision.recipe": "mixed18", "parallel.zero_stage": 1, "parallel.gradient_reduction": "all_reduce",
+        "parallel.overlap": False, "parallel.bucket": 25 * 2**20, "optimizer.lr": 2e-3, "optimizer.schedule": "constant",
+        "optimizer.warmup": 0}),
+    "ddp_sgd": (0, set(), {
+        "batch.global": 32, "batch.accumulation": 1, "precision.recipe": "fp32", "parallel.strategy": "ddp",
+        "parallel.overlap": False, "optimizer.type": "sgd", "optimizer.lr": 0.1, "optimizer.momentum": 0.9,
+        "optimizer.weight_decay": 0, "optimizer.clip": 0}),
+    "zeropp": (3, {"zero_optimization.zero_" + name for name in ("hpz_partition_size", "quantized_weights",
+                                                                 "quantized_gradients")}, {
+        **ADAMW, "parallel.strategy": "zero", "parallel.zero_stage": 3, "parallel.bucket": 20e6, "optimizer.lr": 6e-4}),
+    "mics": (0, set(), {
+        **ADAMW, "parallel.strategy": "hsdp", "parallel.shard_group": 8, "parallel.bucket": 20e6, "parallel.overlap": True,
+        "optimizer.weight_decay": 0.1}),
+    "cosine": (3, {"scheduler.params.warmup_num_steps"}, {
+        **ADAMW, "batch.micro": 1, "batch.accumulation": 1, "data.steps": 1000, "optimizer.schedule": "cosine",
+        "optimizer.warmup": 50, "optimizer.final_lr_fraction": 0.1, "optimizer.weight_decay": 0.1, "optimizer.lr": 2e-3}),
+    "decay_with_comments": (3, {
+        "fp16.initial_scale_power", "zero_optimization.round_robin_gradients", "scheduler.type",
+        "scheduler.params.warmup_num_steps", "scheduler.params.warmup_min_lr"}, {
+        **ADAMW, "batch.global": 4096, "batch.micro": 64, "precision.initial_loss_scale": 2**40, "data.steps": 2000,
+        "optimizer.lr": 4e-4, "optimizer.schedule": "cosine", "optimizer.final_lr_fraction": 0, "optimizer.warmup": 200}),
+    "switches_off": (0, set(), {
+        **ADAMW, "batch.micro": 4, "batch.accumulation": 1, "parallel.zero_stage": 3, "parallel.overlap": True,
+        "parallel.bucket": 1e9, "precision.recipe": "mixed16", "precision.storage": "fp16", "optimizer.clip": 0}),
+    "misspelt": (3, {
+        "gradient_clipp1ng", "stage", "zero_optimization.reduce_bucketsize", "zero_optimization.overlap_com",
+        "optimizer.params.weight_decy", "my_site_note"}, {
+        **ADAMW, "batch.global": 8, "optimizer.clip": 0, "parallel.zero_stage": 2, "parallel.overlap": False,
+        "parallel.bucket": 1e9}),
+    "lamb_and_monitors": (3, {
+        *("optimizer." + name for name in ("type", "params.lr", "params.weight_decay", "params.bias_correction",
+                                           "params.max_coeff")),
+        *("scheduler." + name for name in ("type", "params.cycle_min_lr", "params.cycle_max_lr")),
+        *("flops_profiler." + name for name in ("enabled", "profile_step", "module_depth", "top_modules", "detailed")),
+        *("comms_logger." + name for name in ("enabled", "verbose", "prof_all")),
+        *("csv_monitor." + name for name in ("enabled", "output_path", "job_name")),
+        *("curriculum_learning." + name for name in ("enabled", "curriculum_type", "schedule_config.total_curriculum_step")),
+        "sparse_attention.mode", "sparse_attention.block", "tensor_parallel.autotp_size", "dump_state"}, {
+        "batch.global": 128, "batch.accumulation": 2, "optimizer.type": "adamw", "optimizer.schedule": "constant",
+        "parallel.strategy": "ddp"}),
+}
+UNUSABLE = {"contradictory_batch": "train_batch_size = 30 contradicts", "two_precisions": "more than one of fp16, bf16"}
+
+
+def leaves_of(value, prefix=""):
+    if isinstance(value, dict) and value:
+        return [leaf for name, inner in value.items() for leaf in leaves_of(inner, f"{prefix}.{name}" if prefix else name)]
+    return [prefix]
+
+
+def read_config(name):
+    text = (CONFIGS / f"{name}.json").read_text()
+    if name == "decay_with_comments":
+        text = re.sub(r",(\s*})", r"\1", re.sub(r"//.*|# .*|/\*.*\*/", "", text))
+    return json.loads(text)
+
+
+def flat(deck, prefix=""):
+    keys = {}
+    for name, value in deck.items():
+        keys |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return keys
+
+
+def to_number(value):
+    """Sizes in bytes, all else as it is."""
+    number, _, unit = value.partition(" ") if isinstance(value, str) else ("", "", "")
+    return float(number) * BYTES[unit] if unit in BYTES else value
+
+
+class Converted:
+    """What ds2deck makes of a configuration."""
+
+    def __init__(self, path, *arguments):
+        command = [sys.executable, "-B", str(CONVERTER), str(path), *map(str, arguments)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.code, self.deck, self.errors = ended.returncode, ended.stdout, ended.stderr
+        self.honoured = re.findall(r"(?m)^# honoured (\S+) = ", self.deck)
+        self.listed = re.findall(r"(?m)^# NOT HONOURED (\S+) = ", self.deck)
+
+    def resolved(self):
+        """Of run --print-deck, which takes the deck."""
+        with tempfile.TemporaryDirectory() as folder:
+            deck = pathlib.Path(folder) / "deck.toml"
+            deck.write_text(self.deck)
+            variables = {**os.environ, "OMP_NUM_THREADS": "1", "KOKKOS_DISABLE_WARNINGS": "1"}
+            ended = subprocess.run([PROGRAM, "run", str(deck), "--print-deck"], capture_output=True, text=True, check=False,
+                                   env=variables)
+        assert ended.returncode == 0, f"{self.deck}\nexit {ended.returncode}\n{ended.stdout}{ended.stderr}"
+        return flat(tomllib.loads(ended.stdout))
+
+
+class EveryConfiguration(unittest.TestCase):
+    def test_every_file_has_an_expectation(self):
+        self.assertEqual(sorted(path.stem for path in CONFIGS.glob("*.json")), sorted([*EXPECTED, *UNUSABLE]))
+
+    def test_every_key_is_honoured_or_listed(self):
+        for name, (code, listed, _) in EXPECTED.items():
+            with self.subTest(name):
+                converted = Converted(CONFIGS / f"{name}.json")
+                self.assertEqual(sorted(converted.listed), sorted(listed))
+                self.assertEqual(sorted([*converted.listed, *converted.honoured]), sorted(leaves_of(read_config(name))))
+                self.assertEqual(converted.code, code, converted.errors)
+                errors = [line.removeprefix("# ") for line in converted.deck.splitlines() if "NOT HONOURED" in line]
+                self.assertEqual(converted.errors.splitlines(), errors)
+
+    def test_the_program_takes_the_deck_and_it_means_what_the_configuration_says(self):
+        with ThreadPoolExecutor(4) as pool:
+            resolved = dict(zip(EXPECTED, pool.map(lambda name: Converted(CONFIGS / f"{name}.json").resolved(), EXPECTED)))
+        for name, (_, _, expected) in EXPECTED.items():
+            for key, value in expected.items():
+                with self.subTest(f"{name}: {key}"):
+                    self.assertEqual(to_number(resolved[name][key]), value)
+
+    def test_contradictions_end_with_64_and_no_deck(self):
+        for name, message in UNUSABLE.items():
+            converted = Converted(CONFIGS / f"{name}.json")
+            self.assertEqual((converted.code, converted.deck), (64, ""))
+            self.assertIn(message, converted.errors)
+
+    def test_misspelt_keys_get_the_key_that_was_meant(self):
+        errors = Converted(CONFIGS / "misspelt.json").errors
+        for meant in ("gradient_clipping", "zero_optimization.stage", "zero_optimization.reduce_bucket_size",
+                      "zero_optimization.overlap_comm", "optimizer.params.weight_decay"):
+            self.assertIn(f'did you mean "{meant}"?', errors)
+        self.assertRegex(errors, "my_site_note = .*knows\n")
+        self.assertNotIn("did you mean", Converted(CONFIGS / "lamb_and_monitors.json").errors)
+
+    def test_switches_that_are_on_are_listed(self):
+        """All that switches_off.json has off, but for what a GPT honours either way."""
+        def on(value):
+            if isinstance(value, dict):
+                return {name: on(inner) for name, inner in value.items()}
+            return not value if isinstance(value, bool) else value
+        config = read_config("switches_off")
+        flipped = on(config) | {"fp16": on(config["fp16"]) | {"enabled": True}, "amp": config["amp"]}
+        mapping = ds_mapping.Mapping(flipped, {"model.preset": "gpt2", "data.steps": 100})
+        switches = {path for path, value in ds_mapping.leaves_of(config) if isinstance(value, bool)}
+        honoured = {"prescale_gradients", "fp16.enabled", "amp.enabled", *("zero_optimization." + name for name in (
+            "overlap_comm", "elastic_checkpoint", "ignore_unused_parameters", "offload_param.pin_memory",
+            "allgather_partitions", "round_robin_gradients"))}  # the last three: not read here
+        self.assertEqual(switches & set(mapping.honoured), honoured)
+
+    def test_gradients_of_bf16_are_fp32_without_zero(self):
+        for stage, recipe in ((0, "mixed18"), (1, "mixed16"), (2, "mixed16"), (3, "mixed16")):
+            config = {"train_batch_size": 8, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+            self.assertEqual(ds_mapping.Mapping(config, {}).deck["precision.recipe"], recipe)
+
+
+class CommandLine(unittest.TestCase):
+    def convert(self, text, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(text if isinstance(text, str) else json.dumps(text))
+            return Converted(path, *arguments)
+
+    def test_what_is_no_configuration_ends_with_64(self):
+        for text in ("", "[1]", "{", '{"train_batch_size": 8, "train_batch_size": 16}', '{"train_batch_size": NaN}', "{}",
+                     {"gradient_accumulation_steps": 4}, {"train_batch_size": -8}, {"train_batch_size": 8.5},
+                     {"train_batch_size": 8, "zero_optimization": {"stage": 4}}):
+            with self.subTest(text):
+                converted = self.convert(text)
+                self.assertEqual((converted.code, converted.deck), (64, ""), converted.errors)
+                self.assertNotIn("Traceback", converted.errors)
+        self.assertEqual(Converted("no-such-file.json").code, 64)
+
+    def test_ranks_are_checked_as_deepspeed_does(self):
+        batch = {"train_batch_size": 24, "train_micro_batch_size_per_gpu": 2}
+        self.assertEqual(self.convert(batch, "--ranks", 5).code, 64)
+        self.assertEqual(self.convert(batch, "--ranks", 4).resolved()["comm.expected_ranks"], 4)
+        self.assertEqual(self.convert({**batch, "gradient_accumulation_steps": 3}, "--ranks", 8).code, 64)
+
+    def test_a_secondary_partition_of_all_ranks_is_stage_3(self):
+        config = {"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}
+        self.assertEqual(self.convert(config, "--ranks", 4).code, 0)
+        self.assertEqual(self.convert(config, "--ranks", 8).code, 3)
+
+    def test_auto_values_can_be_given(self):
+        config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto"}
+        converted = self.convert(config, "--set", "batch.micro=4", "--set", "batch.global=16", "--set", "optimizer.clip=0.7")
+        self.assertEqual(converted.code, 0, converted.errors)
+        resolved = converted.resolved()
+        self.assertEqual([resolved[key] for key in ("batch.micro", "batch.global", "batch.accumulation", "optimizer.clip")],
+                         [4, 16, 0, 0.7])
+
+    def test_model_and_data_come_from_the_base(self):
+        with tempfile.TemporaryDirectory() as folder:
+            deck = pathlib.Path(folder) / "deck.toml"
+            config = pathlib.Path(folder) / "config.json"
+            config.write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2}}')
+            converted = Converted(config, "--base", ROOT / "inputs" / "quickstart.toml", "--steps", 60, "--out", deck)
+            self.assertEqual((converted.code, converted.deck), (0, ""), converted.errors)
+            keys = flat(tomllib.loads(deck.read_text()))
+            (text,) = keys["data.files"]
+            self.assertEqual((pathlib.Path(folder) / text).resolve(), ROOT / "inputs" / "data" / "corpus.txt")
+        self.assertEqual([keys[key] for key in ("model.channels", "data.steps", "batch.global", "parallel.zero_stage",
+                                                "optimizer.lr", "optimizer.schedule")], [160, 60, 8, 2, 2e-3, "cosine"])
+        self.assertNotIn("batch.micro", keys)  # the configuration decides the batch
+
+    def test_no_value_of_any_key_gets_lost_or_breaks_it(self):
+        values = (True, False, 0, 1, 7, -1, 0.5, 1e30, float("inf"), "auto", "text", None, {}, [], [1, 2])
+        for path in ds_mapping.KNOWN:
+            for value in values:
+                config = {"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "fp16": {"enabled": True},
+                          "zero_optimization": {"stage": 3}, "scheduler": {"type": "WarmupCosineLR"}}
+                *sections, name = path.split(".")
+                place = config
+                for section in sections:
+                    place = place.setdefault(section, {})
+                place[name] = value
+                try:
+                    mapping = ds_mapping.Mapping(config, {"model.preset": "gpt2", "data.steps": 100})
+                except ds_mapping.Unusable:
+                    continue
+                with self.subTest(f"{path} = {value}"):
+                    self.assertEqual(sorted([*mapping.honoured, *mapping.listed]), sorted(leaves_of(config)))
+                    self.assertNotIn("auto", [mapping.leaves[path] for path in mapping.keys_of if path in mapping.honoured])
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
