@@ -207,7 +207,8 @@ class Signals(CheckpointTest):
         begin = time.monotonic()
         self.assertNotEqual(running.ended(), 0)
         self.assertLess(time.monotonic() - begin, 20)
-        self.assertIn("KILLED", running.text().upper())
+        # the launcher names one of those that ended: the one that was killed, or another whose MPI missed it
+        self.assertRegex(running.text(), "(?i)bad termination|killed|signal 9")
         for rank in ranks:
             self.assertFalse(os.path.exists(f"/proc/{rank}"))
 
