@@ -12,6 +12,7 @@
 #include "report/quantity.hpp"
 #include "report/trace.hpp"
 #include "run_training.hpp"
+#include "stop_signals.hpp"
 
 #include <fmt/format.h>
 
@@ -144,7 +145,7 @@ void print_end(Result const& result, std::string const& json_path) {
   if (result.tokens_per_second)
     fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
   else
-    fmt::print("note: no rate: after the restart no step was left to measure\n");
+    fmt::print("note: no rate: no step after the warm-up was measured\n");
   fmt::print("{}\n", result_line(result.outcome, json_path));
 }
 
@@ -159,6 +160,8 @@ int run(RunOptions const& options, Machinery& machinery) {
     deck = read_deck(options.common.deck);
     resolve(deck, communicator.size()); // finds what cannot be done on so many ranks
   });
+  CheckpointConfig const& kept = deck.config.checkpoint;
+  StopSignals const signals(kept.writes() && kept.on_signal); // also while data are scanned
   Placement const placement = placement_of(communicator);
   communicator = emulated_world(deck.config.comm);
   std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, machinery.exec);

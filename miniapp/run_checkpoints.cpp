@@ -3,12 +3,13 @@
 #include "comm/control.hpp"
 #include "git_version.hpp"
 #include "report/output.hpp"
+#include "stop_signals.hpp"
 #include "train/checkpoint/folder.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <functional>
 #include <sstream>
 
 namespace trainstone {
@@ -27,15 +28,28 @@ TrainingIdentity identity_of(PreparedRun const& run, Rank ranks) {
   return identity;
 }
 
-/// What rank 0 sees in the folder. Collective.
-std::vector<std::string> shared_list(Communicator const& communicator, std::string const& folder) {
+/// What rank 0 lists. Collective.
+std::vector<std::string> from_first_rank(Communicator const& communicator,
+                                         std::function<std::vector<std::string>()> const& list) {
   std::string mine;
-  if (communicator.rank() == 0)
-    for (std::string const& name : checkpoints_in(folder)) mine += name + "\n";
+  collectively(communicator, [&] {
+    if (communicator.rank() == 0)
+      for (std::string const& name : list()) mine += name + "\n";
+  });
   std::istringstream lines(all_gather_texts(communicator, mine).front());
   std::vector<std::string> names;
   for (std::string name; std::getline(lines, name);) names.push_back(name);
   return names;
+}
+
+/// Whether a manifest is there and this training's.
+bool is_own(fs::path const& checkpoint, TrainingIdentity const& identity) {
+  try {
+    StoredCheckpoint(checkpoint).require_identity(identity);
+    return true;
+  } catch (InputError const&) {
+    return false;
+  }
 }
 
 } // namespace
@@ -47,9 +61,16 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clo
       m_begin(begin),
       m_last(Clock::now()),
       m_max_time(max_time),
-      m_signals(run.config.checkpoint.writes() && run.config.checkpoint.on_signal),
       m_identity(identity_of(run, machinery.communicator.size())) {
+  Communicator const& communicator = machinery.communicator;
+  CheckpointConfig const& config = run.config.checkpoint;
+  collectively(communicator, [&] {
+    if (config.writes() && communicator.rank() == 0) m_lock.emplace(config.folder);
+  });
+  if (config.writes()) m_all = from_first_rank(communicator, [&] { return checkpoints_in(config.folder); });
   find_start();
+  find_own();
+  require_nothing_later();
   if (!m_start) return;
   m_info.resumed_from = m_start->path().string();
   m_info.resumed_step = start().step;
@@ -65,16 +86,40 @@ void RunCheckpoints::find_start() {
     m_start = verify_checkpoint(communicator, config.resume, m_identity, plan);
     return;
   }
-  std::vector<std::string> const names = shared_list(communicator, config.folder);
-  for (auto name = names.begin(); name != names.end(); ++name) {
+  for (std::string const& name : m_all) {
     try {
-      m_start = verify_checkpoint(communicator, fs::path(config.folder) / *name, m_identity, plan);
-      m_usable.assign(name, names.end());
+      m_start = verify_checkpoint(communicator, fs::path(config.folder) / name, m_identity, plan);
       return;
     } catch (CollectiveError const& problem) {
+      if (problem.code() != ExitCode::usage) throw; // the file system has a problem, not the checkpoint
       if (communicator.rank() == 0) fmt::print("note: not used: {}\n", problem.what());
+      m_refused.push_back(name);
     }
   }
+}
+
+/// Others' checkpoints and those that were refused are left alone.
+void RunCheckpoints::find_own() {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  if (!config.writes()) return;
+  m_own = from_first_rank(m_machinery->communicator, [&] {
+    std::vector<std::string> own = m_all;
+    std::erase_if(own, [&](std::string const& name) {
+      return std::ranges::count(m_refused, name) > 0 || !is_own(fs::path(config.folder) / name, m_identity);
+    });
+    return own;
+  });
+}
+
+/// A run that begins before them would be followed by one that goes on from them.
+void RunCheckpoints::require_nothing_later() const {
+  CheckpointConfig const& config = m_run->config.checkpoint;
+  if (config.resume == "auto" || m_own.empty()) return;
+  if (std::int64_t const step = checkpoint_step(m_own.front()); step > start().step)
+    throw CollectiveError(fmt::format("checkpoint.resume = \"{}\" begins after step {}, but checkpoint.dir {} has {} of "
+                                      "this training, from which the next run would go on: name another folder",
+                                      config.resume, start().step, config.folder, m_own.front()),
+                          ExitCode::usage);
 }
 
 TrainingProgress const& RunCheckpoints::start() const {
@@ -104,22 +149,22 @@ bool RunCheckpoints::writes_after(StepReport const& step) const {
   return config.writes() && (by_steps || step.requests.checkpoint || step.requests.stop || step.step == step.steps);
 }
 
-void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses) {
+void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses, bool finished) {
+  trainer.require_equal_replicas(step); // each writes a part of what they hold alike
   CheckpointConfig const& config = m_run->config.checkpoint;
   auto const [updates, loss_scaler] = trainer.state();
   CheckpointManifest about;
-  about.progress = {step, updates, loss_scaler, losses, m_info.restarts};
+  about.progress = {step, updates, loss_scaler, losses, m_info.restarts, finished};
   about.identity = m_identity;
   about.model = m_run->config.model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
   WrittenCheckpoint const written =
       write_checkpoint(m_machinery->exec, m_machinery->communicator, trainer.engine(), about, config.folder);
-  m_usable.insert(m_usable.begin(), written.name);
-  bool const first = m_machinery->communicator.rank() == 0;
-  collectively(m_machinery->communicator, [&] {
-    if (first) remove_older_checkpoints(config.folder, m_usable, config.keep);
-  });
-  m_usable.resize(std::min(m_usable.size(), static_cast<std::size_t>(config.keep)));
+  m_own.insert(m_own.begin(), written.name);
+  if (m_machinery->communicator.rank() == 0)
+    for (std::string const& problem : remove_older_checkpoints(config.folder, m_own, config.keep))
+      fmt::print("note: an older checkpoint stays: {}\n", problem);
+  m_own.resize(std::min(m_own.size(), static_cast<std::size_t>(config.keep)));
   m_last = Clock::now();
   ++m_info.written;
   m_info.bytes += written.bytes;

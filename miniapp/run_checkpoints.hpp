@@ -3,10 +3,10 @@
 // Checkpoints of a run: where it goes on, when it writes one or stops, and what that took. Prints what becomes of them.
 
 #include "run_setup.hpp"
-#include "stop_signals.hpp"
 
 #include "report/result.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/folder.hpp"
 #include "train/trainer.hpp"
 
 #include <chrono>
@@ -34,22 +34,26 @@ public:
   Requests ask() const;
   /// Whether a checkpoint is due after this step, or the run stops. The same on all ranks.
   bool writes_after(StepReport const& step) const;
-  /// Collective. \param[in] losses  of all steps so far
-  void write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses);
+  /// Compares replicas first. Collective. \param[in] losses  of all steps so far
+  /// \throws CollectiveError if replicas differ (exit 65), or if it cannot be written
+  void write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses, bool finished);
 
   CheckpointInfo const& info() const { return m_info; }
 
 private:
   void find_start();
+  void find_own();
+  void require_nothing_later() const;
 
   PreparedRun const* m_run;
   Machinery* m_machinery;
   Clock::time_point m_begin, m_last;
   std::optional<double> m_max_time;
-  StopSignals m_signals;
   TrainingIdentity m_identity;
   std::optional<StoredCheckpoint> m_start;
-  std::vector<std::string> m_usable; ///< in checkpoint.dir, newest first
+  std::optional<FolderLock> m_lock;          ///< of the first rank
+  std::vector<std::string> m_all, m_refused; ///< in checkpoint.dir, newest first
+  std::vector<std::string> m_own;            ///< of these, those of this training that were not refused
   CheckpointInfo m_info;
 };
 

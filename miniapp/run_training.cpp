@@ -15,7 +15,8 @@ bool validates_after(std::int64_t step, PreparedRun const& run) {
 
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
   double const stop_loss = run.config.length.stop_loss;
-  return stop_loss > 0 && held_out <= stop_loss && step >= run.window.first;
+  std::int64_t const first = run.config.bench.warmup_steps + 1; // as if never interrupted: the same step ends it
+  return stop_loss > 0 && held_out <= stop_loss && step >= first;
 }
 
 /// Runs it and notes what it computed and sent; also what it has begun, if something follows that waits for it.
@@ -46,8 +47,8 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
   training.losses = checkpoints.start().losses;
   training.counted.before = checkpoints.start().step;
   std::int64_t const steps = run.data->steps();
-  bool low_enough = false;
-  for (std::int64_t step = training.counted.before + 1; step <= steps && !low_enough && !training.stopped; ++step) {
+  bool finished = checkpoints.start().finished;
+  for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
     bool const compares = run.plan->checks_replicas_after(step);
     StepReport report = counted_step(trainer, step, run, checkpoints, training, validates || compares || step == steps);
@@ -55,14 +56,18 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
     if (validates) {
       report.validation_loss = trainer.validate();
       ++training.counted.validations;
-      low_enough = is_low_enough(*report.validation_loss, step, run);
+      finished = is_low_enough(*report.validation_loss, step, run);
     }
     if (report.skipped) ++training.counted.skipped;
     training.samples.push_back(report);
     training.losses.push_back(report.loss);
-    training.stopped = report.requests.stop && step < steps && !low_enough;
+    finished = finished || step == steps;
+    training.stopped = report.requests.stop && !finished;
     listener(report);
-    if (checkpoints.writes_after(report)) checkpoints.write(step, trainer, training.losses);
+    if (checkpoints.writes_after(report) || (finished && run.config.checkpoint.writes())) {
+      checkpoints.write(step, trainer, training.losses, finished);
+      ++training.counted.checkpoints;
+    }
   }
   training.counted.steps = std::ssize(training.samples);
   training.counted.validation_batches = run.data->batches().validation_batches;

@@ -7,7 +7,6 @@
 #include "report/unread_keys.hpp"
 #include "train/injected_delay.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -185,7 +184,8 @@ MeasuredWindow measured_window(Deck const& deck, std::int64_t steps, std::int64_
                         bench.window, bench.warmup_steps, steps, left));
   }
   std::int64_t const first = completed + bench.warmup_steps + 1;
-  return {first, bench.window > 0 ? std::min(steps, first + bench.window - 1) : steps};
+  std::int64_t const last = bench.window > 0 ? first + bench.window - 1 : steps;
+  return last <= steps ? MeasuredWindow{first, last} : MeasuredWindow{first, first - 1}; // a part of it is none
 }
 
 void fail_at(Deck const& deck, std::string const& key, std::string const& message) {

@@ -65,7 +65,7 @@ class Restarts(CheckpointTest):
         self.assertEqual(self.last.result["window"], {"first_step": 5, "last_step": 12})
 
     def test_a_finished_training_that_is_started_again_has_nothing_to_measure(self):
-        self.assert_ended(self.again, 0, "resumed after step 12", "no step was left to measure", "\nRESULT: VALID ")
+        self.assert_ended(self.again, 0, "resumed after step 12", "no step after the warm-up was measured", "\nRESULT: VALID ")
         self.assertEqual(final_hash(self.again), final_hash(self.whole))
         self.assertNotIn("FOM", self.again.out)
         self.assertIsNone(self.again.result["fom"])
@@ -73,7 +73,7 @@ class Restarts(CheckpointTest):
         self.assertEqual(self.again.result["losses_before_restart"], self.whole.losses)
 
     def test_only_the_newest_stay(self):
-        self.assertEqual([name for name in self.last.left if re.fullmatch("kept/[^/]*", name)],
+        self.assertEqual([name for name in self.last.left if re.fullmatch("kept/step[^/]*", name)],
                          ["kept/step-00000003", "kept/step-00000012"])
 
 
@@ -133,12 +133,18 @@ class Choices(CheckpointTest):
         self.assertNotIn("step ", outcome.out)
 
     def test_an_older_one_can_be_asked_for(self):
-        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=kept/step-00000005"))
+        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=kept/step-00000005", "checkpoint.dir=other"))
         self.assert_ended(outcome, 0, "resumed after step 5 from kept/step-00000005")
         self.assertEqual(final_hash(outcome), final_hash(self.whole))
 
-    def test_none_begins_anew(self):
-        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=none"))
+    def test_a_run_that_would_be_followed_by_later_checkpoints_is_refused(self):
+        for resume in ("none", "kept/step-00000005"):
+            outcome = self.resumed(lambda kept: None, *settings(f"checkpoint.resume={resume}"))
+            self.assert_ended(outcome, USAGE, "has step-00000012 of this training", "name another folder")
+            self.assertNotIn("step  ", outcome.out)
+
+    def test_none_begins_anew_in_a_folder_of_its_own(self):
+        outcome = self.resumed(lambda kept: None, *settings("checkpoint.resume=none", "checkpoint.dir=other"))
         self.assert_ended(outcome, 0)
         self.assertNotIn("resumed", outcome.out)
         self.assertEqual(outcome.losses, self.whole.losses)
@@ -148,6 +154,23 @@ class Choices(CheckpointTest):
         self.assert_ended(outcome, 0, "checkpoint kept/step-00000012: it belongs to another training: data.seed is 1 there "
                           "and 2 here\n", "checkpoint kept/step-00000005: it belongs")
         self.assertNotIn("resumed", outcome.out)
+        again = run("run", self.deck.path, *settings("data.seed=2"), prepare=kept_in(outcome.folder))
+        self.assert_ended(again, 0, "resumed after step 12 from kept/step-00000012.2")
+        for name in ("step-00000005", "step-00000010", "step-00000012"):  # of the other training: left alone
+            self.assertIn(f"kept/{name}/manifest", again.left)
+
+    def test_a_training_that_ended_by_its_held_out_loss_does_not_go_on(self):
+        deck = Deck({**ORDERED, "data.stop_loss": "5.2", "bench.warmup_steps": "3"})
+        whole = run("run", deck.path)
+        steps = len(whole.losses)
+        self.assertLess(steps, 12)
+        self.assertIn(f"kept/step-{steps:08}/manifest", whole.left)
+        first = run("run", deck.path, *AT_ONCE)
+        rest = run("run", deck.path, prepare=kept_in(first.folder))
+        self.assertEqual(rest.result["losses_before_restart"] + rest.losses, whole.losses)
+        again = run("run", deck.path, prepare=kept_in(rest.folder))
+        self.assert_ended(again, 0, f"resumed after step {steps}", "no step after the warm-up")
+        self.assertEqual(again.losses, [])
 
 
 class Refusals(CheckpointTest):
@@ -182,8 +205,16 @@ class Signals(CheckpointTest):
                 os.kill(running.ranks()[number % 2], name)
                 self.assertEqual(running.ended(), STOPPED, running.text())
                 self.assertIn("RESULT: STOPPED class=custom exit=75", running.text())
-                (kept,) = (running.folder / "kept").iterdir()
+                (kept,) = (running.folder / "kept").glob("step-*")
                 self.assertIn(f"the last one is kept/{kept.name}", running.text())
+
+    def test_a_folder_that_another_run_works_in_is_refused(self):
+        running = Started("run", Deck(self.LONG).path)
+        running.wait_for("step     1/")
+        second = run("run", Deck(self.LONG).path, *settings(f"checkpoint.dir={running.folder / 'kept'}"))
+        self.assert_ended(second, USAGE, "another run works in it")
+        os.kill(running.ranks()[0], signal.SIGTERM)
+        self.assertEqual(running.ended(), STOPPED, running.text())
 
     def test_a_signal_to_the_launcher_reaches_the_ranks(self):
         running = Started("run", Deck(self.LONG).path)
@@ -219,4 +250,4 @@ class Signals(CheckpointTest):
             time.sleep(0.01)
         os.kill(running.ranks()[0], signal.SIGUSR2)
         self.assertEqual(running.ended(), STOPPED, running.text())
-        self.assertEqual(len(list((running.folder / "kept").iterdir())), 3)
+        self.assertEqual(len(list((running.folder / "kept").glob("step-*"))), 3)

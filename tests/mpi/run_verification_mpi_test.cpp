@@ -24,7 +24,7 @@ CountedRun run_two_steps(TrainingRun& run) {
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
   run.trainer.validate();
-  return {0, 2, 0, 1, 2, counters(), comm_counters(), run.ledger.high_water()};
+  return {0, 2, 0, 0, 1, 2, counters(), comm_counters(), run.ledger.high_water()};
 }
 
 /// Element 3 of the values becomes what `change` makes of it.

@@ -19,7 +19,7 @@ if (($(wc -l <calls) < 3)); then exit 75; fi
 """
 STAND_INS = {
     "trainstone": PROGRAM,
-    "srun": '#!/bin/bash\n"$@"\n',
+    "srun": '#!/bin/bash\nshift\n"$@"\n',  # --kill-on-bad-exit
     "mpiexec": '#!/bin/bash\nshift 2\n"$@"\n',
     "scontrol": '#!/bin/bash\necho "$*" >>requeues\nexit 1\n',  # does not take the job down: the script ends at once
     "qrerun": '#!/bin/bash\necho "$*" >>requeues\nexit 1\n',
@@ -97,6 +97,27 @@ class MakeJob(unittest.TestCase):
         self.assertIn("5 is no time like 90s", make("slurm", "d", "--ranks", "1", "--time", "5").stderr)
         self.assertIn("--before must be less than --time",
                       make("slurm", "d", "--ranks", "1", "--time", "5m").stderr)
+
+    def test_what_a_job_decides_itself_and_a_plan_with_holes_are_refused(self):
+        self.assertIn("goes on from the newest one",
+                      make("slurm", "d", "--ranks", "1", "--set", "checkpoint.resume=none").stderr)
+        self.assertIn("--name must be a word", make("slurm", "d", "--ranks", "1", "--name", "a b").stderr)
+        for text in ("", "a\tx=1\n\nb\tx=2\n"):
+            (self.folder / "plan.tsv").write_text(text)
+            made = make("slurm", "d", "--ranks", "1", "--plan", str(self.folder / "plan.tsv"))
+            self.assertIn("must have a line per run, and none that is empty", made.stderr)
+
+    def test_an_argument_with_a_line_break_stays_one(self):
+        ended = self.run_script("mpiexec", "d", "--ranks", "1", "--set", "x.y=a\ntouch harm")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertFalse((self.folder / "harm").exists())
+
+    def test_a_launcher_that_loses_the_exit_code_does_not_lose_the_requeue(self):
+        (self.folder / "bin" / "srun").write_text('#!/bin/bash\nshift\n"$@"\nmkdir -p out; echo \'"exit_code": 75,\' '
+                                                  '>out/result.json\nexit 143\n')
+        ended = self.run_script("slurm", "deck.toml", "--ranks", "1", SLURM_JOB_ID="17")
+        self.assertEqual(ended.returncode, 75, ended.stderr)
+        self.assertEqual(self.lines("requeues"), ["requeue 17"])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string write_one(fs::path const& folder, std::int64_t step) {
-  UnfinishedCheckpoint const unfinished(folder, step);
+  UnfinishedCheckpoint unfinished(folder, step);
   std::ofstream(unfinished.path() / manifest_name) << step;
   return unfinished.finish();
 }
@@ -59,11 +59,13 @@ TEST_CASE("checkpoints are listed newest first, and nothing else is", "[checkpoi
 TEST_CASE("a checkpoint has no name before it is finished, and what was left unfinished goes", "[checkpoint]") {
   TemporaryFolder const temporary;
   {
-    UnfinishedCheckpoint const killed(temporary.path(), 3);
-    std::ofstream(killed.path() / "rank-00000") << "half of it";
+    UnfinishedCheckpoint const failed(temporary.path(), 3);
+    std::ofstream(failed.path() / "rank-00000") << "half of it";
     CHECK(checkpoints_in(temporary.path()).empty());
+    CHECK(everything_in(temporary.path()) == std::set<std::string>{".step-00000003.unfinished"});
   }
-  CHECK(everything_in(temporary.path()) == std::set<std::string>{".step-00000003.unfinished"});
+  CHECK(everything_in(temporary.path()).empty());
+  fs::create_directories(fs::path(temporary.path()) / ".step-00000003.unfinished" / "x"); // of a run that was killed
   fs::create_directories(fs::path(temporary.path()) / ".step-00000001.removed" / "x");
   CHECK(write_one(temporary.path(), 4) == "step-00000004");
   CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004"});
@@ -72,10 +74,29 @@ TEST_CASE("a checkpoint has no name before it is finished, and what was left unf
 TEST_CASE("all but the newest checkpoints of a list are removed", "[checkpoint]") {
   TemporaryFolder const temporary;
   for (std::int64_t const step : {1, 2, 3, 4}) write_one(temporary.path(), step);
-  remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000002", "step-00000001"}, 1);
+  CHECK(remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000002", "step-00000001"}, 1).empty());
   CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004", "step-00000003"});
-  remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000003"}, 2);
-  CHECK(everything_in(temporary.path()).size() == 2);
+  CHECK(remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000003"}, 2).empty());
+  std::vector<std::string> const problems =
+      remove_older_checkpoints(temporary.path(), {"step-00000004", "step-00000002", "step-00000003"}, 1);
+  CHECK(problems.size() == 1); // somebody else has removed it, and the rest goes on
+  CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004"});
+}
+
+TEST_CASE("one run at a time has a folder of checkpoints", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  {
+    FolderLock const first(temporary.path());
+    CHECK_THAT(error_of([&] { FolderLock second(temporary.path()); }), ContainsSubstring("another run works in it"));
+  }
+  CHECK_NOTHROW(FolderLock(temporary.path()));
+  CHECK(checkpoints_in(temporary.path()).empty());
+}
+
+TEST_CASE("a folder that cannot be listed is not taken for an empty one", "[checkpoint]") {
+  TemporaryFolder const temporary;
+  std::ofstream(fs::path(temporary.path()) / "file") << "no folder";
+  CHECK_THAT(error_of([&] { checkpoints_in(fs::path(temporary.path()) / "file"); }), ContainsSubstring("Not a directory"));
 }
 
 TEST_CASE("a durable file has the digest of its bytes, and is read at any place", "[checkpoint]") {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -50,14 +51,17 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   file.name = checkpoint_file_name(plan.rank);
   DurableOutput output(folder / file.name);
   std::vector<float> values(static_cast<std::size_t>(chunk));
-  for (auto const& [group, range] : file.parts) {
+  for (CheckpointPart const& part : file.parts) {
     for (Index vector = 0; vector < vectors; ++vector) {
-      Index const first = range.begin - plan.share(group).begin;
-      in_chunks(range.size(), [&](Index begin, Index size) {
+      Index const first = part.range.begin - plan.share(part.group).begin;
+      in_chunks(part.range.size(), [&](Index begin, Index size) {
         wait_as_injected("trainstone::checkpoint::write");
         std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
-        copy_to_host<float>(exec, part_of(state_share(engine, vector, group), first + begin, size), out,
+        copy_to_host<float>(exec, part_of(state_share(engine, vector, part.group), first + begin, size), out,
                             "trainstone::checkpoint::write: it goes to a file");
+        if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
+          throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
+                                  plan.groups[static_cast<std::size_t>(part.group)].name));
         output.write(std::as_bytes(out));
       });
     }
@@ -114,8 +118,8 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
   collectively(communicator, [&] {
     if (!first) return;
     for (CheckpointFile const& file : about.files)
-      if (!fs::exists(path / file.name))
-        throw Error(fmt::format("checkpoint.dir {}: rank 0 does not see {} of another node; it must be a folder that "
+      if (std::error_code missing; fs::file_size(path / file.name, missing) != file.digest.bytes || missing)
+        throw Error(fmt::format("checkpoint.dir {}: rank 0 does not see all of {} of another node; it must be a folder that "
                                 "all nodes share",
                                 folder.string(), file.name));
     std::string const text = to_text(about);
@@ -135,8 +139,13 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
 StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path const& path,
                                    TrainingIdentity const& identity, ShardPlan const& plan) {
   std::optional<StoredCheckpoint> checkpoint;
+  std::string text; // rank 0's: no rank goes on from another one
   collectively(communicator, [&] {
-    CheckpointManifest const& manifest = checkpoint.emplace(path).manifest();
+    if (communicator.rank() == 0) text = read_manifest_text(path);
+  });
+  text = all_gather_texts(communicator, text).front();
+  collectively(communicator, [&] {
+    CheckpointManifest const& manifest = checkpoint.emplace(path, text).manifest();
     checkpoint->require_identity(identity);
     if (manifest.groups != groups_of(plan.groups) || manifest.vectors != 1 + plan.moments)
       checkpoint->refuse(fmt::format("it holds another model: {} groups of {} vectors each, this training has {} of {}",

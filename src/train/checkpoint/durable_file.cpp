@@ -19,8 +19,16 @@ namespace {
   throw Error(fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
 }
 
+/// Signals that ask for a checkpoint come while one is written.
+template <class Call>
+int uninterrupted(Call const& call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 int open_file(std::filesystem::path const& path, int flags, char const* action) {
-  int const file = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  int const file = uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
   if (file < 0) fail(path, action);
   return file;
 }
@@ -60,8 +68,8 @@ void DurableOutput::write(std::span<std::byte const> bytes) {
 }
 
 FileDigest DurableOutput::finish() {
-  if (::fsync(m_file) != 0) fail(m_path, "bring it to the medium");
-  if (::close(std::exchange(m_file, -1)) != 0) fail(m_path, "close");
+  if (uninterrupted([&] { return ::fsync(m_file); }) != 0) fail(m_path, "bring it to the medium");
+  if (::close(std::exchange(m_file, -1)) != 0 && errno != EINTR) fail(m_path, "close");
   return {m_bytes, m_hash->value()};
 }
 
@@ -101,11 +109,12 @@ FileDigest digest_of(std::filesystem::path const& path) {
 
 void make_durable(std::filesystem::path const& folder) {
   int const file = open_file(folder, O_RDONLY | O_DIRECTORY, "open the folder");
-  int const failed = ::fsync(file);
+  int const failed = uninterrupted([&] { return ::fsync(file); });
   int const reason = errno;
   ::close(file);
   // some network file systems cannot do it for folders, and need not
-  if (failed != 0 && reason != EINVAL && reason != ENOTSUP) {
+  bool const cannot = reason == EINVAL || reason == ENOTSUP || reason == ENOSYS || reason == EBADF || reason == EISDIR;
+  if (failed != 0 && !cannot) {
     errno = reason;
     fail(folder, "bring the folder to the medium");
   }

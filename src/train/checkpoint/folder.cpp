@@ -3,7 +3,12 @@
 #include "core/error.hpp"
 #include "train/checkpoint/durable_file.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 #include <regex>
 #include <system_error>
@@ -29,14 +34,6 @@ std::string name_of(std::int64_t step, std::int64_t number) {
   return number == 1 ? fmt::format("step-{:08}", step) : fmt::format("step-{:08}.{}", step, number);
 }
 
-std::vector<std::string> names_in(fs::path const& folder) {
-  std::vector<std::string> names;
-  std::error_code missing;
-  for (fs::directory_entry const& entry : fs::directory_iterator(folder, missing))
-    names.push_back(entry.path().filename().string());
-  return names;
-}
-
 /// Calls it and names the system's reason in an Error.
 template <class Work>
 void on_files(Work const& work) {
@@ -47,6 +44,18 @@ void on_files(Work const& work) {
   }
 }
 
+std::vector<std::string> names_in(fs::path const& folder) {
+  std::vector<std::string> names;
+  on_files([&] {
+    std::error_code problem;
+    fs::directory_iterator const entries(folder, problem);
+    if (problem && problem != std::errc::no_such_file_or_directory)
+      throw fs::filesystem_error("", folder, problem); // what cannot be read must not be taken for nothing
+    for (fs::directory_entry const& entry : entries) names.push_back(entry.path().filename().string());
+  });
+  return names;
+}
+
 void remove_leftovers(fs::path const& folder) {
   for (std::string const& name : names_in(folder))
     if (name.starts_with(".step-") && (name.ends_with(temporary_end) || name.ends_with(removed_end)))
@@ -54,6 +63,8 @@ void remove_leftovers(fs::path const& folder) {
 }
 
 } // namespace
+
+std::int64_t checkpoint_step(std::string const& name) { return read_name(name).value().first; }
 
 std::string checkpoint_file_name(int rank) { return fmt::format("rank-{:05}", rank); }
 
@@ -75,20 +86,49 @@ UnfinishedCheckpoint::UnfinishedCheckpoint(fs::path folder, std::int64_t step)
   });
 }
 
-std::string UnfinishedCheckpoint::finish() const {
+UnfinishedCheckpoint::~UnfinishedCheckpoint() {
+  std::error_code ignored;
+  if (!m_finished) fs::remove_all(path(), ignored);
+}
+
+std::string UnfinishedCheckpoint::finish() {
   make_durable(path());
   on_files([&] { fs::rename(path(), m_folder / m_name); });
+  m_finished = true;
   make_durable(m_folder);
   return m_name;
 }
 
-void remove_older_checkpoints(fs::path const& folder, std::vector<std::string> const& newest_first, std::int64_t keep) {
-  for (auto i = static_cast<std::size_t>(keep); i < newest_first.size(); ++i)
-    on_files([&] {
-      fs::path const removed = folder / fmt::format(".{}{}", newest_first[i], removed_end);
-      fs::rename(folder / newest_first[i], removed);
-      fs::remove_all(removed);
-    });
+std::vector<std::string> remove_older_checkpoints(fs::path const& folder, std::vector<std::string> const& newest_first,
+                                                  std::int64_t keep) {
+  std::vector<std::string> problems;
+  for (auto i = static_cast<std::size_t>(keep); i < newest_first.size(); ++i) {
+    try {
+      on_files([&] {
+        fs::path const removed = folder / fmt::format(".{}{}", newest_first[i], removed_end);
+        fs::rename(folder / newest_first[i], removed);
+        fs::remove_all(removed);
+      });
+    } catch (Error const& problem) {
+      problems.emplace_back(problem.what());
+    }
+  }
+  return problems;
 }
+
+FolderLock::FolderLock(fs::path const& folder) {
+  on_files([&] { fs::create_directories(folder); });
+  fs::path const path = folder / ".lock";
+  m_file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (m_file < 0) throw Error(fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(m_file, F_OFD_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES)) return;
+  ::close(m_file);
+  throw InputError(fmt::format("checkpoint.dir {}: another run works in it", folder.string()));
+}
+
+FolderLock::~FolderLock() { ::close(m_file); }
 
 } // namespace trainstone

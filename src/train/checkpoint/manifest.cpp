@@ -46,6 +46,7 @@ Json json_of(TrainingProgress const& progress) {
           {"steps_since_overflow", scaler.good_steps},
           {"skipped_in_a_row", scaler.skipped_in_a_row},
           {"restarts", progress.restarts},
+          {"finished", progress.finished},
           {"losses", progress.losses}};
 }
 
@@ -54,7 +55,8 @@ TrainingProgress progress_of(Json const& json) {
           .updates = json.at("updates"),
           .loss_scaler = {json.at("loss_scale"), json.at("steps_since_overflow"), json.at("skipped_in_a_row")},
           .losses = json.at("losses"),
-          .restarts = json.at("restarts")};
+          .restarts = json.at("restarts"),
+          .finished = json.at("finished")};
 }
 
 /// Sizes fit to parts, and parts cover every group exactly once.

@@ -51,7 +51,8 @@ struct TrainingProgress {
   std::int64_t updates = 0; ///< steps that were not skipped
   LossScaler::State loss_scaler;
   std::vector<double> losses; ///< of all steps
-  std::int64_t restarts = 0;  ///< of the training that wrote this
+  std::int64_t restarts = 0;  ///< of the training that wrote this, from checkpoints
+  bool finished = false;      ///< nothing is left to train: the last step, or a low enough held-out loss
   bool operator==(TrainingProgress const&) const = default;
 };
 

@@ -6,9 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 namespace trainstone {
@@ -16,15 +15,6 @@ namespace trainstone {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(fs::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  TRAINSTONE_REQUIRE_INPUT(file.good(), "there is no {}: the checkpoint was not written to its end, or lost it",
-                           path.filename().string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// "data.seed is 1 there and 2 here"; empty if they agree.
 std::string differences(TrainingIdentity const& there, TrainingIdentity const& here) {
@@ -41,8 +31,22 @@ std::string differences(TrainingIdentity const& there, TrainingIdentity const& h
 
 } // namespace
 
-StoredCheckpoint::StoredCheckpoint(fs::path path) : m_path(std::move(path)) {
-  naming_it([&] { m_manifest = read_manifest(read_text(m_path / manifest_name)); });
+std::string read_manifest_text(fs::path const& checkpoint) {
+  fs::path const path = checkpoint / manifest_name;
+  std::error_code problem;
+  if (!fs::exists(path, problem) && !problem)
+    throw InputError(fmt::format("checkpoint {}: there is no {}: it was not written to its end, or lost it",
+                                 checkpoint.string(), manifest_name));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(fs::file_size(path, problem)));
+  if (problem) throw Error(fmt::format("{}: {}", path.string(), problem.message()));
+  FileInput(path).read(0, bytes);
+  return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+}
+
+StoredCheckpoint::StoredCheckpoint(fs::path path) : StoredCheckpoint(path, read_manifest_text(path)) {}
+
+StoredCheckpoint::StoredCheckpoint(fs::path path, std::string const& manifest) : m_path(std::move(path)) {
+  naming_it([&] { m_manifest = read_manifest(manifest); });
   m_places.resize(m_manifest.groups.size());
   for (std::size_t i = 0; i < m_manifest.files.size(); ++i) {
     Index first = 0;
@@ -63,6 +67,8 @@ void StoredCheckpoint::require_whole(std::size_t file) const {
     auto const& [name, digest, parts] = m_manifest.files[file];
     std::error_code missing;
     auto const size = fs::file_size(m_path / name, missing);
+    if (missing && missing != std::errc::no_such_file_or_directory)
+      throw Error(fmt::format("{}: {}", name, missing.message()));
     TRAINSTONE_REQUIRE_INPUT(!missing, "{}: {}", name, missing.message());
     TRAINSTONE_REQUIRE_INPUT(size == digest.bytes, "{} has {} bytes instead of {}", name, size, digest.bytes);
     TRAINSTONE_REQUIRE_INPUT(digest_of(m_path / name) == digest, "{} is damaged: its hash is another one", name);
@@ -77,10 +83,15 @@ void StoredCheckpoint::read(Index vector, Index group, Range wanted, std::span<f
     auto const part =
         out.subspan(static_cast<std::size_t>(here.begin - wanted.begin), static_cast<std::size_t>(here.size()));
     naming_it([&] {
-      FileInput(m_path / m_manifest.files[place.file].name)
-          .read(static_cast<std::uint64_t>(offset) * sizeof(float), std::as_writable_bytes(part));
+      input(place.file).read(static_cast<std::uint64_t>(offset) * sizeof(float), std::as_writable_bytes(part));
     });
   }
+}
+
+FileInput const& StoredCheckpoint::input(std::size_t file) const {
+  if (!m_input || m_input_number != file) m_input = std::make_shared<FileInput>(m_path / m_manifest.files[file].name);
+  m_input_number = file;
+  return *m_input;
 }
 
 void StoredCheckpoint::refuse(std::string const& reason) const {
@@ -90,8 +101,10 @@ void StoredCheckpoint::refuse(std::string const& reason) const {
 void StoredCheckpoint::naming_it(std::function<void()> const& work) const {
   try {
     work();
-  } catch (Error const& problem) {
+  } catch (InputError const& problem) {
     refuse(problem.what());
+  } catch (Error const& problem) {
+    throw Error(fmt::format("checkpoint {}: {}", m_path.string(), problem.what()));
   }
 }
 

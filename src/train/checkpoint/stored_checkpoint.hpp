@@ -1,23 +1,29 @@
 #pragma once
 
 // A checkpoint as it lies on the medium: its manifest, whether its files are whole, and any elements of its vectors.
-// Promises: every problem throws InputError that names the checkpoint and what is wrong with it. Knows neither ranks
-// nor Views.
+// Promises: what is wrong with it throws InputError, trouble with the file system Error; both name the checkpoint.
+// Knows neither ranks nor Views.
 
 #include "train/checkpoint/manifest.hpp"
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace trainstone {
 
+/// The manifest's text of a checkpoint. \throws InputError if there is none; Error if it cannot be read
+std::string read_manifest_text(std::filesystem::path const& checkpoint);
+
 class StoredCheckpoint {
 public:
   /// Reads and checks the manifest.
   explicit StoredCheckpoint(std::filesystem::path path);
+  /// The same with the manifest's text, which another rank has read.
+  StoredCheckpoint(std::filesystem::path path, std::string const& manifest);
 
   std::filesystem::path const& path() const { return m_path; }
   CheckpointManifest const& manifest() const { return m_manifest; }
@@ -39,10 +45,13 @@ private:
   };
 
   void naming_it(std::function<void()> const& work) const;
+  FileInput const& input(std::size_t file) const;
 
   std::filesystem::path m_path;
   CheckpointManifest m_manifest;
-  std::vector<std::vector<Place>> m_places; ///< by group
+  std::vector<std::vector<Place>> m_places;   ///< by group
+  mutable std::shared_ptr<FileInput> m_input; ///< the file that was read last
+  mutable std::size_t m_input_number = 0;
 };
 
 } // namespace trainstone
