@@ -97,10 +97,6 @@ void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
   fmt::print("model written to {}\n", path.string());
 }
 
-double seconds_since(RunCheckpoints::Clock::time_point begin) {
-  return std::chrono::duration<double>(RunCheckpoints::Clock::now() - begin).count();
-}
-
 /// Null if no trace is asked for. All ranks begin together.
 std::unique_ptr<Recording> begin_trace(PreparedRun const& run, Communicator const& communicator) {
   if (run.config.trace.file.empty()) return nullptr;
@@ -122,10 +118,9 @@ void write_trace(PreparedRun const& run, Communicator const& communicator, Recor
 }
 
 void record_golden(PreparedRun const& run, Result const& result) {
-  GoldenCurve curve{{},
+  GoldenCurve curve{result.losses_before,
                     fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
                                 result.topology.ranks)};
-  curve.losses = result.losses_before;
   for (StepReport const& sample : result.samples) curve.losses.push_back(sample.loss);
   std::string const path = golden_path(run.deck.path);
   record_golden_curve(path, run.golden_key, curve);
@@ -152,7 +147,7 @@ void print_end(Result const& result, std::string const& json_path) {
 } // namespace
 
 int run(RunOptions const& options, Machinery& machinery) {
-  auto const begin = RunCheckpoints::Clock::now();
+  SteadyTime const begin = std::chrono::steady_clock::now();
   Communicator& communicator = machinery.communicator;
   bool const first = communicator.rank() == 0;
   Deck deck;

@@ -18,10 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double seconds_since(RunCheckpoints::Clock::time_point begin) {
-  return std::chrono::duration<double>(RunCheckpoints::Clock::now() - begin).count();
-}
-
 TrainingIdentity identity_of(PreparedRun const& run, Rank ranks) {
   TrainingIdentity identity = keys_of_loss_curve(run.deck, ranks);
   identity.emplace_back("training samples", std::to_string(run.data->training_samples()));
@@ -54,12 +50,12 @@ bool is_own(fs::path const& checkpoint, TrainingIdentity const& identity) {
 
 } // namespace
 
-RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clock::time_point begin,
+RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, SteadyTime begin,
                                std::optional<double> max_time)
     : m_run(&run),
       m_machinery(&machinery),
       m_begin(begin),
-      m_last(Clock::now()),
+      m_last(std::chrono::steady_clock::now()),
       m_max_time(max_time),
       m_identity(identity_of(run, machinery.communicator.size())) {
   Communicator const& communicator = machinery.communicator;
@@ -165,7 +161,7 @@ void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<doub
     for (std::string const& problem : remove_older_checkpoints(config.folder, m_own, config.keep))
       fmt::print("note: an older checkpoint stays: {}\n", problem);
   m_own.resize(std::min(m_own.size(), static_cast<std::size_t>(config.keep)));
-  m_last = Clock::now();
+  m_last = std::chrono::steady_clock::now();
   ++m_info.written;
   m_info.bytes += written.bytes;
   m_info.seconds += written.seconds;

@@ -4,12 +4,12 @@
 
 #include "run_setup.hpp"
 
+#include "core/clock.hpp"
 #include "report/result.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/folder.hpp"
 #include "train/trainer.hpp"
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,12 +18,10 @@ namespace trainstone {
 
 class RunCheckpoints {
 public:
-  using Clock = std::chrono::steady_clock;
-
   /// Finds the checkpoint to go on from and verifies it. Collective; everything referred to must outlive the object.
   /// \param[in] max_time  s since `begin`, after which the run stops; none: never
   /// \throws CollectiveError (exit 64) if the deck names one that is not usable
-  RunCheckpoints(PreparedRun const& run, Machinery& machinery, Clock::time_point begin, std::optional<double> max_time);
+  RunCheckpoints(PreparedRun const& run, Machinery& machinery, SteadyTime begin, std::optional<double> max_time);
 
   /// Where the training goes on; step 0: at its begin.
   TrainingProgress const& start() const;
@@ -47,7 +45,7 @@ private:
 
   PreparedRun const* m_run;
   Machinery* m_machinery;
-  Clock::time_point m_begin, m_last;
+  SteadyTime m_begin, m_last;
   std::optional<double> m_max_time;
   TrainingIdentity m_identity;
   std::optional<StoredCheckpoint> m_start;

@@ -16,8 +16,8 @@ public:
   StopSignals& operator=(StopSignals const&) = delete;
   ~StopSignals();
 
-  /// "SIGUSR1": the last one that this process got; null if none.
-  static char const* received();
+  /// Whether this process got one of them.
+  static bool received();
 
 private:
   struct Handled {

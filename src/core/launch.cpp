@@ -7,6 +7,10 @@ DelayPoint& delay_point() {
   return instance;
 }
 
+void reach_delay_point(char const* label) {
+  if (delay_point()) delay_point()(label);
+}
+
 LaunchObserver& launch_observer() {
   static LaunchObserver instance;
   return instance;
@@ -47,7 +51,7 @@ void Impl::count_launch(Kernel const& kernel) {
   ++count.launches[kernel.phase];
   count.flops[kernel.phase] += kernel.flops;
   count.bytes[kernel.phase] += kernel.bytes;
-  if (delay_point()) delay_point()(kernel.label);
+  reach_delay_point(kernel.label);
 }
 
 } // namespace trainstone

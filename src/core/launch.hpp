@@ -35,6 +35,8 @@ struct Kernel {
 /// Called before every launch with the kernel's label; tests delay or record here. Empty by default.
 using DelayPoint = std::function<void(char const* label)>;
 DelayPoint& delay_point();
+/// Calls it, if there is one: also at moments that are no launch.
+void reach_delay_point(char const* label);
 
 /// Sees label and instance of every launch before it starts, because Kokkos Tools give all instances of a host back end
 /// one number. For tests; empty by default.

@@ -1,5 +1,6 @@
 #include "kernels/peaks.hpp"
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/memory.hpp"
@@ -29,17 +30,14 @@ private:
 /// The shortest of at least three runs within about `seconds`.
 double shortest_time(ExecutionSpace const& exec, double seconds, std::function<void()> const& run) {
   using Clock = std::chrono::steady_clock;
-  auto const since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
   exec.fence("trainstone::peaks: before timing");
   auto const begin = Clock::now();
   double shortest = 0;
-  for (int runs = 0; runs < 3 || since(begin) < seconds; ++runs) {
+  for (int runs = 0; runs < 3 || seconds_since(begin) < seconds; ++runs) {
     auto const start = Clock::now();
     run();
     exec.fence("trainstone::peaks: after one run");
-    double const time = since(start);
+    double const time = seconds_since(start);
     shortest = runs == 0 ? time : std::min(shortest, time);
   }
   return shortest;

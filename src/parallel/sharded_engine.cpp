@@ -30,9 +30,7 @@ std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::u
   return parts;
 }
 
-Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
-  return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
-}
+Vector<float> part_of(StoredVector vector, Index begin, Index size) { return vector.part(begin, size).as<float>(); }
 
 /// fp32 vectors of a rank's shares that the optimizer keeps.
 Index optimizer_vectors(ShardPlan const& plan) {

@@ -277,9 +277,8 @@ std::vector<Key> machine_keys() {
       key("checkpoint.on_signal", &RunConfig::checkpoint, &CheckpointConfig::on_signal,
           "SIGUSR1, SIGUSR2 and SIGTERM, to any rank: all stop after the same step with a checkpoint, exit 75"),
       key("checkpoint.resume", &RunConfig::checkpoint, &CheckpointConfig::resume,
-          "auto: go on from the newest usable one in checkpoint.dir, if there is any; none: begin anew; or the folder "
-          "of "
-          "one checkpoint, relative to the working directory"),
+          "auto: go on from the newest usable one in checkpoint.dir, if there is any; none: begin anew; or the "
+          "folder of one checkpoint, relative to the working directory"),
       key("trace.file", &RunConfig::trace, &TraceConfig::file,
           "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
           "none"),

@@ -2,6 +2,7 @@
 
 #include "comm/buffers.hpp"
 #include "comm/control.hpp"
+#include "core/clock.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
 #include "core/region.hpp"
@@ -11,7 +12,6 @@
 #include "train/replica_check.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <ranges>
@@ -20,10 +20,6 @@
 namespace trainstone {
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string const& label,
                     std::vector<PlannedTensor> const& tensors) {
@@ -88,7 +84,7 @@ void Trainer::resume(State const& state) {
 }
 
 StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask) {
-  auto const start = std::chrono::steady_clock::now();
+  SteadyTime const start = std::chrono::steady_clock::now();
   PerPhase<double> const phases_before = counters().seconds;
   LearningRate const schedule{m_config->schedule.type, m_config->optimizer.learning_rate, m_config->schedule.warmup,
                               m_steps, m_config->schedule.final_lr_fraction};
@@ -162,7 +158,7 @@ double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask
 double Trainer::finish_reductions() {
   InstanceEvent const backward(m_exec);
   while (!backward.is_done()) m_engine.advance();
-  auto const start = std::chrono::steady_clock::now();
+  SteadyTime const start = std::chrono::steady_clock::now();
   m_engine.finish();
   return seconds_since(start);
 }

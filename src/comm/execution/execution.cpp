@@ -44,10 +44,6 @@ CollectiveCall describe(Schedule const& schedule, Operation operation, ElementTy
 /// In place of an offset: of a buffer at which nobody else may look.
 constexpr std::uint64_t not_shared = ~std::uint64_t{0};
 
-void reach_delay_point(char const* label) {
-  if (delay_point()) delay_point()(label);
-}
-
 } // namespace
 
 Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,

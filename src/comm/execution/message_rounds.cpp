@@ -183,7 +183,7 @@ void MessageRounds::begin() {
   for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
     Message const& message = m_messages[i];
     bool const sends = message.action == Action::send;
-    if (delay_point()) delay_point()(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
+    reach_delay_point(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
     if (sends && m_staged) {
       m_staged->copy_out(i);
     } else if (sends && m_settings.port) {

@@ -1,6 +1,7 @@
 #include "comm/measurement/collective_timing.hpp"
 
 #include "comm/control.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ double time_calls(Communicator const& communicator, TimedCall const& call, int c
   barrier(communicator);
   auto const start = Clock::now();
   for (int i = 0; i < calls; ++i) call();
-  double const mine = std::chrono::duration<double>(Clock::now() - start).count() / calls;
+  double const mine = seconds_since(start) / calls;
   return std::ranges::max(all_gather_values(communicator, mine)); // the same on all ranks
 }
 

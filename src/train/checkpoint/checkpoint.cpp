@@ -1,6 +1,7 @@
 #include "train/checkpoint/checkpoint.hpp"
 
 #include "comm/control.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
@@ -27,17 +28,9 @@ void in_chunks(Index elements, std::function<void(Index begin, Index size)> cons
   for (Index begin = 0; begin < elements; begin += chunk) work(begin, std::min(chunk, elements - begin));
 }
 
-Vector<float> part_of(Vector<float> vector, Index begin, Index size) {
-  return Vector<float>(vector.data() + begin, static_cast<std::size_t>(size));
-}
-
 /// Parameters or master copy first, then the moments.
-Vector<float> state_share(ShardedEngine const& engine, Index vector, Index group) {
+StoredVector state_share(ShardedEngine const& engine, Index vector, Index group) {
   return vector == 0 ? engine.master_share(group) : engine.moment_share(vector - 1, group);
-}
-
-void wait_as_injected(char const* label) {
-  if (delay_point()) delay_point()(label);
 }
 
 /// This rank's file, if it has anything to write; else one without a name.
@@ -55,9 +48,9 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
     for (Index vector = 0; vector < vectors; ++vector) {
       Index const first = part.range.begin - plan.share(part.group).begin;
       in_chunks(part.range.size(), [&](Index begin, Index size) {
-        wait_as_injected("trainstone::checkpoint::write");
+        reach_delay_point("trainstone::checkpoint::write");
         std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
-        copy_to_host<float>(exec, part_of(state_share(engine, vector, part.group), first + begin, size), out,
+        copy_to_host<float>(exec, state_share(engine, vector, part.group).part(first + begin, size).as<float>(), out,
                             "trainstone::checkpoint::write: it goes to a file");
         if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
           throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
@@ -72,14 +65,14 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
 
 /// This rank's share of a group, or of its padding: zeros.
 void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, Index vector, Index group, Range share,
-                Index group_size, Vector<float> out) {
+                Index group_size, StoredVector out) {
   std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
   in_chunks(share.size(), [&](Index begin, Index size) {
     std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
     std::ranges::fill(part, 0.0f);
     Index const first = share.begin + begin;
     checkpoint.read(vector, group, {first, std::min(first + size, group_size)}, part);
-    copy_from_host<float>(exec, part, part_of(out, begin, size),
+    copy_from_host<float>(exec, part, out.part(begin, size).as<float>(),
                           "trainstone::checkpoint::read: the host buffer is reused");
   });
 }
@@ -124,15 +117,15 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
                                 folder.string(), file.name));
     std::string const text = to_text(about);
     read_manifest(text); // what could not be read again is not written
-    wait_as_injected("trainstone::checkpoint::write");
+    reach_delay_point("trainstone::checkpoint::write");
     DurableOutput manifest(path / manifest_name);
     manifest.write(std::as_bytes(std::span(text)));
     manifest.finish();
-    wait_as_injected("trainstone::checkpoint::write");
+    reach_delay_point("trainstone::checkpoint::write");
     written.name = unfinished->finish();
   });
   written.name = all_gather_texts(communicator, written.name).front();
-  written.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  written.seconds = seconds_since(start);
   return written;
 }
 
