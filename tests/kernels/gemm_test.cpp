@@ -23,6 +23,7 @@
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
 using Catch::Matchers::MessageMatches;
 
 namespace {
@@ -346,7 +347,7 @@ TEST_CASE("a provider without products of 16 bits refuses them and names those t
   if (std::ranges::count(built_gemm_providers(), GemmProvider::kokkos_kernels) == 0)
     SKIP("this build has no such provider");
   CHECK_THROWS_MATCHES(resolve_gemm_provider(GemmProvider::kokkos_kernels, Storage::bf16), InputError,
-                       MessageMatches(ContainsSubstring("no products of bf16") && ContainsSubstring("kokkos do")));
+                       MessageMatches(Matches(".*no products of bf16 matrices; .*kokkos.* do")));
   Matrix<bf16> const narrow(nullptr, 2, 2);
   Gemm gemm(GemmProvider::kokkos_kernels);
   CHECK_THROWS_AS(gemm(ExecutionSpace(), Transpose::no, narrow, Transpose::no, narrow, narrow, Write::overwrite),
