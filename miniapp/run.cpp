@@ -11,6 +11,7 @@
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
 #include "report/trace.hpp"
+#include "run_energy.hpp"
 #include "run_training.hpp"
 #include "stop_signals.hpp"
 
@@ -118,9 +119,8 @@ void write_trace(PreparedRun const& run, Communicator const& communicator, Recor
 }
 
 void record_golden(PreparedRun const& run, Result const& result) {
-  GoldenCurve curve{result.losses_before,
-                    fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
-                                result.topology.ranks)};
+  GoldenCurve curve{result.losses_before, fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION,
+                                                      kokkos_description(), result.topology.ranks)};
   for (StepReport const& sample : result.samples) curve.losses.push_back(sample.loss);
   std::string const path = golden_path(run.deck.path);
   record_golden_curve(path, run.golden_key, curve);
@@ -136,6 +136,7 @@ void print_end(Result const& result, std::string const& json_path) {
   if (checkpoints.written > 0)
     fmt::print("{} written in {:.2f} s, the last one is {}\n", plural(checkpoints.written, "checkpoint"),
                checkpoints.seconds, checkpoints.last);
+  if (result.energy) fmt::print("{}\n", energy_line(*result.energy));
   if (result.outcome != Outcome::stopped) fmt::print("{}", verification_lines(result.checks));
   if (result.tokens_per_second)
     fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
@@ -185,7 +186,9 @@ int run(RunOptions const& options, Machinery& machinery) {
   checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   std::unique_ptr<Recording> recording = begin_trace(run, communicator);
+  RunEnergy energy(run, checkpoints.start().step, communicator.rank());
   Training training = train(trainer, run, checkpoints, ledger, [&](StepReport const& step) {
+    energy.after(step);
     if (first) printer(step);
   });
   if (recording) write_trace(run, communicator, *recording);
@@ -194,6 +197,8 @@ int run(RunOptions const& options, Machinery& machinery) {
   if (!stopped) result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
   result.losses_before = checkpoints.start().losses;
   result.checkpoints = checkpoints.info();
+  result.energy = energy.total(machinery);
+  result.data = reads_of_all(run.data->reads(), machinery);
   finish_result(result, run, std::move(training), machinery);
   result.wall_seconds = seconds_since(begin);
   result.outcome = stopped ? Outcome::stopped : judge(result.checks, run.golden.has_value(), emulates_time(run.config));

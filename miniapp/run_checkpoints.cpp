@@ -3,6 +3,7 @@
 #include "comm/control.hpp"
 #include "git_version.hpp"
 #include "report/output.hpp"
+#include "run_result.hpp"
 #include "stop_signals.hpp"
 #include "train/checkpoint/folder.hpp"
 
@@ -18,9 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TrainingIdentity identity_of(PreparedRun const& run, Rank ranks) {
-  TrainingIdentity identity = keys_of_loss_curve(run.deck, ranks);
+/// Collective: the first rank has scanned the files.
+TrainingIdentity identity_of(PreparedRun const& run, Communicator const& communicator) {
+  TrainingIdentity identity = keys_of_loss_curve(run.deck, communicator.size());
   identity.emplace_back("training samples", std::to_string(run.data->training_samples()));
+  std::uint64_t const xxhash = all_gather_values(communicator, run.data->xxhash()).front();
+  if (xxhash != 0) identity.emplace_back("hash of the training files", xxhash_text(xxhash));
   return identity;
 }
 
@@ -57,7 +61,7 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Ste
       m_begin(begin),
       m_last(std::chrono::steady_clock::now()),
       m_max_time(max_time),
-      m_identity(identity_of(run, machinery.communicator.size())) {
+      m_identity(identity_of(run, machinery.communicator)) {
   Communicator const& communicator = machinery.communicator;
   CheckpointConfig const& config = run.config.checkpoint;
   collectively(communicator, [&] {
@@ -112,10 +116,11 @@ void RunCheckpoints::require_nothing_later() const {
   CheckpointConfig const& config = m_run->config.checkpoint;
   if (config.resume == "auto" || m_own.empty()) return;
   if (std::int64_t const step = checkpoint_step(m_own.front()); step > start().step)
-    throw CollectiveError(fmt::format("checkpoint.resume = \"{}\" begins after step {}, but checkpoint.dir {} has {} of "
-                                      "this training, from which the next run would go on: name another folder",
-                                      config.resume, start().step, config.folder, m_own.front()),
-                          ExitCode::usage);
+    throw CollectiveError(
+        fmt::format("checkpoint.resume = \"{}\" begins after step {}, but checkpoint.dir {} has {} of "
+                    "this training, from which the next run would go on: name another folder",
+                    config.resume, start().step, config.folder, m_own.front()),
+        ExitCode::usage);
 }
 
 TrainingProgress const& RunCheckpoints::start() const {
@@ -127,6 +132,7 @@ void RunCheckpoints::load(Trainer& trainer) {
   if (!m_start) return;
   read_checkpoint(m_machinery->exec, trainer.engine(), *m_start);
   trainer.resume({start().updates, start().loss_scaler});
+  m_info.reads = reads_of_all(m_start->reads(), *m_machinery);
   if (m_machinery->communicator.rank() == 0)
     fmt::print("resumed after step {} from {}, restart {}\n", start().step, m_info.resumed_from, m_info.restarts);
 }

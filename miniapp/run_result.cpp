@@ -145,6 +145,13 @@ Traffic difference(Traffic const& later, Traffic const& earlier) {
   return {later.messages - earlier.messages, later.bytes - earlier.bytes, later.reduced - earlier.reduced};
 }
 
+FileReads reads_of_all(FileReads const& own, Machinery& machinery) {
+  auto const bytes =
+      control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, static_cast<std::int64_t>(own.bytes));
+  return {static_cast<std::uint64_t>(bytes),
+          control_all_reduce(machinery.exec, machinery.communicator, Operation::max, own.seconds)};
+}
+
 WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
   std::vector<std::int64_t> sent{static_cast<std::int64_t>(amounts.sent_bytes),
                                  static_cast<std::int64_t>(amounts.messages)};

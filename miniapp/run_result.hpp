@@ -28,6 +28,9 @@ struct Training {
 Traffic total_sent(CommCounters const& counted);
 Traffic difference(Traffic const& later, Traffic const& earlier);
 
+/// Bytes of all ranks, seconds of the one that spent most. Collective.
+FileReads reads_of_all(FileReads const& own, Machinery& machinery);
+
 /// Rates of all ranks together, measured by all at once, of products in the plan's precision; none where ranks share
 /// processors: what each gets while the others wait adds up to more than there is. Collective.
 PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run);

@@ -12,11 +12,13 @@
 
 namespace trainstone {
 
-// nvcc from CUDA 12.9 on places members behind a [[no_unique_address]] one differently for host and device: kernels would
-// read other addresses than those that they are given. (kokkos/mdspan, pull requests 434 and 435; Kokkos 5.0 has them.)
-#if defined(__CUDACC__) && defined(MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS) && \
+// nvcc from CUDA 12.9 on places members behind a [[no_unique_address]] one differently for host and device: kernels
+// would read other addresses than those that they are given. (kokkos/mdspan, pull requests 434 and 435; Kokkos 5.0 has
+// them.)
+#if defined(__CUDACC__) && defined(MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS) &&                                     \
     !defined(KOKKOS_ENABLE_IMPL_VIEW_LEGACY) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1209
-#error "Views of this Kokkos and this CUDA differ between host and device: use Kokkos 5.0, or build Kokkos with -DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON"
+#error                                                                                                                 \
+    "Views of this Kokkos and this CUDA differ between host and device: use Kokkos 5.0, or build Kokkos with -DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON"
 #endif
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;

@@ -4,6 +4,8 @@
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <ostream>
 #include <unistd.h>
@@ -113,6 +115,18 @@ std::string step_line(StepReport const& step, double eta_seconds) {
   if (step.skipped) line += " | SKIPPED: gradients overflow, the scale halves";
   if (eta_seconds >= 0) line += " | ETA " + duration(eta_seconds);
   return line;
+}
+
+std::string energy_line(EnergyInfo const& energy) {
+  std::vector<std::string> parts;
+  auto const add = [&](char const* whose, std::optional<double> const& joules) {
+    if (joules)
+      parts.push_back(fmt::format("{} {:.4g} J ({:.4g} W, {:.3g} J per token)", whose, *joules,
+                                  *joules / energy.seconds, *joules / static_cast<double>(energy.tokens)));
+  };
+  add("hosts", energy.host_joules);
+  add("devices", energy.device_joules);
+  return fmt::format("energy of {:.2f} s: {}", energy.seconds, fmt::join(parts, ", "));
 }
 
 std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,

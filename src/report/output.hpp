@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,13 @@ struct KernelRow {
   double launches = 0, seconds = 0, flops = 0, bytes = 0;
 };
 
+/// Of measured steps, on all hosts and devices of a run; nothing where a meter is missing.
+struct EnergyInfo {
+  std::optional<double> host_joules, device_joules;
+  double seconds = 0; ///< between the readings, with what happens between steps
+  std::int64_t tokens = 0;
+};
+
 std::string header_line(RunHeader const& header);
 /// "note: the network is emulated: ..." with what a message takes there.
 std::string network_line(CommConfig const& comm);
@@ -69,6 +77,8 @@ std::string memory_line(NamedAmounts const& predicted_bytes);
 std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops);
 /// Without ETA where eta_seconds is negative.
 std::string step_line(StepReport const& step, double eta_seconds);
+/// Joules, power, and joules per token, of hosts and devices where they were measured.
+std::string energy_line(EnergyInfo const& energy);
 /// Median step beside the least time that the measured peaks allow.
 std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,
                        double bandwidth_bytes_per_second);

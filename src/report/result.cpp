@@ -148,16 +148,40 @@ Json checks_json(std::vector<Check> const& checks) {
   return json;
 }
 
+/// bytes/s; null if there were none.
+Json transfer_rate(std::uint64_t bytes, double seconds) {
+  return bytes > 0 && seconds > 0 ? Json(static_cast<double>(bytes) / seconds) : Json(nullptr);
+}
+
+Json data_json(FileReads const& info, double wall_seconds) {
+  return {{"bytes", info.bytes},
+          {"seconds", info.seconds},
+          {"bytes_per_second", transfer_rate(info.bytes, info.seconds)},
+          {"share_of_wall_time", info.seconds / wall_seconds}};
+}
+
+Json joules_json(std::optional<double> const& joules) { return joules ? Json(*joules) : Json(nullptr); }
+
+Json energy_json(std::optional<EnergyInfo> const& info) {
+  if (!info) return nullptr;
+  return {{"host_joules", joules_json(info->host_joules)},
+          {"device_joules", joules_json(info->device_joules)},
+          {"seconds", info->seconds},
+          {"tokens", info->tokens}};
+}
+
 Json checkpoints_json(CheckpointInfo const& info, double wall_seconds) {
-  Json const rate = info.seconds > 0 ? Json(static_cast<double>(info.bytes) / info.seconds) : Json(nullptr);
   return {{"resumed_from", info.resumed_from.empty() ? Json(nullptr) : Json(info.resumed_from)},
           {"resumed_step", info.resumed_step},
           {"written", info.written},
           {"last", info.last.empty() ? Json(nullptr) : Json(info.last)},
           {"bytes", info.bytes},
           {"seconds", info.seconds},
-          {"bytes_per_second", rate},
-          {"share_of_wall_time", info.seconds / wall_seconds}};
+          {"bytes_per_second", transfer_rate(info.bytes, info.seconds)},
+          {"share_of_wall_time", info.seconds / wall_seconds},
+          {"bytes_read", info.reads.bytes},
+          {"seconds_reading", info.reads.seconds},
+          {"bytes_read_per_second", transfer_rate(info.reads.bytes, info.reads.seconds)}};
 }
 
 Json network_json(EmulatedNetwork const& network) {
@@ -244,10 +268,11 @@ std::string result_json(Result const& result) {
   json["predicted"] = amounts_json(result.predicted);
   json["counted"] = amounts_json(result.counted);
   json["resident_bytes"] = result.resident_bytes;
-  json["energy_joules"] = nullptr;
+  json["energy"] = energy_json(result.energy);
   json["wall_seconds"] = result.wall_seconds;
   json["restart_count"] = result.checkpoints.restarts;
   json["checkpoints"] = checkpoints_json(result.checkpoints, result.wall_seconds);
+  json["data"] = data_json(result.data, result.wall_seconds);
   json["losses_before_restart"] = result.losses_before;
   json["samples"] = samples_json(result.samples);
   if (!result.kernels.empty()) json["kernels"] = kernels_json(result.kernels);

@@ -4,6 +4,7 @@
 // reader sees the whole file or none. Promises that NaN is never written: a value that is no number becomes null.
 
 #include "comm/out_port.hpp"
+#include "core/file_reads.hpp"
 #include "report/deck.hpp"
 #include "report/output.hpp"
 #include "report/rank_map.hpp"
@@ -77,7 +78,8 @@ struct CheckpointInfo {
   std::int64_t written = 0;
   std::string last;        ///< path of the last one; empty: none
   std::uint64_t bytes = 0; ///< of all that were written
-  double seconds = 0;
+  double seconds = 0;      ///< for that
+  FileReads reads;         ///< of the one that it went on from, to verify and to load it: reads_of_all
 };
 
 struct Result {
@@ -97,6 +99,8 @@ struct Result {
   std::vector<double> losses_before; ///< of the steps before a restart
   std::vector<StepReport> samples;   ///< every step of this run
   CheckpointInfo checkpoints;
+  FileReads data; ///< reads_of_all, the check of all tokens included
+  std::optional<EnergyInfo> energy;
   double wall_seconds = 0;        ///< from the program's start to the end of its checks
   std::vector<KernelRow> kernels; ///< the longest first; empty unless they were timed
   std::vector<RankInfo> ranks;    ///< the one with the largest median_own_seconds is the straggler

@@ -159,9 +159,9 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Run
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
   auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
-  std::uint64_t const replica_checks =
-      plan.replica_checks(counted.before + counted.steps) - plan.replica_checks(counted.before) +
-      static_cast<std::uint64_t>(counted.checkpoints);
+  std::uint64_t const replica_checks = plan.replica_checks(counted.before + counted.steps) -
+                                       plan.replica_checks(counted.before) +
+                                       static_cast<std::uint64_t>(counted.checkpoints);
   Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
   Traffic const control =
       steps * plan.step_control() + validations * plan.validation_control + replica_checks * plan.replica_check;

@@ -17,7 +17,7 @@ namespace trainstone {
 struct CountedRun {
   std::int64_t before = 0; ///< steps of the training before a restart, of which nothing is counted
   std::int64_t steps = 0;
-  std::int64_t skipped = 0; ///< of the steps: their update
+  std::int64_t skipped = 0;     ///< of the steps: their update
   std::int64_t checkpoints = 0; ///< written, each after a comparison of replicas
   std::int64_t validations = 0;
   std::int64_t validation_batches = 0; ///< global batches of each

@@ -178,10 +178,20 @@ void FileTokens::read(std::int64_t offset, std::span<std::int32_t> out) const {
   while (!out.empty()) {
     auto const i = static_cast<std::size_t>(std::ranges::upper_bound(m_begin, offset) - m_begin.begin()) - 1;
     std::size_t const count = std::min(out.size(), static_cast<std::size_t>(m_begin[i + 1] - offset));
+    SteadyTime const begin = std::chrono::steady_clock::now();
     m_files[i].read(offset - m_begin[i], out.first(count));
+    note_read(count * static_cast<std::size_t>(m_files[i].bytes_per_token()), begin);
     offset += static_cast<std::int64_t>(count);
     out = out.subspan(count);
   }
+}
+
+FileReads FileTokens::reads() const { return {m_bytes_read, 1e-9 * static_cast<double>(m_nanoseconds)}; }
+
+void FileTokens::note_read(std::uint64_t bytes, SteadyTime begin) const {
+  std::chrono::nanoseconds const passed = std::chrono::steady_clock::now() - begin;
+  m_bytes_read += bytes;
+  m_nanoseconds += static_cast<std::uint64_t>(passed.count());
 }
 
 FileScan FileTokens::scan(std::int64_t vocabulary) const {
@@ -193,7 +203,9 @@ FileScan FileTokens::scan(std::int64_t vocabulary) const {
     for (std::int64_t offset = 0; offset < file.bytes(); offset += static_cast<std::int64_t>(buffer.size())) {
       std::size_t const count = std::min(buffer.size(), static_cast<std::size_t>(file.bytes() - offset));
       std::span const bytes(buffer.data(), count);
+      SteadyTime const begin = std::chrono::steady_clock::now();
       file.read_bytes(offset, bytes);
+      note_read(count, begin);
       XXH3_64bits_update(hash.get(), bytes.data(), bytes.size());
       std::int64_t const header = offset == 0 ? file.first_byte() : 0; // fits into the first buffer
       std::int64_t const largest =

@@ -5,6 +5,10 @@
 // not grow with the files, and errors that name file and byte offset before anything large is allocated.
 // Knows nothing of samples, batches or ranks.
 
+#include "core/clock.hpp"
+#include "core/file_reads.hpp"
+
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -22,6 +26,8 @@ public:
   /// Writes the tokens [offset, offset + out.size()) to out. May be called by several threads at once.
   /// \throws Error if the range leaves [0, size()); InputError if a file cannot be read any more
   virtual void read(std::int64_t offset, std::span<std::int32_t> out) const = 0;
+  /// By all threads of this process so far; nothing where there are no files.
+  virtual FileReads reads() const { return {}; }
 };
 
 /// What the bytes of a file mean.
@@ -87,14 +93,18 @@ public:
 
   std::int64_t size() const override { return m_begin.back(); }
   void read(std::int64_t offset, std::span<std::int32_t> out) const override;
+  FileReads reads() const override;
 
   /// Reads every file once from beginning to end, through a buffer of fixed size; one rank may do it for all.
   /// \throws InputError at the first token >= vocabulary (names file, byte offset, token and vocabulary)
   FileScan scan(std::int64_t vocabulary) const;
 
 private:
+  void note_read(std::uint64_t bytes, SteadyTime begin) const;
+
   std::vector<TokenFile> m_files;
   std::vector<std::int64_t> m_begin; ///< first token of file i; one past the end for the last
+  mutable std::atomic<std::uint64_t> m_bytes_read = 0, m_nanoseconds = 0;
 };
 
 /// The hash as decks and results write it: 16 hexadecimal digits, the same as `cat FILES | xxhsum -H3` prints.

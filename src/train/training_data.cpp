@@ -6,19 +6,22 @@ namespace trainstone {
 
 namespace {
 
+/// \param[out] found  the files' hash, if they are scanned
 std::unique_ptr<FileTokens> open_files(RunConfig const& config, std::vector<std::string> const& files, ScanTokens scan,
-                                       std::string const& xxhash) {
+                                       std::uint64_t& found) {
   bool const text = config.data.source == DataSource::text;
   auto tokens = std::make_unique<FileTokens>(files, text ? TokenFormat::text : TokenFormat::shard);
-  if (scan == ScanTokens::yes) require_xxhash(xxhash, tokens->scan(config.model.vocab).xxhash);
+  if (scan == ScanTokens::yes) found = tokens->scan(config.model.vocab).xxhash;
   return tokens;
 }
 
-std::unique_ptr<TokenSource> open_training(RunConfig const& config, ScanTokens scan) {
+std::unique_ptr<TokenSource> open_training(RunConfig const& config, ScanTokens scan, std::uint64_t& found) {
   if (config.data.source == DataSource::synthetic)
     return std::make_unique<SyntheticTokens>(static_cast<std::uint64_t>(config.data.seed), config.model.vocab,
                                              synthetic_tokens);
-  return open_files(config, config.data.files, scan, config.data.xxhash);
+  auto tokens = open_files(config, config.data.files, scan, found);
+  if (scan == ScanTokens::yes) require_xxhash(config.data.xxhash, found);
+  return tokens;
 }
 
 } // namespace
@@ -26,10 +29,11 @@ std::unique_ptr<TokenSource> open_training(RunConfig const& config, ScanTokens s
 TrainingData::TrainingData(RunConfig const& config, ScanTokens scan)
     : m_batch(config.batch),
       m_seed(static_cast<std::uint64_t>(config.data.seed)),
-      m_training(open_training(config, scan)) {
+      m_training(open_training(config, scan, m_xxhash)) {
   Index const sequence = config.data.sequence;
   if (!config.data.validation_files.empty()) {
-    m_validation = open_files(config, config.data.validation_files, scan, "");
+    std::uint64_t unused = 0;
+    m_validation = open_files(config, config.data.validation_files, scan, unused);
     m_split = split_by_source(*m_training, *m_validation, sequence);
   } else {
     m_split = split_by_fraction(*m_training, sequence, config.data.validation_fraction);
@@ -38,6 +42,12 @@ TrainingData::TrainingData(RunConfig const& config, ScanTokens scan)
     m_validation_batches = validation_batches(m_split.held_out, m_batch, config.data.validation_batches);
   m_steps = config.length.steps > 0 ? config.length.steps
                                     : steps_of_epochs(config.length.epochs, m_split.training.count, m_batch.global);
+}
+
+FileReads TrainingData::reads() const {
+  FileReads all = m_training->reads();
+  if (m_validation) all += m_validation->reads();
+  return all;
 }
 
 TrainingBatches TrainingData::batches() const {

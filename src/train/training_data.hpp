@@ -29,10 +29,15 @@ public:
   std::int64_t steps() const { return m_steps; }
   /// The sources for the Trainer; they refer to this object, which must outlive them.
   TrainingBatches batches() const;
+  /// From files, so far.
+  FileReads reads() const;
+  /// Of all training files; 0 where they were not scanned, or there are none.
+  std::uint64_t xxhash() const { return m_xxhash; }
 
 private:
   BatchConfig m_batch;
   std::uint64_t m_seed;
+  std::uint64_t m_xxhash = 0;
   std::unique_ptr<TokenSource> m_training, m_validation;
   SampleSplit m_split;
   std::int64_t m_steps;

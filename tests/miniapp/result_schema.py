@@ -157,6 +157,8 @@ class ResultSchema(unittest.TestCase):
         self.assert_refused("complete", ("losses_before_restart",), [])
         self.assert_refused("VALID", ("losses_before_restart",), [1.0])
         self.assert_refused("VALID", ("checkpoints", "resumed_step"), 1)
+        self.assert_refused("VALID", ("checkpoints", "bytes_read"), 1)
+        self.assert_refused("complete", ("checkpoints", "bytes_read"), 0)
 
     def test_amounts_have_bounds_and_counts_are_whole(self):
         for path, value in ((("counted", "messages"), 1.5), (("counted", "memory_bytes", "data"), -1), (("topology", "ranks"), 0),

@@ -51,6 +51,7 @@ Result result(Outcome outcome) {
   run.window = {2, 4};
   run.tokens_per_second = {42.5, 40, 45};
   run.metrics = {{"mfu", 0.5}};
+  run.wall_seconds = 10;
   run.checks = {{"finite", true, 0, 0, "losses"}};
   return run;
 }
@@ -72,7 +73,9 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(!json["code"]["compiler"].get<std::string>().empty());
   CHECK(json["predicted"]["memory_bytes"] == Json{{"parameters", 100}, {"data", 11}, {"total", 111}});
   CHECK(json["counted"]["messages"] == 3);
-  CHECK(json["energy_joules"].is_null());
+  CHECK(json["energy"].is_null());
+  CHECK(json["data"] ==
+        Json{{"bytes", 0}, {"seconds", 0.0}, {"bytes_per_second", nullptr}, {"share_of_wall_time", 0.0}});
   CHECK(!json.contains("kernels"));
   CHECK(json["samples"]["loss"] == Json{4.5, 3.5, 2.5, 1.5});
   CHECK(json["samples"]["held_out"] == Json{nullptr, nullptr, nullptr, 2.25});
@@ -82,6 +85,20 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["straggler"] == Json{{"rank", 1}, {"host", "node-b"}});
   CHECK(json["metrics"]["mfu"] == 0.5);
   CHECK(json["verification"][0]["name"] == "finite");
+}
+
+TEST_CASE("energy is told where there are meters, reading and writing as rates", "[result]") {
+  Result run = result(Outcome::valid);
+  run.energy = EnergyInfo{.host_joules = std::nullopt, .device_joules = 250, .seconds = 5, .tokens = 1000};
+  run.data = {.bytes = 1000, .seconds = 0.5};
+  run.checkpoints.reads = {.bytes = 4000, .seconds = 2};
+  Json const json = Json::parse(result_json(run));
+  CHECK(json["energy"] == Json{{"host_joules", nullptr}, {"device_joules", 250.0}, {"seconds", 5.0}, {"tokens", 1000}});
+  CHECK(json["data"]["bytes_per_second"] == 2000);
+  CHECK(json["data"]["share_of_wall_time"] == 0.05);
+  CHECK(json["checkpoints"]["bytes_read_per_second"] == 2000);
+  CHECK(json["checkpoints"]["bytes_per_second"].is_null());
+  CHECK(energy_line(*run.energy) == "energy of 5.00 s: devices 250 J (50 W, 0.25 J per token)");
 }
 
 TEST_CASE("phases that were not timed are null, what communication exposes is not", "[result]") {

@@ -96,7 +96,8 @@ TEST_CASE("one run at a time has a folder of checkpoints", "[checkpoint]") {
 TEST_CASE("a folder that cannot be listed is not taken for an empty one", "[checkpoint]") {
   TemporaryFolder const temporary;
   std::ofstream(fs::path(temporary.path()) / "file") << "no folder";
-  CHECK_THAT(error_of([&] { checkpoints_in(fs::path(temporary.path()) / "file"); }), ContainsSubstring("Not a directory"));
+  CHECK_THAT(error_of([&] { checkpoints_in(fs::path(temporary.path()) / "file"); }),
+             ContainsSubstring("Not a directory"));
 }
 
 TEST_CASE("a durable file has the digest of its bytes, and is read at any place", "[checkpoint]") {

@@ -14,8 +14,11 @@ namespace {
 
 CheckpointManifest small_manifest() {
   CheckpointManifest manifest;
-  manifest.progress = {
-      .step = 7, .updates = 6, .loss_scaler = {65536, 3, 0}, .losses = {0.1, 1.0 / 3, 5e-324, 2.5}, .restarts = 2,
+  manifest.progress = {.step = 7,
+                       .updates = 6,
+                       .loss_scaler = {65536, 3, 0},
+                       .losses = {0.1, 1.0 / 3, 5e-324, 2.5},
+                       .restarts = 2,
                        .finished = true};
   manifest.identity = {{"data.seed", "1"}, {"data.files", "[\"a \\\"b\\\"\"]"}};
   manifest.written_by = "trainstone 0.1.0 git 1234";

@@ -67,6 +67,20 @@ TEST_CASE("a wrong checksum is found by the rank that scans", "[train][data]") {
   CHECK_NOTHROW(TrainingData(config, ScanTokens::no));
 }
 
+TEST_CASE("what is read from files is counted, and scanned files have a hash", "[train][data]") {
+  TextFile const file(101);
+  RunConfig const config = make_config(file);
+  TrainingData const unread(config, ScanTokens::no), scanned(config, ScanTokens::yes);
+  CHECK(unread.reads().bytes == 0);
+  CHECK(unread.xxhash() == 0);
+  CHECK(scanned.reads().bytes == 101);
+  CHECK(scanned.xxhash() != 0);
+  std::vector<std::int32_t> inputs(10), targets(10);
+  unread.batches().training(0, 0, inputs, targets);
+  CHECK(unread.reads().bytes == 2 * (5 + 1)); // two samples of five tokens, and the one after each
+  CHECK(unread.reads().seconds > 0);
+}
+
 TEST_CASE("synthetic data needs no files", "[train][data]") {
   TextFile const file(1);
   RunConfig config = make_config(file);
@@ -74,6 +88,8 @@ TEST_CASE("synthetic data needs no files", "[train][data]") {
   config.data.files.clear();
   config.length = {7, 0, 0};
   TrainingData const data(config, ScanTokens::yes);
+  CHECK(data.reads().bytes == 0);
+  CHECK(data.xxhash() == 0);
   CHECK(data.steps() == 7);
   CHECK(data.training_samples() == (synthetic_tokens - 1) / 5);
 }

@@ -112,9 +112,10 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
     if (!first) return;
     for (CheckpointFile const& file : about.files)
       if (std::error_code missing; fs::file_size(path / file.name, missing) != file.digest.bytes || missing)
-        throw Error(fmt::format("checkpoint.dir {}: rank 0 does not see all of {} of another node; it must be a folder that "
-                                "all nodes share",
-                                folder.string(), file.name));
+        throw Error(
+            fmt::format("checkpoint.dir {}: rank 0 does not see all of {} of another node; it must be a folder that "
+                        "all nodes share",
+                        folder.string(), file.name));
     std::string const text = to_text(about);
     read_manifest(text); // what could not be read again is not written
     reach_delay_point("trainstone::checkpoint::write");

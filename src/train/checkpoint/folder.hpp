@@ -30,7 +30,8 @@ private:
 };
 
 /// Complete checkpoints by name, those of later steps first, of one step those that were written later. None if there
-/// is no such folder; any other problem throws Error. Names: "step-00000100", and "step-00000100.2" where the first one was there already.
+/// is no such folder; any other problem throws Error. Names: "step-00000100", and "step-00000100.2" where the first one
+/// was there already.
 std::vector<std::string> checkpoints_in(std::filesystem::path const& folder);
 
 /// The step that a checkpoint's name tells.

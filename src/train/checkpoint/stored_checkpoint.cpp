@@ -1,5 +1,6 @@
 #include "train/checkpoint/stored_checkpoint.hpp"
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "train/checkpoint/folder.hpp"
 
@@ -71,7 +72,9 @@ void StoredCheckpoint::require_whole(std::size_t file) const {
       throw Error(fmt::format("{}: {}", name, missing.message()));
     TRAINSTONE_REQUIRE_INPUT(!missing, "{}: {}", name, missing.message());
     TRAINSTONE_REQUIRE_INPUT(size == digest.bytes, "{} has {} bytes instead of {}", name, size, digest.bytes);
+    SteadyTime const begin = std::chrono::steady_clock::now();
     TRAINSTONE_REQUIRE_INPUT(digest_of(m_path / name) == digest, "{} is damaged: its hash is another one", name);
+    m_reads += {digest.bytes, seconds_since(begin)};
   });
 }
 
@@ -82,9 +85,11 @@ void StoredCheckpoint::read(Index vector, Index group, Range wanted, std::span<f
     Index const offset = place.first + vector * place.range.size() + here.begin - place.range.begin;
     auto const part =
         out.subspan(static_cast<std::size_t>(here.begin - wanted.begin), static_cast<std::size_t>(here.size()));
+    SteadyTime const begin = std::chrono::steady_clock::now();
     naming_it([&] {
       input(place.file).read(static_cast<std::uint64_t>(offset) * sizeof(float), std::as_writable_bytes(part));
     });
+    m_reads += {part.size_bytes(), seconds_since(begin)};
   }
 }
 

@@ -4,6 +4,7 @@
 // Promises: what is wrong with it throws InputError, trouble with the file system Error; both name the checkpoint.
 // Knows neither ranks nor Views.
 
+#include "core/file_reads.hpp"
 #include "train/checkpoint/manifest.hpp"
 
 #include <filesystem>
@@ -34,6 +35,8 @@ public:
   void require_whole(std::size_t file) const;
   /// Elements `wanted` of a vector of a group; out has as many.
   void read(Index vector, Index group, Range wanted, std::span<float> out) const;
+  /// What both have read in this process so far, hashing included.
+  FileReads const& reads() const { return m_reads; }
   /// Throws with the reason.
   [[noreturn]] void refuse(std::string const& reason) const;
 
@@ -52,6 +55,7 @@ private:
   std::vector<std::vector<Place>> m_places;   ///< by group
   mutable std::shared_ptr<FileInput> m_input; ///< the file that was read last
   mutable std::size_t m_input_number = 0;
+  mutable FileReads m_reads;
 };
 
 } // namespace trainstone

@@ -1,0 +1,41 @@
+#pragma once
+
+// Energy of a run's measured steps, on all hosts and devices that it uses. The first rank of a host reads the meters of
+// the host, the first rank of a device that of the device.
+
+#include "run_setup.hpp"
+
+#include "core/clock.hpp"
+#include "core/energy.hpp"
+#include "report/result.hpp"
+#include "train/events.hpp"
+
+#include <optional>
+
+namespace trainstone {
+
+class RunEnergy {
+public:
+  /// \param[in] completed  steps before this run's
+  RunEnergy(PreparedRun const& run, std::int64_t completed, Rank rank);
+
+  /// After every step of the run. Reads meters when the step before the measured ones has ended, and from then on every
+  /// second, outside of what is timed as a step.
+  void after(StepReport const& step);
+
+  /// Between the first reading and the last. Nothing if there were no two, or no meter. Collective.
+  std::optional<EnergyInfo> total(Machinery& machinery) const;
+
+private:
+  void begin(std::int64_t completed);
+  void read();
+
+  MeasuredWindow m_window;
+  bool m_reads_host, m_reads_device;
+  std::string m_bus;
+  std::optional<EnergySum> m_host, m_device;
+  SteadyTime m_begin, m_last;
+  std::int64_t m_tokens = 0, m_tokens_read = 0; ///< of measured steps: so far, up to the last reading
+};
+
+} // namespace trainstone
