@@ -34,7 +34,9 @@ struct EstimateOptions {
   std::optional<std::uint64_t> device_memory; ///< bytes per rank
   std::string lecture;                        ///< empty: a deck is estimated
   std::optional<std::uint64_t> size;          ///< of a lecture: bytes
-  std::string machine_file;                   ///< of a lecture; empty: figures are assumed
+  std::string machine_file;                   ///< of a lecture or a step's time; empty: figures are assumed, or no time
+  std::int64_t nodes = 1;                     ///< of a deck: that the ranks sit on, in blocks
+  std::string json_file;                      ///< of a deck; empty: none
 };
 
 struct VerifyOptions {

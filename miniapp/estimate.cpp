@@ -2,9 +2,13 @@
 
 #include "commands.hpp"
 
+#include "machine_source.hpp"
+#include "report/atomic_file.hpp"
 #include "report/lecture_models.hpp"
 #include "report/output.hpp"
+#include "run_result.hpp"
 #include "train/extreme_plans.hpp"
+#include "train/step_prediction.hpp"
 
 #include <fmt/format.h>
 
@@ -51,29 +55,88 @@ void print_work(RunPlan const& plan) {
   fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
+/// Of a rank in fp32: of products in 16 bits a machine file knows no rate.
+std::optional<StepPrediction> predict_step(EstimateOptions const& options, RunConfig const& config,
+                                           RunPlan const& busiest, Topology const& topology) {
+  if (options.machine_file.empty()) return std::nullopt;
+  MachineSource const machine = read_machine_source(options.machine_file, topology);
+  auto const& gemm = machine.measured->gemm_flops_per_second;
+  auto const& bandwidth = machine.measured->bandwidth_bytes_per_second;
+  TRAINSTONE_REQUIRE_INPUT(gemm && bandwidth,
+                           "--machine {}: has no rates of matrix products and memory; calibrate "
+                           "where every rank has cores of its own, or leave out --machine",
+                           options.machine_file);
+  if (config.precision.recipe != "fp32") {
+    fmt::print("no step time: {} knows products in fp32, and precision.recipe is {}\n", options.machine_file,
+               config.precision.recipe);
+    return std::nullopt;
+  }
+  StepPrediction const step =
+      predict_step(busiest, config.optimizer, {*gemm, *bandwidth}, machine.model, config.comm.emulated_network());
+  fmt::print("predicted step {:.4g} s: {:.4g} s at the peaks, {:.4g} s of messages, none of them hidden\n"
+             "  {}\n",
+             step.total(), step.compute_seconds, step.communication_seconds, machine.description);
+  return step;
+}
+
+Topology topology_of(EstimateOptions const& options, RunConfig const& config, std::int64_t ranks) {
+  std::int64_t const emulated = config.comm.emulated_nodes;
+  TRAINSTONE_REQUIRE_INPUT(emulated <= 0 || options.nodes == 1,
+                           "--nodes {}: the deck has comm.emulated_nodes = {}; leave out one of them", options.nodes,
+                           emulated);
+  TRAINSTONE_REQUIRE_INPUT(options.nodes <= ranks, "--nodes {}: there are {} ranks, must be 1 to {}", options.nodes,
+                           ranks, ranks);
+  return Topology::block(static_cast<Rank>(ranks), static_cast<int>(std::max<std::int64_t>(emulated, options.nodes)));
+}
+
+void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, Topology const& topology,
+                std::uint64_t needed, std::optional<StepPrediction> const& step) {
+  RunPlan const& plan = plans.largest;
+  Estimate estimate;
+  estimate.parameters = resolved_parameters(deck, plan.ranks);
+  estimate.deck = deck_label(deck);
+  estimate.deck_hash = deck_hash(deck);
+  estimate.code = code_info();
+  estimate.ranks = plan.ranks;
+  estimate.nodes = topology.nodes();
+  estimate.model_parameters = plan.table.model_parameters();
+  estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.ranks;
+  estimate.predicted = predicted_amounts(plans.busiest);
+  estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
+  estimate.needed_bytes = needed;
+  estimate.given_bytes = options.device_memory;
+  if (step) {
+    estimate.compute_seconds = step->compute_seconds;
+    estimate.communication_seconds = step->communication_seconds;
+  }
+  write_file_atomically(options.json_file, estimate_json(estimate));
+}
+
 } // namespace
 
 int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
                            "estimate needs a DECK, or --lecture collectives|zero|models|capability");
-  TRAINSTONE_REQUIRE_INPUT(!options.size && options.machine_file.empty(), "--size and --machine belong to --lecture");
+  TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, ranks);
-  std::int64_t const nodes = std::max<std::int64_t>(config.comm.emulated_nodes, 1);
-  auto const [plan, busiest] =
-      plan_extremes(config, Topology::block(static_cast<Rank>(ranks), static_cast<int>(nodes)));
+  Topology const topology = topology_of(options, config, ranks);
+  ExtremePlans const plans = plan_extremes(config, topology);
+  RunPlan const& plan = plans.largest;
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, ranks, config.batch.global,
              config.data.sequence, to_string(plan.gemm));
   print_parameters(plan);
   print_memory(plan);
-  print_work(busiest);
+  print_work(plans.busiest);
+  std::optional<StepPrediction> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes;
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));
+  if (!options.json_file.empty()) write_json(options, deck, plans, topology, needed, step);
   if (!options.device_memory) return 0;
   bool const fits = needed <= *options.device_memory;
   fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(needed),

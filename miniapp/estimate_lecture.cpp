@@ -62,9 +62,9 @@ int estimate_lecture(EstimateOptions const& options) {
   TRAINSTONE_REQUIRE_INPUT(lecture != lectures.end(), "--lecture: there is no lecture \"{}\"; there are: {}",
                            options.lecture, fmt::join(names, ", "));
   TRAINSTONE_REQUIRE_INPUT(options.common.deck.path.empty() && options.common.deck.overrides.empty() &&
-                               !options.device_memory,
-                           "--lecture takes --ranks, --size and --machine; a DECK, --set and --device-mem belong to "
-                           "an estimate without it");
+                               !options.device_memory && options.nodes == 1 && options.json_file.empty(),
+                           "--lecture takes --ranks, --size and --machine; a DECK, --set, --device-mem, --nodes and "
+                           "--json belong to an estimate without it");
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || !options.ranks, "--ranks: the lecture \"{}\" has none",
                            lecture->name);
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_size_and_machine || (!options.size && options.machine_file.empty()),

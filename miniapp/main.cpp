@@ -103,7 +103,11 @@ void describe_options(CLI::App& app, CommandLine& line) {
       "--lecture", line.estimate.lecture,
       "collectives, zero, models or capability: figures as they are taught beside the exact ones; needs no deck");
   add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
-  estimate->add_option("--machine", line.estimate.machine_file, "of a lecture: peaks.json of calibrate");
+  estimate->add_option("--machine", line.estimate.machine_file,
+                       "peaks.json of calibrate: a step's time is predicted, or the lecture's collectives are priced");
+  estimate->add_option("--nodes", line.estimate.nodes, "that the ranks of a deck sit on, in blocks; default 1")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  estimate->add_option("--json", line.estimate.json_file, "write the estimate of a deck to this file");
 
   CLI::App* const verify = app.add_subcommand(
       "verify", "compare with a reference from an independent program, or strategies with each other");

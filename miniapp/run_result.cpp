@@ -3,6 +3,7 @@
 #include "comm/buffers_start.hpp"
 #include "git_version.hpp"
 #include "kernels/peaks.hpp"
+#include "train/step_prediction.hpp"
 
 #include <unistd.h>
 
@@ -59,21 +60,6 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
   return ranks;
 }
 
-/// The least time of a step on the peaks: GEMM operations of all ranks at the GEMM rate, and what an update in place
-/// moves, at the bandwidth: the gradient read, moments and master copy (or fp32 parameter) read and written, in fp32;
-/// 16-bit parameters written.
-double floor_seconds(PreparedRun const& run, PeakInfo const& peaks, Rank ranks) {
-  auto const flops = static_cast<double>(run.plan->step_flops.gemm) * ranks;
-  StateTypes const& types = run.plan->parallel.types;
-  std::size_t const gradient = bytes_per_value(run.plan->storage().gradients);
-  std::size_t const narrow = types.master ? bytes_per_value(types.parameters) : 0;
-  auto const bytes_per_parameter =
-      static_cast<double>(gradient + narrow) + static_cast<double>(8 * (1 + run.config.optimizer.moments()));
-  return flops / peaks.gemm_flops_per_second + bytes_per_parameter *
-                                                   static_cast<double>(run.plan->table.model_parameters()) /
-                                                   peaks.bandwidth_bytes_per_second;
-}
-
 WorkAmounts counted_amounts(Training const& training) {
   auto const steps = static_cast<std::uint64_t>(std::max<std::int64_t>(1, training.counted.steps));
   return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
@@ -121,14 +107,17 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
     exposed += sample.exposed_communication_seconds;
   }
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
-  if (seconds.empty()) return {{"skipped_steps", skipped}};
+  auto const parameters = static_cast<double>(run.plan->table.model_parameters());
+  if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
   double const flops_per_second =
       static_cast<double>(run.plan->step_flops.total()) * ranks * static_cast<double>(seconds.size()) / window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
                                         {"executed_flops_per_second", flops_per_second},
                                         {"exposed_communication_share", exposed / window_seconds},
+                                        {"model_parameters", parameters},
                                         {"skipped_steps", skipped}};
-  if (double const least = floor_seconds(run, result.peaks, ranks); std::isfinite(least)) {
+  ComputeRates const peaks{result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second};
+  if (double const least = floor_seconds(*run.plan, run.config.optimizer, peaks); std::isfinite(least)) {
     metrics["floor_seconds"] = least;
     metrics["floor_ratio"] = median(seconds) / least;
   }
@@ -169,6 +158,8 @@ WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
   return amounts;
 }
 
+CodeInfo code_info() { return {TRAINSTONE_VERSION, git_commit, git_dirty, describe_compiler(), kokkos_description()}; }
+
 WorkAmounts predicted_amounts(RunPlan const& plan) {
   Traffic const sent = plan.step_sent() + plan.step_control();
   return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total(),
@@ -197,7 +188,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.deck = deck_label(run.deck);
   result.deck_hash = deck_hash(run.deck);
   result.golden_key = run.golden_key;
-  result.code = {TRAINSTONE_VERSION, git_commit, git_dirty, describe_compiler(), kokkos_description()};
+  result.code = code_info();
   result.machine = describe_machine();
   result.machine.mpi = machinery.mpi.implementation();
   result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,

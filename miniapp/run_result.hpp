@@ -41,6 +41,9 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
 /// Adds what the training gave: samples with times merged over the ranks, amounts, rates. Collective.
 void finish_result(Result& result, PreparedRun const& run, Training training, Machinery& machinery);
 
+/// Of this build.
+CodeInfo code_info();
+
 /// Amounts per step, predicted for this rank.
 WorkAmounts predicted_amounts(RunPlan const& plan);
 

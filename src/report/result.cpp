@@ -198,13 +198,17 @@ Json places_json(std::vector<RankPlace> const& places) {
   return json;
 }
 
+Json code_json(CodeInfo const& code) {
+  return {{"version", code.version},
+          {"git", code.git},
+          {"dirty", code.dirty},
+          {"compiler", code.compiler},
+          {"kokkos", code.kokkos}};
+}
+
 /// What the run was made of: code, machine, ranks.
 void add_provenance(Json& json, Result const& result) {
-  json["code"] = {{"version", result.code.version},
-                  {"git", result.code.git},
-                  {"dirty", result.code.dirty},
-                  {"compiler", result.code.compiler},
-                  {"kokkos", result.code.kokkos}};
+  json["code"] = code_json(result.code);
   json["machine"] = {{"cpu", result.machine.cpu},
                      {"cores", result.machine.cores},
                      {"memory_bytes", result.machine.memory_bytes},
@@ -286,6 +290,26 @@ std::string result_json(Result const& result) {
   json["unverified_rate"] = result.outcome == Outcome::invalid ? rate : Json(nullptr);
   json["metrics"] = result.metrics;
   json["verification"] = checks_json(result.checks);
+  return json.dump(1) + "\n";
+}
+
+std::string estimate_json(Estimate const& estimate) {
+  auto const or_null = [](auto const& value) { return value ? Json(*value) : Json(nullptr); };
+  Json json;
+  json["schema_version"] = schema_version;
+  json["kind"] = "estimate";
+  json["deck"] = {{"name", estimate.deck}, {"hash", estimate.deck_hash}};
+  json["params"] = parameters_json(estimate.parameters);
+  json["code"] = code_json(estimate.code);
+  json["topology"] = {{"ranks", estimate.ranks}, {"nodes", estimate.nodes}};
+  json["model_parameters"] = estimate.model_parameters;
+  json["tokens_per_step"] = estimate.tokens_per_step;
+  json["predicted"] = amounts_json(estimate.predicted);
+  json["needed_bytes"] = estimate.needed_bytes;
+  json["given_bytes"] = or_null(estimate.given_bytes);
+  json["fits"] = estimate.given_bytes ? Json(estimate.needed_bytes <= *estimate.given_bytes) : Json(nullptr);
+  json["compute_seconds"] = or_null(estimate.compute_seconds);
+  json["communication_seconds"] = or_null(estimate.communication_seconds);
   return json.dump(1) + "\n";
 }
 

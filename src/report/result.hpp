@@ -1,7 +1,8 @@
 #pragma once
 
-// The result file of a run. Owns its form (schema_version), the description of the machine, and writing it so that a
-// reader sees the whole file or none. Promises that NaN is never written: a value that is no number becomes null.
+// The result file of a run, and the file of an estimate, which says the same of a run that has not been. Owns their
+// form (schema_version), the description of the machine, and writing them so that a reader sees the whole file or none.
+// Promises that NaN is never written: a value that is no number becomes null.
 
 #include "comm/out_port.hpp"
 #include "core/file_reads.hpp"
@@ -110,6 +111,23 @@ struct Result {
   std::vector<Check> checks;
 };
 
+/// What a run would need, of the rank that needs most.
+struct Estimate {
+  std::vector<Parameter> parameters; ///< resolved_parameters
+  std::string deck;                  ///< deck_label
+  std::string deck_hash;
+  CodeInfo code;
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  std::int64_t model_parameters = 0;        ///< without padding
+  std::int64_t tokens_per_step = 0;         ///< of the global batch
+  WorkAmounts predicted;                    ///< memory of the rank that needs most, the rest of the one that sends most
+  std::uint64_t needed_bytes = 0;           ///< of the memory that kernels work on
+  std::optional<std::uint64_t> given_bytes; ///< nothing: not asked whether it fits
+  std::optional<double> compute_seconds;    ///< of a step, where a machine is known
+  std::optional<double> communication_seconds; ///< likewise, of a step that hides none
+};
+
 /// Compiler name and version of this build.
 std::string describe_compiler();
 
@@ -123,6 +141,9 @@ void prepare_output_folder(std::string const& folder);
 
 /// The result as JSON text.
 std::string result_json(Result const& result);
+
+/// The estimate as JSON text, with the names of a result.
+std::string estimate_json(Estimate const& estimate);
 
 /// Writes `folder`/result.json under a temporary name, then renames it. Returns the path.
 std::string write_result(std::string const& folder, Result const& result);

@@ -109,6 +109,7 @@ class Refusals(RefusalTest):
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
             "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability"]),
+            "a file for a lecture": (start(*lecture, "--json", "x.json"), ["--json", "without it"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
             "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),

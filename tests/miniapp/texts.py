@@ -1,10 +1,12 @@
 """What the program says without training: help, version, keys, the resolved deck, estimates; and the progress line."""
+import json
 import os
 import pty
 import re
 import subprocess
 import unittest
 
+from lecture import write_machine
 from support import Context, Deck, environment, new_folder, run, settings, start
 
 USAGE, DOES_NOT_FIT = 64, 69
@@ -89,6 +91,51 @@ class EstimateTest(unittest.TestCase):
             items = re.findall(r"(?m)^    \S.*? +(\d+)$", text)
             state = numbers(text, "parameters", "gradients")
             self.assertEqual(sum(map(int, items)) + sum(state.values()), counted["memory_bytes"]["total"])
+
+
+    def test_the_file_of_an_estimate_says_what_the_run_finds_and_whether_it_fits(self):
+        for ranks in (1, 2):
+            deck = Deck({"batch.global": "8", "parallel.strategy": '"zero"', "parallel.zero_stage": "2"})
+            estimated, ran = (start("estimate", deck.path, "--ranks", ranks, "--json", "e.json", "--device-mem", "100 kB"),
+                              start("run", deck.path, ranks=ranks))
+            estimated, result = estimated.result(), ran.result().result
+            self.assertEqual((estimated.code, estimated.left), (DOES_NOT_FIT, ["e.json"]), estimated)
+            found = json.loads((estimated.folder / "e.json").read_text())
+            for key in ("predicted", "params", "code"):
+                self.assertEqual(found[key], result[key])
+            self.assertEqual(found["deck"]["hash"], result["deck"]["hash"])
+            self.assertEqual(found["model_parameters"], result["metrics"]["model_parameters"])
+            self.assertEqual([found["tokens_per_step"]] * 12, result["samples"]["tokens"])
+            self.assertEqual((found["fits"], found["given_bytes"], found["compute_seconds"]), (False, 100000, None))
+
+    def test_nodes_of_an_estimate_change_what_a_hierarchical_algorithm_sends(self):
+        deck = Deck({"batch.global": "8", "comm.allreduce": '"hierarchical"'})
+        one, two, emulated = (run("estimate", deck.path, "--ranks", 4, "--json", "e.json", *more)
+                              for more in ((), ("--nodes", 2), ("--set", "comm.emulated_nodes=2")))
+        sent = [json.loads((each.folder / "e.json").read_text())["predicted"]["messages"] for each in (one, two, emulated)]
+        self.assertEqual(sent[1], sent[2])
+        self.assertNotEqual(sent[0], sent[1])
+
+    def test_a_measured_machine_predicts_a_step_and_16_bits_are_said_to_be_unknown(self):
+        def with_rates(folder):
+            write_machine(folder)
+            path = folder / "peaks.json"
+            rates = {"gemm_flops_per_second": 1e9, "bandwidth_bytes_per_second": 1e10}
+            path.write_text(json.dumps({**json.loads(path.read_text()), "peaks": rates}))
+
+        command = ("estimate", Deck({"batch.global": "8"}).path, "--ranks", 2, "--machine", "peaks.json", "--json", "e.json")
+        known, narrow, without = (run(*command, *more, prepare=prepare) for more, prepare in (
+            ((), with_rates), (settings("precision.recipe=mixed16"), with_rates), ((), write_machine)))
+        found, unknown = (json.loads((one.folder / "e.json").read_text()) for one in (known, narrow))
+        predicted = found["predicted"]
+        expected = 3e-6 * predicted["messages"] + 2e-10 * predicted["sent_bytes"]
+        self.assertAlmostEqual(found["communication_seconds"], expected, delta=1e-9 * expected)
+        self.assertGreater(found["compute_seconds"], 0)
+        self.assertIn("predicted step ", known.out)
+        self.assertEqual((unknown["compute_seconds"], unknown["communication_seconds"]), (None, None))
+        self.assertIn("no step time: peaks.json knows products in fp32, and precision.recipe is mixed16", narrow.out)
+        self.assertEqual(without.code, USAGE, without)
+        self.assertIn("has no rates of matrix products and memory", without.err)
 
 
 class TerminalTest(unittest.TestCase):

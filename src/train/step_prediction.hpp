@@ -1,0 +1,35 @@
+#pragma once
+
+// How long a step takes at least, by the rates of a machine: the floor that a run prints beside its median, and the
+// floor with every message on top, which is what a step takes that hides no communication and computes at the peaks.
+// Pure functions of a plan. Measures nothing.
+
+#include "comm/simulation/machine_model.hpp"
+#include "train/run_plan.hpp"
+
+namespace trainstone {
+
+/// Peaks of one rank, or of all ranks together.
+struct ComputeRates {
+  double gemm_flops_per_second = 0;
+  double bandwidth_bytes_per_second = 0;
+};
+
+/// The least time of a step on the peaks, in s: GEMM operations of all ranks at the GEMM rate, and what an update in
+/// place moves, at the bandwidth: the gradient read, moments and master copy (or fp32 parameter) read and written, in
+/// fp32; 16-bit parameters written. \param[in] all  rates of all ranks together
+double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all);
+
+struct StepPrediction {
+  double compute_seconds = 0;       ///< the floor
+  double communication_seconds = 0; ///< of the rank, its messages one after the other
+  double total() const { return compute_seconds + communication_seconds; }
+};
+
+/// \param[in] busiest  plan of the rank that sends most     \param[in] one  rates of one rank
+/// \param[in] machine  prices messages by their mean size in each row of the plan's traffic, and sums by their bytes
+/// \param[in] network  emulated, if it is slow: no message takes less than there
+StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
+                            MachineModel const& machine, EmulatedNetwork const& network = {});
+
+} // namespace trainstone
