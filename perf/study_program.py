@@ -1,0 +1,123 @@
+"""The program and the files of a study. Owns how the program is asked what a run would be, what a study's folder is called
+inside, and when two runs are the same run. Trains nothing and judges nothing.
+"""
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import tempfile
+
+USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
+USAGE, INVALID, DOES_NOT_FIT = 64, 65, 69
+
+
+class Refused(Exception):
+    """What was asked for cannot be; says why, and what would be right."""
+
+
+def command_of(text):
+    """Words of a command; a program that is named by a path is found from any folder."""
+    words = shlex.split(text)
+    if not words:
+        raise Refused("--program is empty, must be a command")
+    return [os.path.abspath(word) if "/" in word and os.path.exists(word) else word for word in words]
+
+
+def settings_of(overrides):
+    return [word for one in overrides for word in ("--set", one)]
+
+
+class Program:
+    def __init__(self, text):
+        self.words = command_of(text)
+
+    def ask(self, *arguments):
+        """The process that ended. Raises Refused where the program cannot be started."""
+        try:
+            return subprocess.run([*self.words, *map(str, arguments)], capture_output=True, text=True, check=False)
+        except OSError as failure:
+            raise Refused(f"{shlex.join(self.words)}: {failure.strerror}; --program names the program") from failure
+
+    def estimate(self, deck, ranks, nodes, overrides, *options):
+        """The estimate's file as a dictionary. Raises Refused with the program's own message."""
+        with tempfile.TemporaryDirectory(prefix="trainstone-study-") as folder:
+            path = pathlib.Path(folder) / "estimate.json"
+            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *settings_of(overrides), *options,
+                             "--json", path)
+            if ended.returncode not in (0, DOES_NOT_FIT) or not path.exists():
+                raise Refused(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
+            return json.loads(path.read_text(encoding="utf-8"))
+
+    def resolved_deck(self, deck, overrides):
+        """Text of --print-deck."""
+        ended = self.ask("run", deck, *settings_of(overrides), "--print-deck")
+        if ended.returncode != 0:
+            raise Refused(ended.stderr.strip().removeprefix("trainstone: "))
+        return ended.stdout
+
+
+def write_json(path, value):
+    """Under a temporary name, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as failure:
+        raise Refused(f"{path}: {failure}") from failure
+
+
+class Study:
+    """A planned study in its folder: `study` is study.json, which reports read, `plan` what else the tools must know."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder).absolute()
+        if not (self.folder / "study.json").exists():
+            raise Refused(f"{folder}: there is no study.json; perf/study plan writes one")
+        self.study, self.plan = read_json(self.folder / "study.json"), read_json(self.folder / "plan.json")
+
+    @property
+    def points(self):
+        return self.study["points"]
+
+    def run_folder(self, point):
+        return self.folder / "runs" / point["name"]
+
+    def result(self, point):
+        """result.json of a run; None where there is none, or no whole one."""
+        try:
+            result = json.loads((self.run_folder(point) / "result.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return result if isinstance(result, dict) and result.get("kind") == "run" else None
+
+
+def values_of(record):
+    """Keys that decide about a run: a job keeps its checkpoints where it likes."""
+    return {key: entry["value"] for key, entry in record["params"].items() if not key.startswith("checkpoint.")}
+
+
+def different_keys(one, other):
+    """Names of the keys in which two runs (results or estimates) differ, but for checkpoints."""
+    first, second = values_of(one), values_of(other)
+    return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
+
+
+def why_not_usable(result, estimate):
+    """Why this result is not the run that the estimate speaks of; empty if it is."""
+    if result is None:
+        return "no result"
+    if result["status"] not in USABLE:
+        return result["status"]
+    if result["topology"]["ranks"] != estimate["topology"]["ranks"]:
+        return f"ran on {result['topology']['ranks']} ranks"
+    if keys := different_keys(result, estimate):
+        return "other values of " + ", ".join(keys)
+    if result["code"] != estimate["code"]:
+        return f"another program, {result['code']['version']} git {result['code']['git']}"
+    return ""

@@ -1,0 +1,131 @@
+"""perf/study submit: starts the runs of a study that are not there yet, here or on a Slurm.
+
+Here one after the other: repeat 1 of all points, then repeat 2, each in an order of its own drawn from --seed, so that a
+machine that gets warmer or busier does so for all points alike. On a Slurm an array job for each number of ranks, whose
+scripts perf/make_job writes; its queue decides about the order.
+"""
+import pathlib
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+
+from study_plan import estimate_for
+from study_program import Program, Refused, USABLE, different_keys, settings_of, why_not_usable
+
+MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
+
+
+def fresh_estimates(study, program):
+    """What this program says of the deck today, by ranks. Raises Refused if the deck is another than the planned one."""
+    found = {}
+    for key, planned in study.plan["estimates"].items():
+        found[int(key)] = estimate_for(study.study["kind"], study.plan, program, int(key))
+        if changed := different_keys(found[int(key)], planned):
+            raise Refused(f"{study.plan['deck']}: {', '.join(changed)} changed since the study was planned; plan it again")
+    return found
+
+
+def order_of(points, seed):
+    """Repeat by repeat, shuffled within each."""
+    ordered = []
+    for repeat in sorted({point["repeat"] for point in points}):
+        some = [point for point in points if point["repeat"] == repeat]
+        random.Random(f"{seed}/{repeat}").shuffle(some)
+        ordered += some
+    return ordered
+
+
+def runs_to_do(study, estimates, again, seed):
+    """Points whose result is not there, or is another run's; says of all what is done with them."""
+    todo = []
+    for point in order_of(study.points, seed):
+        reason = "--again" if again else why_not_usable(study.result(point), estimates[point["ranks"]])
+        print(f"{point['name']}: {f'to run ({reason})' if reason else 'kept'}", flush=True)
+        if reason:
+            todo.append(point)
+    return todo
+
+
+def clear(study, point, estimate):
+    """Leaves nothing of another run: but checkpoints of this one, from which it goes on."""
+    result = study.result(point)
+    stopped = result and result["status"] == "STOPPED" and not different_keys(result, estimate)
+    if not stopped:
+        shutil.rmtree(study.run_folder(point), ignore_errors=True)
+    study.run_folder(point).mkdir(parents=True, exist_ok=True)
+
+
+def run_here(study, program, mpiexec, point):
+    """The status of the result, or what came instead."""
+    launcher = [*shlex.split(mpiexec), "-n", str(point["ranks"])] if point["ranks"] > 1 else []
+    folder = study.run_folder(point)
+    command = [*launcher, *program.words, "run", study.plan["deck"], *settings_of(point["overrides"]), "--out", str(folder)]
+    with open(folder / "run.log", "w", encoding="utf-8") as log:
+        print(shlex.join(command), file=log, flush=True)
+        try:
+            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+        except OSError as failure:
+            raise Refused(f"{command[0]}: {failure.strerror}; --mpiexec names the launcher") from failure
+    result = study.result(point)
+    return result["status"] if result else f"exit {code}, see {folder / 'run.log'}"
+
+
+def submit_here(study, program, arguments, todo, estimates):
+    failed = []
+    for number, point in enumerate(todo, 1):
+        clear(study, point, estimates[point["ranks"]])
+        outcome = run_here(study, program, arguments.mpiexec, point)
+        print(f"{number}/{len(todo)} {point['name']}: {outcome}", flush=True)
+        if outcome not in USABLE:
+            failed.append(point["name"])
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def job_script(study, program, ranks, points, options):
+    """Writes jobs/nN.tsv and jobs/nN.sh. Returns the script's path."""
+    folder = study.folder / "jobs"
+    folder.mkdir(exist_ok=True)
+    plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
+    plan.write_text("".join("\t".join([point["name"], *point["overrides"]]) + "\n" for point in points), encoding="utf-8")
+    made = subprocess.run([sys.executable, MAKE_JOB, "slurm", study.plan["deck"], "--ranks", str(ranks), "--nodes",
+                           str(points[0]["nodes"]), "--name", f"study-n{ranks}", "--program", shlex.join(program.words),
+                           "--out", study.folder / "runs", "--plan", plan, *options], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise Refused(made.stderr.strip())
+    script.write_text(made.stdout, encoding="utf-8")
+    return script
+
+
+def submit_slurm(study, program, arguments, todo, estimates):
+    failed = False
+    for ranks in sorted({point["ranks"] for point in todo}):
+        points = [point for point in todo if point["ranks"] == ranks]
+        script = job_script(study, program, ranks, points, arguments.job)
+        if arguments.dry_run:
+            print(f"{script}: {len(points)} runs on {ranks} ranks")
+            continue
+        for point in points:
+            clear(study, point, estimates[ranks])
+        try:
+            sent = subprocess.run(["sbatch", "--parsable", script], cwd=script.parent, capture_output=True, text=True, check=False)
+        except OSError as failure:
+            raise Refused(f"sbatch: {failure.strerror}") from failure
+        print(f"{ranks} ranks: {len(points)} runs, job {sent.stdout.strip()}{sent.stderr.strip()}", flush=True)
+        failed = failed or sent.returncode != 0
+    return 1 if failed else 0
+
+
+def submit_study(study, arguments):
+    """Exit code: 0 if all was started (here: and gave a result that counts), else 1."""
+    program = Program(arguments.program)
+    if arguments.system == "local" and arguments.job:
+        raise Refused(f"{' '.join(arguments.job)}: options of perf/make_job belong to slurm")
+    estimates = fresh_estimates(study, program)
+    todo = runs_to_do(study, estimates, arguments.again, arguments.seed)
+    if arguments.system == "slurm":
+        return submit_slurm(study, program, arguments, todo, estimates)
+    return 0 if arguments.dry_run else submit_here(study, program, arguments, todo, estimates)
