@@ -4,13 +4,16 @@
 #include "commbench.hpp"
 
 #include "comm/buffers.hpp"
+#include "comm/buffers_start.hpp"
 #include "comm/prediction/calibration.hpp"
 #include "git_version.hpp"
 #include "report/atomic_file.hpp"
 #include "report/calibration_table.hpp"
 #include "report/machine_file.hpp"
+#include "run_result.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -50,6 +53,34 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
       fmt::print("# messages {} hide {:.0f} % of the work that ranks do meanwhile\n", to_string(link), 100 * *share);
 }
 
+/// Of one rank in fp32, while all measure; not of ranks that share cores or a device, which get in each other's way.
+void measure_compute(MeasuredMachine& machine, Machinery& machinery) {
+  auto const [machines, devices_of, cores] = placement_of(machinery.communicator);
+  auto const mine = static_cast<std::size_t>(machinery.communicator.rank());
+  std::int64_t const neighbours = std::ranges::count(machines.node_of_rank, machines.node_of_rank[mine]);
+  bool const on_device = !devices_of[mine].empty();
+  std::int64_t const threads = neighbours * machinery.exec.concurrency();
+  bool const shares = on_device ? neighbours > devices() : threads > sysconf(_SC_NPROCESSORS_ONLN);
+  std::int64_t const any = shares ? 1 : 0;
+  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, any) > 0) {
+    return;
+  }
+  PeakInfo const all = sum_peaks(machinery, resolve_gemm_provider(GemmProvider::automatic), {},
+                                 static_cast<std::size_t>(on_device ? 1 : neighbours));
+  auto const ranks = static_cast<double>(machinery.communicator.size());
+  machine.gemm_flops_per_second = all.gemm_flops_per_second / ranks;
+  machine.bandwidth_bytes_per_second = all.bandwidth_bytes_per_second / ranks;
+}
+
+void print_compute(MeasuredMachine const& machine) {
+  if (!machine.gemm_flops_per_second) {
+    fmt::print("# no rates of matrix products and memory: ranks share cores or a device\n");
+    return;
+  }
+  fmt::print("# a rank computes {:.1f} GFLOP/s in matrix products of fp32 and moves {:.1f} GB/s\n",
+             *machine.gemm_flops_per_second * 1e-9, *machine.bandwidth_bytes_per_second * 1e-9);
+}
+
 } // namespace
 
 int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
@@ -68,11 +99,12 @@ int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
   });
   communicator->use_buffers(buffers.messages, machinery.exec);
   options.shared_memory = buffers.shared_memory;
+  MeasuredMachine machine;
+  measure_compute(machine, machinery);
   MemoryLedger ledger;
   Calibration calibration = calibrate_communication(machinery.exec, *communicator, ledger, options);
   if (!first) return 0;
 
-  MeasuredMachine machine;
   machine.fit = calibration.machine;
   machine.provenance = describe_here();
   machine.provenance.mpi = machinery.mpi.implementation();
@@ -81,6 +113,7 @@ int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
   machine.provenance.nodes = communicator->topology().nodes();
   machine.provenance.buffers = communicator->buffers();
   print_calibration(calibration, arguments.all_sizes);
+  print_compute(machine);
   make_folder_of(arguments.output);
   write_machine_file(arguments.output, machine);
   fmt::print("{}\n", machine_line(arguments.output, machine));

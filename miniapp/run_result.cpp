@@ -166,20 +166,21 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           plan.step_launches + plan.update_launches};
 }
 
-PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run) {
-  std::int64_t const shares = shared_processors(run, machinery.exec).empty() ? 0 : 1;
-  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, shares) > 0) return {};
+PeakInfo sum_peaks(Machinery& machinery, GemmProvider provider, ModelStorage const& storage, std::size_t sharing) {
   barrier(machinery.communicator);
-  RunPlan const& plan = *run.plan;
   double const flops =
-      measure_gemm_peak(machinery.exec, plan.gemm, gemm_peak_shapes(plan.storage().values, plan.storage().gradients))
-          .flops_per_second;
+      measure_gemm_peak(machinery.exec, provider, gemm_peak_shapes(storage.values, storage.gradients)).flops_per_second;
   barrier(machinery.communicator);
-  std::size_t const sharing = run.neighbours.size();
   double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;
   std::vector<double> sums{flops, bandwidth};
   control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, sums);
   return {sums[0], sums[1]};
+}
+
+PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run) {
+  std::int64_t const shares = shared_processors(run, machinery.exec).empty() ? 0 : 1;
+  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, shares) > 0) return {};
+  return sum_peaks(machinery, run.plan->gemm, run.plan->storage(), run.neighbours.size());
 }
 
 Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks) {

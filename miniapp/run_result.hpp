@@ -35,6 +35,10 @@ FileReads reads_of_all(FileReads const& own, Machinery& machinery);
 /// processors: what each gets while the others wait adds up to more than there is. Collective.
 PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run);
 
+/// The same of any products, without asking whether processors are shared. Collective.
+/// \param[in] sharing  ranks that share this rank's memory
+PeakInfo sum_peaks(Machinery& machinery, GemmProvider provider, ModelStorage const& storage, std::size_t sharing);
+
 /// What is known before the training.
 Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks);
 

@@ -1,5 +1,6 @@
 """Measurements of collectives: `commbench` and `calibrate`. What they print and write, what they refuse; no rates."""
 import json
+import os
 import re
 import unittest
 
@@ -167,6 +168,12 @@ class Measurements(unittest.TestCase):
         self.assertNotIn("message_inter", calibration.out)
         peaks = calibration.folder / "peaks.json"
         self.assertEqual(strict_json(peaks)["provenance"]["ranks"], 2)
+        rates = strict_json(peaks)["peaks"].values()
+        if os.cpu_count() >= 2:
+            self.assertTrue(all(1e6 < rate < 1e15 for rate in rates), rates)
+            self.assertIn(" GFLOP/s in matrix products of fp32 and moves ", calibration.out)
+        else:
+            self.assertEqual(list(rates), [None, None])
         measured = start("commbench", "--machine", peaks, "-b", "8", "-e", "8", "--collectives=all_reduce", *QUICK,
                          ranks=2)
         simulated = start("commbench", "--machine", peaks, "--simulate", "ranks=8", "-e", "4K",
