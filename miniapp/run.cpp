@@ -74,6 +74,9 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   if (FaultConfig const& faults = run.config.faults; faults.delay_time > 0)
     fmt::print("note: a delay is injected: {} at \"{}\"\n", to_string(Quantity{Dimension::time, faults.delay_time}),
                faults.delay_where);
+  if (FaultConfig const& faults = run.config.faults; faults.slow_factor > 1)
+    fmt::print("note: kernels are slowed down: {} takes {} times as long\n", faults.slow_kernel, faults.slow_factor);
+  if (run.config.faults.extra_message) fmt::print("note: every step sends one sum more than planned\n");
   if (run.config.comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);
 }

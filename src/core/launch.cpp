@@ -1,5 +1,7 @@
 #include "core/launch.hpp"
 
+#include "core/clock.hpp"
+
 namespace trainstone {
 
 DelayPoint& delay_point() {
@@ -9,6 +11,11 @@ DelayPoint& delay_point() {
 
 void reach_delay_point(char const* label) {
   if (delay_point()) delay_point()(label);
+}
+
+KernelEnd& kernel_end() {
+  static KernelEnd instance;
+  return instance;
 }
 
 LaunchObserver& launch_observer() {
@@ -31,14 +38,17 @@ void Impl::call_between_launches() {
   between_launches()();
 }
 
-void Impl::enter_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start) {
+bool Impl::kernels_are_timed() { return kernel_table() || kernel_end(); }
+
+void Impl::end_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start) {
   if constexpr (!launches_wait) exec.fence("trainstone::core::launch: every kernel is timed on its own");
-  std::chrono::duration<double> const time = std::chrono::steady_clock::now() - start;
+  if (kernel_end()) kernel_end()(kernel.label, seconds_since(start));
+  if (!kernel_table()) return;
   KernelTimes& times = (*kernel_table())[kernel.label];
   ++times.launches;
   times.flops += kernel.flops;
   times.bytes += kernel.bytes;
-  times.seconds += time.count();
+  times.seconds += seconds_since(start);
 }
 
 void Impl::count_launch(Kernel const& kernel, ExecutionSpace const& exec) {

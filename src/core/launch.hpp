@@ -38,6 +38,11 @@ DelayPoint& delay_point();
 /// Calls it, if there is one: also at moments that are no launch.
 void reach_delay_point(char const* label);
 
+/// Called after every kernel with its label and the seconds that it took, on the clock of its phase: what it spends is
+/// taken for the kernel's. Devices then wait for every kernel. For injected faults; empty by default.
+using KernelEnd = std::function<void(char const* label, double seconds)>;
+KernelEnd& kernel_end();
+
 /// Sees label and instance of every launch before it starts, because Kokkos Tools give all instances of a host back end
 /// one number. For tests; empty by default.
 using LaunchObserver = std::function<void(char const* label, ExecutionSpace const& exec)>;
@@ -80,17 +85,20 @@ namespace Impl {
 void count_launch(Kernel const& kernel);
 void count_launch(Kernel const& kernel, ExecutionSpace const& exec);
 void call_between_launches();
-/// Waits for the kernel, and enters in the thread's table what it took since `start`.
-void enter_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start);
+/// Whether somebody wants to know what a kernel of this thread takes.
+bool kernels_are_timed();
+/// Waits for the kernel, tells whoever wants to know what it took since `start`, and enters in the thread's table what
+/// has passed then.
+void end_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chrono::steady_clock::time_point start);
 
 /// Starts a kernel, on the clock of its phase.
 template <class Start>
 void start_kernel(Kernel const& kernel, ExecutionSpace const& exec, Start const& start) {
   PhaseTimer const timer(kernel.phase);
-  if (!kernel_table()) return start();
+  if (!kernels_are_timed()) return start();
   auto const before = std::chrono::steady_clock::now();
   start();
-  enter_kernel(kernel, exec, before);
+  end_kernel(kernel, exec, before);
 }
 
 /// What Kokkos Tools are told of a kernel that Kokkos does not start, while it runs.

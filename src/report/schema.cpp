@@ -40,6 +40,7 @@ std::vector<std::string> algorithm_names(Collective collective) {
 std::vector<std::string> recipe_list() { return {recipe_names.begin(), recipe_names.end()}; }
 
 std::vector<std::string> delay_place_names() { return {delay_places.begin(), delay_places.end()}; }
+std::vector<std::string> slow_kernel_names() { return {slow_kernels.begin(), slow_kernels.end()}; }
 
 std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
 
@@ -261,6 +262,12 @@ std::vector<Key> machine_keys() {
              "test: the only rank that waits; -1 = all wait"),
       number("faults.delay.every", &RunConfig::faults, &FaultConfig::delay_every, "times", {1, trillion},
              "test: so many times, one waits"),
+      choice("faults.slow.kernel", &RunConfig::faults, &FaultConfig::slow_kernel, slow_kernel_names(),
+             "test: the kernels that take longer, on all ranks; \"\" = none"),
+      number("faults.slow.factor", &RunConfig::faults, &FaultConfig::slow_factor, "", {1, 1000},
+             "test: so many times as long as they are"),
+      key("faults.extra_message", &RunConfig::faults, &FaultConfig::extra_message,
+          "test: every step adds up one number more over all ranks, which no plan knows"),
       number("faults.order.step", &RunConfig::faults, &FaultConfig::order_step, "", up_to(trillion),
              "test: the step, from 1, in which one rank calls another collective than the others; needs "
              "comm.check_order; 0 = none"),

@@ -86,6 +86,9 @@ struct FaultConfig {
   double delay_time = 0;   ///< s
   std::int64_t delay_rank = -1;
   std::int64_t delay_every = 1; ///< so many times
+  std::string slow_kernel;      ///< one of slow_kernels; empty = none
+  double slow_factor = 1;       ///< its time becomes so many times as long
+  bool extra_message = false;   ///< every step sends what no plan knows
   std::int64_t order_step = 0;  ///< from 1; 0 = none: the step in which a rank calls another collective than the others
   std::int64_t order_rank = -1; ///< that rank; -1 = none
 };

@@ -1,5 +1,6 @@
 #include "train/injected_delay.hpp"
 
+#include "core/clock.hpp"
 #include "core/launch.hpp"
 
 #include <atomic>
@@ -21,7 +22,20 @@ std::string_view place_of(std::string_view label) {
 
 } // namespace
 
+bool is_kernel(std::string_view label, std::string_view kernel) {
+  constexpr std::string_view prefix = "trainstone::";
+  if (!label.starts_with(prefix)) return false;
+  label.remove_prefix(prefix.size());
+  if (!label.starts_with(kernel)) return false;
+  label.remove_prefix(kernel.size());
+  return label.empty() || label.starts_with("::") || label.starts_with('[');
+}
+
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults) {
+  if (faults.slow_kernel.empty() != (faults.slow_factor == 1))
+    return faults.slow_kernel.empty()
+               ? ConfigProblem{"faults.slow.factor", "faults.slow.factor needs faults.slow.kernel"}
+               : ConfigProblem{"faults.slow.kernel", "faults.slow.kernel needs faults.slow.factor above 1"};
   if (faults.delay_where.empty() == (faults.delay_time == 0)) return std::nullopt;
   if (faults.delay_time == 0) return ConfigProblem{"faults.delay.where", "faults.delay.where needs faults.delay.time"};
   return ConfigProblem{"faults.delay.time", "faults.delay.time needs faults.delay.where"};
@@ -35,8 +49,15 @@ std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::
 }
 
 InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank)
-    : m_installed(faults.delay_time > 0 && (faults.delay_rank < 0 || faults.delay_rank == rank)) {
-  if (!m_installed) return;
+    : m_delays(faults.delay_time > 0 && (faults.delay_rank < 0 || faults.delay_rank == rank)),
+      m_slows(faults.slow_factor > 1) {
+  if (m_slows)
+    kernel_end() = [kernel = faults.slow_kernel, more = faults.slow_factor - 1](char const* label, double seconds) {
+      if (!is_kernel(label, kernel)) return;
+      SteadyTime const start = std::chrono::steady_clock::now();
+      while (seconds_since(start) < more * seconds) continue;
+    };
+  if (!m_delays) return;
   // a progress thread comes to delay points, too
   auto const times = std::make_shared<std::atomic<std::int64_t>>(0);
   std::chrono::duration<double> const time(faults.delay_time);
@@ -46,7 +67,8 @@ InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank)
 }
 
 InjectedDelay::~InjectedDelay() {
-  if (m_installed) delay_point() = nullptr;
+  if (m_delays) delay_point() = nullptr;
+  if (m_slows) kernel_end() = nullptr;
 }
 
 } // namespace trainstone

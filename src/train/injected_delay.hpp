@@ -1,7 +1,8 @@
 #pragma once
 
-// Delays that a deck injects (faults.delay), so that tests can slow down computing or communication, on one rank or on
-// all: results must not change. Owns the delay point of core/launch.hpp while it is installed.
+// Delays that a deck injects (faults.delay, faults.slow), so that tests can slow down computing or communication, on
+// one rank or on all: results must not change. Owns the delay point and the kernel end of core/launch.hpp while they
+// are installed.
 
 #include "core/error.hpp"
 #include "train/config.hpp"
@@ -19,12 +20,21 @@ namespace trainstone {
 inline constexpr std::array<std::string_view, 10> delay_places{"kernel",  "checkpoint", "start", "send",   "receive",
                                                                "barrier", "wait",       "copy",  "reduce", "combine"};
 
-/// What is wrong with the delay, if anything, but for the rank.
+/// Kernels that can be slowed down by a share of their own time: those whose label begins so, after "trainstone::".
+inline constexpr std::array<std::string_view, 15> slow_kernels{
+    "accumulate",      "attention", "bias", "bias_gelu", "cast", "cross_entropy", "dropout", "embedding",
+    "flash_attention", "gelu",      "gemm", "layernorm", "norm", "optimizer",     "residual"};
+
+/// Whether the label is that kernel's: "gemm" of "trainstone::gemm[oneDNN]" and of no other.
+bool is_kernel(std::string_view label, std::string_view kernel);
+
+/// What is wrong with delays, if anything, but for the rank.
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults);
 /// The rest of it.
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::int64_t ranks);
 
-/// While it lives, this rank waits as the deck says; not at all if the deck says nothing or names another rank.
+/// While it lives, this rank waits as the deck says; not at all if the deck says nothing or names another rank. A
+/// slowed kernel keeps its thread busy for the rest of its time.
 class InjectedDelay {
 public:
   InjectedDelay(FaultConfig const& faults, std::int64_t rank);
@@ -33,7 +43,7 @@ public:
   ~InjectedDelay();
 
 private:
-  bool m_installed;
+  bool m_delays, m_slows;
 };
 
 } // namespace trainstone

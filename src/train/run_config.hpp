@@ -29,10 +29,12 @@ struct RunConfig {
   TraceConfig trace;
 };
 
-/// Whether steps do not take as long as they would on this machine: a network is emulated, or a delay or an overflow is
-/// injected.
+/// Whether steps do not take as long as they would on this machine: a network is emulated, or a fault that costs or
+/// saves time is injected.
 inline bool emulates_time(RunConfig const& config) {
-  return config.comm.emulated_network().is_slow() || config.faults.delay_time > 0 || config.faults.overflow_step > 0;
+  FaultConfig const& faults = config.faults;
+  return config.comm.emulated_network().is_slow() || faults.delay_time > 0 || faults.overflow_step > 0 ||
+         faults.slow_factor > 1 || faults.extra_message;
 }
 
 } // namespace trainstone

@@ -149,7 +149,7 @@ double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask
     backward(batch);
   }
   m_uncovered_seconds = finish_reductions(); // nobody drives collectives while the losses meet
-  inject_order_fault(step);
+  inject_unplanned_calls(step);
   m_requests = ask ? ask() : Requests();
   return total_loss(&m_requests) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
@@ -273,9 +273,10 @@ void Trainer::inject_fault(Unit unit, std::int64_t step) {
   });
 }
 
-/// A barrier where the others add up losses; the order check ends it.
-void Trainer::inject_order_fault(std::int64_t step) {
+/// A sum that no plan knows; a barrier where the others add up losses, which the order check ends.
+void Trainer::inject_unplanned_calls(std::int64_t step) {
   FaultConfig const& faults = m_config->faults;
+  if (faults.extra_message) control_all_reduce(m_exec, *m_communicator, Operation::sum, 1.0);
   if (step == faults.order_step && m_plan->rank == faults.order_rank) barrier(*m_communicator);
 }
 

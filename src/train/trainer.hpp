@@ -86,7 +86,7 @@ private:
   double total_loss(Requests* requests);
   void meet(std::vector<double>& losses, Requests* requests);
   void inject_fault(Unit unit, std::int64_t step);
-  void inject_order_fault(std::int64_t step);
+  void inject_unplanned_calls(std::int64_t step);
   std::string describe_non_finite(GlobalBatch const& global);
   Unit first_bad_unit(GlobalBatch const& global, Index turn);
   bool has_non_finite(ConstStoredVector values);

@@ -288,6 +288,24 @@ class Faults(TrainingTest):
         for seconds in send.result["samples"]["seconds"]:
             self.assertGreater(seconds, 3e-3 * send.result["predicted"]["messages"] / 2)  # busiest rank's; all send
 
+    def test_a_slowed_kernel_changes_times_and_nothing_else(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        none, slow = (self.assert_ended(run("run", deck.path, *settings(*keys), ranks=2), 0)
+                      for keys in ((), ("faults.slow.kernel=gemm", "faults.slow.factor=50")))
+        self.assertEqual(slow.losses, none.losses, slow)
+        self.assertEqual(slow.result["counted"], none.result["counted"])
+        self.assertIn("\nnote: kernels are slowed down: gemm takes 50 times as long\n", slow.out)
+        self.assertIn("\nRESULT: EMULATED ", slow.out)
+        gemm, other = (sum(slow.result["samples"]["phases"][name]) / sum(none.result["samples"]["phases"][name])
+                       for name in ("gemm", "attention"))
+        self.assertGreater(gemm, 5 * other, slow)
+
+    def test_a_message_that_no_plan_knows_fails_the_comparison(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
+        outcome = self.assert_ended(run("run", deck.path, *settings("faults.extra_message=true"), ranks=2), FAILED)
+        self.assertRegex(outcome.out, r"\nVERIFICATION FAILED \(./7\): .*comm-volume")
+        self.assertEqual(outcome.result["counted"]["messages"], outcome.result["predicted"]["messages"] + 1, outcome)
+
     def test_a_value_that_is_not_a_number_is_traced_to_step_and_unit(self):
         deck = Deck({"model.layers": "2"})
         faults = [(unit, ranks) for unit in ("embed", "block 1", "head") for ranks in (1, 2)]

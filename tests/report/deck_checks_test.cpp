@@ -117,6 +117,19 @@ TEST_CASE("a delay has a place, a time and perhaps a rank of the run", "[deck]")
   CHECK_THAT(error_with({"faults.delay.every=0"}), ContainsSubstring("out of range"));
 }
 
+TEST_CASE("a slowdown has a kernel and a factor above 1", "[deck]") {
+  Deck const deck = read_small({"faults.slow.kernel=gemm", "faults.slow.factor=1.1"});
+  CHECK(deck.config.faults.slow_factor == 1.1);
+  CHECK(emulates_time(deck.config));
+  CHECK(emulates_time(read_small({"faults.extra_message=true"}).config));
+  CHECK_FALSE(emulates_time(read_small({}).config));
+  CHECK_THAT(error_with({"faults.slow.kernel=gemm"}), ContainsSubstring("needs faults.slow.factor above 1"));
+  CHECK_THAT(error_with({"faults.slow.factor=1.1"}), ContainsSubstring("needs faults.slow.kernel"));
+  CHECK_THAT(error_with({"faults.slow.kernel=gem", "faults.slow.factor=2"}),
+             ContainsSubstring("must be one of accumulate, "));
+  CHECK_THAT(error_with({"faults.slow.kernel=gemm", "faults.slow.factor=0.9"}), ContainsSubstring("out of range"));
+}
+
 TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
   std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
   Deck const deck = read_small(fault);

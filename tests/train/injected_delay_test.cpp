@@ -1,11 +1,13 @@
 #include "train/injected_delay.hpp"
 
+#include "core/clock.hpp"
 #include "core/launch.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace trainstone;
@@ -32,7 +34,46 @@ int waits(std::vector<char const*> const& labels) {
   return count;
 }
 
+/// Seconds that a kernel of 20 ms counts for its phase.
+double counted_seconds(char const* label) {
+  ExecutionSpace const exec;
+  double const before = counters().seconds[Phase::gemm];
+  launch_external({label, Phase::gemm}, exec, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  return counters().seconds[Phase::gemm] - before;
+}
+
 } // namespace
+
+TEST_CASE("a slowed kernel takes a share of its own time longer, on the clock of its phase", "[faults]") {
+  FaultConfig faults;
+  faults.slow_kernel = "gemm";
+  faults.slow_factor = 3;
+  {
+    InjectedDelay const injected(faults, 0);
+    KernelTable table;
+    {
+      ThreadKernelTable const entered(&table);
+      CHECK(counted_seconds("trainstone::gemm[oneDNN]") >= 0.06);
+    }
+    CHECK(table.at("trainstone::gemm[oneDNN]").seconds >= 0.06);
+    CHECK(table.at("trainstone::gemm[oneDNN]").launches == 1);
+    SteadyTime const start = std::chrono::steady_clock::now();
+    kernel_end()("trainstone::gelu::backward", 3600);
+    CHECK(seconds_since(start) < 3600);
+  }
+  CHECK_FALSE(kernel_end());
+  InjectedDelay const none(FaultConfig{}, 0);
+  CHECK_FALSE(kernel_end());
+}
+
+TEST_CASE("a kernel is known by the whole of its label's first part", "[faults]") {
+  CHECK(is_kernel("trainstone::gemm", "gemm"));
+  CHECK(is_kernel("trainstone::gemm[oneDNN]", "gemm"));
+  CHECK(is_kernel("trainstone::bias::forward", "bias"));
+  CHECK_FALSE(is_kernel("trainstone::bias_gelu::forward", "bias"));
+  CHECK_FALSE(is_kernel("trainstone::comm::gemm", "gemm"));
+  CHECK_FALSE(is_kernel("gemm", "gemm"));
+}
 
 TEST_CASE("a delay waits at its place alone, and until it is gone", "[faults]") {
   std::vector<char const*> const labels{"trainstone::gemm",          "trainstone::adamw::update",
