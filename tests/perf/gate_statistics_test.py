@@ -1,0 +1,143 @@
+"""perf/gate_statistics.py finds shifts, and takes neither noise nor drift for one.
+
+usage: gate_statistics_test.py [unittest options]
+Series are synthetic and seeded: times of 20 ms with log-normal noise, which may last from sample to sample.
+"""
+import math
+import pathlib
+import random
+import sys
+import unittest
+
+sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
+import gate_statistics as statistics
+
+ORDER = "ABBABAAB"
+
+
+def series(seed, pairs=40, ratio=1.0, noise=0.02, lasting=0.0, drift=0.0, disturbed=0.0):
+    """Arms and seconds. lasting: correlation of neighbouring samples; drift: growth over the whole series, as a logarithm;
+    disturbed: share of samples that take twice as long."""
+    source, state = random.Random(seed), 0.0
+    arms = (ORDER * pairs)[:2 * pairs]
+    seconds = []
+    for place, arm in enumerate(arms):
+        state = lasting * state + math.sqrt(1 - lasting * lasting) * source.gauss(0, noise)
+        growth = drift * place / len(arms)
+        twice = 2 if source.random() < disturbed else 1
+        seconds.append(0.02 * twice * (ratio if arm == "B" else 1) * math.exp(state + growth))
+    return arms, seconds
+
+
+def estimate(*arguments, **options):
+    return statistics.estimate(statistics.log_ratios(*series(*arguments, **options)))
+
+
+def verdict(seed, reference=1.0, ratio=1.0, **options):
+    """Of a series against another one of arms alike and of the same noise."""
+    measured, spread = estimate(seed, ratio=ratio, **options), estimate(seed + 10**6, **options)
+    return statistics.decide(measured, spread, reference).verdict
+
+
+class Estimates(unittest.TestCase):
+    def test_a_series_without_noise_gives_its_ratio_exactly(self):
+        for pairs in (20, 22, 40):
+            found = estimate(1, pairs=pairs, ratio=1.25, noise=0)
+            for value in found[:3]:
+                self.assertAlmostEqual(value, 1.25, places=12)
+
+    def test_a_known_shift_is_in_its_interval(self):
+        inside = 0
+        for seed in range(100):
+            found = estimate(seed, ratio=1.07)
+            inside += found.low <= 1.07 <= found.high
+        self.assertGreaterEqual(inside, 85)  # 95 expected; a bootstrap of few blocks has somewhat less
+
+    def test_intervals_widen_where_noise_lasts(self):
+        widths = {}
+        for lasting in (0.0, 0.9):
+            values = []
+            for seed in range(40):
+                source, state, values_of_seed = random.Random(seed), 0.0, []
+                for _ in range(40):
+                    state = lasting * state + math.sqrt(1 - lasting * lasting) * source.gauss(0, 0.02)
+                    values_of_seed.append(state)
+                found = statistics.estimate(values_of_seed)
+                values.append(math.log(found.high / found.low))
+            widths[lasting] = sum(values) / len(values)
+        self.assertGreater(widths[0.9], 1.1 * widths[0.0])  # alone, the smaller variance within a series would narrow them
+
+    def test_a_drift_meets_both_arms_alike(self):
+        drifting = estimate(1, noise=0, drift=math.log(2))
+        self.assertAlmostEqual(drifting.ratio, 1, places=9)
+        self.assertAlmostEqual(drifting.high / drifting.low, 1, places=9)
+        self.assertEqual(verdict(1, ratio=1.2, drift=math.log(2)), statistics.SLOWER)
+
+    def test_a_few_disturbed_samples_do_not_move_it(self):
+        found = estimate(3, noise=0.005, disturbed=0.05)
+        self.assertAlmostEqual(found.ratio, 1, delta=0.01)
+
+    def test_equal_samples_give_equal_intervals(self):
+        self.assertEqual(estimate(5), estimate(5))
+
+    def test_samples_that_are_no_fours_of_two_arms_are_refused(self):
+        arms, seconds = series(1)
+        for bad_arms, bad_seconds in (("", []), (arms[:-1], seconds[:-1]), (arms, seconds[:-4]), ("AB" * 40, seconds),
+                                      (arms, [0.0, *seconds[1:]]), (arms, [math.nan, *seconds[1:]]),
+                                      (arms, [None, *seconds[1:]]), (arms, [1, *seconds[1:]])):
+            with self.subTest(bad_arms[:8]), self.assertRaises(statistics.UnusableSamples):
+                statistics.log_ratios(bad_arms, bad_seconds)
+
+    def test_an_arm_against_itself_is_a_series_of_its_own_samples(self):
+        arms, seconds = "ABBABAAB" * 2, [float(place) for place in range(1, 17)]
+        own_arms, own = statistics.arm_against_itself(arms, seconds)
+        self.assertEqual((own_arms, own), ("ABBABAAB", [1.0, 4.0, 6.0, 7.0, 9.0, 12.0, 14.0, 15.0]))
+        self.assertEqual(statistics.arm_against_itself(arms, seconds, "B")[1][:2], [2.0, 3.0])
+
+
+class Decisions(unittest.TestCase):
+    def test_false_alarms_are_rare_also_where_noise_lasts(self):
+        for noise, lasting in ((0.01, 0.0), (0.02, 0.7), (0.05, 0.9)):
+            red = sum(verdict(seed, pairs=20, noise=noise, lasting=lasting) == statistics.SLOWER for seed in range(200))
+            self.assertLessEqual(red, 8, (noise, lasting))
+
+    def test_a_tenth_is_found_on_a_quiet_machine(self):
+        found = sum(verdict(seed, pairs=20, ratio=1.1, noise=0.01) == statistics.SLOWER for seed in range(50))
+        self.assertGreaterEqual(found, 48)
+
+    def test_less_than_the_margin_is_never_red(self):
+        for seed in range(50):
+            self.assertEqual(verdict(seed, ratio=1.04, noise=0.002), statistics.PASSED)
+
+    def test_the_reference_moves_the_decision(self):
+        self.assertEqual(verdict(1, ratio=1.8, reference=1.8, noise=0.005), statistics.PASSED)
+        self.assertEqual(verdict(1, ratio=1.8, reference=1.6, noise=0.005), statistics.SLOWER)
+        self.assertEqual(verdict(1, ratio=1.8, reference=2.0, noise=0.005), statistics.FASTER)
+
+    def test_nothing_is_decided_where_noise_hides_what_is_promised(self):
+        for seed in range(20):
+            for ratio in (1.0, 1.1, 2.0):
+                self.assertEqual(verdict(seed, ratio=ratio, noise=0.3), statistics.NOISY)
+
+    def test_the_limit_is_three_times_the_spread_where_that_is_more_than_the_margin(self):
+        exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)
+        self.assertEqual(statistics.decide(exact, exact, 1.0).limit, statistics.MARGIN)
+        for spread in (statistics.Estimate(1.03, 1.0, 1.0, 0.0), statistics.Estimate(1 / 1.03, 1.0, 1.0, 0.0),
+                       statistics.Estimate(1.0, 1.0, 1.0, math.log(1.03))):
+            self.assertAlmostEqual(statistics.decide(exact, spread, 1.0).limit, 0.09, places=12)
+
+    def test_red_is_an_interval_that_lies_beyond_the_limit_with_both_ends(self):
+        exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)
+        for low, high, expected in ((1.04, 1.12, statistics.PASSED), (1.051, 1.12, statistics.SLOWER),
+                                    (0.9, 0.96, statistics.PASSED), (0.9, 0.95, statistics.FASTER)):
+            measured = statistics.Estimate((low + high) / 2, low, high, 0.0)
+            self.assertEqual(statistics.decide(measured, exact, 1.0).verdict, expected)
+
+    def test_without_a_reference_nothing_is_decided(self):
+        exact = statistics.Estimate(9.0, 9.0, 9.0, 0.0)
+        self.assertEqual(statistics.decide(exact, exact, None).verdict, statistics.NO_REFERENCE)
+
+
+if __name__ == "__main__":
+    unittest.main()
