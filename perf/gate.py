@@ -1,22 +1,31 @@
 #!/usr/bin/env python3
-"""The gate for changes that cost: what a step computes, sends, starts and holds, compared with what is on record.
+"""The gate for changes that cost: by counters (tier 0), by ratios inside one run (1), by two builds in turns (2).
 
-usage: perf/gate.py --program PROGRAM [--mpiexec mpiexec] [--reference perf/reference/counters.json] [--record]
+usage: perf/gate.py --program PROGRAM [--reference perf/reference/counters.json] [--record]
+       perf/gate.py --tier 1 --program PROGRAM [--reference perf/reference/ratios.json] [--record] [--report]
+       perf/gate.py --tier 2 --base PROGRAM --change PROGRAM [--deck DECK]
+       perf/gate.py --self-test --program PROGRAM [--runs 50]
+all: [--mpiexec mpiexec] [--set KEY=VALUE]...; tiers 1 and 2: [--pairs 40]
 
-Trains a tiny model in each of the configurations below and compares the counters of result.json with the reference file,
-each of them exactly. Nothing is timed: the counters are the same on every machine whose kernels run on the host.
+Tier 0 trains a tiny model in each of the configurations below and compares the counters of result.json with the reference
+file, each of them exactly. Nothing is timed: the counters are the same on every machine whose kernels run on the host.
 --record writes the reference file instead: in the commit that means to change a counter, which says why.
-Exit 0: all as on record; 1: something differs (a table shows what), a run failed, or there is no usable reference file.
+Tier 1 compares ratios of times with those on record for this machine; it runs perf_ratios, which lies beside PROGRAM.
+Tier 2 runs two programs on one deck in turns. The self-test injects what the tiers must see.
+Exit 0: all as on record; 1: something differs or is slower (a table shows what), a run failed, or there is no usable
+reference file; 77: times are too noisy to say.
 """
 import argparse
 import json
-import os
 import pathlib
-import shlex
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+
+import gate_ratios
+import gate_self_test
+from gate_runs import RunFailed, run_program, set_options
+from gate_statistics import LEAST_PAIRS
 
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "counters.json"
 AT_ONCE = 2  # most of a short run's time is spent in the start of its libraries
@@ -84,13 +93,6 @@ class NoCounters(Exception):
     """A run, or a reference file, without usable counters; says why."""
 
 
-def environment():
-    """Of a run: this process's without overrides of the deck. Ranks share few cores, so that threads must not spin."""
-    ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
-    return {**ours, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KOKKOS_DISABLE_WARNINGS": "1",
-            "UCX_MEM_EVENTS": "n"}
-
-
 def counters_of(result):
     """Of rank 0, per step: by name, in one level."""
     counted = dict(result["counted"])
@@ -100,18 +102,14 @@ def counters_of(result):
 
 def run(arguments, ranks, keys):
     """The counters of a run that ended well: what it counted was then what it predicted, on all ranks."""
-    launcher = [*shlex.split(arguments.mpiexec), "-n", str(ranks)] if ranks > 1 else []
-    overrides = [word for key in keys for word in ("--set", key)]
     with tempfile.TemporaryDirectory(prefix="trainstone-gate-") as folder:
         (pathlib.Path(folder) / "deck.toml").write_text(DECK)
-        command = [*launcher, os.path.abspath(arguments.program), "run", "deck.toml", *overrides, "--out", "out"]
+        options = set_options([*keys, *arguments.set])
+        command = [arguments.program, "run", "deck.toml", *options, "--out", "out"]
         try:
-            ended = subprocess.run(command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                                   text=True, timeout=PATIENCE, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoCounters(str(error)) from None
-        if ended.returncode != 0:
-            raise NoCounters(f"exit {ended.returncode}: {shlex.join(command)}\n{ended.stdout}{ended.stderr}".rstrip())
+            run_program(arguments.mpiexec, ranks, command, folder, PATIENCE)
+        except RunFailed as failure:
+            raise NoCounters(str(failure)) from None
         return counters_of(json.loads((pathlib.Path(folder) / "out" / "result.json").read_text()))
 
 
@@ -176,13 +174,8 @@ def table(rows):
     return "\n".join("  ".join(align(*cell) for align, cell in zip(aligned, zip(row, widths))).rstrip() for row in cells)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--reference", type=pathlib.Path, default=REFERENCE)
-    parser.add_argument("--record", action="store_true")
-    arguments = parser.parse_args()
+def tier_0(arguments):
+    """Ends the program unless all is as on record."""
     try:
         expected = {} if arguments.record else read_reference(arguments.reference)
     except NoCounters as problem:
@@ -198,6 +191,49 @@ def main():
         print(table(rows), flush=True)
         sys.exit(f"{len(rows)} of {amount} differ. If that is meant: perf/gate.py --record, and the reason, in the same commit")
     print(f"{amount}: all as on record")
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tier", type=int, choices=(0, 1, 2), default=0)
+    parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--program")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of all runs")
+    parser.add_argument("--reference", type=pathlib.Path)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--pairs", type=int, default=40, help=f"of samples of each ratio; at least {LEAST_PAIRS}")
+    parser.add_argument("--ratios", help="tier 1: perf_ratios, where it does not lie beside --program")
+    parser.add_argument("--found", type=pathlib.Path, default=pathlib.Path("out/ratios.json"),
+                        help="tier 1: where the ratios of an unknown machine go")
+    parser.add_argument("--report", action="store_true", help="tier 1: print, and end with 0 whatever is found")
+    parser.add_argument("--patience", type=float, default=gate_ratios.PATIENCE, metavar="SECONDS",
+                        help="tier 1: the longest that a run may take")
+    parser.add_argument("--base", help="tier 2: the program that the other one is compared with")
+    parser.add_argument("--change", help="tier 2: that one")
+    parser.add_argument("--change-set", action="append", default=[], metavar="KEY=VALUE", help="tier 2: of its runs alone")
+    parser.add_argument("--deck", type=pathlib.Path, help="tier 2: for 2 ranks; default: a small model")
+    parser.add_argument("--runs", type=int, default=50, help="self-test: with nothing injected")
+    arguments = parser.parse_args()
+    needed = ("base", "change") if arguments.tier == 2 and not arguments.self_test else ("program",)
+    for name in needed:
+        if getattr(arguments, name) is None:
+            parser.error(f"--{name} is needed")
+    if arguments.pairs < LEAST_PAIRS or arguments.pairs % 2 != 0:
+        parser.error(f"--pairs {arguments.pairs}: an even number from {LEAST_PAIRS} on")
+    if arguments.reference is None:
+        arguments.reference = gate_ratios.REFERENCE if arguments.tier == 1 else REFERENCE
+    return arguments
+
+
+def main():
+    arguments = read_arguments()
+    if arguments.self_test:
+        sys.exit(gate_self_test.self_test(arguments, pathlib.Path(__file__)))
+    if arguments.tier == 0:
+        tier_0(arguments)
+    else:
+        sys.exit((gate_ratios.tier_1 if arguments.tier == 1 else gate_ratios.tier_2)(arguments))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,246 @@
+"""Tiers 1 and 2 of perf/gate.py: what is slower than on record is red, what is not known or not certain is neither red nor
+hidden.
+
+usage: gate_ratios_test.py [unittest options]
+Stand-ins for the programs write samples without noise, whose ratios the environment gives.
+"""
+import contextlib
+import io
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
+import gate
+import gate_reference
+import gate_self_test
+
+LAUNCHER = '#!/bin/sh\nshift 2\nexec "$@"\n'
+RATIOS = f"""#!{sys.executable}
+import json, os, sys
+pairs, overrides = int(sys.argv[sys.argv.index("--pairs") + 1]), sys.argv.count("--set")
+if os.environ.get("FAILS"):
+    sys.exit("a sum is wrong")
+arms = ("ABBABAAB" * pairs)[:2 * pairs]
+ratios = {{"A/A x": 1.0, "x/y": 1.5, "z/y": 0.25, **json.loads(os.environ.get("RATIOS", "{{}}"))}}
+noise = float(os.environ.get("NOISE", "0"))
+series = [{{"name": name, "spread": "" if name.startswith("A/A") else "A/A x", "arms": arms,
+           "seconds": [0.01 * (ratio if arm == "B" else 1) * (1 + noise * (place * 7919 % 11))
+                       for place, arm in enumerate(arms)]}} for name, ratio in ratios.items() if ratio]
+about = {{"cpu": "a processor", "cores": int(os.environ.get("CORES", "2")), "kokkos": "5 Serial", "threads": 1,
+         "gemm": "onednn", "mpi": "MPI", "ranks": 2, "compiler": "c++", "emulated": overrides > 0}}
+with open(sys.argv[1], "w") as file:
+    json.dump({{"about": about, "series": series}}, file)
+"""
+PROGRAM = f"""#!{sys.executable}
+import json, os, pathlib, sys
+slow = "slow=1" in sys.argv
+if slow and os.environ.get("FAILS"):
+    sys.exit("a check failed")
+seconds = {{"gemm": 0.006 * (1.1 if slow else 1), "other": 0.003, "adam": 0.0001 * (5 if slow else 1)}}
+samples = {{"seconds": [9.0] + 3 * [sum(seconds.values())],
+           "phases": {{**{{name: [9.0] + 3 * [time] for name, time in seconds.items()}}, "exposed communication": 4 * [1.0]}}}}
+result = {{"window": {{"first_step": 2, "last_step": 4}}, "samples": samples}}
+(pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / "result.json").write_text(json.dumps(result))
+"""
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainstone-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.reference, self.found = self.folder / "kept" / "ratios.json", self.folder / "out" / "ratios.json"
+        for name, text in (("trainstone", PROGRAM), ("perf_ratios", RATIOS), ("launcher", LAUNCHER)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+
+    def gate(self, tier, *arguments, **variables):
+        """Exit code and output."""
+        out = io.StringIO()
+        command = ["gate.py", "--tier", str(tier), "--mpiexec", str(self.folder / "launcher"), "--pairs", "20", *arguments]
+        with mock.patch.object(sys, "argv", command), mock.patch.dict(os.environ, variables), \
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), self.assertRaises(SystemExit) as end:
+            gate.main()
+        return end.exception.code, out.getvalue()
+
+    def verdicts(self, out):
+        """The last word of every row, by name."""
+        return {line.split("  ")[0]: line.split(" % ")[-1].strip() for line in out.splitlines() if " ... " in line}
+
+
+class Tier1(Folder):
+    def tier_1(self, *arguments, **variables):
+        return self.gate(1, "--program", str(self.folder / "trainstone"), "--reference", str(self.reference), "--found",
+                         str(self.found), *arguments, **variables)
+
+    def record(self):
+        code, out = self.tier_1("--record")
+        self.assertEqual(code, 0, out)
+
+    def test_what_was_recorded_passes(self):
+        self.record()
+        code, out = self.tier_1()
+        self.assertEqual((code, self.verdicts(out)), (0, {"x/y": "ok", "z/y": "ok"}), out)
+
+    def test_what_is_slower_is_red_and_what_is_faster_is_not(self):
+        self.record()
+        code, out = self.tier_1(RATIOS='{"x/y": 1.65, "z/y": 0.2}')
+        self.assertEqual((code, self.verdicts(out)), (1, {"x/y": "SLOWER", "z/y": "faster"}), out)
+        self.assertEqual(self.tier_1(RATIOS='{"x/y": 1.56}')[0], 0)
+
+    def test_a_report_is_never_red(self):
+        self.record()
+        code, out = self.tier_1("--report", RATIOS='{"x/y": 1.65}')
+        self.assertEqual((code, self.verdicts(out)["x/y"]), (0, "SLOWER"), out)
+        self.assertEqual(self.tier_1("--report", FAILS="1")[0], 0)
+
+    def test_an_unknown_machine_is_not_red_and_is_recorded_apart(self):
+        self.record()
+        before = self.reference.read_text()
+        code, out = self.tier_1(CORES="64")
+        self.assertEqual((code, self.verdicts(out)), (0, {"x/y": "no reference", "z/y": "no reference"}), out)
+        self.assertIn("no reference for this machine: cpu a processor, cores 64, ", out)
+        self.assertEqual(self.reference.read_text(), before)
+        self.reference.write_text(self.found.read_text())
+        self.assertEqual(self.tier_1(CORES="64")[0], 0)
+        self.assertEqual(self.tier_1(CORES="64", RATIOS='{"x/y": 1.65}')[0], 1)
+
+    def test_machines_are_recorded_side_by_side(self):
+        self.record()
+        self.assertEqual(self.tier_1("--record", CORES="64", RATIOS='{"x/y": 3.0}')[0], 0)
+        self.assertEqual(self.tier_1()[0], 0)
+        self.assertEqual(self.tier_1(CORES="64")[0], 0)
+        self.assertEqual(self.tier_1(RATIOS='{"x/y": 3.0}')[0], 1)
+
+    def test_noise_is_inconclusive_and_not_recorded(self):
+        self.record()
+        code, out = self.tier_1(NOISE="0.5")
+        self.assertEqual((code, self.verdicts(out)), (77, {"x/y": "TOO NOISY", "z/y": "TOO NOISY"}), out)
+        code, out = self.tier_1("--record", NOISE="0.5")
+        self.assertEqual(code, 77, out)
+        self.assertIn("too noisy to be recorded: x/y, z/y", out)
+
+    def test_ranks_that_share_a_core_are_inconclusive(self):
+        self.record()
+        code, out = self.tier_1(CORES="1")
+        self.assertEqual(code, 77, out)
+        self.assertIn("2 ranks of 1 threads share 1 cores", out)
+
+    def test_a_ratio_that_is_gone_is_red_and_a_new_one_has_no_reference(self):
+        self.record()
+        code, out = self.tier_1(RATIOS='{"z/y": 0, "new/y": 2.0}')
+        self.assertEqual((code, self.verdicts(out)), (1, {"x/y": "ok", "new/y": "no reference"}), out)
+        self.assertIn("z/y: on record, not measured\n", out)
+
+    def test_a_run_that_fails_is_red(self):
+        self.record()
+        code, out = self.tier_1(FAILS="1")
+        self.assertEqual(code, 1)
+        self.assertIn("a sum is wrong", out)
+
+    def test_what_is_injected_is_not_recorded(self):
+        code, out = self.tier_1("--record", "--set", "faults.slow.kernel=gemm")
+        self.assertEqual(code, 1, out)
+        self.assertFalse(self.reference.exists())
+
+    def test_a_reference_that_was_tampered_with_or_damaged_is_refused(self):
+        self.record()
+        text = self.reference.read_text()
+        content = json.loads(text)
+        forged = json.loads(text)
+        forged["machines"][0]["ratios"]["x/y"].update(ratio=9.0)
+        forged["machines"][0]["sha256"] = gate_reference.digest(forged["machines"][0])
+        damaged = [text.replace("1.5,", "1.6,"), text.replace('"cores": 2', '"cores": 3'), "", "{", "[]", "{}",
+                   '{"machines": {}}', '{"machines": [3]}', json.dumps(forged),
+                   json.dumps({"machines": 2 * content["machines"]})]
+        for bad in [None, *damaged]:
+            with self.subTest(bad):
+                self.assertNotEqual(bad, text)
+                self.reference.unlink() if bad is None else self.reference.write_text(bad)
+                code, out = self.tier_1()
+                self.assertEqual(code, 1, out)
+                self.assertIn(f"{self.reference}: no reference of ratios ", out)
+
+    def test_too_few_pairs_are_refused(self):
+        for pairs in ("18", "21"):
+            code, out = self.tier_1("--pairs", pairs)
+            self.assertEqual(code, 2, out)
+
+
+class Tier2(Folder):
+    def tier_2(self, *arguments, **variables):
+        program = str(self.folder / "trainstone")
+        return self.gate(2, "--base", program, "--change", program, *arguments, **variables)
+
+    def test_a_program_passes_against_itself(self):
+        code, out = self.tier_2()
+        self.assertEqual((code, self.verdicts(out)), (0, {"step": "ok", "gemm": "ok", "other": "ok"}), out)
+
+    def test_a_slower_phase_is_red_whatever_share_of_the_step_it_has(self):
+        code, out = self.tier_2("--change-set", "slow=1")
+        found = self.verdicts(out)
+        self.assertEqual((code, found["gemm"], found["other"]), (1, "SLOWER", "ok"), out)
+        self.assertNotIn("adam", found)  # too short to be timed
+
+    def test_what_both_are_given_makes_no_difference(self):
+        self.assertEqual(self.tier_2("--set", "slow=1")[0], 0)
+
+    def test_a_run_that_fails_is_red(self):
+        code, out = self.tier_2("--change-set", "slow=1", FAILS="1")
+        self.assertEqual(code, 1)
+        self.assertIn("a check failed", out)
+
+
+class Fingerprint(unittest.TestCase):
+    def test_instructions_are_those_of_the_first_processor_that_matter(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("model name : x\nflags\t\t: fpu avx2 avx512_bf16 made_up avx\nflags : amx_tile\n")
+            file.flush()
+            self.assertEqual(gate_reference.instruction_sets(file.name), "avx avx2 avx512_bf16")
+        self.assertEqual(gate_reference.instruction_sets("/nowhere"), "")
+
+
+class SelfTest(unittest.TestCase):
+    """Its own judgement, on samples that are made up."""
+
+    @staticmethod
+    def measured(ratio, alike=1.0, noise=0.0):
+        arms = "ABBABAAB" * 10
+
+        def series(spread, of_b):
+            source = random.Random(1)
+            seconds = [0.01 * (of_b if arm == "B" else 1) * source.lognormvariate(0, noise) for arm in arms]
+            return {"spread": spread, "arms": arms, "seconds": seconds}
+        return lambda pairs, keys: ({}, {"A/A x": series("", alike), "x/y": series("A/A x", ratio)})
+
+    def codes(self, *arguments, **options):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return gate_self_test.count_false_alarms(self.measured(*arguments, **options), {"x/y": 1.5}, 10)
+
+    def test_false_alarms_are_counted_of_both_kinds(self):
+        self.assertEqual(self.codes(1.5), [0, 0])
+        self.assertEqual(self.codes(1.65), [1, 0])
+        self.assertEqual(self.codes(1.5, alike=1.2), [77, 1])
+        self.assertEqual(self.codes(1.5, noise=0.5), [77, 77])
+
+    def test_a_slow_kernel_that_is_not_seen_fails(self):
+        for ratio, noise, expected in ((1.65, 0.0, 0), (1.5, 0.0, 1), (1.65, 0.5, 77)):
+            with contextlib.redirect_stdout(io.StringIO()):
+                code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise), {"x/y": 1.5}, 20)
+            self.assertEqual(code, expected)
+
+
+class Shipped(unittest.TestCase):
+    def test_the_reference_is_as_it_was_recorded(self):
+        gate_reference.read(gate.gate_ratios.REFERENCE)
+
+
+if __name__ == "__main__":
+    unittest.main()
