@@ -2,24 +2,22 @@
 
 #include "core/error.hpp"
 #include "report/atomic_file.hpp"
+#include "report/json_file.hpp"
 #include "report/result.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <unistd.h>
 
 namespace trainstone {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFile::Json;
 
 constexpr int schema_version = 1;
 constexpr char const* kind = "machine";
@@ -56,85 +54,16 @@ Json curve_json(FittedCurve const& fitted, std::string_view name) {
 
 // --- reading
 
-/// A JSON document and the name that its messages begin with.
-class Document {
-public:
-  Document(std::string path, Json json) : m_path(std::move(path)), m_json(std::move(json)) {}
-
-  [[noreturn]] void fail(std::string const& problem) const {
-    throw InputError(fmt::format("{}: {}; `trainstone calibrate --out {}` writes a new one", m_path, problem, m_path));
-  }
-  void require(bool condition, std::string const& problem) const {
-    if (!condition) fail(problem);
-  }
-
-  /// The value at "/curves/reduce/pieces". \throws InputError if there is none
-  Json const& at(std::string const& pointer) const {
-    Json::json_pointer const place(pointer);
-    require(m_json.contains(place), pointer + " is missing");
-    return m_json.at(place);
-  }
-  bool has(std::string const& pointer) const {
-    Json::json_pointer const place(pointer);
-    return m_json.contains(place) && !m_json.at(place).is_null();
-  }
-  double number(std::string const& pointer) const {
-    Json const& value = at(pointer);
-    require(value.is_number(), fmt::format("{} is {}, must be a number", pointer, value.dump()));
-    return value.get<double>();
-  }
-  double non_negative(std::string const& pointer) const {
-    double const value = number(pointer);
-    require(value >= 0, fmt::format("{} is {}, must not be negative", pointer, value));
-    return value;
-  }
-  std::int64_t count(std::string const& pointer) const {
-    Json const& value = at(pointer);
-    require(value.is_number_integer() && value.get<std::int64_t>() >= 1,
-            fmt::format("{} is {}, must be an integer above 0", pointer, value.dump()));
-    return value.get<std::int64_t>();
-  }
-  std::string text(std::string const& pointer) const {
-    Json const& value = at(pointer);
-    require(value.is_string(), fmt::format("{} is {}, must be a string", pointer, value.dump()));
-    return value.get<std::string>();
-  }
-  std::optional<double> optional_non_negative(std::string const& pointer) const {
-    return has(pointer) ? std::optional(non_negative(pointer)) : std::nullopt;
-  }
-  /// How many elements an array has; 0 if there is none.
-  std::size_t length(std::string const& pointer) const {
-    if (!has(pointer)) return 0;
-    require(at(pointer).is_array(), pointer + " must be an array");
-    return at(pointer).size();
-  }
-
-private:
-  std::string m_path;
-  Json m_json;
-};
-
-Document parse(std::string const& path) {
-  std::ifstream file(path);
-  TRAINSTONE_REQUIRE_INPUT(file.good() && std::filesystem::is_regular_file(path),
-                           "{}: cannot be read; give a machine file as `trainstone calibrate --out {}` writes it", path,
-                           path);
-  Json json;
-  try {
-    json = Json::parse(file);
-  } catch (Json::exception const& error) {
-    Document(path, {}).fail(fmt::format("no JSON ({})", error.what()));
-  }
-  Document const document(path, std::move(json));
+JsonFile parse(std::string const& path) {
+  JsonFile const document =
+      JsonFile::read(path, fmt::format("; `trainstone calibrate --out {}` writes a new one", path));
   bool const ours = document.has("/kind") && document.at("/kind") == kind;
   document.require(ours, fmt::format("no machine file: /kind must be \"{}\"", kind));
-  Json const& version = document.at("/schema_version");
-  document.require(version == schema_version,
-                   fmt::format("schema_version {}, must be {}", version.dump(), schema_version));
+  document.require_version(schema_version);
   return document;
 }
 
-PiecewiseLinear read_pieces(Document const& document, std::string const& place) {
+PiecewiseLinear read_pieces(JsonFile const& document, std::string const& place) {
   std::size_t const length = document.length(place);
   document.require(length > 0, place + " must be an array of at least one line");
   std::vector<PiecewiseLinear::Piece> pieces;
@@ -153,7 +82,7 @@ PiecewiseLinear read_pieces(Document const& document, std::string const& place) 
   return PiecewiseLinear(std::move(pieces));
 }
 
-FittedCurve read_curve(Document const& document, std::string const& place) {
+FittedCurve read_curve(JsonFile const& document, std::string const& place) {
   FittedCurve fitted;
   fitted.curve = read_pieces(document, place + "/pieces");
   fitted.from_bytes = document.non_negative(place + "/from_bytes");
@@ -170,7 +99,7 @@ FittedCurve read_curve(Document const& document, std::string const& place) {
 }
 
 /// Files of before there was a choice do not say.
-MessageBuffers read_buffers(Document const& document) {
+MessageBuffers read_buffers(JsonFile const& document) {
   std::string const place = "/provenance/buffers";
   if (!document.has(place)) return MessageBuffers::host;
   std::string const name = document.text(place);
@@ -180,7 +109,7 @@ MessageBuffers read_buffers(Document const& document) {
   return *found;
 }
 
-MachineProvenance read_provenance(Document const& document) {
+MachineProvenance read_provenance(JsonFile const& document) {
   return {.time = document.text("/provenance/time"),
           .host = document.text("/provenance/host"),
           .cpu = document.text("/provenance/cpu"),
@@ -192,7 +121,7 @@ MachineProvenance read_provenance(Document const& document) {
 }
 
 /// A name that no curve has is a curve that would be missed.
-void require_known_curves(Document const& document, std::vector<NamedCurve> const& known) {
+void require_known_curves(JsonFile const& document, std::vector<NamedCurve> const& known) {
   std::vector<std::string_view> names;
   for (NamedCurve const& one : known) names.push_back(one.name);
   document.require(document.at("/curves").is_object(), "/curves must be an object");
@@ -241,7 +170,7 @@ void write_machine_file(std::string const& path, MeasuredMachine const& machine)
 }
 
 MeasuredMachine read_machine_file(std::string const& path) {
-  Document const document = parse(path);
+  JsonFile const document = parse(path);
   MeasuredMachine machine;
   machine.provenance = read_provenance(document);
   machine.fit.ports = static_cast<int>(document.count("/ports"));
