@@ -13,6 +13,10 @@ std::string escaped(std::string const& text) {
       result += "&lt;";
     else if (c == '>')
       result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
+      result += '?';
     else
       result += c;
   }

@@ -7,7 +7,8 @@
 
 namespace trainstone {
 
-/// With &, < and > as XML wants them.
+/// With &, <, > and quotes as XML wants them, in attributes, too; control characters, which it has none for, as
+/// question marks.
 std::string escaped(std::string const& text);
 
 /// A text that begins at (x, y), or is centred there if its class says so. \param[in] style further attributes

@@ -1,0 +1,44 @@
+// Both forms of a page.
+
+#include "report/page.hpp"
+
+#include "core/error.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace trainstone;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+Page small_page() {
+  return {Heading{1, "A & B"}, Line{"all <well>", Tone::good}, Line{"a|b", Tone::bad},
+          Table{{"name", "value"}, {{"x|y", Cell("1", Tone::bad)}, {"", "2"}}},
+          Figure{"plot", "<svg xmlns=\"http://www.w3.org/2000/svg\"/>\n", "what it shows"}};
+}
+
+} // namespace
+
+TEST_CASE("Markdown has tables, bold words and figures as files", "[report][page]") {
+  CHECK(page_markdown(small_page()) == "# A & B\n\n**all \\<well>**\n\n**a\\|b**\n\n| name | value |\n|---|---|\n"
+                                       "| x\\|y | **1** |\n|  | 2 |\n\n![what it shows](plot.svg)\n\n");
+}
+
+TEST_CASE("the HTML page has figures, style and title in it, and refers to nothing", "[report][page]") {
+  std::string const html = page_html(small_page());
+  CHECK_THAT(html, StartsWith("<!DOCTYPE html>\n"));
+  CHECK_THAT(html, ContainsSubstring("<title>A &amp; B</title>"));
+  CHECK_THAT(html, ContainsSubstring("<p class=\"good\">all &lt;well&gt;</p>"));
+  CHECK_THAT(html, ContainsSubstring("<td>x|y</td><td class=\"bad\">1</td>"));
+  CHECK_THAT(html, ContainsSubstring("<figure>\n<svg "));
+  for (std::string const word : {"<script", "href", "src=", "url(", "@import"})
+    CHECK_THAT(html, !ContainsSubstring(word));
+  CHECK_THROWS_AS(page_html({Line{"no heading"}}), Error);
+}
+
+TEST_CASE("a table without names of columns has no head in HTML", "[report][page]") {
+  std::string const html = page_html({Heading{1, "t"}, Table{{"", ""}, {{"a", "b"}}}});
+  CHECK_THAT(html, !ContainsSubstring("<th>"));
+}
