@@ -160,14 +160,21 @@ std::string verification_lines(std::vector<Check> const& checks) {
   return text;
 }
 
+std::string rate_name(Outcome outcome) {
+  switch (outcome) {
+  case Outcome::valid: return "FOM";
+  case Outcome::unreferenced: return "FOM_UNREFERENCED";
+  case Outcome::emulated: return "FOM_EMULATED";
+  case Outcome::invalid: return "UNVERIFIED_RATE";
+  case Outcome::stopped: return {};
+  }
+  return {};
+}
+
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks) {
   if (outcome == Outcome::stopped) return {};
-  char const* const name = outcome == Outcome::valid          ? "FOM"
-                           : outcome == Outcome::unreferenced ? "FOM_UNREFERENCED"
-                           : outcome == Outcome::emulated     ? "FOM_EMULATED"
-                                                              : "UNVERIFIED_RATE";
-  std::string text = fmt::format("{}: {:.6e} tokens/s  ci95 {:.2e} {:.2e}\n", name, tokens_per_second.value,
-                                 tokens_per_second.low, tokens_per_second.high);
+  std::string text = fmt::format("{}: {:.6e} tokens/s  ci95 {:.2e} {:.2e}\n", rate_name(outcome),
+                                 tokens_per_second.value, tokens_per_second.low, tokens_per_second.high);
   if (outcome == Outcome::valid) {
     text += fmt::format("FOM_PER_RANK: {:.6e} tokens/s\n", tokens_per_second.value / static_cast<double>(ranks));
   }

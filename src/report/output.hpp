@@ -86,6 +86,8 @@ std::string floor_line(double step_seconds, double floor_seconds, double gemm_fl
 std::string kernel_lines(std::vector<KernelRow> const& kernels);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
+/// What the rate of such a run is called; empty: it has none.
+std::string rate_name(Outcome outcome);
 /// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows; nothing of a
 /// stopped run.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);

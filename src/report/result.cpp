@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json; // writes numbers that are not finite as null
 
-constexpr int schema_version = 1; // of perf/result.schema.json, which tells the form and changes with it
+constexpr int schema_version = result_schema_version;
 constexpr char const* result_name = "result.json";
 
 std::string now() {

@@ -21,6 +21,9 @@
 
 namespace trainstone {
 
+inline constexpr int result_schema_version =
+    1; ///< of perf/result.schema.json, which tells the form and changes with it
+
 struct CodeInfo {
   std::string version;
   std::string git;

@@ -1,0 +1,57 @@
+#include "report/commbench_file.hpp"
+
+#include "core/error.hpp"
+#include "report/json_file.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+constexpr int schema_version = 1;
+
+CommbenchFileRow read_row(JsonFile const& file, std::string const& place) {
+  CommbenchFileRow row;
+  row.collective = file.text(place + "collective");
+  row.type = file.text(place + "type");
+  row.algorithm = file.text(place + "algorithm");
+  if (file.has(place + "picked")) row.picked = file.text(place + "picked");
+  row.bytes = file.amount(place + "bytes");
+  if (file.has(place + "seconds")) {
+    row.seconds = file.positive(place + "seconds/p50");
+    row.low = file.positive(place + "seconds/p05");
+    row.high = file.positive(place + "seconds/p95");
+  }
+  row.algorithm_rate = file.optional_non_negative(place + "algorithm_bytes_per_second");
+  row.bus_rate = file.optional_non_negative(place + "bus_bytes_per_second");
+  row.predicted_seconds = file.optional_non_negative(place + "predicted_seconds");
+  if (file.has(place + "wrong")) row.wrong = file.amount(place + "wrong");
+  file.require(!row.is_wrong() || !row.seconds, place + "seconds must be null: the result was wrong");
+  return row;
+}
+
+} // namespace
+
+CommbenchFile read_commbench(JsonFile const& file) {
+  file.require_version(schema_version);
+  CommbenchFile read{.path = file.path(),
+                     .version = file.text("/header/version"),
+                     .mpi = file.text("/header/mpi"),
+                     .cpu = file.text("/header/cpu"),
+                     .kokkos = file.text("/header/kokkos"),
+                     .buffers = file.text("/header/buffers"),
+                     .predictions = file.text("/header/predictions"),
+                     .timing = file.text("/header/timing"),
+                     .ranks = file.count("/header/ranks"),
+                     .nodes = file.count("/header/nodes"),
+                     .emulated_nodes = file.boolean("/header/emulated_nodes"),
+                     .rows = {}};
+  for (std::size_t i = 0; i < file.length("/rows"); ++i)
+    read.rows.push_back(read_row(file, fmt::format("/rows/{}/", i)));
+  read.right = std::ranges::none_of(read.rows, &CommbenchFileRow::is_wrong);
+  file.require(file.text("/status") == (read.right ? "RIGHT" : "WRONG"), "/status does not belong to the rows");
+  return read;
+}
+
+} // namespace trainstone

@@ -1,0 +1,49 @@
+#pragma once
+
+// What `trainstone report` is given: paths, found out and read. Owns the names that results have in a report. Does not
+// write.
+
+#include "report/commbench_file.hpp"
+#include "report/golden.hpp"
+#include "report/study_file.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct NamedResult {
+  std::string name; ///< of lower-case letters, digits and hyphens, one of its kind: its figures' names begin with it
+  ResultFile file;
+  std::optional<GoldenCurve> golden;
+};
+
+struct NamedCommbench {
+  std::string name;
+  CommbenchFile file;
+};
+
+/// The points of a study without their results, which are among `ReportInput::results`.
+struct ReportedStudy {
+  std::string name;
+  Study study;
+  std::map<std::string, std::size_t> result_of_point; ///< places in ReportInput::results; missing points are not there
+};
+
+struct ReportInput {
+  std::vector<std::string> paths;
+  std::vector<NamedResult> results;
+  std::vector<NamedCommbench> commbench;
+  std::vector<ReportedStudy> studies;
+};
+
+/// Reads all paths: a result file, a folder with a result.json, a file of commbench, the folder of a study.
+/// \param[in] golden_file  of golden curves (inputs/golden/NAME.json), which results with such a curve are shown
+/// beside;
+///                         empty: of a study's deck, if it is there
+/// \throws InputError  for a path that is none of these, or damaged, naming file and fault
+ReportInput read_report_input(std::vector<std::string> const& paths, std::string const& golden_file);
+
+} // namespace trainstone

@@ -1,0 +1,56 @@
+#pragma once
+
+// A study as the tools of perf/ leave it: study.json says what was to run, runs/NAME/result.json what came of it, and
+// model.json, if it is there, the times that a fitted formula gives. Read strictly; nothing is computed.
+
+#include "report/result_file.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// What a study keeps the same while ranks are added: tokens of a step, tokens per rank, or parameters per rank.
+enum class StudyKind { strong, weak_batch, weak_model };
+/// "strong", "weak-batch", "weak-model"
+std::string to_string(StudyKind kind);
+
+struct StudyPoint {
+  std::string name;
+  std::int64_t ranks = 1, nodes = 1, repeat = 1;
+  std::vector<std::string> overrides;
+  std::optional<double> predicted_seconds;      ///< of a step
+  std::optional<std::uint64_t> predicted_bytes; ///< memory of a rank
+  std::optional<ResultFile> result;             ///< nothing: missing
+};
+
+/// One number of ranks in model.json.
+struct ModelPoint {
+  std::int64_t ranks = 1;
+  std::optional<double> measured_seconds, residual; ///< nothing: predicted alone
+  double seconds = 0;
+  bool flagged = false;
+};
+
+struct StudyModel {
+  std::string form;
+  std::vector<std::pair<std::string, double>> parameters;
+  std::vector<ModelPoint> points, predictions;
+};
+
+struct Study {
+  std::string folder;
+  StudyKind kind = StudyKind::strong;
+  std::string deck, invariant;
+  std::vector<StudyPoint> points;
+  std::optional<StudyModel> model;
+};
+
+/// \throws InputError  naming the file and what is wrong: of study.json, of model.json, or of the result of a point,
+/// which
+///                     must have run on the ranks of its point
+Study read_study(std::string const& folder);
+
+} // namespace trainstone
