@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
@@ -51,6 +52,12 @@ struct ExportOptions {
   std::string file;       ///< of llm.c, to be written
 };
 
+struct ReportOptions {
+  std::vector<std::string> paths; ///< results, folders of results, files of commbench, studies
+  std::string golden;             ///< file of golden curves; empty: a study's deck has its own
+  std::string output_folder = "report";
+};
+
 /// The machine under a command that runs on all ranks.
 struct Machinery {
   MpiEnvironment const& mpi;
@@ -67,6 +74,7 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file);
 int estimate(EstimateOptions const& options);         ///< one process, without MPI
 int export_checkpoint(ExportOptions const& options);  ///< likewise
 int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
+int report(ReportOptions const& options);             ///< likewise
 
 /// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
 /// \return what was found out \throws CollectiveError (exit 64) if it cannot be

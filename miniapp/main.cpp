@@ -40,6 +40,7 @@ struct CommandLine {
   VerifyOptions verify;
   EstimateOptions estimate;
   ExportOptions exported;
+  ReportOptions report;
   CommbenchArguments commbench;
   CalibrateArguments calibrate;
   ExplainArguments explain;
@@ -136,6 +137,13 @@ void describe_options(CLI::App& app, CommandLine& line) {
   exported->add_option("CHECKPOINT", line.exported.checkpoint, "its folder, e.g. kept/step-00000100")->required();
   exported->add_option("FILE", line.exported.file, "model file to write")->required();
 
+  CLI::App* const report = app.add_subcommand("report", "results as Markdown, as one HTML page, and as SVG pictures");
+  report
+      ->add_option("PATH", line.report.paths, "result.json, a folder with one, a file of commbench --json, or a study")
+      ->required();
+  report->add_option("--out", line.report.output_folder, "folder to write into")->capture_default_str();
+  report->add_option("--golden", line.report.golden, "golden curves to show beside losses: inputs/golden/NAME.json");
+
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
   describe_calibrate(*app.add_subcommand("calibrate", "measure what communication costs here: peaks.json"),
@@ -186,6 +194,7 @@ int run_alone(CLI::App const& app, CommandLine const& line) {
     }
     if (app.got_subcommand("estimate")) return estimate(line.estimate);
     if (app.got_subcommand("export")) return export_checkpoint(line.exported);
+    if (app.got_subcommand("report")) return report(line.report);
     if (app.got_subcommand("commbench")) return simulate_commbench(check_simulation(line.commbench));
     if (app.got_subcommand("explain")) return explain(line.explain);
     fmt::print("{}", app.help());

@@ -4,7 +4,7 @@
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
 The claims stand in refusals.py, training.py, checkpoints.py, result_schema.py, communication.py, agreement.py, reference.py,
-texts.py, lecture.py, commbench.py and explain.py; support.py starts the program. Wants no more than Python's standard
+texts.py, lecture.py, commbench.py, explain.py and report.py; support.py starts the program. Wants no more than Python's standard
 library; result_schema.py also wants jsonschema, and is skipped without it.
 """
 import sys
@@ -21,6 +21,7 @@ import explain
 import lecture
 import reference
 import refusals
+import report
 import result_schema
 import support
 import texts
@@ -29,7 +30,7 @@ import training
 
 def load_tests(loader, _tests, _pattern):
     modules = (refusals, training, checkpoints, result_schema, communication, agreement, reference, texts, lecture, commbench,
-               explain)
+               explain, report)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 

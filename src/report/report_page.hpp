@@ -1,0 +1,19 @@
+#pragma once
+
+// A whole report: what was given, several results together, then each of its own.
+
+#include "report/page.hpp"
+#include "report/report_input.hpp"
+
+#include <string>
+
+namespace trainstone {
+
+/// \param[in] version  of the program that makes the report
+Page report_page(ReportInput const& input, std::string const& version);
+
+/// Writes report.md, index.html and every figure as NAME.svg into the folder, which is made. Returns the names in that
+/// order. \throws InputError if it cannot be written into
+std::vector<std::string> write_report(Page const& page, std::string const& folder);
+
+} // namespace trainstone

@@ -1,0 +1,117 @@
+#include "report/result_section.hpp"
+
+#include "report/plural.hpp"
+#include "report/report_text.hpp"
+#include "report/result_plots.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace trainstone {
+
+namespace {
+
+void append_lines(Page& page, std::string const& lines, Tone tone) {
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) page.emplace_back(Line{line, tone});
+}
+
+void append_outcome(Page& page, Result const& result) {
+  Tone const tone = tone_of(result.outcome);
+  page.emplace_back(Line{"RESULT: " + to_string(result.outcome), tone});
+  if (result.outcome == Outcome::invalid)
+    page.emplace_back(
+        Line{"A check failed: nothing below is a result of the machine, and its rate is in no comparison.", tone});
+  if (result.outcome == Outcome::emulated)
+    page.emplace_back(
+        Line{"Its time is not the machine's: a network is emulated, or a delay or an overflow injected.", tone});
+  if (result.outcome == Outcome::stopped)
+    page.emplace_back(Line{"It was stopped with a checkpoint to go on from; nothing was verified.", tone});
+  if (!result.checks.empty()) append_lines(page, verification_lines(result.checks), tone);
+  if (result.tokens_per_second)
+    append_lines(page, rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks), tone);
+  else if (result.outcome != Outcome::stopped)
+    page.emplace_back(Line{"There is no rate: no step was measured.", Tone::notice});
+}
+
+Table checks_table(Result const& result) {
+  Table table{{"check", "outcome", "value", "limit", "what was compared"}, {}};
+  for (Check const& check : result.checks)
+    table.rows.push_back({check.name, Cell(check.passed ? "passed" : "FAILED", check.passed ? Tone::good : Tone::bad),
+                          std::isfinite(check.value) ? fmt::format("{:g}", check.value) : "no number",
+                          fmt::format("{:g}", check.limit), check.detail});
+  return table;
+}
+
+Table provenance_table(NamedResult const& named) {
+  auto const& [path, time, result, values] = named.file;
+  TopologyInfo const& topology = result.topology;
+  std::string const commit =
+      result.code.git.empty() ? "unknown" : result.code.git + (result.code.dirty ? " dirty" : " clean");
+  std::string where = fmt::format("{} on {}, {} each", plural(topology.ranks, "rank"),
+                                  plural(topology.nodes, topology.emulated_nodes ? "emulated node" : "node"),
+                                  plural(topology.threads_per_rank, "thread"));
+  if (topology.network.is_slow()) where += ", emulated network";
+  Table table{{"", ""}, {}};
+  table.rows = {
+      {"file", path},
+      {"written", time},
+      {"deck", result.deck},
+      {"hash of all values, of those of the loss curve", result.deck_hash + ", " + result.golden_key},
+      {"code", fmt::format("trainstone {}, commit {}", result.code.version, commit)},
+      {"compiler", result.code.compiler},
+      {"Kokkos", result.code.kokkos},
+      {"MPI", result.machine.mpi + ", buffers " + topology.buffers},
+      {"ranks", where},
+      {"processor", fmt::format("{}, {} for a process", result.machine.cpu, plural(result.machine.cores, "core"))},
+      {"memory of the machine", fmt::format("{} bytes", result.machine.memory_bytes)},
+      {"wall time", seconds_text(result.wall_seconds)}};
+  return table;
+}
+
+std::vector<Cell> compared(std::string const& name, std::uint64_t predicted, std::uint64_t counted) {
+  auto const difference = static_cast<std::int64_t>(counted - predicted);
+  return {name, fmt::format("{}", predicted), fmt::format("{}", counted),
+          difference == 0 ? Cell("none") : Cell(fmt::format("{:+}", difference), Tone::bad)};
+}
+
+Table work_table(Result const& result) {
+  Table table{{"per step of rank 0", "predicted", "counted", "difference"}, {}};
+  WorkAmounts const &predicted = result.predicted, &counted = result.counted;
+  table.rows = {compared("bytes sent", predicted.sent_bytes, counted.sent_bytes),
+                compared("messages", predicted.messages, counted.messages),
+                compared("FLOP of matrix products and attention", predicted.flops, counted.flops),
+                compared("kernels started", predicted.kernel_launches, counted.kernel_launches)};
+  return table;
+}
+
+Table memory_table(Result const& result) {
+  Table table{{"bytes of rank 0, at most at a time", "predicted", "counted", "difference"}, {}};
+  for (auto const& [name, bytes] : result.predicted.memory_bytes) {
+    auto const found =
+        std::ranges::find(result.counted.memory_bytes, name, [](auto const& entry) { return entry.first; });
+    table.rows.push_back(compared(name, bytes, found == result.counted.memory_bytes.end() ? 0 : found->second));
+  }
+  table.rows.push_back(compared("total", total(result.predicted.memory_bytes), total(result.counted.memory_bytes)));
+  return table;
+}
+
+} // namespace
+
+Page result_section(NamedResult const& named) {
+  Result const& result = named.file.result;
+  Page page{Heading{2, fmt::format("{}: {} on {}", named.name, result.deck, plural(result.topology.ranks, "rank"))}};
+  append_outcome(page, result);
+  if (!result.checks.empty()) page.emplace_back(checks_table(result));
+  page.emplace_back(Heading{3, "Where it comes from"});
+  page.emplace_back(provenance_table(named));
+  page.emplace_back(Heading{3, "Predicted and counted"});
+  page.emplace_back(work_table(result));
+  page.emplace_back(memory_table(result));
+  page.emplace_back(Heading{3, "Plots"});
+  for (Figure& figure : result_figures(named)) page.emplace_back(std::move(figure));
+  return page;
+}
+
+} // namespace trainstone
