@@ -43,8 +43,14 @@ struct EstimateOptions {
 struct VerifyOptions {
   CommonOptions common;
   ReferenceFiles files;
-  bool matrix = false; ///< compare strategies instead
+  bool matrix = false; ///< compare strategies instead: also where nothing is named
   bool quick = false;  ///< some of them
+};
+
+struct FirstStepOptions {
+  CommonOptions common;
+  std::optional<std::int64_t> positions; ///< of the first sample, from its beginning; all if not given
+  std::optional<int> threads;            ///< as many as the process may use, if not given
 };
 
 struct ExportOptions {
@@ -71,10 +77,11 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery);
 /// The keys that verify takes, from --set and TRAINSTONE_SET, read and checked as in a run. \param[in] model_file of
 /// llm.c, whose shape the deck has; empty: any
 RunConfig read_choices(DeckInput const& input, std::string const& model_file);
-int estimate(EstimateOptions const& options);         ///< one process, without MPI
-int export_checkpoint(ExportOptions const& options);  ///< likewise
-int estimate_lecture(EstimateOptions const& options); ///< likewise, and without a deck
-int report(ReportOptions const& options);             ///< likewise
+int estimate(EstimateOptions const& options);           ///< one process, without MPI
+int verify_first_step(FirstStepOptions const& options); ///< likewise
+int export_checkpoint(ExportOptions const& options);    ///< likewise
+int estimate_lecture(EstimateOptions const& options);   ///< likewise, and without a deck
+int report(ReportOptions const& options);               ///< likewise
 
 /// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
 /// \return what was found out \throws CollectiveError (exit 64) if it cannot be

@@ -38,6 +38,7 @@ namespace {
 struct CommandLine {
   RunOptions run;
   VerifyOptions verify;
+  FirstStepOptions first_step;
   EstimateOptions estimate;
   ExportOptions exported;
   ReportOptions report;
@@ -68,6 +69,19 @@ void add_size(CLI::App& command, std::string const& name, std::optional<std::uin
             return read_size_argument(text, most) ? "" : fmt::format("{} is {}", text, size_argument_problem(most));
           },
           "SIZE"));
+}
+
+void describe_first_step(CLI::App& verify, CommandLine& line, std::vector<CLI::Option*> const& others) {
+  CLI::Option* const deck = verify.add_option(
+      "--first-step", line.first_step.common.deck.path,
+      "DECK: compute the loss that its training begins with, in float64 and without MPI, and keep it as golden");
+  for (CLI::Option* const other : others) deck->excludes(other);
+  verify.add_option("--positions", line.first_step.positions, "of the first sample, from its beginning; default all")
+      ->check(CLI::PositiveNumber)
+      ->needs(deck);
+  verify.add_option("--threads", line.first_step.threads, "that compute the loss; default all cores")
+      ->check(CLI::Range(1, 4096))
+      ->needs(deck);
 }
 
 void describe_options(CLI::App& app, CommandLine& line) {
@@ -111,10 +125,11 @@ void describe_options(CLI::App& app, CommandLine& line) {
   estimate->add_option("--json", line.estimate.json_file, "write the estimate of a deck to this file");
 
   CLI::App* const verify = app.add_subcommand(
-      "verify", "compare with a reference from an independent program, or strategies with each other");
+      "verify", "compare strategies with each other, or with a reference from an independent program, or compute the "
+                "first loss of a deck");
   verify
       ->add_option("--set", line.verify.common.deck.overrides,
-                   "keys of kernels; with a reference of parallel and comm, too")
+                   "keys of kernels; with a reference of parallel and comm, too; of --first-step any")
       ->take_all()
       ->allow_extra_args(false);
   CLI::Option* const model = verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32");
@@ -126,11 +141,14 @@ void describe_options(CLI::App& app, CommandLine& line) {
       ->needs(model);
   CLI::Option* const matrix =
       verify->add_flag("--matrix", line.verify.matrix,
-                       "instead: train a small model in ordered mode under every strategy, and compare the bits");
+                       "train a small model in ordered mode under every strategy, and compare the bits; with nothing "
+                       "else to do, the quick matrix");
   matrix->excludes(model);
   verify->add_flag("--quick", line.verify.quick, "some of the matrix")->needs(matrix);
-  verify->callback([model, matrix] {
-    if (model->count() == 0 && matrix->count() == 0) throw CLI::RequiredError("--reference-model or --matrix");
+  describe_first_step(*verify, line, {model, matrix});
+  verify->callback([model, matrix, &line] {
+    line.verify.matrix = model->count() == 0;
+    if (matrix->count() == 0) line.verify.quick = true;
   });
 
   CLI::App* const exported = app.add_subcommand("export", "write the model in a checkpoint as an llm.c file, in fp32");
@@ -193,6 +211,12 @@ int run_alone(CLI::App const& app, CommandLine const& line) {
       return 0;
     }
     if (app.got_subcommand("estimate")) return estimate(line.estimate);
+    if (app.got_subcommand("verify")) {
+      FirstStepOptions options = line.first_step; // --set and TRAINSTONE_SET are the command's
+      options.common.deck.overrides = line.verify.common.deck.overrides;
+      options.common.deck.environment = line.verify.common.deck.environment;
+      return verify_first_step(options);
+    }
     if (app.got_subcommand("export")) return export_checkpoint(line.exported);
     if (app.got_subcommand("report")) return report(line.report);
     if (app.got_subcommand("commbench")) return simulate_commbench(check_simulation(line.commbench));
@@ -264,7 +288,7 @@ int main(int argc, char** argv) {
   read_environment(line);
   bool const needs_ranks =
       !line.help_deck && !line.print_deck &&
-      (app.got_subcommand("run") || app.got_subcommand("verify") ||
+      (app.got_subcommand("run") || (app.got_subcommand("verify") && line.first_step.common.deck.path.empty()) ||
        (app.got_subcommand("commbench") && line.commbench.simulate.empty()) || app.got_subcommand("calibrate"));
   if (!needs_ranks) return launched_as_other_rank() ? 0 : run_alone(app, line);
 

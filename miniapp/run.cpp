@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace trainstone {
 
@@ -45,17 +46,24 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
   return header;
 }
 
+/// Checks that are made before the training.
+struct ChecksBefore {
+  Check collectives_exact;
+  std::optional<Check> first_step; ///< where there is a golden one and no curve
+};
+
 std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
-                              Check const& collectives_exact) {
+                              ChecksBefore const& before) {
   ExecutionSpace const& exec = machinery.exec;
   Communicator& communicator = machinery.communicator;
   std::vector<Check> checks;
+  if (before.first_step) checks.push_back(*before.first_step);
   if (run.golden) checks.push_back(compare_with_golden(*run.golden, training.losses, run.config.length.stop_loss > 0));
   checks.push_back(check_replicas(exec, communicator, trainer));
   checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
-  checks.push_back(collectives_exact);
+  checks.push_back(before.collectives_exact);
   checks.push_back(check_finite(exec, communicator, trainer));
   checks.push_back(check_launch(communicator));
   return checks;
@@ -65,6 +73,8 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
+  for (std::string const& departure : judge_class(run.deck, machinery.communicator.size()).departures)
+    fmt::print("note: class custom, not {}: {}\n", run.config.benchmark_class.name, departure);
   if (std::string const sharing = shared_processors(run, machinery.exec); !sharing.empty())
     fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)
@@ -145,7 +155,7 @@ void print_end(Result const& result, std::string const& json_path) {
     fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
   else
     fmt::print("note: no rate: no step after the warm-up was measured\n");
-  fmt::print("{}\n", result_line(result.outcome, json_path));
+  fmt::print("{}\n", result_line(result.outcome, result.benchmark_class.name, json_path));
 }
 
 } // namespace
@@ -174,7 +184,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   if (first) print_start(run, machinery, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
 
-  Check const collectives_exact = check_collectives(machinery.exec, communicator, run.plan->parallel);
+  ChecksBefore before{check_collectives(machinery.exec, communicator, run.plan->parallel), {}};
   Result result = begin_result(run, machinery, measure_peaks(machinery, run));
 
   MemoryLedger ledger;
@@ -186,6 +196,9 @@ int run(RunOptions const& options, Machinery& machinery) {
         load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
+  if (run.first_step)
+    before.first_step =
+        check_first_step(machinery.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
   checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   std::unique_ptr<Recording> recording = begin_trace(run, communicator);
@@ -197,14 +210,15 @@ int run(RunOptions const& options, Machinery& machinery) {
   if (recording) write_trace(run, communicator, *recording);
   recording.reset();
   bool const stopped = training.stopped;
-  if (!stopped) result.checks = verify_run(run, training, trainer, machinery, collectives_exact);
+  if (!stopped) result.checks = verify_run(run, training, trainer, machinery, before);
   result.losses_before = checkpoints.start().losses;
   result.checkpoints = checkpoints.info();
   result.energy = energy.total(machinery);
   result.data = reads_of_all(run.data->reads(), machinery);
   finish_result(result, run, std::move(training), machinery);
   result.wall_seconds = seconds_since(begin);
-  result.outcome = stopped ? Outcome::stopped : judge(result.checks, run.golden.has_value(), emulates_time(run.config));
+  result.outcome =
+      stopped ? Outcome::stopped : judge(result.checks, run.golden || run.first_step, emulates_time(run.config));
   bool const saves = !files.save.empty() && !stopped;
   std::vector<float> parameters;
   if (saves) parameters = collect_parameters(run, machinery, trainer);

@@ -135,7 +135,10 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
   run.golden_key = golden_key(run.deck, communicator.size());
   // a curve that is about to be replaced is no reference
-  if (!options.record_golden) run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
+  if (!options.record_golden) {
+    run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
+    if (!run.golden) run.first_step = find_golden_first_step(golden_path(run.deck.path), run.golden_key);
+  }
   if (first) check_output(run, options);
   return run;
 }

@@ -29,6 +29,7 @@ struct PreparedRun {
   MeasuredWindow window;
   std::string golden_key;
   std::optional<GoldenCurve> golden;
+  std::optional<GoldenFirstStep> first_step; ///< where there is no curve
 };
 
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.

@@ -1,6 +1,7 @@
 #include "report/deck.hpp"
 
 #include "parallel/shard_plan.hpp"
+#include "report/benchmark_class.hpp"
 #include "report/deck_checks.hpp"
 #include "report/schema.hpp"
 #include "report/toml_reader.hpp"
@@ -85,6 +86,7 @@ std::string relative_to(std::string const& deck_path, std::string const& file) {
 std::string to_string(Origin const& origin) {
   switch (origin.kind) {
   case Origin::Kind::standard: return "default";
+  case Origin::Kind::benchmark_class: return "class " + origin.text;
   case Origin::Kind::preset: return "preset " + origin.text;
   case Origin::Kind::deck: return fmt::format("deck:{}", origin.line);
   case Origin::Kind::environment: return "environment";
@@ -110,13 +112,13 @@ Deck parse_deck(std::string_view text, DeckInput const& input) {
   Deck deck;
   deck.path = input.path;
   for (Key const& key : deck_keys()) deck.origins[key.name] = {};
-  for (Impl::Setting const& setting : Impl::read_toml(text, input.path)) apply(deck, setting);
-  for (std::string const& assignment : split_environment(input.environment)) {
-    apply(deck, Impl::read_override(assignment, Origin::Kind::environment));
-  }
-  for (std::string const& assignment : input.overrides) {
-    apply(deck, Impl::read_override(assignment, Origin::Kind::command_line));
-  }
+  std::vector<Impl::Setting> given = Impl::read_toml(text, input.path);
+  for (std::string const& assignment : split_environment(input.environment))
+    given.push_back(Impl::read_override(assignment, Origin::Kind::environment));
+  for (std::string const& assignment : input.overrides)
+    given.push_back(Impl::read_override(assignment, Origin::Kind::command_line));
+  for (Impl::Setting const& setting : Impl::class_settings(given)) apply(deck, setting);
+  for (Impl::Setting const& setting : given) apply(deck, setting);
   fill_in(deck);
   if (std::optional<ConfigProblem> const problem = find_problem(deck.config)) {
     fail_at(deck, problem->key, problem->message);

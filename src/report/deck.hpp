@@ -1,9 +1,9 @@
 #pragma once
 
 // Decks: the user's TOML file, TRAINSTONE_SET and --set, read strictly into a RunConfig. Owns reading, precedence
-// (defaults < preset < deck < TRAINSTONE_SET < --set), the checks between keys, the place every value came from, the
-// resolved text and its hashes. Every error is an InputError that names file and line (or the override) and what
-// would be right. The keys are rows of report/schema.cpp. Does not open data or model files.
+// (defaults < class < preset < deck < TRAINSTONE_SET < --set), the checks between keys, the place every value came
+// from, the resolved text and its hashes. Every error is an InputError that names file and line (or the override) and
+// what would be right. The keys are rows of report/schema.cpp. Does not open data or model files.
 
 #include "report/deck_value.hpp"
 #include "train/run_config.hpp"
@@ -17,6 +17,8 @@
 
 namespace trainstone {
 
+struct Key;
+
 /// What the user gave.
 struct DeckInput {
   std::string path;                   ///< of the deck; empty = none: defaults and overrides only
@@ -26,13 +28,13 @@ struct DeckInput {
 
 /// Where a value came from.
 struct Origin {
-  enum class Kind { standard, preset, deck, environment, command_line, derived };
+  enum class Kind { standard, benchmark_class, preset, deck, environment, command_line, derived };
   Kind kind = Kind::standard;
   int line = 0;     ///< of the deck
-  std::string text; ///< of the override, or the preset's name
+  std::string text; ///< of the override, or the name of the class or preset
 };
 
-/// "default", "preset gpt2", "deck:12", "environment", "command line" or "derived".
+/// "default", "class tiny", "preset gpt2", "deck:12", "environment", "command line" or "derived".
 std::string to_string(Origin const& origin);
 
 /// A deck that was read: every key has a legal value of its own, and all keys fit together as far as that does not
@@ -80,9 +82,12 @@ std::string print_deck(Deck const& deck);
 /// 16 hexadecimal digits: XXH3 of all resolved values (not of comments, order or spelling).
 std::string deck_hash(Deck const& deck);
 
-/// The keys that a loss curve depends on, with their values, in TOML: of model, data, length, global batch, precision
+/// The keys that a loss curve depends on: of model, data, length, global batch, precision
 /// and optimizer, and not of how that is computed: attention, masks, parallel, comm, kernels, bench or the micro-batch.
 /// Files count by data.xxhash where that is given.
+std::vector<Key const*> loss_curve_keys(RunConfig const& config);
+
+/// The same with their values, in TOML.
 std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks);
 
 /// 16 hexadecimal digits: XXH3 of keys_of_loss_curve().

@@ -46,9 +46,9 @@ std::string assignment(Key const& key, RunConfig const& config) {
 
 std::string help_deck() {
   std::string text =
-      "Keys of a deck (TOML). Precedence: defaults < preset < deck < TRAINSTONE_SET < --set.\n"
+      "Keys of a deck (TOML). Precedence: defaults < class < preset < deck < TRAINSTONE_SET < --set.\n"
       "TRAINSTONE_SET=\"section.key=value; ...\" and --set section.key=value take values in TOML syntax; "
-      "strings may go without quotes.\n";
+      "strings may go without quotes.\n\n";
   std::string section;
   for (Key const& key : deck_keys()) {
     if (key.section() != section) text += fmt::format("\n[{}]\n", section = key.section());
@@ -67,11 +67,11 @@ std::string print_deck(Deck const& deck) {
   for (Key const& key : deck_keys()) {
     if (key.section() != section) text += fmt::format("\n[{}]\n", section = key.section());
     std::optional<UnreadKey> const unread = find_unread(deck.config, key.name);
-    text +=
-        fmt::format("{:<40} # {}\n",
-                    fmt::format("{}{} = {}", unread ? "# " : "", key.name.substr(section.size() + 1),
-                                to_toml(key.get(deck.config))),
-                    unread ? fmt::format("not read by this {}", unread->choice) : to_string(deck.origins.at(key.name)));
+    text += fmt::format(
+        "{:<40} # {}\n",
+        fmt::format("{}{} = {}", unread ? "# " : "", key.name.substr(section.empty() ? 0 : section.size() + 1),
+                    to_toml(key.get(deck.config))),
+        unread ? fmt::format("not read by this {}", unread->choice) : to_string(deck.origins.at(key.name)));
   }
   return text;
 }
@@ -82,15 +82,19 @@ std::string deck_hash(Deck const& deck) {
   return hash_text(text);
 }
 
+std::vector<Key const*> loss_curve_keys(RunConfig const& config) {
+  std::vector<Key const*> keys{find_key("batch.global"),
+                               find_key(config.data.xxhash.empty() ? "data.files" : "data.xxhash")};
+  for (Key const& key : deck_keys())
+    if (shapes_loss_curve(key, config)) keys.push_back(&key);
+  return keys;
+}
+
 std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks) {
   RunConfig config = deck.config;
   config.batch = resolve(deck, ranks).batch;
   std::vector<std::pair<std::string, std::string>> keys;
-  auto const add = [&](Key const& key) { keys.emplace_back(key.name, to_toml(key.get(config))); };
-  add(*find_key("batch.global"));
-  add(*find_key(config.data.xxhash.empty() ? "data.files" : "data.xxhash"));
-  for (Key const& key : deck_keys())
-    if (shapes_loss_curve(key, config)) add(key);
+  for (Key const* key : loss_curve_keys(config)) keys.emplace_back(key->name, to_toml(key->get(config)));
   return keys;
 }
 

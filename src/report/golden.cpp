@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int schema_version = 1;
+constexpr char const* curves_section = "curves";
+constexpr char const* first_steps_section = "first_steps";
 
 /// The file's content; an empty one if there is no file.
 Json read_curves(std::string const& path) {
@@ -35,6 +37,28 @@ Json read_curves(std::string const& path) {
   }
 }
 
+/// The entry of a key in a section of the file, read by `read`; nothing if it is not there.
+template <class Entry, class Read>
+std::optional<Entry> find_entry(std::string const& path, char const* section, std::string const& key,
+                                Read const& read) {
+  Json const json = read_curves(path);
+  if (!json.contains(section) || !json[section].contains(key)) return std::nullopt;
+  try {
+    return read(json[section][key]);
+  } catch (Json::exception const& error) {
+    throw InputError(fmt::format("{}: damaged entry {} of \"{}\": {}", path, key, section, error.what()));
+  }
+}
+
+void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {
+  Json json = read_curves(path);
+  json[section][key] = entry;
+  std::filesystem::path const folder = std::filesystem::path(path).parent_path();
+  std::error_code failure; // reported by the write below
+  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
+  write_file_atomically(path, json.dump(1) + "\n");
+}
+
 double relative_error(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }
 
 /// The larger one; not a number if either is none, so that it fails every bound.
@@ -48,14 +72,16 @@ std::string golden_path(std::string const& deck_path) {
 }
 
 std::optional<GoldenCurve> find_golden_curve(std::string const& path, std::string const& key) {
-  Json const json = read_curves(path);
-  if (!json["curves"].contains(key)) return std::nullopt;
-  try {
-    Json const& curve = json["curves"][key];
+  return find_entry<GoldenCurve>(path, curves_section, key, [](Json const& curve) {
     return GoldenCurve{curve.at("losses").get<std::vector<double>>(), curve.at("recorded_with").get<std::string>()};
-  } catch (Json::exception const& error) {
-    throw InputError(fmt::format("{}: damaged golden curve {}: {}", path, key, error.what()));
-  }
+  });
+}
+
+std::optional<GoldenFirstStep> find_golden_first_step(std::string const& path, std::string const& key) {
+  return find_entry<GoldenFirstStep>(path, first_steps_section, key, [](Json const& first) {
+    return GoldenFirstStep{first.at("loss").get<double>(), first.at("positions").get<std::int64_t>(),
+                           first.at("recorded_with").get<std::string>()};
+  });
 }
 
 void record_golden_curve(std::string const& path, std::string const& key, GoldenCurve const& curve) {
@@ -63,12 +89,14 @@ void record_golden_curve(std::string const& path, std::string const& key, Golden
       std::all_of(curve.losses.begin(), curve.losses.end(), [](double loss) { return std::isfinite(loss); });
   TRAINSTONE_REQUIRE(finite && !curve.losses.empty(), "a golden curve of {} losses, all finite: {}",
                      curve.losses.size(), finite);
-  Json json = read_curves(path);
-  json["curves"][key] = {{"recorded_with", curve.recorded_with}, {"losses", curve.losses}};
-  std::filesystem::path const folder = std::filesystem::path(path).parent_path();
-  std::error_code failure; // reported by the write below
-  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
-  write_file_atomically(path, json.dump(1) + "\n");
+  write_entry(path, curves_section, key, {{"recorded_with", curve.recorded_with}, {"losses", curve.losses}});
+}
+
+void record_golden_first_step(std::string const& path, std::string const& key, GoldenFirstStep const& first) {
+  TRAINSTONE_REQUIRE(std::isfinite(first.loss) && first.positions > 0, "a golden loss of {} over {} positions",
+                     first.loss, first.positions);
+  write_entry(path, first_steps_section, key,
+              {{"recorded_with", first.recorded_with}, {"positions", first.positions}, {"loss", first.loss}});
 }
 
 Check compare_with_golden(GoldenCurve const& golden, std::span<double const> losses, bool may_stop_early) {

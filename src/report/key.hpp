@@ -38,8 +38,13 @@ struct Key {
   std::function<DeckValue(RunConfig const&)> get;
   std::function<void(RunConfig&, DeckValue const&)> set;
 
-  /// "batch" of "batch.micro", "faults.nan" of "faults.nan.step".
-  std::string section() const { return name.substr(0, name.rfind('.')); }
+  /// "batch" of "batch.micro", "faults.nan" of "faults.nan.step", nothing of "class".
+  std::string section() const {
+    std::size_t const dot = name.rfind('.');
+    return dot == std::string::npos ? std::string() : name.substr(0, dot);
+  }
+  /// "micro" of "batch.micro".
+  std::string last_part() const { return name.substr(name.rfind('.') + 1); }
   DeckValue default_value() const { return get(RunConfig{}); }
 };
 

@@ -48,13 +48,13 @@ int exit_code(Outcome outcome) {
   return static_cast<int>(outcome == Outcome::invalid ? ExitCode::verification_failed : ExitCode::valid);
 }
 
-Outcome judge(std::vector<Check> const& checks, bool has_golden_curve, bool is_emulated) {
+Outcome judge(std::vector<Check> const& checks, bool has_golden_loss, bool is_emulated) {
   TRAINSTONE_REQUIRE(!checks.empty(), "{} checks prove nothing", checks.size());
   if (!std::all_of(checks.begin(), checks.end(), [](Check const& check) { return check.passed; })) {
     return Outcome::invalid;
   }
   if (is_emulated) return Outcome::emulated;
-  return has_golden_curve ? Outcome::valid : Outcome::unreferenced;
+  return has_golden_loss ? Outcome::valid : Outcome::unreferenced;
 }
 
 std::uint64_t total(NamedAmounts const& amounts) {
@@ -181,9 +181,9 @@ std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int6
   return text;
 }
 
-std::string result_line(Outcome outcome, std::string const& json_path) {
-  // The class names come with the decks that define them; until then every run is one of its own.
-  return fmt::format("RESULT: {} class=custom exit={} json={}", to_string(outcome), exit_code(outcome), json_path);
+std::string result_line(Outcome outcome, std::string const& class_name, std::string const& json_path) {
+  return fmt::format("RESULT: {} class={} exit={} json={}", to_string(outcome), class_name, exit_code(outcome),
+                     json_path);
 }
 
 void ProgressPrinter::operator()(StepReport const& step) {

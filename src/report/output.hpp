@@ -22,7 +22,7 @@ namespace trainstone {
 /// How a run ended; the exit code of `invalid` is 65, of `stopped` 75, of the others 0.
 enum class Outcome {
   valid,
-  unreferenced, ///< there is no golden curve
+  unreferenced, ///< there is no golden curve, and no golden first step
   emulated,     ///< its time is not the machine's: an emulated network, an injected delay
   invalid,      ///< a check failed
   stopped,      ///< by a signal or --max-time, with a checkpoint: nothing was verified
@@ -32,8 +32,9 @@ enum class Outcome {
 std::string to_string(Outcome outcome);
 int exit_code(Outcome outcome);
 
-/// invalid if a check failed, emulated if time was, unreferenced if there is no golden curve, else valid.
-Outcome judge(std::vector<Check> const& checks, bool has_golden_curve, bool is_emulated);
+/// invalid if a check failed, emulated if time was, unreferenced if no loss is compared with a
+/// golden one, else valid.
+Outcome judge(std::vector<Check> const& checks, bool has_golden_loss, bool is_emulated);
 
 struct RunHeader {
   std::string version; ///< "0.1.0"
@@ -91,7 +92,8 @@ std::string rate_name(Outcome outcome);
 /// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows; nothing of a
 /// stopped run.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
-std::string result_line(Outcome outcome, std::string const& json_path);
+/// \param[in] class_name  ClassJudgement::name
+std::string result_line(Outcome outcome, std::string const& class_name, std::string const& json_path);
 
 /// Prints the steps of a run as they finish: about twenty lines per run, those with a held-out loss and the last one
 /// among them; on a terminal also one line that is redrawn after every step.

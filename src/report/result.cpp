@@ -265,6 +265,8 @@ std::string result_json(Result const& result) {
   json["exit_code"] = exit_code(result.outcome);
   json["time"] = now();
   json["deck"] = {{"name", result.deck}, {"hash", result.deck_hash}, {"golden_key", result.golden_key}};
+  json["class"] = result.benchmark_class.name;
+  json["class_departures"] = result.benchmark_class.departures;
   json["params"] = parameters_json(result.parameters);
   add_provenance(json, result);
   json["peaks"] = {{"gemm_flops_per_second", result.peaks.gemm_flops_per_second},

@@ -6,6 +6,7 @@
 
 #include "comm/out_port.hpp"
 #include "core/file_reads.hpp"
+#include "report/benchmark_class.hpp"
 #include "report/deck.hpp"
 #include "report/output.hpp"
 #include "report/rank_map.hpp"
@@ -93,6 +94,7 @@ struct Result {
   std::string deck;                  ///< deck_label
   std::string deck_hash;
   std::string golden_key;
+  ClassJudgement benchmark_class;
   CodeInfo code;
   MachineInfo machine;
   TopologyInfo topology;

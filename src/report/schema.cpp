@@ -2,6 +2,7 @@
 
 #include "comm/registry.hpp"
 #include "parallel/recipe.hpp"
+#include "report/benchmark_class.hpp"
 #include "report/key_builders.hpp"
 #include "train/injected_delay.hpp"
 
@@ -43,6 +44,12 @@ std::vector<std::string> delay_place_names() { return {delay_places.begin(), del
 std::vector<std::string> slow_kernel_names() { return {slow_kernels.begin(), slow_kernels.end()}; }
 
 std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
+
+std::vector<Key> class_keys() {
+  return {choice("class", &RunConfig::benchmark_class, &ClassConfig::name, {class_names.begin(), class_names.end()},
+                 "benchmark class: defaults of other keys; a run counts as of the class if nothing that its loss curve "
+                 "depends on has another value")};
+}
 
 std::vector<Key> model_keys() {
   auto const model = &RunConfig::model;
@@ -313,8 +320,8 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 std::vector<Key> const& deck_keys() {
   static std::vector<Key> const keys = [] {
     std::vector<Key> rows;
-    for (auto const& section :
-         {model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys(), machine_keys()}) {
+    for (auto const& section : {class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(),
+                                parallel_keys(), machine_keys()}) {
       rows.insert(rows.end(), section.begin(), section.end());
     }
     return rows;
@@ -356,7 +363,7 @@ std::optional<std::string> nearest_section(std::string_view name) {
   std::size_t distance = 1 + std::max<std::size_t>(2, name.size() / 3);
   for (Key const& row : deck_keys()) {
     std::size_t const candidate = edit_distance(name, row.section());
-    if (candidate >= distance) continue;
+    if (row.section().empty() || candidate >= distance) continue;
     distance = candidate;
     nearest = row.section();
   }

@@ -105,6 +105,7 @@ void read_table(toml::table const& table, std::string const& prefix, std::string
 std::string place(Origin const& origin, std::string const& path) {
   switch (origin.kind) {
   case Origin::Kind::deck: return fmt::format("{}:{}", path, origin.line);
+  case Origin::Kind::benchmark_class: return "class " + origin.text;
   case Origin::Kind::environment: return "TRAINSTONE_SET " + origin.text;
   case Origin::Kind::command_line: return "--set " + origin.text;
   default: return path.empty() ? "deck" : path;

@@ -26,7 +26,7 @@ std::vector<Setting> read_toml(std::string_view text, std::string const& path);
 /// is a string the quotes may be left out. \throws InputError
 Setting read_override(std::string const& assignment, Origin::Kind kind);
 
-/// "--set batch.micro=4", "TRAINSTONE_SET batch.micro=4" or "path:line", for messages.
+/// "--set batch.micro=4", "TRAINSTONE_SET batch.micro=4", "class tiny" or "path:line", for messages.
 std::string place(Origin const& origin, std::string const& path);
 
 } // namespace trainstone::Impl

@@ -14,6 +14,11 @@
 
 namespace trainstone {
 
+/// What the deck calls the run: a benchmark class, whose values are defaults of other keys, or custom.
+struct ClassConfig {
+  std::string name = "custom";
+};
+
 enum class DataSource { synthetic, text, tokens };
 
 struct DataConfig {

@@ -11,6 +11,7 @@
 namespace trainstone {
 
 struct RunConfig {
+  ClassConfig benchmark_class;
   GptConfig model;
   GptOptions model_options;
   ModelSetup model_setup;

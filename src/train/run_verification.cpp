@@ -6,9 +6,12 @@
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/host_copy.hpp"
+#include "model/reference_loss.hpp"
 #include "train/replica_check.hpp"
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
 namespace trainstone {
@@ -119,6 +122,17 @@ Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, 
     }
   }
   return exact(exec, communicator, "collectives-exact", equal, "integer values, 0 to 65536 elements:" + names);
+}
+
+Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+                       FirstStepReference const& expected) {
+  double difference = std::abs(trainer.first_sample_loss(expected.positions) / expected.loss - 1);
+  if (!std::isfinite(difference)) difference = std::numeric_limits<double>::infinity(); // a maximum may lose a NaN
+  difference = control_all_reduce(exec, communicator, Operation::max, difference);
+  double const bound = reference_loss_bound(trainer.model().config());
+  return {"first-step", difference <= bound, difference, bound,
+          fmt::format("loss of the first {} positions before any update, beside {:.10f} in float64", expected.positions,
+                      expected.loss)};
 }
 
 Check check_launch(Communicator const& communicator) {

@@ -30,6 +30,16 @@ struct CountedRun {
 /// every kind. Before the training.
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan);
 
+/// The loss of the training's first sample before any update, or of its first positions, is what the reference computed
+/// (model/reference_loss.hpp). `value` is the largest relative difference of all ranks, infinite where a loss is not
+/// finite.
+struct FirstStepReference {
+  double loss = 0;
+  Index positions = 0;
+};
+Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+                       FirstStepReference const& expected);
+
 /// As many ranks as the launcher, or else the batch system, started.
 Check check_launch(Communicator const& communicator);
 

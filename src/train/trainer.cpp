@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <ranges>
 #include <utility>
 
@@ -253,7 +254,7 @@ double Trainer::validate() {
   return loss_sum / static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
 }
 
-void Trainer::logits(std::int64_t batch, Index micro_batch) {
+MicroBatch Trainer::evaluate(std::int64_t batch, Index micro_batch) {
   m_loader.begin(m_exec);
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
   m_engine.begin(Pass::evaluation, 0);
@@ -262,7 +263,22 @@ void Trainer::logits(std::int64_t batch, Index micro_batch) {
     m_model.forward(m_exec, unit, loaded, parameters);
     m_engine.after_forward(unit);
   }
+  return loaded;
+}
+
+void Trainer::logits(std::int64_t batch, Index micro_batch) {
+  evaluate(batch, micro_batch);
   m_exec.fence("trainstone::train::logits: the caller reads them");
+}
+
+double Trainer::first_sample_loss(Index positions) {
+  TRAINSTONE_REQUIRE(1 <= positions && positions <= m_plan->shape.sequence, "{} positions of a sample of {}", positions,
+                     m_plan->shape.sequence);
+  m_model.loss(m_exec, evaluate(0, 0), LossMode::evaluation);
+  Vector<float const> const first(m_model.losses().data(), static_cast<std::size_t>(positions));
+  std::vector<float> const losses =
+      copy_to_host<float const>(m_exec, first, "trainstone::train::first_sample_loss: the host adds them up");
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
 }
 
 void Trainer::inject_fault(Unit unit, std::int64_t step) {

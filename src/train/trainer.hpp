@@ -65,6 +65,11 @@ public:
   /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
   void logits(std::int64_t batch, Index micro_batch);
 
+  /// Mean loss of the first positions of the first step's first sample, with the parameters as they are. Every rank
+  /// runs the micro-batch that begins with it, forward only, without dropout. Waits. \param[in] positions  1 to the
+  /// sequence's
+  double first_sample_loss(Index positions);
+
   Gpt const& model() const { return m_model; }
   ShardedEngine& engine() { return m_engine; }
 
@@ -81,6 +86,7 @@ private:
   std::vector<MicroBatch> load(GlobalBatch const& global);
   MicroBatch load(GlobalBatch const& global, Index turn);
   Dropout dropout(std::int64_t step, Index turn) const;
+  MicroBatch evaluate(std::int64_t batch, Index micro_batch);
   void backward(MicroBatch const& batch);
   void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
   double total_loss(Requests* requests);

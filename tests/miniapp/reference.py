@@ -119,3 +119,10 @@ class ReferenceTest(unittest.TestCase):
         outcome = start("verify", *arguments, ranks=2).result()
         self.assertEqual(outcome.code, FAILED, outcome)
         self.assertLessEqual({"logits", "gradient qkvw", "losses decay_all"}, set(failures(outcome)), outcome)
+
+
+class NothingNamed(unittest.TestCase):
+    def test_verify_alone_runs_the_quick_matrix(self):
+        outcome = start("verify").result()
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertRegex(outcome.out, r"\nVERIFICATION PASSED: \d+ configurations after 5 steps, 0 different\n$")

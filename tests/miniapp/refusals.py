@@ -131,7 +131,7 @@ class Decks(RefusalTest):
             "no ranks": (start("estimate", deck, "--ranks", 0), ["--ranks", "not in range"]),
             "size without meaning": (start("estimate", deck, "--device-mem", "80 XB"), ["--device-mem", "no size"]),
             "no state": (start("verify", "--reference-model", "m.bin"), ["requires --reference-state"]),
-            "nothing to verify": (start("verify"), ["--reference-model or --matrix is required"]),
+            "first step and matrix": (start("verify", "--first-step", "deck.toml", "--matrix"), ["excludes"]),
             "matrix and more": (start("verify", "--matrix", "--set", "comm.allreduce=ring"), ["the matrix' own"]),
             "reference with dropout": (start("verify", "--reference-model", FIXTURES / "gpt_odd.model.bin",
                                              "--reference-state", FIXTURES / "gpt_odd.state.bin",

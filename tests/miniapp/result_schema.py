@@ -149,6 +149,15 @@ class ResultSchema(unittest.TestCase):
         self.assert_refused("INVALID", ("verification",), checks)  # all of them passed
         self.assert_refused("UNREFERENCED", ("verification",), checks)  # a loss curve is among them
         self.assert_refused("VALID", ("verification",), [check for check in checks if check["name"] != "loss-curve"])
+        first = [{**check, "name": check["name"].replace("loss-curve", "first-step")} for check in checks]
+        self.assertEqual(self.errors({**self.results["VALID"], "verification": first}), [])
+
+    def test_what_departs_from_a_class_is_custom(self):
+        departed = {**self.results["VALID"], "class": "tiny", "class_departures": ["data.steps = 9 instead of 300"]}
+        self.assertNotEqual(self.errors(departed), [])
+        self.assertEqual(self.errors({**departed, "class": "custom"}), [])
+        self.assertEqual(self.errors({**departed, "class_departures": []}), [])
+        self.assertNotEqual(self.errors({**departed, "class": "huge", "class_departures": []}), [])
 
     def test_checkpoints_belong_to_restarts(self):
         self.assert_refused("STOPPED", ("checkpoints", "written"), 0)

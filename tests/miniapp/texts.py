@@ -36,8 +36,8 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(listed.code, 0, listed)
         keys = re.findall(r"(?m)^  (\w[\w.]+) +(an? .*|true or false); default (.*)\n      (\S.*)$", listed.out)
         printed = run("run", Deck().path, "--print-deck").out
-        sections = re.split(r"(?m)^\[(.+)\]$", printed)[1:]
-        resolved = [f"{section}.{key}" for section, body in zip(sections[::2], sections[1::2])
+        sections = re.split(r"(?m)^\[(.+)\]$", printed)
+        resolved = [f"{section}.{key}".lstrip(".") for section, body in zip(["", *sections[1::2]], sections[::2])
                     for key in re.findall(r"(?m)^(?:# )?(\w+) = ", body)]
         self.assertGreater(len(resolved), 40)
         self.assertEqual([key for key, *_ in keys], resolved)

@@ -105,7 +105,6 @@ TEST_CASE("an unknown key is refused with its line and the key that is meant", "
 }
 
 TEST_CASE("keys of later versions are unknown", "[deck]") {
-  CHECK_THAT(error_of("class = \"tiny\"\n" + small_deck), StartsWith("inputs/small.toml:1: unknown key \"class\""));
   CHECK_THAT(error_of("include = [\"x.toml\"]\n" + small_deck),
              StartsWith("inputs/small.toml:1: unknown key \"include\""));
   CHECK_THAT(error_of(small_deck + "[memory]\nrecompute = \"full\"\n"),

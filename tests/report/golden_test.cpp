@@ -67,7 +67,28 @@ TEST_CASE("a damaged golden file is refused by name", "[golden]") {
   CHECK_THAT(error_with("{\"schema_version\": 1, \"curves\": []}"), ContainsSubstring("\"curves\" must be an object"));
   CHECK_THAT(error_with("{\"schema_version\": 2, \"curves\": {}}"), ContainsSubstring("must be 1"));
   CHECK_THAT(error_with("{\"schema_version\": 1, \"curves\": {\"a\": {}}}"),
-             ContainsSubstring("damaged golden curve a"));
+             ContainsSubstring("damaged entry a of \"curves\""));
+}
+
+TEST_CASE("a recorded first step is found under its key to the last bit, beside curves", "[golden]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/golden/deck.json";
+  CHECK(!find_golden_first_step(path, "a"));
+  record_golden_first_step(path, "a", {1.0 / 3.0, 256, "someone"});
+  CHECK(!find_golden_curve(path, "a"));
+  record_golden_curve(path, "b", curve(2));
+  record_golden_first_step(path, "c", {2, 1, "another"});
+  std::optional<GoldenFirstStep> const first = find_golden_first_step(path, "a");
+  REQUIRE(first);
+  CHECK(first->loss == 1.0 / 3.0);
+  CHECK(first->positions == 256);
+  CHECK(first->recorded_with == "someone");
+  CHECK(!find_golden_first_step(path, "b"));
+  CHECK(find_golden_curve(path, "b")->losses == curve(2).losses);
+  CHECK_THROWS_AS(record_golden_first_step(path, "a", {std::numeric_limits<double>::quiet_NaN(), 1, ""}), Error);
+  std::ofstream(path) << "{\"schema_version\": 1, \"curves\": {}, \"first_steps\": {\"a\": {\"loss\": 1}}}";
+  CHECK_THAT(input_error_of([&] { find_golden_first_step(path, "a"); }),
+             ContainsSubstring("damaged entry a of \"first_steps\""));
 }
 
 TEST_CASE("a curve that is not finite is never recorded", "[golden]") {

@@ -58,7 +58,7 @@ std::vector<Check> checks(bool all_pass) {
 std::string ending(std::vector<Check> const& found, bool golden, bool emulated = false) {
   Outcome const outcome = judge(found, golden, emulated);
   return verification_lines(found) + rate_lines(outcome, {9931.312, 9911, 9958}, 2) +
-         result_line(outcome, "out/result.json") + "\n";
+         result_line(outcome, "custom", "out/result.json") + "\n";
 }
 
 std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), text.end(), '\n'); }
@@ -67,7 +67,7 @@ std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), 
 
 TEST_CASE("a stopped run has an exit code of its own and no rate", "[output]") {
   CHECK(rate_lines(Outcome::stopped, {9931.312, 9911, 9958}, 2).empty());
-  CHECK(result_line(Outcome::stopped, "out/result.json") ==
+  CHECK(result_line(Outcome::stopped, "custom", "out/result.json") ==
         "RESULT: STOPPED class=custom exit=75 json=out/result.json");
 }
 
