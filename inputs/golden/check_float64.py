@@ -32,6 +32,19 @@ PRESETS = {"gpt2": (12, 12, 768, 1024, 50257), "gpt2-medium": (24, 16, 1024, 102
            "gpt2-large": (36, 20, 1280, 1024, 50257), "gpt2-xl": (48, 25, 1600, 1024, 50257)}
 SHAPE = ("layers", "heads", "channels", "context", "vocab")
 
+# What a benchmark class says of a deck, written anew like everything here; of those with a golden curve.
+CLASSES = {"tiny": """
+model = { layers = 4, heads = 4, channels = 128, context = 128, vocab = 256 }
+data = { source = "text", files = ["data/corpus.txt"], sequence = 128, validation_fraction = 0.05, steps = 300 }
+batch = { global = 16 }
+optimizer = { lr = 2e-3, warmup = 30 }
+""", "small": """
+model = { preset = "gpt2" }
+data = { source = "synthetic", sequence = 256, steps = 20 }
+batch = { global = 16 }
+optimizer = { lr = 3e-4, schedule = "constant", warmup = 5 }
+"""}
+
 DEFAULTS = {
     "model": {"preset": "", "load": "", "save": ""} | dict.fromkeys(SHAPE, 0),
     "data": {"source": "text", "files": [], "sequence": 0, "seed": 1, "xxhash": "", "validation_files": [],
@@ -60,8 +73,13 @@ def require(condition: bool, message: str) -> None:
 def read_deck(path: pathlib.Path, overrides: list[str]) -> dict[str, dict]:
     """The deck with its defaults filled in; an override is one line of TOML: data.steps=12."""
     deck = {section: dict(keys) for section, keys in DEFAULTS.items()}
-    for text in [path.read_text(encoding="utf-8"), *overrides]:
+    texts = [path.read_text(encoding="utf-8"), *overrides]
+    name = tomllib.loads(texts[0]).get("class", "custom")
+    require(name in CLASSES or name == "custom", f"class = {name!r} is not recomputed here")
+    for text in [CLASSES.get(name, ""), *texts]:
         for section, keys in tomllib.loads(text).items():
+            if section == "class":
+                continue
             if section in NO_EFFECT:
                 deck.setdefault(section, {}).update(keys)
                 continue

@@ -4,7 +4,7 @@
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
 The claims stand in refusals.py, training.py, checkpoints.py, result_schema.py, communication.py, agreement.py, reference.py,
-texts.py, lecture.py, commbench.py, explain.py and report.py; support.py starts the program. Wants no more than Python's standard
+texts.py, classes.py, lecture.py, commbench.py, explain.py and report.py; support.py starts the program. Wants no more than Python's standard
 library; result_schema.py also wants jsonschema, and is skipped without it.
 """
 import sys
@@ -15,6 +15,7 @@ import unittest
 
 import agreement
 import checkpoints
+import classes
 import commbench
 import communication
 import explain
@@ -29,8 +30,8 @@ import training
 
 
 def load_tests(loader, _tests, _pattern):
-    modules = (refusals, training, checkpoints, result_schema, communication, agreement, reference, texts, lecture, commbench,
-               explain, report)
+    modules = (refusals, training, checkpoints, result_schema, communication, agreement, reference, texts, classes, lecture,
+               commbench, explain, report)
     return unittest.TestSuite(loader.loadTestsFromModule(module) for module in modules)
 
 
