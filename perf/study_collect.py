@@ -44,6 +44,11 @@ def slowest_rank(result):
             "straggler_ratio": max(own) / usual if usual else None}
 
 
+def energy_columns(result):
+    energy = result["energy"] or {}
+    return {key: energy.get(key) for key in ("host_joules", "device_joules")}
+
+
 def row_of(point, result):
     """One run as a flat row: plain values and None."""
     row = {"name": point["name"], "ranks": point["ranks"], "nodes": point["nodes"], "repeat": point["repeat"],
@@ -62,7 +67,7 @@ def row_of(point, result):
                 f"{side}_messages": work["messages"], f"{side}_flops": work["flops"]}
     tokens = result["samples"]["tokens"]
     return row | {"tokens_per_step": tokens[0] if tokens else None, "model_parameters": result["metrics"].get("model_parameters"),
-                  **slowest_rank(result), "energy_joules": result["energy_joules"], "wall_seconds": result["wall_seconds"],
+                  **slowest_rank(result), **energy_columns(result), "wall_seconds": result["wall_seconds"],
                   "deck_hash": result["deck"]["hash"], "version": f"{result['code']['version']} git {result['code']['git']}",
                   "cpu": result["machine"]["cpu"], "mpi": result["machine"]["mpi"]}
 

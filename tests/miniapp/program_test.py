@@ -4,8 +4,8 @@
 usage: program_test.py PROGRAM MPIEXEC [unittest options]
 
 The claims stand in refusals.py, training.py, checkpoints.py, result_schema.py, communication.py, agreement.py, reference.py,
-texts.py, classes.py, lecture.py, commbench.py, explain.py and report.py; support.py starts the program. Wants no more than Python's standard
-library; result_schema.py also wants jsonschema, and is skipped without it.
+texts.py, classes.py, lecture.py, commbench.py, explain.py and report.py; support.py starts the program. Wants no more than
+Python's standard library; result_schema.py also wants jsonschema, and is skipped without it.
 """
 import sys
 

@@ -64,7 +64,7 @@ def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes
     phases = {name: [seconds / 10] * 3 for name in study_collect.PHASES}
     return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "exit_code": 0,
             "machine": {"cpu": "paper", "mpi": "none"}, "predicted": work_of(ranks), "counted": work_of(ranks),
-            "energy_joules": None, "wall_seconds": 1.0, "window": {"first_step": 2, "last_step": 3},
+            "energy": None, "wall_seconds": 1.0, "window": {"first_step": 2, "last_step": 3},
             "samples": {"step": [1, 2, 3], "tokens": [tokens] * 3, "phases": phases},
             "ranks": [{"median_own_seconds": 1 + rank} for rank in range(ranks)],
             "straggler": {"rank": ranks - 1, "host": "here"}, "stats": {"step_seconds": {"median": seconds}},
