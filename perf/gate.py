@@ -4,7 +4,7 @@
 usage: perf/gate.py --program PROGRAM [--reference perf/reference/counters.json] [--record]
        perf/gate.py --tier 1 --program PROGRAM [--reference perf/reference/ratios.json] [--record] [--report]
        perf/gate.py --tier 2 --base PROGRAM --change PROGRAM [--deck DECK]
-       perf/gate.py --self-test --program PROGRAM [--runs 50]
+       perf/gate.py --self-test [--tier 2] --program PROGRAM [--runs 50]
 all: [--mpiexec mpiexec] [--set KEY=VALUE]...; tiers 1 and 2: [--pairs 40]
 
 Tier 0 trains a tiny model in each of the configurations below and compares the counters of result.json with the reference

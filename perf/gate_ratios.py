@@ -3,6 +3,7 @@
 Tier 1 compares two ways to do the same inside one process (perf_ratios), and the ratios with those that are on record for
 the machine. Tier 2 compares two programs on one deck, run in turns. Both are decided by gate_statistics.
 """
+import itertools
 import json
 import math
 import os
@@ -20,7 +21,8 @@ REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "ratios.json
 GREEN, RED, INCONCLUSIVE = 0, 1, 77
 RANKS = 2
 RECORDED_RUNS = 3  # a process may be lucky with its memory
-LEAST_SHARE = 0.1  # of a step, that a phase must have to be compared
+MOST_MEASUREMENTS = 3  # of what is not green at once: nothing is red before that many, nor too noisy
+LEAST_SHARE = 0.2  # of a step, that a phase must have to be compared: shorter ones differ from process to process
 PATIENCE = 300  # seconds for one run
 
 DECK = """
@@ -69,6 +71,16 @@ def summary(rows):
     return ", ".join(f"{amount} {verdict}" for verdict, amount in count.items() if amount > 0)
 
 
+def judge_until_green(measure, join, judge):
+    """The rows of what measure() gives, if they are green; else of that and of further measurements, joined."""
+    samples = measure()
+    for further in range(1, MOST_MEASUREMENTS + 1):
+        rows = judge(samples)
+        if exit_code(rows) == GREEN or further == MOST_MEASUREMENTS:
+            return rows
+        samples = join(samples, measure())
+
+
 # --- tier 1 --------------------------------------------------------------------------------------------------------
 
 
@@ -84,35 +96,42 @@ def measure(program, mpiexec, pairs, keys=(), patience=PATIENCE):
     return about, {series["name"]: series for series in written["series"]}
 
 
+def join_series(one, other):
+    """The samples of two runs."""
+    if one.keys() != other.keys():
+        raise RunFailed("two runs have measured different ratios")
+    return {name: {**series, **{part: series[part] + other[name][part] for part in ("arms", "seconds")}}
+            for name, series in one.items()}
+
+
 def estimate(series):
     return gate_statistics.estimate(gate_statistics.log_ratios(series["arms"], series["seconds"]))
 
 
 def judge(all_series, references):
-    """A row of every ratio. \\param references  {name: ratio}, or None of an unknown machine"""
+    """A row of every ratio. \\param references  {name: gate_reference.Reference}, or None of an unknown machine"""
     rows = []
     for name, series in all_series.items():
         if not series["spread"]:
             continue
         measured, spread = estimate(series), estimate(all_series[series["spread"]])
-        reference = None if references is None else references.get(name)
-        rows.append(Row(name, measured, gate_statistics.decide(measured, spread, reference), reference))
+        reference, reach = (references or {}).get(name, gate_reference.UNKNOWN)
+        rows.append(Row(name, measured, gate_statistics.decide(measured, spread, reference, reach), reference))
     return rows
 
 
 def steady_ratios(runs):
-    """{name: (ratio, low, high)} over several runs: the median ratio and the widest interval; and the names that were
-    too noisy in one of them."""
+    """{name: Range} of several runs: their median ratio, the lowest and the highest; and the names of those that one of
+    the runs, compared with them, would not pass."""
     ratios, noisy = {}, []
-    judged = [{row.name: row for row in judge(series, {name: 1.0 for name in series})} for series in runs]
-    for name in judged[0]:
-        found = [rows[name] for rows in judged]
-        if any(row.decision.verdict == NOISY for row in found):
-            noisy.append(name)
-            continue
-        ratio = statistics.median(row.measured.ratio for row in found)
-        ratios[name] = (ratio, min(row.measured.low for row in found), max(row.measured.high for row in found))
-    return ratios, noisy
+    measured = [{row.name: row.measured.ratio for row in judge(series, None)} for series in runs]
+    for name in measured[0]:
+        found = sorted(ratios_of_run[name] for ratios_of_run in measured)
+        ratios[name] = gate_reference.Range(statistics.median(found), found[0], found[-1])
+    references = {name: found.reference() for name, found in ratios.items()}
+    for series in runs:
+        noisy += [row.name for row in judge(series, references) if row.decision.verdict != PASSED]
+    return {name: found for name, found in ratios.items() if name not in noisy}, sorted(set(noisy))
 
 
 def record_ratios(arguments, program):
@@ -130,10 +149,17 @@ def record_ratios(arguments, program):
 
 def compare_with_record(arguments, program):
     """Prints the table of tier 1. \\return exit code"""
+    def run():
+        return measure(program, arguments.mpiexec, arguments.pairs, arguments.set, arguments.patience)
+
     entries = gate_reference.read(arguments.reference)
-    about, series = measure(program, arguments.mpiexec, arguments.pairs, arguments.set, arguments.patience)
+    about, series = run()
     references = gate_reference.find(entries, about)
-    rows = judge(series, references)
+    if arguments.report:
+        rows = judge(series, references)
+    else:
+        measurements = itertools.chain([series], (run()[1] for _ in itertools.count()))
+        rows = judge_until_green(lambda: next(measurements), join_series, lambda samples: judge(samples, references))
     gone = [name for name in references or () if name not in {row.name for row in rows}]
     print(table(rows))
     for name in gone:
@@ -155,6 +181,9 @@ def tier_1(arguments):
     except (RunFailed, gate_reference.NoReference, gate_statistics.UnusableSamples) as problem:
         print(f"tier 1: {problem}")
         code = RED
+    except (OSError, ValueError, KeyError, TypeError) as problem:  # what was written is not what perf_ratios writes
+        print(f"tier 1: {type(problem).__name__}: {problem}")
+        code = RED
     except NotPossible as problem:
         print(f"tier 1: {problem}")
         code = INCONCLUSIVE
@@ -172,8 +201,11 @@ def times_of_run(program, mpiexec, deck, keys):
         result = json.loads((pathlib.Path(folder) / "result.json").read_text())
     window, samples = result["window"], result["samples"]
     measured = slice(window["first_step"] - 1, window["last_step"])
-    phases = {name: values for name, values in samples["phases"].items() if name != "exposed communication"}
-    return {name: statistics.median(values[measured]) for name, values in {"step": samples["seconds"], **phases}.items()}
+    timed = {"step": samples["seconds"]}
+    for name, values in samples["phases"].items():
+        if name != "exposed communication" and None not in values[measured]:  # devices time phases on request alone
+            timed[name] = values
+    return {name: statistics.median(values[measured]) for name, values in timed.items()}
 
 
 def own_spread(arms, seconds):
@@ -195,6 +227,10 @@ def judge_programs(arms, runs):
     return [compare_arms(name, arms, [run[name] for run in runs]) for name in names]
 
 
+def join_runs(one, other):
+    return one[0] + other[0], one[1] + other[1]
+
+
 def run_in_turns(arguments):
     """(arms, runs) of the two programs."""
     arms = "".join("ABBA" if four % 2 == 0 else "BAAB" for four in range(math.ceil(arguments.pairs / 2)))
@@ -209,7 +245,7 @@ def run_in_turns(arguments):
 
 def tier_2(arguments):
     try:
-        rows = judge_programs(*run_in_turns(arguments))
+        rows = judge_until_green(lambda: run_in_turns(arguments), join_runs, lambda samples: judge_programs(*samples))
     except (RunFailed, gate_statistics.UnusableSamples) as problem:
         print(f"tier 2: {problem}")
         return RED

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import math
+from typing import NamedTuple
 
 IDENTITY = ("cpu", "cores", "isa", "kokkos", "threads", "gemm", "mpi", "ranks")
 # instructions that decide which kernels libraries and compilers choose
@@ -11,6 +12,25 @@ ISA = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp
 
 class NoReference(Exception):
     """A reference file that is not usable; says why."""
+
+
+class Reference(NamedTuple):
+    """What a ratio is compared with."""
+    ratio: float  # None: nothing is on record
+    reach: float  # how far the runs lie from it, as a share
+
+
+UNKNOWN = Reference(None, 0.0)
+
+
+class Range(NamedTuple):
+    """Of the ratios of several runs."""
+    ratio: float  # the median
+    low: float
+    high: float
+
+    def reference(self):
+        return Reference(self.ratio, max(self.high / self.ratio, self.ratio / self.low) - 1)
 
 
 def instruction_sets(path="/proc/cpuinfo"):
@@ -35,9 +55,9 @@ def digest(entry):
 
 
 def make_entry(about, ratios):
-    """\\param ratios  by name: (ratio, low, high)"""
+    """\\param ratios  by name: Range"""
     entry = {"fingerprint": fingerprint(about), "compiler": about["compiler"],
-             "ratios": {name: {part: round(value, 6) for part, value in zip(("ratio", "low", "high"), values)}
+             "ratios": {name: {part: round(value, 6) for part, value in values._asdict().items()}
                         for name, values in ratios.items()}}
     return {**entry, "sha256": digest(entry)}
 
@@ -73,10 +93,10 @@ def read(path):
 
 
 def find(entries, about):
-    """That machine's ratios, by name; None if it is unknown."""
+    """That machine's references, by name; None if it is unknown."""
     wanted = fingerprint(about)
     found = [entry["ratios"] for entry in entries if entry["fingerprint"] == wanted]
-    return {name: values["ratio"] for name, values in found[0].items()} if found else None
+    return {name: Range(**values).reference() for name, values in found[0].items()} if found else None
 
 
 def write(path, entries):

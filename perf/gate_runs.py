@@ -1,6 +1,8 @@
 """How perf/gate.py and its parts run programs: the same environment for all, and why a run failed."""
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 
 
@@ -24,13 +26,26 @@ def set_options(keys):
 
 
 def run_program(mpiexec, ranks, command, folder, patience):
-    """Runs it in that folder. \\throws RunFailed unless it ends with exit code 0 within so many seconds"""
+    """Runs it in that folder; its ranks end with it. \\throws RunFailed unless it ends with code 0 within so many seconds"""
     launcher = [*shlex.split(mpiexec), "-n", str(ranks)] if ranks > 1 else []
     command = [*launcher, os.path.abspath(command[0]), *command[1:]]
     try:
-        ended = subprocess.run(command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                               text=True, timeout=patience, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        running = subprocess.Popen(command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as error:
         raise RunFailed(str(error)) from None
-    if ended.returncode != 0:
-        raise RunFailed(f"exit {ended.returncode}: {shlex.join(command)}\n{ended.stdout}{ended.stderr}".rstrip())
+    try:
+        out, _ = running.communicate(timeout=patience)
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(str(error)) from None
+    finally:
+        end_session(running)
+    if running.returncode != 0:
+        raise RunFailed(f"exit {running.returncode}: {shlex.join(command)}\n{out}".rstrip())
+
+
+def end_session(leader):
+    """Whatever it has started and left running: a launcher that is killed does not end its ranks."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()

@@ -1,8 +1,8 @@
 """perf/gate.py --self-test: does the gate see what it promises to see, and nothing else?
 
-Red must be: tier 0 with a message per step that no plan knows, and with a layer more, which plans know; tiers 1 and 2 with
-matrix products that take a tenth longer. Green must be: all but a few of many runs with nothing injected, of tier 1 against
-what was recorded just before, and of trainings against trainings alike, decided as tier 2 decides.
+Red must be: tier 0 with a message per step that no plan knows, and with a layer more, which plans know; tier 1 with matrix
+products that take a tenth longer. Green must be: all but a few of many runs of tier 1 against what was recorded just before.
+With --tier 2, of that tier alone: red with such products, green with nothing injected.
 """
 import pathlib
 import subprocess
@@ -10,9 +10,9 @@ import sys
 import time
 
 import gate_ratios
+import gate_statistics
 from gate_ratios import GREEN, INCONCLUSIVE, RED
 from gate_runs import NotPossible, RunFailed
-from gate_statistics import LEAST_PAIRS
 
 SLOWER = ("faults.slow.kernel=gemm", "faults.slow.factor=1.1")
 MORE_MESSAGES = {"a message that no plan knows": ("faults.extra_message=true", "comm-volume"),
@@ -52,59 +52,63 @@ def see_slow_programs(arguments, gate):
     for what, expected, keys in (("nothing injected", GREEN, ()), ("products take a tenth longer", RED, SLOWER)):
         options = [word for key in keys for word in ("--change-set", key)]
         code, out = run_gate(arguments, gate, "--tier", "2", "--base", arguments.program, "--change", arguments.program,
-                             "--pairs", str(LEAST_PAIRS), *options)
+                             "--pairs", str(arguments.pairs), *options)
         print(out.rstrip())
         codes.append(outcome_of(f"tier 2, {what}", expected, code))
     return codes
 
 
-def judge_alike(series):
-    """The rows of arms alike, as tier 2 decides."""
-    return [gate_ratios.compare_arms(name, one["arms"], one["seconds"]) for name, one in series.items() if not one["spread"]]
+def judge_run(measure, references, keys=()):
+    """The rows of one run of tier 1."""
+    return gate_ratios.judge_until_green(lambda: measure(keys), gate_ratios.join_series,
+                                         lambda series: gate_ratios.judge(series, references))
 
 
-def see_slow_kernel(measure, references, pairs):
-    rows = gate_ratios.judge(measure(pairs, SLOWER)[1], references)
+def see_slow_kernel(measure, references):
+    rows = judge_run(measure, references, SLOWER)
     print(gate_ratios.table(rows))
     return outcome_of("tier 1, products take a tenth longer", RED, gate_ratios.exit_code(rows))
 
 
 def count_false_alarms(measure, references, runs):
-    """Many runs with nothing injected. \\return codes of tier 1 and of arms alike"""
-    found = {"tier 1": [], "arms alike": []}
-    for run in range(runs):
-        _, series = measure(LEAST_PAIRS, ())
-        for kind, rows in (("tier 1", gate_ratios.judge(series, references)), ("arms alike", judge_alike(series))):
-            code = gate_ratios.exit_code(rows)
-            found[kind].append(code)
-            said = [f"{row.name} {row.measured.ratio:.3f} {row.decision.verdict}" for row in rows
-                    if code != GREEN and row.decision.verdict in ("SLOWER", "TOO NOISY")]
-            say(f"run {run + 1} of {runs}, {kind}: {OUTCOMES[code]}{': ' if said else ''}{', '.join(said)}")
+    """Many runs with nothing injected. \\return exit code"""
     codes = []
-    for kind, outcomes in found.items():
-        red, noisy = outcomes.count(RED), outcomes.count(INCONCLUSIVE)
-        say(f"{kind}, nothing injected: {runs - red - noisy} of {runs} green, {red} red, {noisy} too noisy")
-        codes.append(RED if red > ALLOWED_RED * runs else INCONCLUSIVE if red + noisy > ALLOWED_RED * runs else GREEN)
-    return codes
+    for run in range(runs):
+        rows = judge_run(measure, references)
+        codes.append(gate_ratios.exit_code(rows))
+        said = [f"{row.name} {row.measured.ratio:.3f} ({row.measured.low:.3f} ... {row.measured.high:.3f}), limit "
+                f"{100 * row.decision.limit:.1f} %: {row.decision.verdict}"
+                for row in rows if row.decision.verdict in (gate_statistics.SLOWER, gate_statistics.NOISY)]
+        say("; ".join([f"run {run + 1} of {runs}: {OUTCOMES[codes[-1]]}", *said]))
+    red, noisy = codes.count(RED), codes.count(INCONCLUSIVE)
+    say(f"tier 1, nothing injected: {runs - red - noisy} of {runs} green, {red} red, {noisy} too noisy")
+    allowed = ALLOWED_RED * runs
+    return RED if red > allowed else INCONCLUSIVE if red + noisy > allowed else GREEN
 
 
 def see_ratios(arguments):
     program = arguments.ratios or str(pathlib.Path(arguments.program).with_name("perf_ratios"))
 
-    def measure(pairs, keys):
-        return gate_ratios.measure(program, arguments.mpiexec, pairs, keys)
+    def measure(keys):
+        nonlocal measured
+        measured += 1
+        return gate_ratios.measure(program, arguments.mpiexec, arguments.pairs, keys)[1]
 
-    recorded = [measure(arguments.pairs, ())[1] for _ in range(gate_ratios.RECORDED_RUNS)]
+    measured = 0
+    recorded = [measure(()) for _ in range(gate_ratios.RECORDED_RUNS)]
     ratios, noisy = gate_ratios.steady_ratios(recorded)
     say(f"tier 1: {len(ratios)} ratios recorded, too noisy: {', '.join(noisy) or 'none'}")
-    references = {name: values[0] for name, values in ratios.items()}
-    return [see_slow_kernel(measure, references, arguments.pairs), *count_false_alarms(measure, references, arguments.runs)]
+    references = {name: found.reference() for name, found in ratios.items()}
+    codes = [see_slow_kernel(measure, references), count_false_alarms(measure, references, arguments.runs)]
+    say(f"tier 1: {measured} measurements of {arguments.pairs} pairs")
+    return codes
 
 
 def self_test(arguments, gate):
     """\\param gate  path of perf/gate.py   \\return exit code"""
     try:
-        codes = [*see_messages(arguments, gate), *see_slow_programs(arguments, gate), *see_ratios(arguments)]
+        codes = (see_slow_programs(arguments, gate) if arguments.tier == 2 else
+                 [*see_messages(arguments, gate), *see_ratios(arguments)])
     except (RunFailed, NotPossible) as problem:
         say(str(problem))
         return RED if isinstance(problem, RunFailed) else INCONCLUSIVE

@@ -91,19 +91,21 @@ def estimate(values, seed=1):
     return Estimate(math.exp(centre), math.exp(low), math.exp(high), deviation)
 
 
-def decide(measured, spread, reference):
+def decide(measured, spread, reference, reference_reach=0.0):
     """\\param measured  Estimate   \\param spread  Estimate of two arms alike   \\param reference  ratio, or None
+    \\param reference_reach  how far the runs lie from the reference that it was taken from, as a share
 
-    Red only if the whole interval lies above the reference by more than the limit. Nothing is decided where the limit, or
-    the interval's width, is above what the gate promises to see.
+    Red only if the whole interval lies above the reference by more than the limit: so it is in noise, too, which hides
+    small slowdowns and not large ones. What is not red is green only where a slowdown as large as the gate promises to see
+    would have been red; else nothing is decided.
     """
-    limit = max(MARGIN, SPREADS * spread.reach())
+    limit = max(MARGIN, SPREADS * spread.reach(), reference_reach)
     if reference is None:
         return Decision(NO_REFERENCE, limit)
-    if limit > PROMISED or measured.high / measured.low > 1 + PROMISED:
-        return Decision(NOISY, limit)
     if measured.low > reference * (1 + limit):
         return Decision(SLOWER, limit)
+    if (1 + PROMISED) * measured.low / measured.ratio <= 1 + limit:
+        return Decision(NOISY, limit)
     if measured.high < reference / (1 + limit):
         return Decision(FASTER, limit)
     return Decision(PASSED, limit)

@@ -117,8 +117,36 @@ class Decisions(unittest.TestCase):
 
     def test_nothing_is_decided_where_noise_hides_what_is_promised(self):
         for seed in range(20):
-            for ratio in (1.0, 1.1, 2.0):
+            for ratio in (1.0, 1.1):
                 self.assertEqual(verdict(seed, ratio=ratio, noise=0.3), statistics.NOISY)
+
+    def test_noise_does_not_hide_a_large_slowdown(self):
+        for seed in range(20):
+            self.assertEqual(verdict(seed, ratio=4.0, noise=0.3), statistics.SLOWER)
+
+    def test_green_is_only_what_would_have_been_red_with_a_tenth_more(self):
+        exact, source = statistics.Estimate(1.0, 1.0, 1.0, 0.0), random.Random(1)
+        seen = set()
+        for _ in range(2000):
+            ratio, half, away = source.uniform(0.9, 1.1), source.uniform(0, 0.08), source.uniform(0, 0.04)
+            measured = statistics.Estimate(ratio, ratio * (1 - half), ratio * (1 + half), 0.0)
+            spread = exact._replace(deviation=math.log1p(away))
+            decision = statistics.decide(measured, spread, 1.0)
+            tenth = 1.1 / ratio  # what would have been found at 1.1 times the reference
+            slower = statistics.Estimate(*(value * tenth for value in measured[:3]), 0.0)
+            seen.add(decision.verdict)
+            if decision.verdict in (statistics.PASSED, statistics.FASTER):
+                self.assertEqual(statistics.decide(slower, spread, 1.0).verdict, statistics.SLOWER, (measured, spread))
+            if decision.verdict == statistics.NOISY:
+                self.assertEqual(statistics.decide(slower, spread, 1.0).verdict, statistics.NOISY, (measured, spread))
+        self.assertEqual(seen, {statistics.PASSED, statistics.FASTER, statistics.NOISY, statistics.SLOWER})
+
+    def test_how_far_the_recorded_runs_differ_widens_the_limit(self):
+        exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)
+        at_8 = exact._replace(ratio=1.08, low=1.08, high=1.08)
+        self.assertEqual(statistics.decide(at_8, exact, 1.0).verdict, statistics.SLOWER)
+        self.assertEqual(statistics.decide(at_8, exact, 1.0, 0.09), (statistics.PASSED, 0.09))
+        self.assertEqual(statistics.decide(at_8, exact, 1.0, 0.11), (statistics.NOISY, 0.11))
 
     def test_the_limit_is_three_times_the_spread_where_that_is_more_than_the_margin(self):
         exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)
@@ -130,7 +158,7 @@ class Decisions(unittest.TestCase):
     def test_red_is_an_interval_that_lies_beyond_the_limit_with_both_ends(self):
         exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)
         for low, high, expected in ((1.04, 1.12, statistics.PASSED), (1.051, 1.12, statistics.SLOWER),
-                                    (0.9, 0.96, statistics.PASSED), (0.9, 0.95, statistics.FASTER)):
+                                    (0.92, 0.96, statistics.PASSED), (0.92, 0.95, statistics.FASTER)):
             measured = statistics.Estimate((low + high) / 2, low, high, 0.0)
             self.assertEqual(statistics.decide(measured, exact, 1.0).verdict, expected)
 
