@@ -4,6 +4,7 @@ hidden.
 usage: gate_ratios_test.py [unittest options]
 Stand-ins for the programs write samples without noise, whose ratios the environment gives.
 """
+import argparse
 import contextlib
 import io
 import json
@@ -306,6 +307,21 @@ class SelfTest(unittest.TestCase):
             with contextlib.redirect_stdout(io.StringIO()):
                 code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise), REFERENCES)
             self.assertEqual(code, expected)
+
+
+    def test_without_a_reference_that_could_be_red_nothing_is_said(self):
+        arguments = argparse.Namespace(tier=0, ratios="perf_ratios", program="trainstone", mpiexec="mpiexec", pairs=20, runs=10)
+        for noise, expected in ((0.0, 0), (0.5, 77)):
+            source = self.measured(1.5, noise=noise)
+            slow = self.measured(1.65, noise=noise)
+
+            def measure(program, mpiexec, pairs, keys, fast=source, slow=slow):
+                series = (slow if keys else fast)(keys)
+                return {}, {name.replace("x/y", gate_self_test.SLOWED): one for name, one in series.items()}
+            with mock.patch.object(gate_self_test, "see_messages", return_value=[0]), \
+                    mock.patch.object(gate_self_test.gate_ratios, "measure", measure), \
+                    contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(gate_self_test.self_test(arguments, None), expected, out.getvalue())
 
 
 class Shipped(unittest.TestCase):
