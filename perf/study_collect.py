@@ -7,10 +7,12 @@ Writes collected.json and collected.csv. Efficiency is FLOPs per rank and second
 over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study.
 """
 import csv
+import io
 import random
 import statistics
 
-from study_program import INVALID, USABLE, different_keys, values_of, write_json
+from shared import write_json, write_text
+from study_program import INVALID, USABLE, different_keys, values_of
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
@@ -213,10 +215,11 @@ def collect_study(study):
     collected = collect(study)
     write_json(study.folder / "collected.json", collected)
     columns = list(dict.fromkeys(column for row in collected["rows"] for column in row))
-    with open(study.folder / "collected.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(collected["rows"])
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, columns)
+    writer.writeheader()
+    writer.writerows(collected["rows"])
+    write_text(study.folder / "collected.csv", table.getvalue())
     print_summary(collected)
     if collected["violations"]:
         print("these results are not the study that was planned: no rates")

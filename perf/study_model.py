@@ -15,9 +15,10 @@ are two; with fewer there is nothing to test, and it says so.
 """
 import itertools
 
+from shared import write_json
 from study_collect import collect
 from study_plan import estimate_for
-from study_program import INVALID, Program, write_json
+from study_program import INVALID, Program
 
 FLAGGED = 0.15
 TERMS = {"gamma_seconds_per_flop": "counted_flops", "beta_seconds_per_byte": "counted_sent_bytes",

@@ -9,7 +9,8 @@ Writes study.json (for reports), plan.json (the estimates; how further numbers o
 import pathlib
 import tomllib
 
-from study_program import DOES_NOT_FIT, Program, Refused, USAGE, write_json
+from shared import write_json
+from study_program import DOES_NOT_FIT, Program, Refused, USAGE
 
 KINDS = ("strong", "weak-batch", "weak-model")
 PROBES = 24  # numbers of ranks that are tried on either side of one that is refused

@@ -8,6 +8,8 @@ import shlex
 import subprocess
 import tempfile
 
+from shared import set_options
+
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
 USAGE, INVALID, DOES_NOT_FIT = 64, 65, 69
 
@@ -22,10 +24,6 @@ def command_of(text):
     if not words:
         raise Refused("--program is empty, must be a command")
     return [os.path.abspath(word) if "/" in word and os.path.exists(word) else word for word in words]
-
-
-def settings_of(overrides):
-    return [word for one in overrides for word in ("--set", one)]
 
 
 class Program:
@@ -43,7 +41,7 @@ class Program:
         """The estimate's file as a dictionary. Raises Refused with the program's own message."""
         with tempfile.TemporaryDirectory(prefix="trainstone-study-") as folder:
             path = pathlib.Path(folder) / "estimate.json"
-            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *settings_of(overrides), *options,
+            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *set_options(overrides), *options,
                              "--json", path)
             if ended.returncode not in (0, DOES_NOT_FIT) or not path.exists():
                 raise Refused(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
@@ -51,18 +49,10 @@ class Program:
 
     def resolved_deck(self, deck, overrides):
         """Text of --print-deck."""
-        ended = self.ask("run", deck, *settings_of(overrides), "--print-deck")
+        ended = self.ask("run", deck, *set_options(overrides), "--print-deck")
         if ended.returncode != 0:
             raise Refused(ended.stderr.strip().removeprefix("trainstone: "))
         return ended.stdout
-
-
-def write_json(path, value):
-    """Under a temporary name, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    beside.replace(path)
 
 
 def read_json(path):

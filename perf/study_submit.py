@@ -11,8 +11,9 @@ import shutil
 import subprocess
 import sys
 
+from shared import set_options
 from study_plan import estimate_for
-from study_program import Program, Refused, USABLE, different_keys, settings_of, why_not_usable
+from study_program import Program, Refused, USABLE, different_keys, why_not_usable
 
 MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 
@@ -61,7 +62,7 @@ def run_here(study, program, mpiexec, point):
     """The status of the result, or what came instead."""
     launcher = [*shlex.split(mpiexec), "-n", str(point["ranks"])] if point["ranks"] > 1 else []
     folder = study.run_folder(point)
-    command = [*launcher, *program.words, "run", study.plan["deck"], *settings_of(point["overrides"]), "--out", str(folder)]
+    command = [*launcher, *program.words, "run", study.plan["deck"], *set_options(point["overrides"]), "--out", str(folder)]
     with open(folder / "run.log", "w", encoding="utf-8") as log:
         print(shlex.join(command), file=log, flush=True)
         try:

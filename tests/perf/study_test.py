@@ -21,7 +21,8 @@ import study_collect
 import study_model
 import study_plan
 import study_submit
-from study_program import Refused, Study, why_not_usable, write_json
+from shared import write_json
+from study_program import Refused, Study, why_not_usable
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP
 PARAMETERS, STEP_FLOPS, TOKENS = 10000, 4e9, 4096
