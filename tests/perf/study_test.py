@@ -3,6 +3,7 @@
 
 usage: study_test.py PROGRAM MPIEXEC [unittest options]
 """
+import argparse
 import contextlib
 import copy
 import csv
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 PERF = pathlib.Path(__file__).resolve().parent.parent.parent / "perf"
 sys.path.insert(0, str(PERF))
@@ -73,9 +75,21 @@ def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes
             "metrics": {"model_parameters": parameters}}
 
 
-def collect_quietly(study):
+def quietly(command, *arguments):
     with contextlib.redirect_stdout(io.StringIO()):
-        return study_collect.collect_study(study)
+        return command(*arguments)
+
+
+def collect_quietly(study):
+    return quietly(study_collect.collect_study, study)
+
+
+class OnPaper:
+    """Instead of the program: the estimate of a run."""
+
+    def estimate(self, _deck, ranks, _nodes, overrides, *_):
+        assert f"comm.expected_ranks={ranks}" in overrides
+        return {"predicted": work_of(ranks)}
 
 
 class InFolder(unittest.TestCase):
@@ -89,10 +103,12 @@ class InFolder(unittest.TestCase):
         points = [{"name": f"n{ranks}-r{repeat}", "ranks": ranks, "nodes": 1, "repeat": repeat, "overrides": [],
                    "predicted": {"step_seconds": None, "memory_bytes": 1}}
                   for repeat in range(1, repeats + 1) for ranks in results]
-        estimates = {str(ranks): record_of(ranks, {key: entry["value"] for key, entry in result["params"].items()})
-                     for ranks, result in results.items()}
+        estimates = {str(ranks): {**record_of(ranks, {key: entry["value"] for key, entry in result["params"].items()}),
+                                  "predicted": work_of(ranks)} for ranks, result in results.items()}
         write_json(self.folder / "study.json", {"schema_version": 1, "kind": kind, "deck": "d", "invariant": "i", "points": points})
-        write_json(self.folder / "plan.json", {"estimates": estimates, "limit": 0.1, "deck": "d"})
+        write_json(self.folder / "plan.json", {"estimates": estimates, "limit": 0.1, "deck": "d", "settings": [], "micro": 1,
+                                               "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
+                                               "device-mem": None})
         study = Study(self.folder)
         for point in points:
             self.write(study, point["name"], results[point["ranks"]])
@@ -114,8 +130,7 @@ class InFolder(unittest.TestCase):
 
 class Model(InFolder):
     def points(self, ranks, times=None):
-        return [{"ranks": one, "step_seconds_median": (times or {}).get(one, seconds_of(one)),
-                 **{f"counted_{key}": value for key, value in work_of(one).items()}} for one in ranks]
+        return [{"ranks": one, "step_seconds_median": (times or {}).get(one, seconds_of(one)), **work_of(one)} for one in ranks]
 
     def test_perfect_alpha_beta_data_give_their_alpha_beta_and_gamma(self):
         for ranks in ((1, 2, 4, 8), (1, 2, 3, 5, 8, 16, 64)):
@@ -145,16 +160,23 @@ class Model(InFolder):
         self.assertAlmostEqual(found[0], sum(1 / t for t in times) / sum(1 / t**2 for t in times))
 
     def test_a_prediction_prices_what_the_program_says_of_those_ranks(self):
-        class OnPaper:
-            def estimate(self, _deck, ranks, _nodes, overrides, *_):
-                assert f"comm.expected_ranks={ranks}" in overrides
-                return {"predicted": work_of(ranks)}
         study = self.strong()
-        study.plan |= {"settings": [], "micro": 1, "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
-                       "device-mem": None}
         parameters = study_model.fitted_model(self.points((1, 2, 4, 8)))["parameters"]
         for found in study_model.predictions(study, parameters, [16, 32], OnPaper()):
             self.assertAlmostEqual(found["seconds"] / seconds_of(found["ranks"]), 1, delta=1e-6)
+
+    def test_the_fit_and_its_predictions_are_of_the_busiest_rank(self):
+        results = {ranks: result_of(ranks) for ranks in (1, 2, 4, 8)}
+        for ranks, result in results.items():  # rank 0 sends less than the one that steps wait for
+            for side in ("predicted", "counted"):
+                result[side] = {**work_of(ranks), "sent_bytes": 100 * (ranks - 1), "messages": ranks - 1}
+        study = self.study_of("strong", results)
+        with unittest.mock.patch.object(study_model, "Program", lambda _: OnPaper()):
+            self.assertEqual(quietly(study_model.model_study, study, argparse.Namespace(program="", predict=[16])), 0)
+        model = json.loads((self.folder / "model.json").read_text())
+        self.assertAlmostEqual(model["parameters"]["alpha_seconds_per_message"] / ALPHA, 1, delta=1e-6)
+        self.assertAlmostEqual(model["parameters"]["beta_seconds_per_byte"] / BETA, 1, delta=1e-6)
+        self.assertAlmostEqual(model["predictions"][0]["seconds"] / seconds_of(16), 1, delta=1e-6)
 
 
 class Collect(InFolder):
