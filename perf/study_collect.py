@@ -12,7 +12,7 @@ import random
 import statistics
 
 from shared import write_json, write_text
-from study_program import INVALID, USABLE, different_keys, values_of
+from study_program import INVALID, USABLE, different_keys, values_of, why_no_rate
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
@@ -57,10 +57,10 @@ def row_of(point, result):
            "status": result["status"] if result else "MISSING"}
     if not result:
         return row
-    name, where = USABLE.get(result["status"], (None, None))
+    name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
-    row |= {"rate_name": name if rate else None, "rate": rate["value"] if rate else None,
+    row |= {"class": result.get("class"), "rate_name": name, "rate": rate["value"] if rate else None,
             "ci95_low": rate["ci95"][0] if rate else None, "ci95_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}
     for side in ("predicted", "counted"):
@@ -144,7 +144,7 @@ def violations_of(study, results):
 
 def mixes_of(rows):
     """What runs that are compared should have in common; lines that name what they have instead."""
-    names = {"version": "versions", "cpu": "processors", "mpi": "MPI libraries", "rate_name": "kinds of rates"}
+    names = {"version": "versions", "cpu": "processors", "mpi": "MPI libraries", "class": "classes", "rate_name": "kinds of rates"}
     found = []
     for column, name in names.items():
         values = sorted({row[column] for row in rows if row.get("rate") is not None})
@@ -184,7 +184,8 @@ def summary_of(rows):
 def collect(study):
     """Everything that is known of the study, as written to collected.json."""
     found = {point["name"]: study.result(point) for point in study.points}
-    usable = {name: result for name, result in found.items() if result and result["status"] in USABLE}
+    reasons = {name: why_no_rate(result) for name, result in found.items()}
+    usable = {name: found[name] for name, reason in reasons.items() if not reason}
     rows = [row_of(point, found[point["name"]]) for point in study.points]
     violations = violations_of(study, usable)
     if violations:
@@ -192,7 +193,7 @@ def collect(study):
             row |= {key: None for key in ("rate_name", "rate", "ci95_low", "ci95_high") if key in row}
     return {"schema_version": 1, "kind": study.study["kind"], "invariant": study.study["invariant"],
             "violations": violations, "mixes": mixes_of(rows),
-            "without_rate": [f"{row['name']} {row['status']}" for row in rows if row["status"] not in USABLE],
+            "without_rate": [f"{name} {reason if found[name] else 'MISSING'}" for name, reason in reasons.items() if reason],
             "points": [] if violations else summary_of(rows), "rows": rows}
 
 

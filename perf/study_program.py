@@ -2,6 +2,7 @@
 inside, and when two runs are the same run. Trains nothing and judges nothing.
 """
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -98,12 +99,27 @@ def different_keys(one, other):
     return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 
-def why_not_usable(result, estimate):
-    """Why this result is not the run that the estimate speaks of; empty if it is."""
+def why_no_rate(result):
+    """Why this result has no rate that may be compared; empty if it has. A usable status alone is none: a run that went on
+    from its last checkpoint ends well without a measured step."""
     if result is None:
         return "no result"
     if result["status"] not in USABLE:
         return result["status"]
+    name, place = USABLE[result["status"]]
+    rate = result.get(place) or {}
+    numbers = [rate.get("value"), *rate.get("ci95", [])]
+    if len(numbers) != 3 or not all(type(one) in (int, float) and math.isfinite(one) and one > 0 for one in numbers):
+        return f"{result['status']} without {name}"
+    if rate.get("unit") != "tokens/s":
+        return f"{name} is in {rate.get('unit')}, must be tokens/s"
+    return "" if result.get("class") else f"{name} of no class"
+
+
+def why_not_usable(result, estimate):
+    """Why this result is not the run that the estimate speaks of; empty if it is."""
+    if reason := why_no_rate(result):
+        return reason
     if result["topology"]["ranks"] != estimate["topology"]["ranks"]:
         return f"ran on {result['topology']['ranks']} ranks"
     if keys := different_keys(result, estimate):

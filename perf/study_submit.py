@@ -13,7 +13,7 @@ import sys
 
 from shared import set_options
 from study_plan import estimate_for
-from study_program import Program, Refused, USABLE, different_keys, why_not_usable
+from study_program import Program, Refused, different_keys, why_no_rate, why_not_usable
 
 MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 
@@ -59,27 +59,27 @@ def clear(study, point, estimate):
 
 
 def run_here(study, program, mpiexec, point):
-    """The status of the result, or what came instead."""
+    """The exit code; the output goes to run.log."""
     launcher = [*shlex.split(mpiexec), "-n", str(point["ranks"])] if point["ranks"] > 1 else []
     folder = study.run_folder(point)
     command = [*launcher, *program.words, "run", study.plan["deck"], *set_options(point["overrides"]), "--out", str(folder)]
     with open(folder / "run.log", "w", encoding="utf-8") as log:
         print(shlex.join(command), file=log, flush=True)
         try:
-            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+            return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
         except OSError as failure:
             raise Refused(f"{command[0]}: {failure.strerror}; --mpiexec names the launcher") from failure
-    result = study.result(point)
-    return result["status"] if result else f"exit {code}, see {folder / 'run.log'}"
 
 
 def submit_here(study, program, arguments, todo, estimates):
     failed = []
     for number, point in enumerate(todo, 1):
         clear(study, point, estimates[point["ranks"]])
-        outcome = run_here(study, program, arguments.mpiexec, point)
-        print(f"{number}/{len(todo)} {point['name']}: {outcome}", flush=True)
-        if outcome not in USABLE:
+        code = run_here(study, program, arguments.mpiexec, point)
+        result = study.result(point)
+        reason = why_no_rate(result) if result else f"exit {code}, see {study.run_folder(point) / 'run.log'}"
+        print(f"{number}/{len(todo)} {point['name']}: {reason or result['status']}", flush=True)
+        if reason:
             failed.append(point["name"])
     if failed:
         print(f"failed: {', '.join(failed)}")

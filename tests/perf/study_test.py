@@ -65,7 +65,7 @@ def record_of(ranks, changes=()):
 def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes=()):
     seconds = seconds or seconds_of(ranks)
     phases = {name: [seconds / 10] * 3 for name in study_collect.PHASES}
-    return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "exit_code": 0,
+    return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "class": "custom", "exit_code": 0,
             "machine": {"cpu": "paper", "mpi": "none"}, "predicted": work_of(ranks), "counted": work_of(ranks),
             "energy": None, "wall_seconds": 1.0, "window": {"first_step": 2, "last_step": 3},
             "samples": {"step": [1, 2, 3], "tokens": [tokens] * 3, "phases": phases},
@@ -274,12 +274,22 @@ class Collect(InFolder):
         self.assertEqual([row.get("rate") for row in collected["rows"] if row["ranks"] == 2], [None, None])
         self.assertEqual(collected["violations"], [])
 
+    def test_a_usable_status_without_a_measured_step_is_listed_and_has_no_rate(self):
+        study = self.strong()
+        collected = self.tamper(study, "n2-r1", lambda result: result.update(status="VALID", fom=None, window=None,
+                                                                             stats={"step_seconds": None}))
+        self.assertEqual(collected["without_rate"], ["n2-r1 VALID without FOM"])
+        self.assertEqual([(point["ranks"], point["runs"]) for point in collected["points"]], [(1, 2), (2, 1), (4, 2)])
+        (row,) = (row for row in collected["rows"] if row["name"] == "n2-r1")
+        self.assertEqual([row[key] for key in ("rate_name", "rate", "step_seconds_median")], [None] * 3)
+
     def test_mixed_machines_versions_and_rates_are_named(self):
         study = self.strong()
-        self.tamper(study, "n2-r1", lambda result: result.update(status="VALID", machine={"cpu": "other", "mpi": "none"}))
+        self.tamper(study, "n2-r1", lambda result: result.update({"status": "VALID", "class": "small",
+                                                                  "machine": {"cpu": "other", "mpi": "none"}}))
         mixes = self.tamper(study, "n4-r1", lambda result: result["code"].update(git="def"))["mixes"]
         self.assertEqual(mixes, ["mixed versions: 1 git abc, 1 git def", "mixed processors: other, paper",
-                                 "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
+                                 "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
 
 
 class WhatRuns(InFolder):
@@ -292,6 +302,23 @@ class WhatRuns(InFolder):
                   "another program, 1 git new": {**good, "code": {"version": "1", "git": "new", "dirty": False}}}
         for reason, result in others.items():
             self.assertEqual(why_not_usable(result, estimate), reason)
+
+    def test_a_result_without_a_rate_does_not_count(self):
+        nan, rate = float("nan"), result_of(2)["fom"]
+        rates = [None, {}, *({**rate, "value": value} for value in (0, -1.0, nan, float("inf"), None, True, "2")),
+                 {**rate, "ci95": []}, {**rate, "ci95": [1.0, nan]}]
+        for status in ("VALID", "UNREFERENCED"):
+            name = {"VALID": "FOM", "UNREFERENCED": "FOM_UNREFERENCED"}[status]
+            for one in rates:
+                with self.subTest(status=status, rate=one):
+                    result = {**result_of(2), "status": status, "fom": one}
+                    self.assertEqual(why_not_usable(result, record_of(2)), f"{status} without {name}")
+        emulated = {**result_of(2), "status": "EMULATED"}
+        self.assertEqual(why_not_usable(emulated, record_of(2)), "EMULATED without FOM_EMULATED")
+        self.assertEqual(why_not_usable({**emulated, "fom": None, "emulated_rate": rate}, record_of(2)), "")
+        self.assertEqual(why_not_usable({**result_of(2), "fom": {**rate, "unit": "steps/s"}}, record_of(2)),
+                         "FOM_UNREFERENCED is in steps/s, must be tokens/s")
+        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "FOM_UNREFERENCED of no class")
 
     def test_repeats_are_interleaved_in_an_order_that_the_seed_decides(self):
         points = [{"name": f"n{ranks}-r{repeat}", "repeat": repeat} for ranks in range(1, 9) for repeat in (1, 2)]
