@@ -4,7 +4,8 @@ From the result files themselves: what the study keeps the same is the same in a
 those that the kind of study varies, every run has the ranks of its point, and what was counted is what was predicted. A
 violation is an error, and no rate is given then. Mixed machines, versions or kinds of rates are named and no error.
 Writes collected.json and collected.csv. Efficiency is FLOPs per rank and second over those on the fewest ranks, of medians
-over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study.
+over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study. Few repeats have no
+95 % interval: their smallest and largest efficiency is given, and is called so.
 """
 import csv
 import io
@@ -21,6 +22,8 @@ COUNTED = ("sent_bytes", "messages", "flops", "kernel_launches")
 PHASES = {"gemm": "gemm", "attention": "attention", "adam": "adam", "comm": "comm", "other": "other",
           "exposed communication": "exposed_communication"}
 DRAWS = 2000  # of the bootstrap
+CI95, RANGE = "ci95", "min..max"
+LEAST_REPEATS = 6  # the whole range of n samples holds their median with probability 1 - 2^(1-n): of 5 that is 94 %
 
 
 def measured(result, samples):
@@ -61,7 +64,8 @@ def row_of(point, result):
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
     row |= {"class": result.get("class"), "rate_name": name, "rate": rate["value"] if rate else None,
-            "ci95_low": rate["ci95"][0] if rate else None, "ci95_high": rate["ci95"][1] if rate else None,
+            "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
+            "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}
     for side in ("predicted", "counted"):
         work = result[side]
@@ -153,15 +157,22 @@ def mixes_of(rows):
     return found
 
 
-def interval(draw, seed):
-    """95 % of what draw(random numbers) gives."""
+def spread_of(speeds, base, seed):
+    """How far median(speeds) / median(base) may be off: (low, high, what these two are). A bootstrap's 95 % over repeats where
+    both have enough of them, else the smallest and the largest that a pair of repeats gives; nothing where one has no repeat."""
+    fewest = min(len(speeds), len(base))
+    if fewest < 2:
+        return None, None, None
+    if fewest < LEAST_REPEATS:
+        return min(speeds) / max(base), max(speeds) / min(base), RANGE
     generator = random.Random(seed)
-    drawn = sorted(draw(generator) for _ in range(DRAWS))
-    return [drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)]]
+    drawn = sorted(statistics.median(generator.choices(speeds, k=len(speeds))) /
+                   statistics.median(generator.choices(base, k=len(base))) for _ in range(DRAWS))
+    return drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)], CI95
 
 
 def summary_of(rows):
-    """One entry per number of ranks: medians over repeats, and efficiency with the interval of a bootstrap over them."""
+    """One entry per number of ranks: medians over repeats, and efficiency with its spread over them."""
     by_ranks = {}
     for row in rows:
         if row.get("rate") is not None:
@@ -169,15 +180,12 @@ def summary_of(rows):
     speeds = {ranks: [row["counted_flops"] / row["step_seconds_median"] for row in some] for ranks, some in by_ranks.items()}
     summary, base = [], min(by_ranks, default=0)
     for ranks, some in sorted(by_ranks.items()):
-        def draw(generator, ranks=ranks):
-            both = [statistics.median(generator.choices(speeds[one], k=len(speeds[one]))) for one in (ranks, base)]
-            return both[0] / both[1]
-        many = ranks != base and min(len(speeds[ranks]), len(speeds[base])) > 1
+        low, high, kind = (None, None, None) if ranks == base else spread_of(speeds[ranks], speeds[base], ranks)
         middle = {key: statistics.median(row[key] for row in some)
                   for key in ("step_seconds_median", "rate", "counted_flops", "counted_messages", "counted_sent_bytes")}
         summary.append({"ranks": ranks, "runs": len(some), "rate_names": sorted({row["rate_name"] for row in some}), **middle,
                         "efficiency": statistics.median(speeds[ranks]) / statistics.median(speeds[base]),
-                        "efficiency_ci95": interval(draw, ranks) if many else None})
+                        "efficiency_low": low, "efficiency_high": high, "efficiency_interval": kind})
     return summary
 
 
@@ -190,7 +198,7 @@ def collect(study):
     violations = violations_of(study, usable)
     if violations:
         for row in rows:
-            row |= {key: None for key in ("rate_name", "rate", "ci95_low", "ci95_high") if key in row}
+            row |= {key: None for key in row if key.startswith("rate")}
     return {"schema_version": 1, "kind": study.study["kind"], "invariant": study.study["invariant"],
             "violations": violations, "mixes": mixes_of(rows),
             "without_rate": [f"{name} {reason if found[name] else 'MISSING'}" for name, reason in reasons.items() if reason],
@@ -199,12 +207,13 @@ def collect(study):
 
 def print_summary(collected):
     print(f"{collected['kind']} study: {collected['invariant']}")
-    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<20} rate")
+    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<29} rate")
     for point in collected["points"]:
-        low_high = point["efficiency_ci95"]
-        efficiency = f"{point['efficiency']:.3f}" + (f" [{low_high[0]:.3f} {low_high[1]:.3f}]" if low_high else "")
+        efficiency = f"{point['efficiency']:.3f}"
+        if kind := point["efficiency_interval"]:
+            efficiency += f" [{point['efficiency_low']:.3f} {point['efficiency_high']:.3f}] {kind}"
         print(f"{point['ranks']:>6} {point['runs']:>4} {1e3 * point['step_seconds_median']:>9.2f} {point['rate']:>10.4g}  "
-              f"{efficiency:<20} {', '.join(point['rate_names'])}")
+              f"{efficiency:<29} {', '.join(point['rate_names'])}")
     for title, lines in (("no rate", collected["without_rate"]), ("note", collected["mixes"]),
                          ("VIOLATION", collected["violations"])):
         for line in lines:

@@ -203,16 +203,37 @@ class Collect(InFolder):
         points = study_collect.collect(self.study_of("weak-batch", results, 3))["points"]
         self.assertAlmostEqual(points[1]["efficiency"], 1.1 / 1.4)
 
-    def test_the_interval_of_efficiency_holds_its_repeats_and_is_the_same_every_time(self):
-        study = self.strong(repeats=3)
-        for repeat, factor in enumerate((1.0, 1.1, 1.3), 1):
-            self.write(study, f"n4-r{repeat}", result_of(4, seconds_of(4) * factor))
-        first, second = (study_collect.collect(study)["points"][2] for _ in range(2))
-        self.assertEqual(first, second)
-        perfect = seconds_of(1) / (4 * seconds_of(4))
-        self.assertAlmostEqual(first["efficiency_ci95"][0], perfect / 1.3)
-        self.assertAlmostEqual(first["efficiency_ci95"][1], perfect)
-        self.assertAlmostEqual(first["efficiency"], perfect / 1.1)
+    def with_factors(self, ranks, factors):
+        """The point of those ranks of a study whose runs there took so much longer, as are the base's first and last."""
+        study = self.strong(repeats=len(factors))
+        for repeat, factor in enumerate(factors, 1):
+            self.write(study, f"n{ranks}-r{repeat}", result_of(ranks, seconds_of(ranks) * factor))
+        self.write(study, "n1-r1", result_of(1, seconds_of(1) * 1.2))
+        self.assertEqual(study_collect.collect(study)["points"], study_collect.collect(study)["points"])
+        (found,) = (point for point in study_collect.collect(study)["points"] if point["ranks"] == ranks)
+        return found, seconds_of(1) / (ranks * seconds_of(ranks))
+
+    def test_few_repeats_have_a_range_and_no_interval(self):
+        for factors, median in (((1.0, 1.3), 1.15), ((1.0, 1.1, 1.3), 1.1), ((1.0, 1.1, 1.1, 1.1, 1.3), 1.1)):
+            found, perfect = self.with_factors(4, factors)
+            self.assertEqual(found["efficiency_interval"], "min..max")
+            self.assertAlmostEqual(found["efficiency_low"], perfect / 1.3)
+            self.assertAlmostEqual(found["efficiency_high"], perfect * 1.2)
+            if len(factors) > 2:
+                self.assertAlmostEqual(found["efficiency"], perfect / median)
+        self.assertEqual(collect_quietly(Study(self.folder)), 0)
+        columns = (self.folder / "collected.csv").read_text().splitlines()[0].split(",")
+        self.assertEqual([name for name in columns if "ci95" in name], ["rate_ci95_of_steps_low", "rate_ci95_of_steps_high"])
+        single, _ = self.with_factors(4, (1.3,))
+        self.assertEqual([single[f"efficiency_{key}"] for key in ("low", "high", "interval")], [None] * 3)
+
+    def test_six_repeats_have_an_interval_inside_their_range(self):
+        found, perfect = self.with_factors(4, (1.0, 1.1, 1.1, 1.1, 1.1, 1.3))
+        self.assertEqual(found["efficiency_interval"], "ci95")
+        self.assertGreater(found["efficiency_low"], perfect / 1.3)
+        self.assertLess(found["efficiency_high"], perfect * 1.2)
+        self.assertLessEqual(found["efficiency_low"], found["efficiency"])
+        self.assertLessEqual(found["efficiency"], found["efficiency_high"])
 
     def test_what_a_kind_keeps_the_same_must_be_the_same(self):
         scaled = {"batch.global": 16, "batch.accumulation": 8}
