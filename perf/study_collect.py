@@ -2,7 +2,8 @@
 
 From the result files themselves: what the study keeps the same is the same in all of them, so are all keys of the deck but
 those that the kind of study varies, every run has the ranks of its point, and what was counted is what was predicted. A
-violation is an error, and no rate is given then. Mixed machines, versions or kinds of rates are named and no error.
+violation is an error, and no rate is given then. Mixed machines, versions, classes or kinds of rates, and other nodes than
+planned, are named and no error.
 Writes collected.json and collected.csv. Efficiency is FLOPs per rank and second over those on the fewest ranks, of medians
 over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study. Few repeats have no
 95 % interval: their smallest and largest efficiency is given, and is called so.
@@ -157,6 +158,13 @@ def mixes_of(rows):
     return found
 
 
+def other_nodes(study, results):
+    """Runs on other nodes than planned: node-hours, predicted times and the counts of a fit are those of the plan."""
+    return [f"{point['name']}: ran on {results[point['name']]['topology']['nodes']} nodes, planned {point['nodes']}"
+            for point in study.points
+            if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]
+
+
 def spread_of(speeds, base, seed):
     """How far median(speeds) / median(base) may be off: (low, high, what these two are). A bootstrap's 95 % over repeats where
     both have enough of them, else the smallest and the largest that a pair of repeats gives; nothing where one has no repeat."""
@@ -200,7 +208,7 @@ def collect(study):
         for row in rows:
             row |= {key: None for key in row if key.startswith("rate")}
     return {"schema_version": 1, "kind": study.study["kind"], "invariant": study.study["invariant"],
-            "violations": violations, "mixes": mixes_of(rows),
+            "violations": violations, "mixes": mixes_of(rows) + other_nodes(study, usable),
             "without_rate": [f"{name} {reason if found[name] else 'MISSING'}" for name, reason in reasons.items() if reason],
             "points": [] if violations else summary_of(rows), "rows": rows}
 

@@ -313,6 +313,29 @@ class Collect(InFolder):
                                  "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
 
 
+    def test_runs_on_other_nodes_than_planned_are_named(self):
+        mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
+        self.assertEqual(mixes, ["n4-r2: ran on 2 nodes, planned 1"])
+
+
+class Plan(unittest.TestCase):
+    def lines(self, ranks, ranks_per_node):
+        """The table of these numbers of ranks, of a step of 36 s."""
+        estimates = [{**record_of(one, {"data.steps": 100}), "topology": {"ranks": one, "nodes": -(-one // (ranks_per_node or one))},
+                      "fits": None, "compute_seconds": 30, "communication_seconds": 6, "model_parameters": 10, "needed_bytes": 1}
+                     for one in ranks]
+        plan = {"model_parameters": 10, "own_ranks": 1, "ranks_per_node": ranks_per_node}
+        return study_plan.table("strong", plan, estimates, 2)
+
+    def test_node_hours_without_ranks_per_node_say_that_they_are_of_one_node(self):
+        one_node, several = self.lines((1, 2, 8), None), self.lines((1, 2, 8), 2)
+        self.assertIn("all ranks on one node", one_node[-1])
+        self.assertIn("--ranks-per-node says otherwise", one_node[-1])
+        self.assertEqual(one_node[-2], "sum of 6 runs: 6 node-hours")
+        self.assertEqual(several[-1], "sum of 6 runs: 12 node-hours")
+        self.assertEqual(self.lines((1,), None)[-1], "sum of 2 runs: 2 node-hours")
+
+
 class WhatRuns(InFolder):
     def test_a_result_counts_only_for_the_same_keys_program_and_ranks(self):
         estimate, good = record_of(2), result_of(2)
