@@ -12,6 +12,7 @@ import tempfile
 from shared import set_options
 
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
+WRITTEN = {"checkpoint.dir": "checkpoints", "model.save": "model.bin", "trace.file": "trace.json"}  # by a run, besides results
 USAGE, INVALID, DOES_NOT_FIT = 64, 65, 69
 
 
@@ -79,6 +80,12 @@ class Study:
     def run_folder(self, point):
         return self.folder / "runs" / point["name"]
 
+    def overrides(self, point, estimate):
+        """Of the run: those of its point, and what the deck lets it write is written to its own folder."""
+        own = [f"{key}={self.run_folder(point) / name}" for key, name in WRITTEN.items()
+               if estimate["params"].get(key, {}).get("value")]
+        return [*point["overrides"], *own]
+
     def result(self, point):
         """result.json of a run; None where there is none, or no whole one."""
         try:
@@ -89,8 +96,9 @@ class Study:
 
 
 def values_of(record):
-    """Keys that decide about a run: a job keeps its checkpoints where it likes."""
-    return {key: entry["value"] for key, entry in record["params"].items() if not key.startswith("checkpoint.")}
+    """Keys that decide about a run: not where files are written, but whether; a job keeps its checkpoints as it likes."""
+    return {key: bool(entry["value"]) if key in WRITTEN else entry["value"] for key, entry in record["params"].items()
+            if not key.startswith("checkpoint.")}
 
 
 def different_keys(one, other):

@@ -58,11 +58,12 @@ def clear(study, point, estimate):
     study.run_folder(point).mkdir(parents=True, exist_ok=True)
 
 
-def run_here(study, program, mpiexec, point):
+def run_here(study, program, mpiexec, point, estimate):
     """The exit code; the output goes to run.log."""
     launcher = [*shlex.split(mpiexec), "-n", str(point["ranks"])] if point["ranks"] > 1 else []
     folder = study.run_folder(point)
-    command = [*launcher, *program.words, "run", study.plan["deck"], *set_options(point["overrides"]), "--out", str(folder)]
+    command = [*launcher, *program.words, "run", study.plan["deck"], *set_options(study.overrides(point, estimate)),
+               "--out", str(folder)]
     with open(folder / "run.log", "w", encoding="utf-8") as log:
         print(shlex.join(command), file=log, flush=True)
         try:
@@ -74,8 +75,9 @@ def run_here(study, program, mpiexec, point):
 def submit_here(study, program, arguments, todo, estimates):
     failed = []
     for number, point in enumerate(todo, 1):
-        clear(study, point, estimates[point["ranks"]])
-        code = run_here(study, program, arguments.mpiexec, point)
+        estimate = estimates[point["ranks"]]
+        clear(study, point, estimate)
+        code = run_here(study, program, arguments.mpiexec, point, estimate)
         result = study.result(point)
         reason = why_no_rate(result) if result else f"exit {code}, see {study.run_folder(point) / 'run.log'}"
         print(f"{number}/{len(todo)} {point['name']}: {reason or result['status']}", flush=True)
@@ -86,12 +88,13 @@ def submit_here(study, program, arguments, todo, estimates):
     return 1 if failed else 0
 
 
-def job_script(study, program, ranks, points, options):
+def job_script(study, program, points, estimate, options):
     """Writes jobs/nN.tsv and jobs/nN.sh. Returns the script's path."""
-    folder = study.folder / "jobs"
+    folder, ranks = study.folder / "jobs", points[0]["ranks"]
     folder.mkdir(exist_ok=True)
     plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
-    plan.write_text("".join("\t".join([point["name"], *point["overrides"]]) + "\n" for point in points), encoding="utf-8")
+    lines = ["\t".join([point["name"], *study.overrides(point, estimate)]) + "\n" for point in points]
+    plan.write_text("".join(lines), encoding="utf-8")
     made = subprocess.run([sys.executable, MAKE_JOB, "slurm", study.plan["deck"], "--ranks", str(ranks), "--nodes",
                            str(points[0]["nodes"]), "--name", f"study-n{ranks}", "--program", shlex.join(program.words),
                            "--out", study.folder / "runs", "--plan", plan, *options], capture_output=True, text=True, check=False)
@@ -105,7 +108,7 @@ def submit_slurm(study, program, arguments, todo, estimates):
     failed = False
     for ranks in sorted({point["ranks"] for point in todo}):
         points = [point for point in todo if point["ranks"] == ranks]
-        script = job_script(study, program, ranks, points, arguments.job)
+        script = job_script(study, program, points, estimates[ranks], arguments.job)
         if arguments.dry_run:
             print(f"{script}: {len(points)} runs on {ranks} ranks")
             continue

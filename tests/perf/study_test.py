@@ -341,6 +341,9 @@ class WhatRuns(InFolder):
         estimate, good = record_of(2), result_of(2)
         self.assertEqual(why_not_usable(good, estimate), "")
         self.assertEqual(why_not_usable(result_of(2, changes={"checkpoint.dir": "kept"}), estimate), "")
+        traced = result_of(2, changes={"trace.file": "runs/n2-r1/trace.json"})
+        self.assertEqual(why_not_usable(traced, record_of(2, {"trace.file": "trace.json"})), "")
+        self.assertEqual(why_not_usable(traced, record_of(2, {"trace.file": ""})), "other values of trace.file")
         others = {"no result": None, "INVALID": {**good, "status": "INVALID"}, "ran on 1 ranks": result_of(1),
                   "other values of optimizer.lr": result_of(2, changes={"optimizer.lr": 1}),
                   "another program, 1 git new": {**good, "code": {"version": "1", "git": "new", "dirty": False}}}
@@ -461,6 +464,29 @@ class Whole(InFolder):
         self.plan("--repeats", "2", "--set", "optimizer.lr=0.1")
         self.assertEqual(self.study("collect", "s").returncode, 65)
         self.assertEqual(self.study(*local, "--dry-run").stdout.count("to run (other values of optimizer.lr)"), 4)
+
+    def test_what_runs_write_is_in_their_own_folders(self):
+        (self.folder / "deck.toml").write_text(DECK + 'trace.file = "kept.json"\n')
+        planned = self.study("plan", "strong", "deck.toml", "--ranks", "1", "--out", "s", "--repeats", "2", "--set",
+                             "checkpoint.dir=kept", "--set", "model.save=kept.bin")
+        self.assertEqual(planned.returncode, 0, planned)
+        ran = self.study("submit", "s", "local")
+        self.assertEqual(ran.returncode, 0, ran)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("kept")], [])
+        for name in ("n1-r1", "n1-r2"):
+            found = sorted(os.listdir(self.folder / "s/runs" / name))
+            self.assertEqual(found, ["checkpoints", "model.bin", "result.json", "run.log", "trace.json"])
+            result = json.loads((self.folder / "s/runs" / name / "result.json").read_text())
+            self.assertEqual((result["restart_count"], len(result["samples"]["loss"])), (0, 12))
+        self.assertEqual(self.study("submit", "s", "local").stdout.count(": kept"), 2)
+        self.assertEqual(self.study("collect", "s").returncode, 0)
+        written = self.study("submit", "s", "slurm", "--again", "--dry-run")
+        self.assertEqual(written.returncode, 0, written)
+        for line in (self.folder / "s/jobs/n1.tsv").read_text().splitlines():
+            name, *settings = line.split("\t")
+            keys = dict(one.split("=", 1) for one in settings)  # the last one wins
+            for key in ("checkpoint.dir", "model.save", "trace.file"):
+                self.assertTrue(keys[key].startswith(f"{self.folder}/s/runs/{name}/"), keys[key])
 
     def test_a_slurm_gets_an_array_for_every_number_of_ranks(self):
         self.plan("--repeats", "2", "--ranks-per-node", "1")
