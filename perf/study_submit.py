@@ -2,7 +2,8 @@
 
 Here one after the other: repeat 1 of all points, then repeat 2, each in an order of its own drawn from --seed, so that a
 machine that gets warmer or busier does so for all points alike. On a Slurm an array job for each number of ranks, whose
-scripts perf/make_job writes; its queue decides about the order.
+scripts perf/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits to, is
+left to it.
 """
 import pathlib
 import random
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 
+import study_jobs
 from shared import set_options
 from study_plan import estimate_for
 from study_program import Program, Refused, different_keys, why_no_rate, why_not_usable
@@ -38,10 +40,13 @@ def order_of(points, seed):
     return ordered
 
 
-def runs_to_do(study, estimates, again, seed):
-    """Points whose result is not there, or is another run's; says of all what is done with them."""
+def runs_to_do(study, estimates, left, again, seed):
+    """Points whose result is not there, or is another run's, but for those in left; says of all what is done with them."""
     todo = []
     for point in order_of(study.points, seed):
+        if point["name"] in left:
+            print(f"{point['name']}: left to {left[point['name']]}", flush=True)
+            continue
         reason = "--again" if again else why_not_usable(study.result(point), estimates[point["ranks"]])
         print(f"{point['name']}: {f'to run ({reason})' if reason else 'kept'}", flush=True)
         if reason:
@@ -88,10 +93,9 @@ def submit_here(study, program, arguments, todo, estimates):
     return 1 if failed else 0
 
 
-def job_script(study, program, points, estimate, options):
-    """Writes jobs/nN.tsv and jobs/nN.sh. Returns the script's path."""
-    folder, ranks = study.folder / "jobs", points[0]["ranks"]
-    folder.mkdir(exist_ok=True)
+def job_script(study, program, folder, points, estimate, options):
+    """Writes nN.tsv and nN.sh. Returns the script's path."""
+    ranks = points[0]["ranks"]
     plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
     lines = ["\t".join([point["name"], *study.overrides(point, estimate)]) + "\n" for point in points]
     plan.write_text("".join(lines), encoding="utf-8")
@@ -105,21 +109,20 @@ def job_script(study, program, points, estimate, options):
 
 
 def submit_slurm(study, program, arguments, todo, estimates):
-    failed = False
+    failed, folder = False, study_jobs.new_folder(study) if todo else None
     for ranks in sorted({point["ranks"] for point in todo}):
         points = [point for point in todo if point["ranks"] == ranks]
-        script = job_script(study, program, points, estimates[ranks], arguments.job)
+        script = job_script(study, program, folder, points, estimates[ranks], arguments.job)
         if arguments.dry_run:
             print(f"{script}: {len(points)} runs on {ranks} ranks")
             continue
         for point in points:
             clear(study, point, estimates[ranks])
         try:
-            sent = subprocess.run(["sbatch", "--parsable", script], cwd=script.parent, capture_output=True, text=True, check=False)
-        except OSError as failure:
-            raise Refused(f"sbatch: {failure.strerror}") from failure
-        print(f"{ranks} ranks: {len(points)} runs, job {sent.stdout.strip()}{sent.stderr.strip()}", flush=True)
-        failed = failed or sent.returncode != 0
+            outcome = f"job {study_jobs.submit(study, script, points)}"
+        except Refused as reason:
+            failed, outcome = True, f"not submitted: {reason}"
+        print(f"{ranks} ranks: {len(points)} runs, {outcome}", flush=True)
     return 1 if failed else 0
 
 
@@ -128,8 +131,12 @@ def submit_study(study, arguments):
     program = Program(arguments.program)
     if arguments.system == "local" and arguments.job:
         raise Refused(f"{' '.join(arguments.job)}: options of perf/make_job belong to slurm")
-    estimates = fresh_estimates(study, program)
-    todo = runs_to_do(study, estimates, arguments.again, arguments.seed)
-    if arguments.system == "slurm":
-        return submit_slurm(study, program, arguments, todo, estimates)
-    return 0 if arguments.dry_run else submit_here(study, program, arguments, todo, estimates)
+    with study_jobs.alone(study):
+        estimates = fresh_estimates(study, program)
+        left = {} if arguments.anyway else study_jobs.still_there(study)
+        todo = runs_to_do(study, estimates, left, arguments.again, arguments.seed)
+        if left:
+            print("jobs of this study are still there: scancel ends them, --anyway runs what they are to run nevertheless")
+        if arguments.system == "slurm":
+            return submit_slurm(study, program, arguments, todo, estimates)
+        return 0 if arguments.dry_run else submit_here(study, program, arguments, todo, estimates)
