@@ -24,8 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gate_ratios
 import gate_self_test
-from gate_runs import RunFailed, run_program, set_options
+from gate_runs import RunFailed, run_program
 from gate_statistics import LEAST_PAIRS
+from shared import set_options
 
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "counters.json"
 AT_ONCE = 2  # most of a short run's time is spent in the start of its libraries

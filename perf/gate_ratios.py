@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import gate_reference
 import gate_statistics
-from gate_runs import NotPossible, RunFailed, run_program, set_options
+from gate_runs import NotPossible, RunFailed, run_program
 from gate_statistics import FASTER, NO_REFERENCE, NOISY, PASSED, SLOWER
+from shared import set_options
 
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "ratios.json"
 GREEN, RED, INCONCLUSIVE = 0, 1, 77

@@ -4,6 +4,8 @@ import json
 import math
 from typing import NamedTuple
 
+from shared import write_json
+
 IDENTITY = ("cpu", "cores", "isa", "kokkos", "threads", "gemm", "mpi", "ranks")
 # instructions that decide which kernels libraries and compilers choose
 ISA = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16",
@@ -100,9 +102,7 @@ def find(entries, about):
 
 
 def write(path, entries):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"about": "Ratios by machine; written and compared by perf/gate.py --tier 1", "machines": entries}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_json(path, {"about": "Ratios by machine; written and compared by perf/gate.py --tier 1", "machines": entries})
 
 
 def record(path, entry):

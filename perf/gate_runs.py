@@ -21,10 +21,6 @@ def environment():
             "UCX_MEM_EVENTS": "n"}
 
 
-def set_options(keys):
-    return [word for key in keys for word in ("--set", key)]
-
-
 def run_program(mpiexec, ranks, command, folder, patience):
     """Runs it in that folder; its ranks end with it. \\throws RunFailed unless it ends with code 0 within so many seconds"""
     launcher = [*shlex.split(mpiexec), "-n", str(ranks)] if ranks > 1 else []

@@ -2,15 +2,19 @@
 
 From the result files themselves: what the study keeps the same is the same in all of them, so are all keys of the deck but
 those that the kind of study varies, every run has the ranks of its point, and what was counted is what was predicted. A
-violation is an error, and no rate is given then. Mixed machines, versions or kinds of rates are named and no error.
+violation is an error, and no rate is given then. Mixed machines, versions, classes or kinds of rates, and other nodes than
+planned, are named and no error.
 Writes collected.json and collected.csv. Efficiency is FLOPs per rank and second over those on the fewest ranks, of medians
-over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study.
+over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study. Few repeats have no
+95 % interval: their smallest and largest efficiency is given, and is called so.
 """
 import csv
+import io
 import random
 import statistics
 
-from study_program import INVALID, USABLE, different_keys, values_of, write_json
+from shared import write_json, write_text
+from study_program import INVALID, USABLE, different_keys, values_of, why_no_rate
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
@@ -19,6 +23,8 @@ COUNTED = ("sent_bytes", "messages", "flops", "kernel_launches")
 PHASES = {"gemm": "gemm", "attention": "attention", "adam": "adam", "comm": "comm", "other": "other",
           "exposed communication": "exposed_communication"}
 DRAWS = 2000  # of the bootstrap
+CI95, RANGE = "ci95", "min..max"
+LEAST_REPEATS = 6  # the whole range of n samples holds their median with probability 1 - 2^(1-n): of 5 that is 94 %
 
 
 def measured(result, samples):
@@ -55,11 +61,12 @@ def row_of(point, result):
            "status": result["status"] if result else "MISSING"}
     if not result:
         return row
-    name, where = USABLE.get(result["status"], (None, None))
+    name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
-    row |= {"rate_name": name if rate else None, "rate": rate["value"] if rate else None,
-            "ci95_low": rate["ci95"][0] if rate else None, "ci95_high": rate["ci95"][1] if rate else None,
+    row |= {"class": result.get("class"), "rate_name": name, "rate": rate["value"] if rate else None,
+            "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
+            "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}
     for side in ("predicted", "counted"):
         work = result[side]
@@ -142,7 +149,7 @@ def violations_of(study, results):
 
 def mixes_of(rows):
     """What runs that are compared should have in common; lines that name what they have instead."""
-    names = {"version": "versions", "cpu": "processors", "mpi": "MPI libraries", "rate_name": "kinds of rates"}
+    names = {"version": "versions", "cpu": "processors", "mpi": "MPI libraries", "class": "classes", "rate_name": "kinds of rates"}
     found = []
     for column, name in names.items():
         values = sorted({row[column] for row in rows if row.get("rate") is not None})
@@ -151,15 +158,29 @@ def mixes_of(rows):
     return found
 
 
-def interval(draw, seed):
-    """95 % of what draw(random numbers) gives."""
+def other_nodes(study, results):
+    """Runs on other nodes than planned: node-hours, predicted times and the counts of a fit are those of the plan."""
+    return [f"{point['name']}: ran on {results[point['name']]['topology']['nodes']} nodes, planned {point['nodes']}"
+            for point in study.points
+            if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]
+
+
+def spread_of(speeds, base, seed):
+    """How far median(speeds) / median(base) may be off: (low, high, what these two are). A bootstrap's 95 % over repeats where
+    both have enough of them, else the smallest and the largest that a pair of repeats gives; nothing where one has no repeat."""
+    fewest = min(len(speeds), len(base))
+    if fewest < 2:
+        return None, None, None
+    if fewest < LEAST_REPEATS:
+        return min(speeds) / max(base), max(speeds) / min(base), RANGE
     generator = random.Random(seed)
-    drawn = sorted(draw(generator) for _ in range(DRAWS))
-    return [drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)]]
+    drawn = sorted(statistics.median(generator.choices(speeds, k=len(speeds))) /
+                   statistics.median(generator.choices(base, k=len(base))) for _ in range(DRAWS))
+    return drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)], CI95
 
 
 def summary_of(rows):
-    """One entry per number of ranks: medians over repeats, and efficiency with the interval of a bootstrap over them."""
+    """One entry per number of ranks: medians over repeats, and efficiency with its spread over them."""
     by_ranks = {}
     for row in rows:
         if row.get("rate") is not None:
@@ -167,41 +188,40 @@ def summary_of(rows):
     speeds = {ranks: [row["counted_flops"] / row["step_seconds_median"] for row in some] for ranks, some in by_ranks.items()}
     summary, base = [], min(by_ranks, default=0)
     for ranks, some in sorted(by_ranks.items()):
-        def draw(generator, ranks=ranks):
-            both = [statistics.median(generator.choices(speeds[one], k=len(speeds[one]))) for one in (ranks, base)]
-            return both[0] / both[1]
-        many = ranks != base and min(len(speeds[ranks]), len(speeds[base])) > 1
+        low, high, kind = (None, None, None) if ranks == base else spread_of(speeds[ranks], speeds[base], ranks)
         middle = {key: statistics.median(row[key] for row in some)
                   for key in ("step_seconds_median", "rate", "counted_flops", "counted_messages", "counted_sent_bytes")}
         summary.append({"ranks": ranks, "runs": len(some), "rate_names": sorted({row["rate_name"] for row in some}), **middle,
                         "efficiency": statistics.median(speeds[ranks]) / statistics.median(speeds[base]),
-                        "efficiency_ci95": interval(draw, ranks) if many else None})
+                        "efficiency_low": low, "efficiency_high": high, "efficiency_interval": kind})
     return summary
 
 
 def collect(study):
     """Everything that is known of the study, as written to collected.json."""
     found = {point["name"]: study.result(point) for point in study.points}
-    usable = {name: result for name, result in found.items() if result and result["status"] in USABLE}
+    reasons = {name: why_no_rate(result) for name, result in found.items()}
+    usable = {name: found[name] for name, reason in reasons.items() if not reason}
     rows = [row_of(point, found[point["name"]]) for point in study.points]
     violations = violations_of(study, usable)
     if violations:
         for row in rows:
-            row |= {key: None for key in ("rate_name", "rate", "ci95_low", "ci95_high") if key in row}
+            row |= {key: None for key in row if key.startswith("rate")}
     return {"schema_version": 1, "kind": study.study["kind"], "invariant": study.study["invariant"],
-            "violations": violations, "mixes": mixes_of(rows),
-            "without_rate": [f"{row['name']} {row['status']}" for row in rows if row["status"] not in USABLE],
+            "violations": violations, "mixes": mixes_of(rows) + other_nodes(study, usable),
+            "without_rate": [f"{name} {reason if found[name] else 'MISSING'}" for name, reason in reasons.items() if reason],
             "points": [] if violations else summary_of(rows), "rows": rows}
 
 
 def print_summary(collected):
     print(f"{collected['kind']} study: {collected['invariant']}")
-    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<20} rate")
+    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<29} rate")
     for point in collected["points"]:
-        low_high = point["efficiency_ci95"]
-        efficiency = f"{point['efficiency']:.3f}" + (f" [{low_high[0]:.3f} {low_high[1]:.3f}]" if low_high else "")
+        efficiency = f"{point['efficiency']:.3f}"
+        if kind := point["efficiency_interval"]:
+            efficiency += f" [{point['efficiency_low']:.3f} {point['efficiency_high']:.3f}] {kind}"
         print(f"{point['ranks']:>6} {point['runs']:>4} {1e3 * point['step_seconds_median']:>9.2f} {point['rate']:>10.4g}  "
-              f"{efficiency:<20} {', '.join(point['rate_names'])}")
+              f"{efficiency:<29} {', '.join(point['rate_names'])}")
     for title, lines in (("no rate", collected["without_rate"]), ("note", collected["mixes"]),
                          ("VIOLATION", collected["violations"])):
         for line in lines:
@@ -213,10 +233,11 @@ def collect_study(study):
     collected = collect(study)
     write_json(study.folder / "collected.json", collected)
     columns = list(dict.fromkeys(column for row in collected["rows"] for column in row))
-    with open(study.folder / "collected.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(collected["rows"])
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, columns)
+    writer.writeheader()
+    writer.writerows(collected["rows"])
+    write_text(study.folder / "collected.csv", table.getvalue())
     print_summary(collected)
     if collected["violations"]:
         print("these results are not the study that was planned: no rates")

@@ -2,11 +2,13 @@
 
     t(N) = gamma FLOPs(N) + alpha messages(N) + beta bytes(N)
 
-with what a run counted per rank and step, so that gamma is in seconds per FLOP, alpha in seconds per message and beta in
-seconds per byte: the alpha-beta model of a message (R. W. Hockney, The communication challenge for MPP, Parallel Computing
-20, 1994), with collectives as sums of messages (R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective
-communication operations in MPICH, IJHPCA 19, 2005). It has no term for what neither shrinks nor communicates, as the update
-of replicated parameters, and no overlap: alpha and beta are those of time that is not hidden.
+with what the busiest rank does in a step, as it is what a step waits for: gamma is in seconds per FLOP, alpha in seconds per
+message and beta in seconds per byte. These counts are the plan's, for measured and for predicted numbers of ranks alike; every
+run proves that it counts what was planned, on all ranks. It is the alpha-beta model of a message (R. W. Hockney, The
+communication challenge for MPP, Parallel Computing 20, 1994), with collectives as sums of messages (R. Thakur, R. Rabenseifner,
+W. Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19, 2005). It has no term for what neither
+shrinks nor communicates, as the update of replicated parameters, and no overlap: alpha and beta are those of time that is not
+hidden.
 
 Least squares of relative residuals of the median of each number of ranks, coefficients not negative. The largest number of
 ranks is held out: a fit to all others predicts it, and a residual beyond 15 % is flagged, of any point. Predictions come
@@ -15,13 +17,14 @@ are two; with fewer there is nothing to test, and it says so.
 """
 import itertools
 
+from shared import write_json
 from study_collect import collect
 from study_plan import estimate_for
-from study_program import INVALID, Program, write_json
+from study_program import INVALID, Program
 
 FLAGGED = 0.15
-TERMS = {"gamma_seconds_per_flop": "counted_flops", "beta_seconds_per_byte": "counted_sent_bytes",
-         "alpha_seconds_per_message": "counted_messages"}
+TERMS = {"gamma_seconds_per_flop": "flops", "beta_seconds_per_byte": "sent_bytes",
+         "alpha_seconds_per_message": "messages"}
 
 
 def solve(matrix, right):
@@ -71,14 +74,19 @@ def fit(points, names):
     return dict(zip(names, non_negative_fit(columns, [point["step_seconds_median"] for point in points])))
 
 
+def with_work(study, points):
+    """Points of collected.json with what the busiest rank does there: rank 0, whose counts results have, may do less."""
+    return [{**point, **study.plan["estimates"][str(point["ranks"])]["predicted"]} for point in points]
+
+
 def fitted_model(points):
-    """The model of points of collected.json (one per number of ranks, ascending), without predictions."""
+    """The model, without predictions. \\param points  with_work: one per number of ranks, ascending"""
     if len(points) < 3:
         form = (f"not fitted: {len(points)} numbers of ranks with a rate; two are needed for computation and bytes, and a third "
                 "one to test them")
         return {"form": form, "parameters": {}, "points": [], "predictions": []}
     names = list(TERMS)[:2 if len(points) == 3 else 3]
-    form = "t = " + " + ".join(f"{name.split('_', maxsplit=1)[0]} {column.removeprefix('counted_').replace('sent_', '')}"
+    form = "t = " + " + ".join(f"{name.split('_', maxsplit=1)[0]} {column.replace('sent_', '')}"
                                for name, column in TERMS.items() if name in names)
     held_out, rows = fit(points[:-1], names), []
     for point in points:
@@ -95,7 +103,6 @@ def predictions(study, parameters, ranks, program):
     found = []
     for one in ranks:
         work = estimate_for(study.study["kind"], study.plan, program, one)["predicted"]
-        work = {f"counted_{key}": value for key, value in work.items()}
         found.append({"ranks": one, "seconds": seconds_of(parameters, work)})
     return found
 
@@ -121,7 +128,7 @@ def model_study(study, arguments):
     if collected["violations"]:
         print("\n".join(f"VIOLATION: {line}" for line in collected["violations"]))
         return INVALID
-    model = fitted_model(collected["points"])
+    model = fitted_model(with_work(study, collected["points"]))
     if model["parameters"] and arguments.predict:
         model["predictions"] = predictions(study, model["parameters"], arguments.predict, Program(arguments.program))
     write_json(study.folder / "model.json", model)

@@ -9,7 +9,8 @@ Writes study.json (for reports), plan.json (the estimates; how further numbers o
 import pathlib
 import tomllib
 
-from study_program import DOES_NOT_FIT, Program, Refused, USAGE, write_json
+from shared import write_json
+from study_program import DOES_NOT_FIT, Program, Refused, USAGE
 
 KINDS = ("strong", "weak-batch", "weak-model")
 PROBES = 24  # numbers of ranks that are tried on either side of one that is refused
@@ -120,7 +121,15 @@ def table(kind, plan, estimates, repeats):
             line += f"  {layers} layers: {100 * near:+.2f} % parameters per rank"
         lines.append(line)
     total = "unknown" if None in hours else f"{sum(hours):.3g}"
-    return [*lines, f"sum of {len(estimates) * repeats} runs: {total} node-hours"]
+    return [*lines, f"sum of {len(estimates) * repeats} runs: {total} node-hours", *assumed(plan, estimates)]
+
+
+def assumed(plan, estimates):
+    """What the table takes for granted because nobody said it."""
+    places = [one["topology"] for one in estimates]
+    if plan["ranks_per_node"] or not any(place["ranks"] > 1 and place["nodes"] == 1 for place in places):
+        return []
+    return ["node-hours, times and jobs are those of runs with all ranks on one node; --ranks-per-node says otherwise"]
 
 
 def write(arguments, plan, estimates, program):

@@ -2,13 +2,17 @@
 inside, and when two runs are the same run. Trains nothing and judges nothing.
 """
 import json
+import math
 import os
 import pathlib
 import shlex
 import subprocess
 import tempfile
 
+from shared import set_options
+
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
+WRITTEN = {"checkpoint.dir": "checkpoints", "model.save": "model.bin", "trace.file": "trace.json"}  # by a run, besides results
 USAGE, INVALID, DOES_NOT_FIT = 64, 65, 69
 
 
@@ -22,10 +26,6 @@ def command_of(text):
     if not words:
         raise Refused("--program is empty, must be a command")
     return [os.path.abspath(word) if "/" in word and os.path.exists(word) else word for word in words]
-
-
-def settings_of(overrides):
-    return [word for one in overrides for word in ("--set", one)]
 
 
 class Program:
@@ -43,7 +43,7 @@ class Program:
         """The estimate's file as a dictionary. Raises Refused with the program's own message."""
         with tempfile.TemporaryDirectory(prefix="trainstone-study-") as folder:
             path = pathlib.Path(folder) / "estimate.json"
-            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *settings_of(overrides), *options,
+            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *set_options(overrides), *options,
                              "--json", path)
             if ended.returncode not in (0, DOES_NOT_FIT) or not path.exists():
                 raise Refused(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
@@ -51,18 +51,10 @@ class Program:
 
     def resolved_deck(self, deck, overrides):
         """Text of --print-deck."""
-        ended = self.ask("run", deck, *settings_of(overrides), "--print-deck")
+        ended = self.ask("run", deck, *set_options(overrides), "--print-deck")
         if ended.returncode != 0:
             raise Refused(ended.stderr.strip().removeprefix("trainstone: "))
         return ended.stdout
-
-
-def write_json(path, value):
-    """Under a temporary name, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    beside.replace(path)
 
 
 def read_json(path):
@@ -88,6 +80,12 @@ class Study:
     def run_folder(self, point):
         return self.folder / "runs" / point["name"]
 
+    def overrides(self, point, estimate):
+        """Of the run: those of its point, and what the deck lets it write is written to its own folder."""
+        own = [f"{key}={self.run_folder(point) / name}" for key, name in WRITTEN.items()
+               if estimate["params"].get(key, {}).get("value")]
+        return [*point["overrides"], *own]
+
     def result(self, point):
         """result.json of a run; None where there is none, or no whole one."""
         try:
@@ -98,8 +96,9 @@ class Study:
 
 
 def values_of(record):
-    """Keys that decide about a run: a job keeps its checkpoints where it likes."""
-    return {key: entry["value"] for key, entry in record["params"].items() if not key.startswith("checkpoint.")}
+    """Keys that decide about a run: not where files are written, but whether; a job keeps its checkpoints as it likes."""
+    return {key: bool(entry["value"]) if key in WRITTEN else entry["value"] for key, entry in record["params"].items()
+            if not key.startswith("checkpoint.")}
 
 
 def different_keys(one, other):
@@ -108,12 +107,27 @@ def different_keys(one, other):
     return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 
-def why_not_usable(result, estimate):
-    """Why this result is not the run that the estimate speaks of; empty if it is."""
+def why_no_rate(result):
+    """Why this result has no rate that may be compared; empty if it has. A usable status alone is none: a run that went on
+    from its last checkpoint ends well without a measured step."""
     if result is None:
         return "no result"
     if result["status"] not in USABLE:
         return result["status"]
+    name, place = USABLE[result["status"]]
+    rate = result.get(place) or {}
+    numbers = [rate.get("value"), *rate.get("ci95", [])]
+    if len(numbers) != 3 or not all(type(one) in (int, float) and math.isfinite(one) and one > 0 for one in numbers):
+        return f"{result['status']} without {name}"
+    if rate.get("unit") != "tokens/s":
+        return f"{name} is in {rate.get('unit')}, must be tokens/s"
+    return "" if result.get("class") else f"{name} of no class"
+
+
+def why_not_usable(result, estimate):
+    """Why this result is not the run that the estimate speaks of; empty if it is."""
+    if reason := why_no_rate(result):
+        return reason
     if result["topology"]["ranks"] != estimate["topology"]["ranks"]:
         return f"ran on {result['topology']['ranks']} ranks"
     if keys := different_keys(result, estimate):

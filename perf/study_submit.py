@@ -2,7 +2,8 @@
 
 Here one after the other: repeat 1 of all points, then repeat 2, each in an order of its own drawn from --seed, so that a
 machine that gets warmer or busier does so for all points alike. On a Slurm an array job for each number of ranks, whose
-scripts perf/make_job writes; its queue decides about the order.
+scripts perf/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits to, is
+left to it.
 """
 import pathlib
 import random
@@ -11,8 +12,10 @@ import shutil
 import subprocess
 import sys
 
+import study_jobs
+from shared import set_options
 from study_plan import estimate_for
-from study_program import Program, Refused, USABLE, different_keys, settings_of, why_not_usable
+from study_program import Program, Refused, different_keys, why_no_rate, why_not_usable
 
 MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 
@@ -37,10 +40,13 @@ def order_of(points, seed):
     return ordered
 
 
-def runs_to_do(study, estimates, again, seed):
-    """Points whose result is not there, or is another run's; says of all what is done with them."""
+def runs_to_do(study, estimates, left, again, seed):
+    """Points whose result is not there, or is another run's, but for those in left; says of all what is done with them."""
     todo = []
     for point in order_of(study.points, seed):
+        if point["name"] in left:
+            print(f"{point['name']}: left to {left[point['name']]}", flush=True)
+            continue
         reason = "--again" if again else why_not_usable(study.result(point), estimates[point["ranks"]])
         print(f"{point['name']}: {f'to run ({reason})' if reason else 'kept'}", flush=True)
         if reason:
@@ -57,40 +63,42 @@ def clear(study, point, estimate):
     study.run_folder(point).mkdir(parents=True, exist_ok=True)
 
 
-def run_here(study, program, mpiexec, point):
-    """The status of the result, or what came instead."""
+def run_here(study, program, mpiexec, point, estimate):
+    """The exit code; the output goes to run.log."""
     launcher = [*shlex.split(mpiexec), "-n", str(point["ranks"])] if point["ranks"] > 1 else []
     folder = study.run_folder(point)
-    command = [*launcher, *program.words, "run", study.plan["deck"], *settings_of(point["overrides"]), "--out", str(folder)]
+    command = [*launcher, *program.words, "run", study.plan["deck"], *set_options(study.overrides(point, estimate)),
+               "--out", str(folder)]
     with open(folder / "run.log", "w", encoding="utf-8") as log:
         print(shlex.join(command), file=log, flush=True)
         try:
-            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+            return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
         except OSError as failure:
             raise Refused(f"{command[0]}: {failure.strerror}; --mpiexec names the launcher") from failure
-    result = study.result(point)
-    return result["status"] if result else f"exit {code}, see {folder / 'run.log'}"
 
 
 def submit_here(study, program, arguments, todo, estimates):
     failed = []
     for number, point in enumerate(todo, 1):
-        clear(study, point, estimates[point["ranks"]])
-        outcome = run_here(study, program, arguments.mpiexec, point)
-        print(f"{number}/{len(todo)} {point['name']}: {outcome}", flush=True)
-        if outcome not in USABLE:
+        estimate = estimates[point["ranks"]]
+        clear(study, point, estimate)
+        code = run_here(study, program, arguments.mpiexec, point, estimate)
+        result = study.result(point)
+        reason = why_no_rate(result) if result else f"exit {code}, see {study.run_folder(point) / 'run.log'}"
+        print(f"{number}/{len(todo)} {point['name']}: {reason or result['status']}", flush=True)
+        if reason:
             failed.append(point["name"])
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
 
 
-def job_script(study, program, ranks, points, options):
-    """Writes jobs/nN.tsv and jobs/nN.sh. Returns the script's path."""
-    folder = study.folder / "jobs"
-    folder.mkdir(exist_ok=True)
+def job_script(study, program, folder, points, estimate, options):
+    """Writes nN.tsv and nN.sh. Returns the script's path."""
+    ranks = points[0]["ranks"]
     plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
-    plan.write_text("".join("\t".join([point["name"], *point["overrides"]]) + "\n" for point in points), encoding="utf-8")
+    lines = ["\t".join([point["name"], *study.overrides(point, estimate)]) + "\n" for point in points]
+    plan.write_text("".join(lines), encoding="utf-8")
     made = subprocess.run([sys.executable, MAKE_JOB, "slurm", study.plan["deck"], "--ranks", str(ranks), "--nodes",
                            str(points[0]["nodes"]), "--name", f"study-n{ranks}", "--program", shlex.join(program.words),
                            "--out", study.folder / "runs", "--plan", plan, *options], capture_output=True, text=True, check=False)
@@ -101,21 +109,20 @@ def job_script(study, program, ranks, points, options):
 
 
 def submit_slurm(study, program, arguments, todo, estimates):
-    failed = False
+    failed, folder = False, study_jobs.new_folder(study) if todo else None
     for ranks in sorted({point["ranks"] for point in todo}):
         points = [point for point in todo if point["ranks"] == ranks]
-        script = job_script(study, program, ranks, points, arguments.job)
+        script = job_script(study, program, folder, points, estimates[ranks], arguments.job)
         if arguments.dry_run:
             print(f"{script}: {len(points)} runs on {ranks} ranks")
             continue
         for point in points:
             clear(study, point, estimates[ranks])
         try:
-            sent = subprocess.run(["sbatch", "--parsable", script], cwd=script.parent, capture_output=True, text=True, check=False)
-        except OSError as failure:
-            raise Refused(f"sbatch: {failure.strerror}") from failure
-        print(f"{ranks} ranks: {len(points)} runs, job {sent.stdout.strip()}{sent.stderr.strip()}", flush=True)
-        failed = failed or sent.returncode != 0
+            outcome = f"job {study_jobs.submit(study, script, points)}"
+        except Refused as reason:
+            failed, outcome = True, f"not submitted: {reason}"
+        print(f"{ranks} ranks: {len(points)} runs, {outcome}", flush=True)
     return 1 if failed else 0
 
 
@@ -124,8 +131,12 @@ def submit_study(study, arguments):
     program = Program(arguments.program)
     if arguments.system == "local" and arguments.job:
         raise Refused(f"{' '.join(arguments.job)}: options of perf/make_job belong to slurm")
-    estimates = fresh_estimates(study, program)
-    todo = runs_to_do(study, estimates, arguments.again, arguments.seed)
-    if arguments.system == "slurm":
-        return submit_slurm(study, program, arguments, todo, estimates)
-    return 0 if arguments.dry_run else submit_here(study, program, arguments, todo, estimates)
+    with study_jobs.alone(study):
+        estimates = fresh_estimates(study, program)
+        left = {} if arguments.anyway else study_jobs.still_there(study)
+        todo = runs_to_do(study, estimates, left, arguments.again, arguments.seed)
+        if left:
+            print("jobs of this study are still there: scancel ends them, --anyway runs what they are to run nevertheless")
+        if arguments.system == "slurm":
+            return submit_slurm(study, program, arguments, todo, estimates)
+        return 0 if arguments.dry_run else submit_here(study, program, arguments, todo, estimates)

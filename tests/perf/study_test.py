@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""perf/study: judged on made-up results, and used for a real study of a tiny model on 1 and 2 ranks.
+"""perf/study on made-up results: what is a study, what counts, what is fitted and predicted.
 
-usage: study_test.py PROGRAM MPIEXEC [unittest options]
+usage: study_test.py [unittest options]
 """
+import argparse
 import contextlib
 import copy
 import csv
 import io
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 PERF = pathlib.Path(__file__).resolve().parent.parent.parent / "perf"
 sys.path.insert(0, str(PERF))
@@ -21,21 +21,11 @@ import study_collect
 import study_model
 import study_plan
 import study_submit
-from study_program import Refused, Study, why_not_usable, write_json
+from shared import write_json
+from study_program import Refused, Study, why_not_usable
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP
 PARAMETERS, STEP_FLOPS, TOKENS = 10000, 4e9, 4096
-DECK = """model.layers = 2
-model.heads = 1
-model.channels = 16
-model.context = 8
-model.vocab = 61
-data.source = "synthetic"
-data.steps = 12
-batch.micro = 1
-batch.global = 4
-optimizer.schedule = "constant"
-"""
 
 
 def work_of(ranks):
@@ -62,7 +52,7 @@ def record_of(ranks, changes=()):
 def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes=()):
     seconds = seconds or seconds_of(ranks)
     phases = {name: [seconds / 10] * 3 for name in study_collect.PHASES}
-    return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "exit_code": 0,
+    return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "class": "custom", "exit_code": 0,
             "machine": {"cpu": "paper", "mpi": "none"}, "predicted": work_of(ranks), "counted": work_of(ranks),
             "energy": None, "wall_seconds": 1.0, "window": {"first_step": 2, "last_step": 3},
             "samples": {"step": [1, 2, 3], "tokens": [tokens] * 3, "phases": phases},
@@ -72,9 +62,21 @@ def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes
             "metrics": {"model_parameters": parameters}}
 
 
-def collect_quietly(study):
+def quietly(command, *arguments):
     with contextlib.redirect_stdout(io.StringIO()):
-        return study_collect.collect_study(study)
+        return command(*arguments)
+
+
+def collect_quietly(study):
+    return quietly(study_collect.collect_study, study)
+
+
+class OnPaper:
+    """Instead of the program: the estimate of a run."""
+
+    def estimate(self, _deck, ranks, _nodes, overrides, *_):
+        assert f"comm.expected_ranks={ranks}" in overrides
+        return {"predicted": work_of(ranks)}
 
 
 class InFolder(unittest.TestCase):
@@ -88,10 +90,12 @@ class InFolder(unittest.TestCase):
         points = [{"name": f"n{ranks}-r{repeat}", "ranks": ranks, "nodes": 1, "repeat": repeat, "overrides": [],
                    "predicted": {"step_seconds": None, "memory_bytes": 1}}
                   for repeat in range(1, repeats + 1) for ranks in results]
-        estimates = {str(ranks): record_of(ranks, {key: entry["value"] for key, entry in result["params"].items()})
-                     for ranks, result in results.items()}
+        estimates = {str(ranks): {**record_of(ranks, {key: entry["value"] for key, entry in result["params"].items()}),
+                                  "predicted": work_of(ranks)} for ranks, result in results.items()}
         write_json(self.folder / "study.json", {"schema_version": 1, "kind": kind, "deck": "d", "invariant": "i", "points": points})
-        write_json(self.folder / "plan.json", {"estimates": estimates, "limit": 0.1, "deck": "d"})
+        write_json(self.folder / "plan.json", {"estimates": estimates, "limit": 0.1, "deck": "d", "settings": [], "micro": 1,
+                                               "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
+                                               "device-mem": None})
         study = Study(self.folder)
         for point in points:
             self.write(study, point["name"], results[point["ranks"]])
@@ -113,8 +117,7 @@ class InFolder(unittest.TestCase):
 
 class Model(InFolder):
     def points(self, ranks, times=None):
-        return [{"ranks": one, "step_seconds_median": (times or {}).get(one, seconds_of(one)),
-                 **{f"counted_{key}": value for key, value in work_of(one).items()}} for one in ranks]
+        return [{"ranks": one, "step_seconds_median": (times or {}).get(one, seconds_of(one)), **work_of(one)} for one in ranks]
 
     def test_perfect_alpha_beta_data_give_their_alpha_beta_and_gamma(self):
         for ranks in ((1, 2, 4, 8), (1, 2, 3, 5, 8, 16, 64)):
@@ -144,16 +147,23 @@ class Model(InFolder):
         self.assertAlmostEqual(found[0], sum(1 / t for t in times) / sum(1 / t**2 for t in times))
 
     def test_a_prediction_prices_what_the_program_says_of_those_ranks(self):
-        class OnPaper:
-            def estimate(self, _deck, ranks, _nodes, overrides, *_):
-                assert f"comm.expected_ranks={ranks}" in overrides
-                return {"predicted": work_of(ranks)}
         study = self.strong()
-        study.plan |= {"settings": [], "micro": 1, "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
-                       "device-mem": None}
         parameters = study_model.fitted_model(self.points((1, 2, 4, 8)))["parameters"]
         for found in study_model.predictions(study, parameters, [16, 32], OnPaper()):
             self.assertAlmostEqual(found["seconds"] / seconds_of(found["ranks"]), 1, delta=1e-6)
+
+    def test_the_fit_and_its_predictions_are_of_the_busiest_rank(self):
+        results = {ranks: result_of(ranks) for ranks in (1, 2, 4, 8)}
+        for ranks, result in results.items():  # rank 0 sends less than the one that steps wait for
+            for side in ("predicted", "counted"):
+                result[side] = {**work_of(ranks), "sent_bytes": 100 * (ranks - 1), "messages": ranks - 1}
+        study = self.study_of("strong", results)
+        with unittest.mock.patch.object(study_model, "Program", lambda _: OnPaper()):
+            self.assertEqual(quietly(study_model.model_study, study, argparse.Namespace(program="", predict=[16])), 0)
+        model = json.loads((self.folder / "model.json").read_text())
+        self.assertAlmostEqual(model["parameters"]["alpha_seconds_per_message"] / ALPHA, 1, delta=1e-6)
+        self.assertAlmostEqual(model["parameters"]["beta_seconds_per_byte"] / BETA, 1, delta=1e-6)
+        self.assertAlmostEqual(model["predictions"][0]["seconds"] / seconds_of(16), 1, delta=1e-6)
 
 
 class Collect(InFolder):
@@ -180,16 +190,37 @@ class Collect(InFolder):
         points = study_collect.collect(self.study_of("weak-batch", results, 3))["points"]
         self.assertAlmostEqual(points[1]["efficiency"], 1.1 / 1.4)
 
-    def test_the_interval_of_efficiency_holds_its_repeats_and_is_the_same_every_time(self):
-        study = self.strong(repeats=3)
-        for repeat, factor in enumerate((1.0, 1.1, 1.3), 1):
-            self.write(study, f"n4-r{repeat}", result_of(4, seconds_of(4) * factor))
-        first, second = (study_collect.collect(study)["points"][2] for _ in range(2))
-        self.assertEqual(first, second)
-        perfect = seconds_of(1) / (4 * seconds_of(4))
-        self.assertAlmostEqual(first["efficiency_ci95"][0], perfect / 1.3)
-        self.assertAlmostEqual(first["efficiency_ci95"][1], perfect)
-        self.assertAlmostEqual(first["efficiency"], perfect / 1.1)
+    def with_factors(self, ranks, factors):
+        """The point of those ranks of a study whose runs there took so much longer, as are the base's first and last."""
+        study = self.strong(repeats=len(factors))
+        for repeat, factor in enumerate(factors, 1):
+            self.write(study, f"n{ranks}-r{repeat}", result_of(ranks, seconds_of(ranks) * factor))
+        self.write(study, "n1-r1", result_of(1, seconds_of(1) * 1.2))
+        self.assertEqual(study_collect.collect(study)["points"], study_collect.collect(study)["points"])
+        (found,) = (point for point in study_collect.collect(study)["points"] if point["ranks"] == ranks)
+        return found, seconds_of(1) / (ranks * seconds_of(ranks))
+
+    def test_few_repeats_have_a_range_and_no_interval(self):
+        for factors, median in (((1.0, 1.3), 1.15), ((1.0, 1.1, 1.3), 1.1), ((1.0, 1.1, 1.1, 1.1, 1.3), 1.1)):
+            found, perfect = self.with_factors(4, factors)
+            self.assertEqual(found["efficiency_interval"], "min..max")
+            self.assertAlmostEqual(found["efficiency_low"], perfect / 1.3)
+            self.assertAlmostEqual(found["efficiency_high"], perfect * 1.2)
+            if len(factors) > 2:
+                self.assertAlmostEqual(found["efficiency"], perfect / median)
+        self.assertEqual(collect_quietly(Study(self.folder)), 0)
+        columns = (self.folder / "collected.csv").read_text().splitlines()[0].split(",")
+        self.assertEqual([name for name in columns if "ci95" in name], ["rate_ci95_of_steps_low", "rate_ci95_of_steps_high"])
+        single, _ = self.with_factors(4, (1.3,))
+        self.assertEqual([single[f"efficiency_{key}"] for key in ("low", "high", "interval")], [None] * 3)
+
+    def test_six_repeats_have_an_interval_inside_their_range(self):
+        found, perfect = self.with_factors(4, (1.0, 1.1, 1.1, 1.1, 1.1, 1.3))
+        self.assertEqual(found["efficiency_interval"], "ci95")
+        self.assertGreater(found["efficiency_low"], perfect / 1.3)
+        self.assertLess(found["efficiency_high"], perfect * 1.2)
+        self.assertLessEqual(found["efficiency_low"], found["efficiency"])
+        self.assertLessEqual(found["efficiency"], found["efficiency_high"])
 
     def test_what_a_kind_keeps_the_same_must_be_the_same(self):
         scaled = {"batch.global": 16, "batch.accumulation": 8}
@@ -251,12 +282,45 @@ class Collect(InFolder):
         self.assertEqual([row.get("rate") for row in collected["rows"] if row["ranks"] == 2], [None, None])
         self.assertEqual(collected["violations"], [])
 
+    def test_a_usable_status_without_a_measured_step_is_listed_and_has_no_rate(self):
+        study = self.strong()
+        collected = self.tamper(study, "n2-r1", lambda result: result.update(status="VALID", fom=None, window=None,
+                                                                             stats={"step_seconds": None}))
+        self.assertEqual(collected["without_rate"], ["n2-r1 VALID without FOM"])
+        self.assertEqual([(point["ranks"], point["runs"]) for point in collected["points"]], [(1, 2), (2, 1), (4, 2)])
+        (row,) = (row for row in collected["rows"] if row["name"] == "n2-r1")
+        self.assertEqual([row[key] for key in ("rate_name", "rate", "step_seconds_median")], [None] * 3)
+
     def test_mixed_machines_versions_and_rates_are_named(self):
         study = self.strong()
-        self.tamper(study, "n2-r1", lambda result: result.update(status="VALID", machine={"cpu": "other", "mpi": "none"}))
+        self.tamper(study, "n2-r1", lambda result: result.update({"status": "VALID", "class": "small",
+                                                                  "machine": {"cpu": "other", "mpi": "none"}}))
         mixes = self.tamper(study, "n4-r1", lambda result: result["code"].update(git="def"))["mixes"]
         self.assertEqual(mixes, ["mixed versions: 1 git abc, 1 git def", "mixed processors: other, paper",
-                                 "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
+                                 "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
+
+
+    def test_runs_on_other_nodes_than_planned_are_named(self):
+        mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
+        self.assertEqual(mixes, ["n4-r2: ran on 2 nodes, planned 1"])
+
+
+class Plan(unittest.TestCase):
+    def lines(self, ranks, ranks_per_node):
+        """The table of these numbers of ranks, of a step of 36 s."""
+        estimates = [{**record_of(one, {"data.steps": 100}), "topology": {"ranks": one, "nodes": -(-one // (ranks_per_node or one))},
+                      "fits": None, "compute_seconds": 30, "communication_seconds": 6, "model_parameters": 10, "needed_bytes": 1}
+                     for one in ranks]
+        plan = {"model_parameters": 10, "own_ranks": 1, "ranks_per_node": ranks_per_node}
+        return study_plan.table("strong", plan, estimates, 2)
+
+    def test_node_hours_without_ranks_per_node_say_that_they_are_of_one_node(self):
+        one_node, several = self.lines((1, 2, 8), None), self.lines((1, 2, 8), 2)
+        self.assertIn("all ranks on one node", one_node[-1])
+        self.assertIn("--ranks-per-node says otherwise", one_node[-1])
+        self.assertEqual(one_node[-2], "sum of 6 runs: 6 node-hours")
+        self.assertEqual(several[-1], "sum of 6 runs: 12 node-hours")
+        self.assertEqual(self.lines((1,), None)[-1], "sum of 2 runs: 2 node-hours")
 
 
 class WhatRuns(InFolder):
@@ -264,11 +328,31 @@ class WhatRuns(InFolder):
         estimate, good = record_of(2), result_of(2)
         self.assertEqual(why_not_usable(good, estimate), "")
         self.assertEqual(why_not_usable(result_of(2, changes={"checkpoint.dir": "kept"}), estimate), "")
+        traced = result_of(2, changes={"trace.file": "runs/n2-r1/trace.json"})
+        self.assertEqual(why_not_usable(traced, record_of(2, {"trace.file": "trace.json"})), "")
+        self.assertEqual(why_not_usable(traced, record_of(2, {"trace.file": ""})), "other values of trace.file")
         others = {"no result": None, "INVALID": {**good, "status": "INVALID"}, "ran on 1 ranks": result_of(1),
                   "other values of optimizer.lr": result_of(2, changes={"optimizer.lr": 1}),
                   "another program, 1 git new": {**good, "code": {"version": "1", "git": "new", "dirty": False}}}
         for reason, result in others.items():
             self.assertEqual(why_not_usable(result, estimate), reason)
+
+    def test_a_result_without_a_rate_does_not_count(self):
+        nan, rate = float("nan"), result_of(2)["fom"]
+        rates = [None, {}, *({**rate, "value": value} for value in (0, -1.0, nan, float("inf"), None, True, "2")),
+                 {**rate, "ci95": []}, {**rate, "ci95": [1.0, nan]}]
+        for status in ("VALID", "UNREFERENCED"):
+            name = {"VALID": "FOM", "UNREFERENCED": "FOM_UNREFERENCED"}[status]
+            for one in rates:
+                with self.subTest(status=status, rate=one):
+                    result = {**result_of(2), "status": status, "fom": one}
+                    self.assertEqual(why_not_usable(result, record_of(2)), f"{status} without {name}")
+        emulated = {**result_of(2), "status": "EMULATED"}
+        self.assertEqual(why_not_usable(emulated, record_of(2)), "EMULATED without FOM_EMULATED")
+        self.assertEqual(why_not_usable({**emulated, "fom": None, "emulated_rate": rate}, record_of(2)), "")
+        self.assertEqual(why_not_usable({**result_of(2), "fom": {**rate, "unit": "steps/s"}}, record_of(2)),
+                         "FOM_UNREFERENCED is in steps/s, must be tokens/s")
+        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "FOM_UNREFERENCED of no class")
 
     def test_repeats_are_interleaved_in_an_order_that_the_seed_decides(self):
         points = [{"name": f"n{ranks}-r{repeat}", "repeat": repeat} for ranks in range(1, 9) for repeat in (1, 2)]
@@ -286,104 +370,5 @@ class WhatRuns(InFolder):
             study_plan.layers_for(plan, 1)
 
 
-class Whole(InFolder):
-    """With the program itself."""
-    program = mpiexec = None
-
-    def study(self, *words, program=None):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "KOKKOS_DISABLE_WARNINGS": "1"}
-        environment.pop("TRAINSTONE_SET", None)
-        path = f"{self.folder}:{environment['PATH']}"
-        named = [] if words[0] == "collect" else ["--program", str(program or self.program)]
-        return subprocess.run([sys.executable, PERF / "study", *map(str, words), *named], cwd=self.folder, text=True,
-                              env={**environment, "PATH": path}, capture_output=True, check=False)
-
-    def plan(self, *more, kind="strong", ranks="1,2"):
-        (self.folder / "deck.toml").write_text(DECK)
-        return self.study("plan", kind, "deck.toml", "--ranks", ranks, "--out", "s", *more)
-
-    def script(self, name, text):
-        path = self.folder / name
-        path.write_text("#!/bin/bash\n" + text)
-        path.chmod(0o755)
-        return path
-
-    def test_impossible_and_too_large_points_are_refused_before_anything_runs(self):
-        refused = self.plan(ranks="1,3")
-        self.assertEqual(refused.returncode, 64, refused)
-        self.assertIn("3 ranks: REFUSED: --set batch.global=4: batch.global = 4 is no multiple of 3", refused.stdout)
-        self.assertIn("nearest numbers of ranks that are possible: 2, 4", refused.stdout)
-        large = self.plan("--device-mem", "100 kB", "--repeats", "2")
-        self.assertEqual(large.returncode, 69, large)
-        self.assertIn("DOES NOT FIT", large.stdout)
-        grown = self.plan("--limit", "0.001", kind="weak-model")
-        self.assertEqual(grown.returncode, 64, grown)
-        self.assertIn("more than 0.1 % (--limit)", grown.stdout)
-        self.assertFalse((self.folder / "s").exists())
-
-    def test_weak_studies_vary_what_they_say(self):
-        self.assertEqual(self.plan(kind="weak-batch", ranks="1,2,4").returncode, 0)
-        study = Study(self.folder / "s")
-        self.assertEqual([point["overrides"][-1] for point in study.points[:3]],
-                         ["batch.global=4", "batch.global=8", "batch.global=16"])
-        self.assertEqual(study.study["invariant"], "32 tokens per rank and step")
-        grown = self.plan("--limit", "0.2", kind="weak-model", ranks="1,4")
-        self.assertEqual(grown.returncode, 0, grown)
-        estimates = Study(self.folder / "s").plan["estimates"]
-        share = estimates["4"]["model_parameters"] / 4 / estimates["1"]["model_parameters"]
-        self.assertIn(f"layers: {100 * (share - 1):+.2f} % parameters per rank", grown.stdout)
-        self.assertLess(abs(share - 1), 0.2)
-
-    def test_a_study_runs_once_and_again_only_what_changed_and_one_failure_ends_no_other(self):
-        planned = self.plan("--repeats", "2")
-        self.assertEqual(planned.returncode, 0, planned)
-        failing = self.script("failing", f'[[ "$*" == *runs/n1-r1* ]] && exit 70\nexec {self.program} "$@"\n')
-        local = ("submit", "s", "local", "--mpiexec", self.mpiexec)
-        first = self.study(*local, program=failing)
-        self.assertEqual(first.returncode, 1, first)
-        self.assertIn("n1-r1: exit 70, see ", first.stdout)
-        self.assertEqual(first.stdout.count(": UNREFERENCED"), 3, first)
-        second = self.study(*local)
-        self.assertEqual(second.returncode, 0, second)
-        self.assertEqual((second.stdout.count(": kept"), second.stdout.count(": UNREFERENCED")), (3, 1), second)
-
-        collected = self.study("collect", "s")
-        self.assertEqual(collected.returncode, 0, collected)
-        found = json.loads((self.folder / "s/collected.json").read_text())
-        self.assertEqual([(point["ranks"], point["runs"]) for point in found["points"]], [(1, 2), (2, 2)])
-        report = self.script("draws", '[[ $1 == --help ]] && echo "  report ..." && exit\n[[ $1 == report ]] && echo "drawn $*"\n')
-        drawn = self.study("report", "s", program=report)
-        self.assertEqual(drawn.returncode, 0, drawn)
-        self.assertIn(f"drawn report {self.folder}/s --out {self.folder}/s/report", drawn.stdout)
-        self.assertIn("not fitted: 2 numbers", json.loads((self.folder / "s/model.json").read_text())["form"])
-        unknown = self.study("report", "s", program=self.script("old", "echo nothing"))
-        self.assertEqual(unknown.returncode, 64, unknown)
-        self.assertIn("has no command `report`", unknown.stdout)
-
-        (self.folder / "deck.toml").write_text(DECK.replace("data.steps = 12", "data.steps = 11"))
-        changed = self.study(*local)
-        self.assertEqual(changed.returncode, 64, changed)
-        self.assertIn("data.steps changed since the study was planned", changed.stderr)
-        self.plan("--repeats", "2", "--set", "optimizer.lr=0.1")
-        self.assertEqual(self.study("collect", "s").returncode, 65)
-        self.assertEqual(self.study(*local, "--dry-run").stdout.count("to run (other values of optimizer.lr)"), 4)
-
-    def test_a_slurm_gets_an_array_for_every_number_of_ranks(self):
-        self.plan("--repeats", "2", "--ranks-per-node", "1")
-        self.script("sbatch", f"echo 17\ngrep -h -e --array -e --nodes -e --ntasks -e --account ${{@: -1}} >>{self.folder}/sent\n")
-        sent = self.study("submit", "s", "slurm", "--time", "30m", "--line", "#SBATCH --account=me")
-        self.assertEqual(sent.returncode, 0, sent)
-        self.assertIn("2 ranks: 2 runs, job 17", sent.stdout)
-        lines = (self.folder / "sent").read_text().splitlines()
-        for ranks in (1, 2):
-            self.assertEqual([line for line in lines[5 * ranks - 5:5 * ranks] if not line.startswith("# Made")],
-                             [f"#SBATCH --nodes={ranks}", f"#SBATCH --ntasks={ranks}", "#SBATCH --array=0-1",
-                              "#SBATCH --account=me"])
-        plan = (self.folder / "s/jobs/n2.tsv").read_text().splitlines()
-        self.assertEqual(sorted(line.split("\t")[0] for line in plan), ["n2-r1", "n2-r2"])
-        self.assertIn("\tcomm.expected_ranks=2\t", plan[0])
-
-
 if __name__ == "__main__":
-    Whole.program, Whole.mpiexec = (os.path.abspath(sys.argv.pop(1)), sys.argv.pop(1))
     unittest.main()

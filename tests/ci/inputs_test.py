@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What decks and inputs/README.md say of memory and work is what the program says.
+
+usage: inputs_test.py PROGRAM [unittest options]
+"""
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+INPUTS = pathlib.Path(__file__).resolve().parent.parent.parent / "inputs"
+DECKS = sorted(INPUTS.glob("*.toml"))
+UNITS = {"MiB": 2**20, "GiB": 2**30}
+SIZE = r"(?P<size>[\d.]+) (?P<unit>MiB|GiB)"
+LIBRARIES = 0.01  # scratch of matrix products depends on the processor
+
+
+@functools.cache
+def estimate(deck, ranks):
+    """Bytes per rank, and FLOP per step of all ranks as decks say them: 8.8e16."""
+    with tempfile.NamedTemporaryFile(prefix="trainstone-inputs-", suffix=".json") as file:
+        subprocess.run([Said.program, "estimate", INPUTS / deck, "--ranks", str(ranks), "--json", file.name], check=True,
+                       stdout=subprocess.DEVNULL)
+        found = json.loads(pathlib.Path(file.name).read_text(encoding="utf-8"))["predicted"]
+    return found["memory_bytes"]["total"], f"{found['flops'] * ranks:.1e}".replace("e+", "e")
+
+
+def memory_in_header(text):
+    (line,) = re.findall(r"(?m)^# memory +(.*)$", text)
+    if found := [(int(ranks), size, unit) for size, unit, ranks in re.findall(rf"{SIZE} on (\d+)", line)]:
+        return found
+    match = re.search(rf"{SIZE} per rank .*--ranks (\d+)\)", line)
+    return [(int(match[3]), match["size"], match["unit"])] if match else []
+
+
+def readme_rows():
+    """(deck, ranks, size, unit, FLOP or "")"""
+    for line in (INPUTS / "README.md").read_text(encoding="utf-8").splitlines():
+        if not (deck := re.match(r"\| `([\w-]+\.toml)` \|", line)):
+            continue
+        of_class = re.search(rf"\| (\d+): {SIZE} \| ([\d.e]+) \|", line)
+        if of_class:
+            yield deck[1], int(of_class[1]), of_class["size"], of_class["unit"], of_class[4]
+            continue
+        ranks, sizes = [cell.strip() for cell in line.split("|")[3:5]]
+        for one, (size, unit) in zip(re.findall(r"\d+", ranks), re.findall(SIZE, sizes), strict=True):
+            yield deck[1], int(one), size, unit, ""
+
+
+class Said(unittest.TestCase):
+    program = None
+
+    def agree(self, said, unit, found):
+        """To the last digit that is said."""
+        digit = 10.0 ** -len(said.partition(".")[2])
+        self.assertAlmostEqual(float(said), found / unit, delta=0.51 * digit + LIBRARIES * found / unit)
+
+    def test_memory_and_work_in_the_heads_of_decks(self):
+        for path in DECKS:
+            text = path.read_text(encoding="utf-8")
+            memory = memory_in_header(text)
+            self.assertTrue(memory, path)
+            for ranks, size, unit in memory:
+                with self.subTest(deck=path.name, ranks=ranks):
+                    self.agree(size, UNITS[unit], estimate(path.name, ranks)[0])
+            for flop in re.findall(r"([\d.]+e\d+) FLOP per step of all ranks", text):
+                with self.subTest(deck=path.name):
+                    self.assertEqual(flop, estimate(path.name, memory[0][0])[1])
+
+    def test_memory_and_work_in_the_tables_of_the_readme(self):
+        rows = list(readme_rows())
+        self.assertEqual({deck for deck, *_ in rows}, {path.name for path in DECKS})
+        for deck, ranks, size, unit, flop in rows:
+            with self.subTest(deck=deck, ranks=ranks):
+                self.agree(size, UNITS[unit], estimate(deck, ranks)[0])
+                self.assertIn(flop, ("", estimate(deck, ranks)[1]))
+
+
+if __name__ == "__main__":
+    Said.program = sys.argv.pop(1)
+    unittest.main()
