@@ -18,12 +18,7 @@ CommbenchFileRow read_row(JsonFile const& file, std::string const& place) {
   row.algorithm = file.text(place + "algorithm");
   if (file.has(place + "picked")) row.picked = file.text(place + "picked");
   row.bytes = file.amount(place + "bytes");
-  if (file.has(place + "seconds")) {
-    row.seconds = file.positive(place + "seconds/p50");
-    row.low = file.positive(place + "seconds/p05");
-    row.high = file.positive(place + "seconds/p95");
-  }
-  row.algorithm_rate = file.optional_non_negative(place + "algorithm_bytes_per_second");
+  if (file.has(place + "seconds")) row.seconds = file.positive(place + "seconds/p50");
   row.bus_rate = file.optional_non_negative(place + "bus_bytes_per_second");
   row.predicted_seconds = file.optional_non_negative(place + "predicted_seconds");
   if (file.has(place + "wrong")) row.wrong = file.amount(place + "wrong");

@@ -11,7 +11,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr int black = 6;
 constexpr std::size_t most_with_predictions = 8; // of more algorithms nobody could tell the lines apart
 constexpr double giga = 1e9;                     // as nccl-tests counts
 
@@ -36,7 +35,7 @@ std::vector<Part> parts_of(CommbenchFile const& file) {
   return parts;
 }
 
-/// One series per algorithm; MPI's black and dashed.
+/// One series per algorithm; MPI's black.
 template <class Value>
 std::vector<Series> series_of(Part const& part, Value const& value) {
   std::vector<Series> all;
@@ -46,9 +45,10 @@ std::vector<Series> series_of(Part const& part, Value const& value) {
     if (!shown || !(*shown > 0) || row->bytes == 0) continue;
     auto found = std::ranges::find(all, row->algorithm, &Series::name);
     if (found == all.end()) {
-      if (next == black) ++next;
-      all.push_back(
-          {.name = row->algorithm, .drawn = Drawn::line_and_points, .look = row->algorithm == "mpi" ? black : next++});
+      if (next == reference_look) ++next;
+      all.push_back({.name = row->algorithm,
+                     .drawn = Drawn::line_and_points,
+                     .look = row->algorithm == "mpi" ? reference_look : next++});
       found = std::prev(all.end());
     }
     found->x.push_back(static_cast<double>(row->bytes));

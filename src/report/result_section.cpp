@@ -88,11 +88,8 @@ Table work_table(Result const& result) {
 
 Table memory_table(Result const& result) {
   Table table{{"bytes of rank 0, at most at a time", "predicted", "counted", "difference"}, {}};
-  for (auto const& [name, bytes] : result.predicted.memory_bytes) {
-    auto const found =
-        std::ranges::find(result.counted.memory_bytes, name, [](auto const& entry) { return entry.first; });
-    table.rows.push_back(compared(name, bytes, found == result.counted.memory_bytes.end() ? 0 : found->second));
-  }
+  for (auto const& [name, bytes] : result.predicted.memory_bytes)
+    table.rows.push_back(compared(name, bytes, amount_of(result.counted.memory_bytes, name)));
   table.rows.push_back(compared("total", total(result.predicted.memory_bytes), total(result.counted.memory_bytes)));
   return table;
 }

@@ -27,8 +27,7 @@ Rate rate_of(Result const& result, bool flops) {
 }
 
 Rate seconds_of(Result const& result) {
-  std::vector<double> seconds;
-  for (StepReport const& step : measured_steps(result)) seconds.push_back(step.seconds);
+  std::vector<double> const seconds = measured_seconds(result);
   return {median(seconds), quantile(seconds, 0.05), quantile(seconds, 0.95)};
 }
 

@@ -10,8 +10,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr int black = 6;
-
 /// Beginnings of file names, ends of titles.
 struct Named {
   std::string file, title;
@@ -69,7 +67,7 @@ Figure rate_figure(Named const& name, std::vector<ScalingLine> const& lines, boo
                            .drawn = Drawn::dashes,
                            .x = {from, to},
                            .y = {value, value * to / from},
-                           .look = black});
+                           .look = reference_look});
   }
   return {name.file + "-rates", plot_svg(plot),
           fmt::format("{} 95 % interval. Ideal: proportional to the ranks, from the fewest on.", bars_meaning)};
@@ -88,7 +86,7 @@ Figure efficiency_figure(Named const& name, std::vector<ScalingLine> const& line
                          .drawn = Drawn::dashes,
                          .x = {static_cast<double>(*ranks.begin()), static_cast<double>(*ranks.rbegin())},
                          .y = {1, 1},
-                         .look = black});
+                         .look = reference_look});
   return {name.file + "-efficiency", plot_svg(plot), fmt::format("{} 95 % interval.", bars_meaning)};
 }
 

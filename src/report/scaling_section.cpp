@@ -14,8 +14,7 @@ namespace trainstone {
 namespace {
 
 std::string median_step(Result const& result) {
-  std::vector<double> seconds;
-  for (StepReport const& step : measured_steps(result)) seconds.push_back(step.seconds);
+  std::vector<double> const seconds = measured_seconds(result);
   return seconds.empty() ? "none" : seconds_text(median(seconds));
 }
 

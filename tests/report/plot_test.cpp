@@ -3,6 +3,7 @@
 #include "report/plot.hpp"
 
 #include "core/error.hpp"
+#include "report/shown_unit.hpp"
 #include "report/svg.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -95,6 +96,7 @@ TEST_CASE("ticks read with as few digits as tell them apart", "[report][plot]") 
   CHECK(bytes_text(8) == "8 B");
   CHECK(bytes_text(1024) == "1 KiB");
   CHECK(bytes_text(1.5 * 1024 * 1024) == "1.5 MiB");
+  CHECK(bytes_text(3072.0 * 1024 * 1024 * 1024) == "3 TiB");
 }
 
 TEST_CASE("an axis lays values out in proportion, or in proportion to their logarithms", "[report][plot]") {
