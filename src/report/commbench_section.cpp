@@ -57,9 +57,8 @@ std::vector<Series> series_of(Part const& part, Value const& value) {
   return all;
 }
 
-std::string file_name(std::string text) {
-  std::ranges::replace(text, '_', '-');
-  return text;
+std::string figure_name(NamedCommbench const& named, Part const& part) {
+  return fmt::format("{}-{}-{}", named.name, file_name_of(part.collective), file_name_of(part.type));
 }
 
 Figure rate_figure(NamedCommbench const& named, Part const& part) {
@@ -70,7 +69,7 @@ Figure rate_figure(NamedCommbench const& named, Part const& part) {
                     return row.bus_rate ? std::optional(*row.bus_rate / giga) : std::nullopt;
                   })};
   return {
-      fmt::format("{}-{}-{}-rates", named.name, file_name(part.collective), part.type), plot_svg(plot),
+      figure_name(named, part) + "-rates", plot_svg(plot),
       "Medians; busbw as nccl-tests defines it: what the busiest link carries. mpi is MPI's own collective, measured "
       "interleaved with the others."};
 }
@@ -93,7 +92,7 @@ Figure time_figure(NamedCommbench const& named, Part const& part) {
                   .x = {.label = "size", .scale = Scale::log, .base = 2, .tick_label = bytes_text},
                   .y = {.label = "time of a call (us)", .scale = Scale::log},
                   .series = std::move(series)};
-  return {fmt::format("{}-{}-{}-times", named.name, file_name(part.collective), part.type), plot_svg(plot),
+  return {figure_name(named, part) + "-times", plot_svg(plot),
           predictions
               ? "Medians of the slowest rank; predicted: the schedule's price on " + named.file.predictions + "."
               : "Medians of the slowest rank."};

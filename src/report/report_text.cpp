@@ -9,6 +9,16 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.4g} {}", unit.factor * seconds, unit.name);
 }
 
+std::string file_name_of(std::string const& text) {
+  constexpr std::size_t most = 100; // file systems allow 255, and more is added
+  std::string name;
+  for (char const c : text.substr(0, most)) {
+    bool const plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    name += plain ? c : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : '-';
+  }
+  return name;
+}
+
 Tone tone_of(Outcome outcome) {
   switch (outcome) {
   case Outcome::valid: return Tone::good;

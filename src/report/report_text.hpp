@@ -13,6 +13,9 @@ namespace trainstone {
 /// "57.2 ms"
 std::string seconds_text(double seconds);
 
+/// A name that a file may have anywhere: lower-case letters, digits and hyphens of the first characters.
+std::string file_name_of(std::string const& text);
+
 Tone tone_of(Outcome outcome);
 
 /// "FOM: 1.755505e+04 tokens/s", with the name that the outcome allows; "none" without a rate.

@@ -277,6 +277,10 @@ class Refusals(RefusalTest):
             "a rate that is not the status'": ((self.changed(status="EMULATED"),), ["/fom must be null", "EMULATED"]),
             "arrays of different length": ((self.changed(samples=samples),), ["/samples/loss has 11 elements", "12"]),
             "no samples": ((self.changed(samples={}),), ["/samples/step is missing"]),
+            "an odd key": ((self.changed(metrics={"~": "text"}),), ['/metrics/~0 is "text"']),
+            "a negative time": ((self.changed(samples={**self.whole["samples"], "phases": {
+                **self.whole["samples"]["phases"], "comm": [-1] * 12}}),), ["/samples/phases/comm/0 is -1"]),
+            "too large a number": ((self.changed(losses_before_restart=[1e300]),), ["/losses_before_restart/0 is 1e+300"]),
             "collectives of another form": ((self.written('{"kind": "commbench", "schema_version": 7}'),),
                                             ["schema_version 7, must be 1"]),
             "no golden curves": ((self.changed(), "--golden", "none.json"), ["none.json: there are no golden curves"]),

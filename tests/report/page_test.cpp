@@ -3,6 +3,7 @@
 #include "report/page.hpp"
 
 #include "core/error.hpp"
+#include "report/report_text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -36,6 +37,12 @@ TEST_CASE("the HTML page has figures, style and title in it, and refers to nothi
   for (std::string const word : {"<script", "href", "src=", "url(", "@import"})
     CHECK_THAT(html, !ContainsSubstring(word));
   CHECK_THROWS_AS(page_html({Line{"no heading"}}), Error);
+}
+
+TEST_CASE("figures are named by letters that every system has in names, and not by too many", "[report][page]") {
+  CHECK(file_name_of("A_b.c/../D|9") == "a-b-c----d-9");
+  CHECK(file_name_of("\xc3\xa4") == "--");
+  CHECK(file_name_of(std::string(300, 'x')).size() == 100);
 }
 
 TEST_CASE("a table without names of columns has no head in HTML", "[report][page]") {
