@@ -3,12 +3,17 @@
 #include "core/error.hpp"
 #include "report/json_file.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace trainstone {
 
 namespace {
+
+constexpr double rate_rounding = 1e-6; // relative, of a rate beside the steps that it is of
 
 Outcome read_outcome(JsonFile const& file) {
   std::string const status = file.text("/status");
@@ -144,6 +149,22 @@ void read_provenance(JsonFile const& file, Result& result) {
                                file.non_negative("/topology/emulated_network/seconds_per_byte")};
 }
 
+/// What a run counts as: custom in files that are older than classes.
+ClassJudgement read_class(JsonFile const& file) {
+  ClassJudgement judgement;
+  if (file.has("/class")) {
+    judgement.name = file.text("/class");
+    file.require(std::ranges::find(class_names, judgement.name) != class_names.end(),
+                 fmt::format("/class is \"{}\", must be {}", judgement.name, fmt::join(class_names, ", ")));
+  }
+  for (std::size_t i = 0; i < file.length("/class_departures"); ++i)
+    judgement.departures.push_back(file.text(fmt::format("/class_departures/{}", i)));
+  file.require(judgement.departures.empty() || judgement.name == ClassJudgement().name,
+               fmt::format("/class is \"{}\", must be \"{}\": there are /class_departures", judgement.name,
+                           ClassJudgement().name));
+  return judgement;
+}
+
 /// As the file writes it.
 std::string read_deck_value(JsonFile const& file, std::string const& place) {
   JsonFile::Json const& value = file.at(place);
@@ -173,6 +194,46 @@ MeasuredWindow read_window(JsonFile const& file, std::vector<StepReport> const& 
   return window;
 }
 
+bool has_check(Result const& result, std::string_view name) {
+  return std::ranges::find(result.checks, name, &Check::name) != result.checks.end();
+}
+
+/// Whether the class is too large for loss curves, so that its first step has to do.
+bool has_no_curves(std::string_view class_name) { return class_name == "reference" || class_name == "large"; }
+
+/// The status is what the file itself proves: by its checks, its network and its samples. What is harvested elsewhere
+/// as a figure of merit has passed here.
+void require_proved(JsonFile const& file, Result const& result) {
+  Outcome const outcome = result.outcome;
+  auto const require = [&](bool condition, std::string const& fault) {
+    file.require(condition, fmt::format("/status is {}, and {}", to_string(outcome), fault));
+  };
+  bool const stopped = outcome == Outcome::stopped, valid = outcome == Outcome::valid;
+  require(file.at("/exit_code") == exit_code(outcome), fmt::format("/exit_code must be {}", exit_code(outcome)));
+  require(stopped == result.checks.empty(), stopped ? "/verification has checks" : "/verification has no check");
+  bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
+  require(failed == (outcome == Outcome::invalid), fmt::format("{} check failed", failed ? "a" : "no"));
+  bool const has_curve = has_check(result, "loss-curve"), has_first_step = has_check(result, "first-step");
+  bool const referenced = has_curve || (has_first_step && has_no_curves(result.benchmark_class.name));
+  require(!valid || referenced, fmt::format("/verification has no loss-curve{}",
+                                            has_first_step ? ": first-step is not enough for this /class" : ""));
+  require(outcome != Outcome::unreferenced || !referenced,
+          fmt::format("/verification has {}", has_curve ? "a loss-curve" : "a first-step, enough for this /class"));
+  require(!(valid || outcome == Outcome::unreferenced) || !file.has("/topology/emulated_network"),
+          "/topology/emulated_network is not null");
+  require(stopped || result.window.empty() != result.tokens_per_second.has_value(),
+          result.window.empty() ? "there is a rate without a /window" : "its rate is null in spite of /window");
+  if (!result.tokens_per_second) return;
+  double tokens = 0, seconds = 0;
+  for (StepReport const& step : measured_steps(result)) {
+    tokens += static_cast<double>(step.tokens);
+    seconds += step.seconds;
+  }
+  require(std::abs(result.tokens_per_second->value * seconds / tokens - 1) < rate_rounding,
+          fmt::format("its rate is {:g}, the steps of /window have {:g} tokens/s", result.tokens_per_second->value,
+                      tokens / seconds));
+}
+
 } // namespace
 
 ResultFile read_result(JsonFile const& file) {
@@ -182,6 +243,7 @@ ResultFile read_result(JsonFile const& file) {
     read.deck_values[key] = read_deck_value(file, pointer + "/value");
   Result& result = read.result;
   result.outcome = read_outcome(file);
+  result.benchmark_class = read_class(file);
   read_provenance(file, result);
   result.predicted = read_amounts(file, "/predicted");
   result.counted = read_amounts(file, "/counted");
@@ -194,9 +256,7 @@ ResultFile read_result(JsonFile const& file) {
   result.window = read_window(file, result.samples);
   result.metrics = read_metrics(file);
   result.checks = read_checks(file);
-  bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
-  file.require(failed == (result.outcome == Outcome::invalid),
-               fmt::format("/status is {}, and {} check failed", to_string(result.outcome), failed ? "a" : "no"));
+  require_proved(file, result);
   return read;
 }
 

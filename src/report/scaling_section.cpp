@@ -114,12 +114,13 @@ void append_model(Page& page, StudyModel const& model) {
 } // namespace
 
 Table overview_table(std::vector<NamedResult> const& results) {
-  Table table{
-      {"result", "deck", "ranks", "nodes", "status", "rate", "ci95, tokens/s", "step, median", "memory of rank 0"}, {}};
+  Table table{{"result", "deck", "class", "ranks", "nodes", "status", "rate", "ci95, tokens/s", "step, median",
+               "memory of rank 0"},
+              {}};
   for (NamedResult const& named : results) {
     Result const& result = named.file.result;
-    std::vector<Cell> row{named.name, result.deck, fmt::format("{}", result.topology.ranks),
-                          fmt::format("{}", result.topology.nodes)};
+    std::vector<Cell> row{named.name, result.deck, result.benchmark_class.name,
+                          fmt::format("{}", result.topology.ranks), fmt::format("{}", result.topology.nodes)};
     append(row, status_cells(result));
     row.emplace_back(mebibytes(total(result.counted.memory_bytes)));
     table.rows.push_back(std::move(row));

@@ -176,6 +176,15 @@ class Results(ReportTest):
         self.assertIn('parallel.strategy="zero"', names)
         self.assertIn('parallel.strategy="ddp"', names)
 
+    def test_a_page_has_the_class_of_its_result(self):
+        result = {**self.alone.result, "class": "custom", "class_departures": ["data.steps = 9 instead of 300"]}
+        folder = new_folder()
+        (folder / "result.json").write_text(json.dumps(result))
+        report = self.report_of(folder)
+        self.assertEqual(report.rows("benchmark class"),
+                         [["benchmark class", "custom, not as the deck says: data.steps = 9 instead of 300"]])
+        self.assertEqual(self.report_of(self.valid.folder / "out").rows("benchmark class"), [["benchmark class", "custom"]])
+
     def test_a_report_needs_no_launcher_and_one_rank_of_a_launch_writes_it(self):
         outcome = run("report", self.valid.folder / "out", ranks=2)
         self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
@@ -277,6 +286,11 @@ class Refusals(RefusalTest):
             "a rate that is not the status'": ((self.changed(status="EMULATED"),), ["/fom must be null", "EMULATED"]),
             "arrays of different length": ((self.changed(samples=samples),), ["/samples/loss has 11 elements", "12"]),
             "no samples": ((self.changed(samples={}),), ["/samples/step is missing"]),
+            "no checks": ((self.changed(status="VALID", verification=[]),), ["/status is VALID", "/verification has no check"]),
+            "VALID without a loss curve": ((self.changed(status="VALID"),), ["/status is VALID", "has no loss-curve"]),
+            "an emulated network": ((self.changed(topology={**self.whole["topology"], "emulated_network": {
+                "latency_seconds": 1e-3, "seconds_per_byte": 0}}),), ["/topology/emulated_network is not null"]),
+            "a rate of other steps": ((self.changed(fom={**self.whole["fom"], "value": 1}),), ["its rate is 1, the steps of"]),
             "an odd key": ((self.changed(metrics={"~": "text"}),), ['/metrics/~0 is "text"']),
             "a negative time": ((self.changed(samples={**self.whole["samples"], "phases": {
                 **self.whole["samples"]["phases"], "comm": [-1] * 12}}),), ["/samples/phases/comm/0 is -1"]),

@@ -88,6 +88,7 @@ TEST_CASE("a result file that contradicts itself is refused with the place", "[r
            {"/topology/ranks", 3, "/ranks has 2 elements, /topology/ranks is 3"},
            {"/window/last_step", 6, "/window is from step 3 to 6, must lie in /samples/step"},
            {"/params/batch.global/value", nullptr, "/params/batch.global/value must be a number, a text"},
+           {"/class", "huge", "/class is \"huge\", must be tiny, small, reference, large, custom"},
        }) {
     CAPTURE(place);
     Json json = good;
@@ -119,4 +120,77 @@ TEST_CASE("a message shows no more of a value than a line has room for", "[repor
   for (int depth = 0; depth < 100; ++depth) deep = Json::array({deep});
   json["wall_seconds"] = deep;
   CHECK(error_of(json) == "a.json: /wall_seconds is an array, must be a number");
+}
+
+TEST_CASE("the class and what departs from it are read; files that are older than classes are custom",
+          "[report][result_file]") {
+  Result run = run_of(Outcome::valid, 2, 1000);
+  run.benchmark_class = {"tiny", {}};
+  Json json = json_of(run);
+  CHECK(read_back(json).result.benchmark_class.name == "tiny");
+  json["class_departures"] = {"data.steps = 9 instead of 300"};
+  CHECK_THAT(error_of(json), ContainsSubstring("/class is \"tiny\", must be \"custom\""));
+  json["class"] = "custom";
+  CHECK(read_back(json).result.benchmark_class.departures.size() == 1);
+  json.erase("class");
+  json.erase("class_departures");
+  CHECK(read_back(json).result.benchmark_class.name == "custom");
+}
+
+TEST_CASE("a status that the file does not prove is refused", "[report][result_file]") {
+  Json const network = {{"latency_seconds", 1e-3}, {"seconds_per_byte", 0}};
+  Json const curve = {{"name", "loss-curve"}, {"passed", true}, {"value", 0}, {"limit", 1}, {"detail", ""}};
+  Json const half = {{"value", 500}, {"unit", "tokens/s"}, {"ci95", {450, 550}}};
+  struct Case {
+    Outcome outcome;
+    char const* place;
+    Json value;
+    char const* message;
+  };
+  for (auto const& [outcome, place, value, message] : std::vector<Case>{
+           {Outcome::valid, "/verification", Json::array(), "VALID, and /verification has no check"},
+           {Outcome::unreferenced, "/verification", Json::array(), "UNREFERENCED, and /verification has no check"},
+           {Outcome::emulated, "/verification", Json::array(), "EMULATED, and /verification has no check"},
+           {Outcome::valid, "/verification/1/name", "other", "VALID, and /verification has no loss-curve"},
+           {Outcome::valid, "/verification/1/name", "first-step", "first-step is not enough for this /class"},
+           {Outcome::valid, "/verification/1/passed", false, "VALID, and a check failed"},
+           {Outcome::emulated, "/verification/1/passed", false, "EMULATED, and a check failed"},
+           {Outcome::invalid, "/verification/0/passed", true, "INVALID, and no check failed"},
+           {Outcome::unreferenced, "/verification/0", curve, "UNREFERENCED, and /verification has a loss-curve"},
+           {Outcome::stopped, "/verification", Json::array({curve}), "STOPPED, and /verification has checks"},
+           {Outcome::valid, "/topology/emulated_network", network, "VALID, and /topology/emulated_network is not null"},
+           {Outcome::unreferenced, "/topology/emulated_network", network, "/topology/emulated_network is not null"},
+           {Outcome::valid, "/exit_code", 65, "VALID, and /exit_code must be 0"},
+           {Outcome::stopped, "/exit_code", 0, "STOPPED, and /exit_code must be 75"},
+           {Outcome::valid, "/fom", half, "its rate is 500, the steps of /window have 1000 tokens/s"},
+           {Outcome::valid, "/fom", nullptr, "its rate is null in spite of /window"},
+           {Outcome::valid, "/window", nullptr, "there is a rate without a /window"},
+       }) {
+    CAPTURE(to_string(outcome), place);
+    Json json = json_of(run_of(outcome, 2, 1000));
+    CHECK(error_of(json).empty());
+    json[Json::json_pointer(place)] = value;
+    CHECK_THAT(error_of(json), ContainsSubstring("a.json: /status is ") && ContainsSubstring(message));
+  }
+}
+
+TEST_CASE("the first step alone makes runs of classes that have no loss curve VALID, and others UNREFERENCED",
+          "[report][result_file]") {
+  for (std::string const name : {"tiny", "small", "reference", "large", "custom"})
+    for (Outcome const outcome : {Outcome::valid, Outcome::unreferenced}) {
+      Result run = run_of(outcome, 2, 1000);
+      run.benchmark_class.name = name;
+      run.checks = {{"first-step", true, 0, 1e-6, "beside float64"}};
+      bool const proved = (outcome == Outcome::valid) == (name == "reference" || name == "large");
+      CAPTURE(name, to_string(outcome));
+      CHECK(error_of(json_of(run)).empty() == proved);
+    }
+}
+
+TEST_CASE("an emulated network is read with the outcomes that may have one", "[report][result_file]") {
+  for (Outcome const outcome : {Outcome::emulated, Outcome::invalid, Outcome::stopped}) {
+    Result run = run_of(outcome, 2, 1000);
+    run.topology.network = {1e-3, 1e-9};
+    CHECK(read_back(json_of(run)).result.topology.network.latency == 1e-3);
+  }
 }
