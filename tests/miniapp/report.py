@@ -208,7 +208,7 @@ class Studies(ReportTest):
         return folder
 
     def test_a_study_has_its_points_missing_ones_model_and_collectives(self):
-        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid), ("n2-r2", 2, self.unreferenced),
+        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid), ("n2-r2", 2, self.valid),
                              ("n2-r3", 2, self.invalid), ("n4-r1", 4, None)])
         (folder / "model.json").write_text(json.dumps(
             {"form": "a + b / ranks", "parameters": {"a": 0.001, "b": 0.002},
@@ -234,6 +234,17 @@ class Studies(ReportTest):
         rows = json.loads((folder / "commbench.json").read_text())["rows"]
         ring = next(row for row in rows if row["algorithm"] == "ring" and row["bytes"] == 1024)
         self.assertAlmostEqual(float(report.rows("1024 B")[0][3]), ring["bus_bytes_per_second"] / 1e9, delta=1e-3)
+
+    def test_what_a_study_holds_the_same_is_counted_from_its_results(self):
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], invariant="the plan"))
+        self.assertIn("says study.json: the plan\n", report.markdown)
+        self.assertIn("by these results: strong scaling: 32 tokens per step on any number of ranks.\n", report.markdown)
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], kind="weak-batch"))
+        self.assertIn("**Held the same in deck.toml, FOM, by these results: strong scaling: 32 tokens per step on any number of "
+                      "ranks; this is no weak-batch study.**", report.markdown)
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)]))
+        self.assertIn("No line has results on several numbers of ranks to prove it by.", report.markdown)
+        self.assertNotIn("by these results", report.markdown)
 
     def test_a_study_without_any_result_lists_its_points(self):
         report = self.report_of(self.study([("n1-r1", 1, None), ("n2-r1", 2, None)]))

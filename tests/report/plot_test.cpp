@@ -137,6 +137,17 @@ TEST_CASE("a plot has its title, labels, ticks and a legend with every series th
   CHECK_THAT(mark_of(svg).second, WithinAbs(44 + 150, 0.1));
 }
 
+TEST_CASE("a plot is as wide as the longest name in its legend", "[report][plot]") {
+  auto const width = [](std::string const& name) {
+    std::smatch found;
+    std::string const svg = plot_svg(plot_of({{.name = name, .x = {0, 1}, .y = {0, 10}}}));
+    REQUIRE(std::regex_search(svg, found, std::regex("viewBox=\"0 0 ([0-9]+) ")));
+    return std::stod(found[1]);
+  };
+  CHECK(width("short") == 760);
+  CHECK(width(std::string(200, 'x')) > width_of(std::string(200, 'x')) * 12 / 13);
+}
+
 TEST_CASE("error bars reach from low to high", "[report][plot]") {
   Series series{.name = "a", .drawn = Drawn::points, .x = {1, 2}, .y = {5, 5}, .low = {0, 4}, .high = {10, 6}};
   std::string const svg = plot_svg(plot_of({series}));
