@@ -176,6 +176,22 @@ class Results(ReportTest):
         self.assertIn('parallel.strategy="zero"', names)
         self.assertIn('parallel.strategy="ddp"', names)
 
+    def test_a_deck_of_any_name_makes_a_page(self):
+        result = json.loads(json.dumps(self.alone.result))
+        name = "a]![b](c.png) & _d_ |e| `f` <script>'g'\"#h.toml"
+        result["deck"]["name"] = f"{name}#9f3e"
+        folder = new_folder() / "<i> & (x)](y)_z"
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps(result))
+        report = self.report_of(folder, self.valid.folder / "out")
+        self.assert_self_contained(report)
+        for text in (report.markdown.replace("\\", ""), "".join(report.page.itertext())):
+            self.assertIn(f"{name}#9f3e on 1 rank", text)
+        self.assertIn(f"{name}, FOM", report.texts("scaling-rates"))
+        self.assertIn("-i-----x---y--z-loss", report.pictures)
+        unescaped = re.sub(r"\\.", "", report.markdown)
+        self.assertNotRegex(unescaped, r"[<>&`_~]|\]\(c")
+
     def test_a_page_has_the_class_of_its_result(self):
         result = {**self.alone.result, "class": "custom", "class_departures": ["data.steps = 9 instead of 300"]}
         folder = new_folder()
