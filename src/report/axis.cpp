@@ -103,16 +103,6 @@ std::string tick_text(double value, std::span<double const> ticks) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-std::string bytes_text(double bytes) {
-  static constexpr char const* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.4g} {}", bytes, units[unit]);
-}
-
 LaidAxis::LaidAxis(PlotAxis const& axis, std::span<double const> values, double begin, double end,
                    std::size_t most_ticks)
     : m_scale(axis.scale), m_begin(begin), m_end(end) {

@@ -32,8 +32,6 @@ std::vector<double> log_ticks(Interval interval, double base, std::size_t most);
 
 /// With as many digits behind the point as all ticks need, up to nine: "0.25", "1600", "2e-06".
 std::string tick_text(double value, std::span<double const> ticks);
-/// "8 B", "1 KiB", "1.5 MiB"
-std::string bytes_text(double bytes);
 
 /// What an axis shows and how.
 struct PlotAxis {

@@ -135,12 +135,16 @@ std::string Canvas::axes() const {
   return text;
 }
 
-std::string Canvas::legend_below(std::vector<LegendEntry> const& entries, double& bottom) const {
+std::string Canvas::legend_below(std::vector<LegendEntry> const& entries, double& right, double& bottom) const {
+  auto const width_of_entry = [](LegendEntry const& entry) {
+    return swatch_width + 6 + width_of_text(entry.name) + 18;
+  };
+  for (LegendEntry const& entry : entries) right = std::max(right, m_left + width_of_entry(entry));
   std::string text;
   double x = m_left, y = bottom + legend_row / 2;
   for (LegendEntry const& entry : entries) {
-    double const width = swatch_width + 6 + width_of_text(entry.name) + 18;
-    if (x > m_left && x + width > m_width) {
+    double const width = width_of_entry(entry);
+    if (x > m_left && x + width > right) {
       x = m_left;
       y += legend_row;
     }
@@ -153,14 +157,14 @@ std::string Canvas::legend_below(std::vector<LegendEntry> const& entries, double
 }
 
 std::string Canvas::finished(std::vector<LegendEntry> const& legend) const {
-  double end = bottom() + 46;
-  std::string const names = legend_below(legend, end);
+  double end = bottom() + 46, width = m_width;
+  std::string const names = legend_below(legend, width, end);
   std::string const middle = fmt::format("text-anchor=\"middle\" transform=\"rotate(-90 {:.1f} {:.1f})\"",
                                          margin + text_height, (top() + bottom()) / 2);
   return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
                      "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"{2:.0f}\" "
                      "fill=\"#1a1a1a\">\n<title>{3}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-                     m_width, end + 6, text_height, escaped(m_title)) +
+                     width, end + 6, text_height, escaped(m_title)) +
          text_at(margin, 26, m_title, "font-size=\"15\" font-weight=\"bold\"") + axes() + m_body +
          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" "
                      "stroke=\"#555555\"/>\n",

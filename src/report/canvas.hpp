@@ -58,8 +58,8 @@ public:
 
 private:
   std::string axes() const;
-  /// Moves `bottom` below what it draws.
-  std::string legend_below(std::vector<LegendEntry> const& entries, double& bottom) const;
+  /// Moves `right` beyond the longest name, and `bottom` below what it draws.
+  std::string legend_below(std::vector<LegendEntry> const& entries, double& right, double& bottom) const;
 
   std::string m_title, m_x_label, m_y_label;
   bool m_bars;

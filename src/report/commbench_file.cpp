@@ -11,19 +11,24 @@ namespace {
 
 constexpr int schema_version = 1;
 
+/// A word that figures are named by, each of its own.
+std::string read_word(JsonFile const& file, std::string const& place) {
+  std::string const word = file.text(place);
+  bool const plain = !word.empty() && word.size() <= 40 && std::ranges::all_of(word, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  file.require(plain, fmt::format("{} must be a word of lower-case letters, digits and _", place));
+  return word;
+}
+
 CommbenchFileRow read_row(JsonFile const& file, std::string const& place) {
   CommbenchFileRow row;
-  row.collective = file.text(place + "collective");
-  row.type = file.text(place + "type");
+  row.collective = read_word(file, place + "collective");
+  row.type = read_word(file, place + "type");
   row.algorithm = file.text(place + "algorithm");
   if (file.has(place + "picked")) row.picked = file.text(place + "picked");
   row.bytes = file.amount(place + "bytes");
-  if (file.has(place + "seconds")) {
-    row.seconds = file.positive(place + "seconds/p50");
-    row.low = file.positive(place + "seconds/p05");
-    row.high = file.positive(place + "seconds/p95");
-  }
-  row.algorithm_rate = file.optional_non_negative(place + "algorithm_bytes_per_second");
+  if (file.has(place + "seconds")) row.seconds = file.positive(place + "seconds/p50");
   row.bus_rate = file.optional_non_negative(place + "bus_bytes_per_second");
   row.predicted_seconds = file.optional_non_negative(place + "predicted_seconds");
   if (file.has(place + "wrong")) row.wrong = file.amount(place + "wrong");

@@ -15,8 +15,8 @@ struct CommbenchFileRow {
   std::string collective, type, algorithm;
   std::string picked; ///< of auto: what it ran; else empty
   std::uint64_t bytes = 0;
-  std::optional<double> seconds, low, high;       ///< s: median, 5 and 95 %; nothing: the result was wrong
-  std::optional<double> bus_rate, algorithm_rate; ///< bytes/s; nothing where there is no data, or it was wrong
+  std::optional<double> seconds;  ///< s: median; nothing: the result was wrong
+  std::optional<double> bus_rate; ///< bytes/s; nothing where there is no data, or it was wrong
   std::optional<double> predicted_seconds;
   std::optional<std::uint64_t> wrong; ///< elements; nothing: not checked
 

@@ -11,7 +11,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr int black = 6;
 constexpr std::size_t most_with_predictions = 8; // of more algorithms nobody could tell the lines apart
 constexpr double giga = 1e9;                     // as nccl-tests counts
 
@@ -36,7 +35,7 @@ std::vector<Part> parts_of(CommbenchFile const& file) {
   return parts;
 }
 
-/// One series per algorithm; MPI's black and dashed.
+/// One series per algorithm; MPI's black.
 template <class Value>
 std::vector<Series> series_of(Part const& part, Value const& value) {
   std::vector<Series> all;
@@ -46,9 +45,10 @@ std::vector<Series> series_of(Part const& part, Value const& value) {
     if (!shown || !(*shown > 0) || row->bytes == 0) continue;
     auto found = std::ranges::find(all, row->algorithm, &Series::name);
     if (found == all.end()) {
-      if (next == black) ++next;
-      all.push_back(
-          {.name = row->algorithm, .drawn = Drawn::line_and_points, .look = row->algorithm == "mpi" ? black : next++});
+      if (next == reference_look) ++next;
+      all.push_back({.name = row->algorithm,
+                     .drawn = Drawn::line_and_points,
+                     .look = row->algorithm == "mpi" ? reference_look : next++});
       found = std::prev(all.end());
     }
     found->x.push_back(static_cast<double>(row->bytes));
@@ -57,9 +57,8 @@ std::vector<Series> series_of(Part const& part, Value const& value) {
   return all;
 }
 
-std::string file_name(std::string text) {
-  std::ranges::replace(text, '_', '-');
-  return text;
+std::string figure_name(NamedCommbench const& named, Part const& part) {
+  return fmt::format("{}-{}-{}", named.name, file_name_of(part.collective), file_name_of(part.type));
 }
 
 Figure rate_figure(NamedCommbench const& named, Part const& part) {
@@ -70,7 +69,7 @@ Figure rate_figure(NamedCommbench const& named, Part const& part) {
                     return row.bus_rate ? std::optional(*row.bus_rate / giga) : std::nullopt;
                   })};
   return {
-      fmt::format("{}-{}-{}-rates", named.name, file_name(part.collective), part.type), plot_svg(plot),
+      figure_name(named, part) + "-rates", plot_svg(plot),
       "Medians; busbw as nccl-tests defines it: what the busiest link carries. mpi is MPI's own collective, measured "
       "interleaved with the others."};
 }
@@ -93,7 +92,7 @@ Figure time_figure(NamedCommbench const& named, Part const& part) {
                   .x = {.label = "size", .scale = Scale::log, .base = 2, .tick_label = bytes_text},
                   .y = {.label = "time of a call (us)", .scale = Scale::log},
                   .series = std::move(series)};
-  return {fmt::format("{}-{}-{}-times", named.name, file_name(part.collective), part.type), plot_svg(plot),
+  return {figure_name(named, part) + "-times", plot_svg(plot),
           predictions
               ? "Medians of the slowest rank; predicted: the schedule's price on " + named.file.predictions + "."
               : "Medians of the slowest rank."};

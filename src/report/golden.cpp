@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "report/atomic_file.hpp"
+#include "report/json_file.hpp"
 #include "report/statistics.hpp"
 
 #include <nlohmann/json.hpp>
@@ -27,10 +28,14 @@ Json read_curves(std::string const& path) {
   if (!file.good()) return {{"schema_version", schema_version}, {"curves", Json::object()}};
   try {
     Json json = Json::parse(file);
-    int const version = json.at("schema_version").get<int>();
+    Json const& version = json.at("schema_version");
     TRAINSTONE_REQUIRE_INPUT(version == schema_version, "{}: golden curves of schema_version {}, must be {}", path,
-                             version, schema_version);
-    TRAINSTONE_REQUIRE_INPUT(json.at("curves").is_object(), "{}: \"curves\" must be an object", path);
+                             version.dump(), schema_version);
+    for (char const* section : {curves_section, first_steps_section})
+      TRAINSTONE_REQUIRE_INPUT(json.value(section, Json::object()).is_object(), "{}: \"{}\" must be an object", path,
+                               section);
+    TRAINSTONE_REQUIRE_INPUT(json.contains(curves_section), "{}: no golden curves: \"{}\" is missing", path,
+                             curves_section);
     return json;
   } catch (Json::exception const& error) {
     throw InputError(fmt::format("{}: no golden curves: {}", path, error.what()));
@@ -43,11 +48,7 @@ std::optional<Entry> find_entry(std::string const& path, char const* section, st
                                 Read const& read) {
   Json const json = read_curves(path);
   if (!json.contains(section) || !json[section].contains(key)) return std::nullopt;
-  try {
-    return read(json[section][key]);
-  } catch (Json::exception const& error) {
-    throw InputError(fmt::format("{}: damaged entry {} of \"{}\": {}", path, key, section, error.what()));
-  }
+  return read(JsonFile(path, fmt::format("; damaged entry {} of \"{}\"", key, section), json[section][key]));
 }
 
 void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {
@@ -72,15 +73,15 @@ std::string golden_path(std::string const& deck_path) {
 }
 
 std::optional<GoldenCurve> find_golden_curve(std::string const& path, std::string const& key) {
-  return find_entry<GoldenCurve>(path, curves_section, key, [](Json const& curve) {
-    return GoldenCurve{curve.at("losses").get<std::vector<double>>(), curve.at("recorded_with").get<std::string>()};
+  return find_entry<GoldenCurve>(path, curves_section, key, [](JsonFile const& curve) {
+    curve.require(curve.length("/losses") > 0, "/losses must be an array of at least one number");
+    return GoldenCurve{curve.numbers("/losses", false), curve.text("/recorded_with")};
   });
 }
 
 std::optional<GoldenFirstStep> find_golden_first_step(std::string const& path, std::string const& key) {
-  return find_entry<GoldenFirstStep>(path, first_steps_section, key, [](Json const& first) {
-    return GoldenFirstStep{first.at("loss").get<double>(), first.at("positions").get<std::int64_t>(),
-                           first.at("recorded_with").get<std::string>()};
+  return find_entry<GoldenFirstStep>(path, first_steps_section, key, [](JsonFile const& first) {
+    return GoldenFirstStep{first.number("/loss"), first.count("/positions"), first.text("/recorded_with")};
   });
 }
 

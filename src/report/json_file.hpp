@@ -1,7 +1,9 @@
 #pragma once
 
 // A JSON file that a user gave, read strictly. Owns the messages: each begins with the file's name, says which value is
-// wrong and what would be right, and ends with what to do about it. Does not know what files mean.
+// wrong and what would be right, and ends with what to do about it. Promises numbers that can be added, divided and
+// drawn: none exceeds 1e100 either way, and those that must not be negative are 0 or at least 1e-100. Does not know
+// what files mean.
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +17,15 @@ namespace trainstone {
 class JsonFile {
 public:
   using Json = nlohmann::ordered_json;
+
+  /// What a number must not be below.
+  enum class Least { any, zero, above_zero };
+
+  /// A value of an object.
+  struct Member {
+    std::string key;
+    std::string pointer; ///< with the key as pointers have it, whatever letters it is of
+  };
 
   /// \param[in] advice  what every message ends with, e.g. "; `trainstone run` writes one"; may be empty
   JsonFile(std::string path, std::string advice, Json json)
@@ -49,11 +60,18 @@ public:
   std::optional<double> optional_number(std::string const& pointer) const;
   std::optional<double> optional_non_negative(std::string const& pointer) const;
   /// An array of numbers. \param[in] null  whether an element may be null, which becomes no number
-  std::vector<double> numbers(std::string const& pointer, bool null) const;
+  std::vector<double> numbers(std::string const& pointer, bool null, Least least = Least::any) const;
+  /// An array of count()s.
+  std::vector<std::int64_t> counts(std::string const& pointer) const;
+  /// Of an object, in the file's order.
+  std::vector<Member> members(std::string const& pointer) const;
   /// How many elements an array has; 0 if there is none.
   std::size_t length(std::string const& pointer) const;
 
 private:
+  Json const* find(std::string const& pointer) const;
+  double checked(std::string const& pointer, Least least) const;
+
   std::string m_path;
   std::string m_advice;
   Json m_json;

@@ -14,8 +14,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr double mebi = 1024.0 * 1024.0;
-
 std::string duration(double seconds) {
   if (seconds < 120) return fmt::format("{:.0f} s", seconds);
   if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
@@ -61,6 +59,11 @@ std::uint64_t total(NamedAmounts const& amounts) {
   std::uint64_t sum = 0;
   for (auto const& entry : amounts) sum += entry.second;
   return sum;
+}
+
+std::uint64_t amount_of(NamedAmounts const& amounts, std::string const& name) {
+  auto const found = std::ranges::find(amounts, name, &NamedAmounts::value_type::first);
+  return found == amounts.end() ? 0 : found->second;
 }
 
 std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / mebi); }

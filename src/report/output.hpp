@@ -54,6 +54,8 @@ struct RunHeader {
 using NamedAmounts = std::vector<std::pair<std::string, std::uint64_t>>;
 
 std::uint64_t total(NamedAmounts const& amounts);
+/// 0 if there is none of this name.
+std::uint64_t amount_of(NamedAmounts const& amounts, std::string const& name);
 
 /// "74.6 MiB"
 std::string mebibytes(std::uint64_t bytes);

@@ -11,11 +11,14 @@ namespace {
 
 // --- Markdown
 
+/// The text as it is, wherever it stands: what means something to Markdown within a line, at a heading's end or as the
+/// dialects of Git hosts have it gets a backslash, control characters become blanks. Blocks begin with words of ours,
+/// so that marks of lists and quotes need none.
 std::string marked_down(std::string const& text) {
   std::string result;
   for (char const c : text) {
-    if (std::string_view("\\|<*`[").find(c) != std::string_view::npos) result += '\\';
-    result += c == '\n' ? ' ' : c;
+    if (std::string_view("\\`*_[]<>&!|~#$").find(c) != std::string_view::npos) result += '\\';
+    result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   return result;
 }

@@ -23,6 +23,9 @@ struct Series {
   int look = -1;                           ///< number of colour, mark and dash; below 0: that of its place
 };
 
+/// A look that is black: of what the others are compared with.
+inline constexpr int reference_look = 6;
+
 /// A part of the x axis that is shaded.
 struct Band {
   std::string name;

@@ -19,8 +19,6 @@ struct Unit {
   double divide = 1;
 };
 
-constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi;
-
 // Ascending.
 constexpr std::array time_units{Unit{"ns", 1, 1e9}, Unit{"us", 1, 1e6}, Unit{"ms", 1, 1e3},
                                 Unit{"s"},          Unit{"min", 60},    Unit{"h", 3600}};

@@ -9,6 +9,8 @@
 
 namespace trainstone {
 
+inline constexpr double kibi = 1024, mebi = kibi * kibi, gibi = kibi * mebi, tebi = kibi * gibi;
+
 /// size: bytes; rate: bytes per second.
 enum class Dimension { time, size, rate };
 

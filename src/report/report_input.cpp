@@ -2,9 +2,9 @@
 
 #include "core/error.hpp"
 #include "report/json_file.hpp"
+#include "report/report_text.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -79,11 +79,7 @@ private:
   }
 
   std::string unique(std::string const& text) {
-    std::string name;
-    for (char const c : text) {
-      auto const letter = static_cast<unsigned char>(c);
-      name += std::isalnum(letter) ? static_cast<char>(std::tolower(letter)) : '-';
-    }
+    std::string name = file_name_of(text);
     if (name.empty()) name = "result";
     std::string found = name;
     for (int number = 2; !m_names.insert(found).second; ++number) found = fmt::format("{}-{}", name, number);

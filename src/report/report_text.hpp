@@ -4,32 +4,21 @@
 
 #include "report/page.hpp"
 #include "report/result.hpp"
+#include "report/shown_unit.hpp"
 
 #include <string>
 
 namespace trainstone {
 
-/// The unit that values up to some largest one are shown in.
-struct ShownUnit {
-  double factor = 1; ///< shown = factor * value
-  std::string name;
-};
-/// s, ms, us or ns
-ShownUnit unit_of_seconds(double largest);
-/// B, KiB, MiB or GiB
-ShownUnit unit_of_bytes(double largest);
-/// `unit`, or thousands, millions, ... of it with SI's letters: "k tokens/s"
-ShownUnit unit_of_amount(double largest, std::string const& unit);
-
 /// "57.2 ms"
 std::string seconds_text(double seconds);
+
+/// A name that a file may have anywhere: lower-case letters, digits and hyphens of the first characters.
+std::string file_name_of(std::string const& text);
 
 Tone tone_of(Outcome outcome);
 
 /// "FOM: 1.755505e+04 tokens/s", with the name that the outcome allows; "none" without a rate.
 std::string rate_text(Result const& result);
-
-/// Steps of the window.
-std::vector<StepReport> measured_steps(Result const& result);
 
 } // namespace trainstone

@@ -117,14 +117,6 @@ Json straggler_json(std::vector<RankInfo> const& ranks) {
   return {{"rank", slowest->rank}, {"host", slowest->host}};
 }
 
-std::vector<double> seconds_in_window(Result const& result) {
-  std::vector<double> seconds;
-  for (StepReport const& step : result.samples) {
-    if (step.step >= result.window.first && step.step <= result.window.last) seconds.push_back(step.seconds);
-  }
-  return seconds;
-}
-
 Json statistics_json(std::vector<double> const& seconds) {
   if (seconds.empty()) return nullptr;
   Summary const summary = summarize(seconds);
@@ -237,6 +229,20 @@ std::filesystem::path first_missing(std::filesystem::path folder) {
 
 } // namespace
 
+std::vector<StepReport> measured_steps(Result const& result) {
+  std::vector<StepReport> steps;
+  std::ranges::copy_if(result.samples, std::back_inserter(steps), [&](StepReport const& step) {
+    return step.step >= result.window.first && step.step <= result.window.last;
+  });
+  return steps;
+}
+
+std::vector<double> measured_seconds(Result const& result) {
+  std::vector<double> seconds;
+  for (StepReport const& step : measured_steps(result)) seconds.push_back(step.seconds);
+  return seconds;
+}
+
 void prepare_output_folder(std::string const& folder) {
   TRAINSTONE_REQUIRE_INPUT(!folder.empty(), "--out is empty, must be a folder");
   std::filesystem::path const path = std::filesystem::path(folder).lexically_normal();
@@ -257,7 +263,7 @@ void prepare_output_folder(std::string const& folder) {
 std::string result_json(Result const& result) {
   Json const rate = result.tokens_per_second ? rate_json(*result.tokens_per_second) : Json(nullptr);
   bool const is_merit = result.outcome == Outcome::valid || result.outcome == Outcome::unreferenced;
-  std::vector<double> const seconds = seconds_in_window(result);
+  std::vector<double> const seconds = measured_seconds(result);
   Json json;
   json["schema_version"] = schema_version;
   json["kind"] = result.kind;

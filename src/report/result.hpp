@@ -116,6 +116,11 @@ struct Result {
   std::vector<Check> checks;
 };
 
+/// Steps of the window.
+std::vector<StepReport> measured_steps(Result const& result);
+/// Their times.
+std::vector<double> measured_seconds(Result const& result);
+
 /// What a run would need, of the rank that needs most.
 struct Estimate {
   std::vector<Parameter> parameters; ///< resolved_parameters

@@ -3,12 +3,17 @@
 #include "core/error.hpp"
 #include "report/json_file.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace trainstone {
 
 namespace {
+
+constexpr double rate_rounding = 1e-6; // relative, of a rate beside the steps that it is of
 
 Outcome read_outcome(JsonFile const& file) {
   std::string const status = file.text("/status");
@@ -30,6 +35,7 @@ std::optional<Rate> read_rate(JsonFile const& file, Outcome outcome) {
                  fmt::format("{} must be null in a run that is {}", place, to_string(outcome)));
     file.require(file.length(place + "/ci95") == 2, place + "/ci95 must be two numbers");
     found = Rate{file.positive(place + "/value"), file.positive(place + "/ci95/0"), file.positive(place + "/ci95/1")};
+    file.require(found->low <= found->high, fmt::format("{}/ci95 is from {} to {}", place, found->low, found->high));
   }
   return found;
 }
@@ -37,9 +43,8 @@ std::optional<Rate> read_rate(JsonFile const& file, Outcome outcome) {
 WorkAmounts read_amounts(JsonFile const& file, std::string const& place) {
   WorkAmounts amounts;
   std::string const memory = place + "/memory_bytes";
-  file.require(file.at(memory).is_object(), memory + " must be an object");
-  for (auto const& entry : file.at(memory).items())
-    if (entry.key() != "total") amounts.memory_bytes.emplace_back(entry.key(), file.amount(memory + '/' + entry.key()));
+  for (auto const& [key, pointer] : file.members(memory))
+    if (key != "total") amounts.memory_bytes.emplace_back(key, file.amount(pointer));
   file.require(total(amounts.memory_bytes) == file.amount(memory + "/total"),
                fmt::format("{}/total is {}, the others add up to {}", memory, file.amount(memory + "/total"),
                            total(amounts.memory_bytes)));
@@ -50,43 +55,50 @@ WorkAmounts read_amounts(JsonFile const& file, std::string const& place) {
   return amounts;
 }
 
-/// One array of /samples, of the same length as the others.
-std::vector<double> sample_array(JsonFile const& file, std::string const& name, bool null, std::size_t length) {
-  std::string const place = "/samples/" + name;
-  std::vector<double> values = file.numbers(place, null);
-  file.require(values.size() == length,
-               fmt::format("{} has {} elements, /samples/step {}", place, values.size(), length));
-  return values;
+/// The steps of this run, one after another, and their tokens.
+std::vector<StepReport> read_steps(JsonFile const& file) {
+  std::vector<std::int64_t> const steps = file.counts("/samples/step"), tokens = file.counts("/samples/tokens");
+  file.require(tokens.size() == steps.size(),
+               fmt::format("/samples/tokens has {} elements, /samples/step {}", tokens.size(), steps.size()));
+  std::vector<StepReport> samples(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i > 0 && steps[i] - 1 != steps[i - 1])
+      file.fail(fmt::format("/samples/step/{} is {}, must be one more than {}", i, steps[i], steps[i - 1]));
+    samples[i].step = steps[i];
+    samples[i].tokens = tokens[i];
+  }
+  return samples;
 }
 
 std::vector<StepReport> read_samples(JsonFile const& file) {
-  std::size_t const length = file.length("/samples/step");
-  std::vector<StepReport> samples(length);
-  auto const each = [&](std::string const& name, bool null, auto const& take) {
-    std::vector<double> const values = sample_array(file, name, null, length);
-    for (std::size_t i = 0; i < length; ++i) take(samples[i], values[i]);
+  using Least = JsonFile::Least;
+  std::vector<StepReport> samples = read_steps(file);
+  auto const each = [&](std::string const& name, bool null, Least least, auto const& take) {
+    std::string const place = "/samples/" + name;
+    std::vector<double> const values = file.numbers(place, null, least);
+    file.require(values.size() == samples.size(),
+                 fmt::format("{} has {} elements, /samples/step {}", place, values.size(), samples.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) take(samples[i], values[i]);
   };
-  each("step", false, [](StepReport& step, double value) { step.step = static_cast<std::int64_t>(value); });
-  each("loss", false, [](StepReport& step, double value) { step.loss = value; });
-  each("norm", true, [](StepReport& step, double value) { step.norm = value; });
-  each("lr", false, [](StepReport& step, double value) { step.learning_rate = value; });
-  each("seconds", false, [](StepReport& step, double value) { step.seconds = value; });
-  each("tokens", false, [](StepReport& step, double value) { step.tokens = static_cast<std::int64_t>(value); });
-  each("held_out", true, [](StepReport& step, double value) {
+  each("loss", false, Least::any, [](StepReport& step, double value) { step.loss = value; });
+  each("norm", true, Least::zero, [](StepReport& step, double value) { step.norm = value; });
+  each("lr", false, Least::zero, [](StepReport& step, double value) { step.learning_rate = value; });
+  each("seconds", false, Least::above_zero, [](StepReport& step, double value) { step.seconds = value; });
+  each("held_out", true, Least::any, [](StepReport& step, double value) {
     if (!std::isnan(value)) step.validation_loss = value;
   });
   for (Phase const phase : phases)
-    each("phases/" + std::string(to_string(phase)), true, [&](StepReport& step, double value) {
+    each("phases/" + std::string(to_string(phase)), true, Least::zero, [&](StepReport& step, double value) {
       step.phases_are_timed = step.phases_are_timed && !std::isnan(value);
       step.phase_seconds[phase] = value;
     });
-  each("phases/exposed communication", false,
+  each("phases/exposed communication", false, Least::zero,
        [](StepReport& step, double value) { step.exposed_communication_seconds = value; });
-  for (std::size_t i = 0; i < length; ++i) {
+  file.require(file.length("/samples/skipped") == samples.size(),
+               fmt::format("/samples/skipped has {} elements, /samples/step {}", file.length("/samples/skipped"),
+                           samples.size()));
+  for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i].skipped = file.boolean(fmt::format("/samples/skipped/{}", i));
-    file.require(samples[i].seconds > 0,
-                 fmt::format("/samples/seconds/{} is {}, must be above 0", i, samples[i].seconds));
-  }
   return samples;
 }
 
@@ -100,6 +112,9 @@ std::vector<RankInfo> read_ranks(JsonFile const& file) {
                      file.optional_non_negative(place + "median_own_seconds").value_or(none),
                      file.non_negative(place + "communication_seconds")});
   }
+  file.require(
+      static_cast<std::int64_t>(ranks.size()) == file.count("/topology/ranks"),
+      fmt::format("/ranks has {} elements, /topology/ranks is {}", ranks.size(), file.count("/topology/ranks")));
   return ranks;
 }
 
@@ -134,16 +149,101 @@ void read_provenance(JsonFile const& file, Result& result) {
                                file.non_negative("/topology/emulated_network/seconds_per_byte")};
 }
 
+/// What a run counts as: custom in files that are older than classes.
+ClassJudgement read_class(JsonFile const& file) {
+  ClassJudgement judgement;
+  if (file.has("/class")) {
+    judgement.name = file.text("/class");
+    file.require(std::ranges::find(class_names, judgement.name) != class_names.end(),
+                 fmt::format("/class is \"{}\", must be {}", judgement.name, fmt::join(class_names, ", ")));
+  }
+  for (std::size_t i = 0; i < file.length("/class_departures"); ++i)
+    judgement.departures.push_back(file.text(fmt::format("/class_departures/{}", i)));
+  file.require(judgement.departures.empty() || judgement.name == ClassJudgement().name,
+               fmt::format("/class is \"{}\", must be \"{}\": there are /class_departures", judgement.name,
+                           ClassJudgement().name));
+  return judgement;
+}
+
+/// As the file writes it.
+std::string read_deck_value(JsonFile const& file, std::string const& place) {
+  JsonFile::Json const& value = file.at(place);
+  bool const is_list =
+      value.is_array() && std::ranges::none_of(value, [](auto const& element) { return element.is_structured(); });
+  file.require(is_list || (value.is_primitive() && !value.is_null()),
+               place + " must be a number, a text, true, false, or an array of such");
+  return value.dump();
+}
+
+std::map<std::string, double> read_metrics(JsonFile const& file) {
+  std::map<std::string, double> metrics;
+  for (auto const& [key, pointer] : file.members("/metrics"))
+    if (auto const value = file.optional_non_negative(pointer)) metrics[key] = *value;
+  for (char const* name : {"executed_flops_per_second", "floor_seconds"}) // the others may be 0
+    if (metrics.contains(name)) file.positive(std::string("/metrics/") + name);
+  return metrics;
+}
+
+MeasuredWindow read_window(JsonFile const& file, std::vector<StepReport> const& samples) {
+  if (!file.has("/window")) return {};
+  MeasuredWindow const window{file.count("/window/first_step"), file.count("/window/last_step")};
+  bool const is_within = !samples.empty() && window.first >= samples.front().step && window.first <= window.last &&
+                         window.last <= samples.back().step;
+  file.require(is_within,
+               fmt::format("/window is from step {} to {}, must lie in /samples/step", window.first, window.last));
+  return window;
+}
+
+bool has_check(Result const& result, std::string_view name) {
+  return std::ranges::find(result.checks, name, &Check::name) != result.checks.end();
+}
+
+/// Whether the class is too large for loss curves, so that its first step has to do.
+bool has_no_curves(std::string_view class_name) { return class_name == "reference" || class_name == "large"; }
+
+/// The status is what the file itself proves: by its checks, its network and its samples. What is harvested elsewhere
+/// as a figure of merit has passed here.
+void require_proved(JsonFile const& file, Result const& result) {
+  Outcome const outcome = result.outcome;
+  auto const require = [&](bool condition, std::string const& fault) {
+    file.require(condition, fmt::format("/status is {}, and {}", to_string(outcome), fault));
+  };
+  bool const stopped = outcome == Outcome::stopped, valid = outcome == Outcome::valid;
+  require(file.at("/exit_code") == exit_code(outcome), fmt::format("/exit_code must be {}", exit_code(outcome)));
+  require(stopped == result.checks.empty(), stopped ? "/verification has checks" : "/verification has no check");
+  bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
+  require(failed == (outcome == Outcome::invalid), fmt::format("{} check failed", failed ? "a" : "no"));
+  bool const has_curve = has_check(result, "loss-curve"), has_first_step = has_check(result, "first-step");
+  bool const referenced = has_curve || (has_first_step && has_no_curves(result.benchmark_class.name));
+  require(!valid || referenced, fmt::format("/verification has no loss-curve{}",
+                                            has_first_step ? ": first-step is not enough for this /class" : ""));
+  require(outcome != Outcome::unreferenced || !referenced,
+          fmt::format("/verification has {}", has_curve ? "a loss-curve" : "a first-step, enough for this /class"));
+  require(!(valid || outcome == Outcome::unreferenced) || !file.has("/topology/emulated_network"),
+          "/topology/emulated_network is not null");
+  require(stopped || result.window.empty() != result.tokens_per_second.has_value(),
+          result.window.empty() ? "there is a rate without a /window" : "its rate is null in spite of /window");
+  if (!result.tokens_per_second) return;
+  double tokens = 0, seconds = 0;
+  for (StepReport const& step : measured_steps(result)) {
+    tokens += static_cast<double>(step.tokens);
+    seconds += step.seconds;
+  }
+  require(std::abs(result.tokens_per_second->value * seconds / tokens - 1) < rate_rounding,
+          fmt::format("its rate is {:g}, the steps of /window have {:g} tokens/s", result.tokens_per_second->value,
+                      tokens / seconds));
+}
+
 } // namespace
 
 ResultFile read_result(JsonFile const& file) {
   file.require_version(result_schema_version);
   ResultFile read{file.path(), file.text("/time"), {}, {}};
-  file.require(file.at("/params").is_object(), "/params must be an object");
-  for (auto const& entry : file.at("/params").items())
-    read.deck_values[entry.key()] = file.at("/params/" + entry.key() + "/value").dump();
+  for (auto const& [key, pointer] : file.members("/params"))
+    read.deck_values[key] = read_deck_value(file, pointer + "/value");
   Result& result = read.result;
   result.outcome = read_outcome(file);
+  result.benchmark_class = read_class(file);
   read_provenance(file, result);
   result.predicted = read_amounts(file, "/predicted");
   result.counted = read_amounts(file, "/counted");
@@ -153,14 +253,10 @@ ResultFile read_result(JsonFile const& file) {
   result.samples = read_samples(file);
   result.ranks = read_ranks(file);
   result.tokens_per_second = read_rate(file, result.outcome);
-  if (file.has("/window")) result.window = {file.count("/window/first_step"), file.count("/window/last_step")};
-  file.require(file.at("/metrics").is_object(), "/metrics must be an object");
-  for (auto const& entry : file.at("/metrics").items())
-    if (auto const value = file.optional_number("/metrics/" + entry.key())) result.metrics[entry.key()] = *value;
+  result.window = read_window(file, result.samples);
+  result.metrics = read_metrics(file);
   result.checks = read_checks(file);
-  bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
-  file.require(failed == (result.outcome == Outcome::invalid),
-               fmt::format("/status is {}, and {} check failed", to_string(result.outcome), failed ? "a" : "no"));
+  require_proved(file, result);
   return read;
 }
 

@@ -21,7 +21,8 @@ struct ResultFile {
 
 /// \param[in] file  whose /kind is "run"
 /// \throws InputError  naming the file and what is wrong: another schema_version, a value that is missing or of another
-///                     type, arrays of samples of different length, a rate that the status does not have
+///                     type, arrays of samples of different length, a rate that the status does not have, a status that
+///                     checks, network, window and samples do not prove
 ResultFile read_result(JsonFile const& file);
 
 } // namespace trainstone

@@ -14,13 +14,6 @@ namespace {
 constexpr std::size_t line_parts = 300;    // a line keeps the extremes of as many runs of steps
 constexpr std::size_t most_step_bars = 60; // more steps share bars
 constexpr std::size_t most_rank_bars = 48; // of more ranks the slowest are shown
-constexpr int black = 6;                   // look_of() of references
-
-std::vector<double> seconds_of(std::vector<StepReport> const& steps) {
-  std::vector<double> seconds;
-  for (StepReport const& step : steps) seconds.push_back(step.seconds);
-  return seconds;
-}
 
 Series curve(std::string name, std::vector<double> const& losses, Drawn drawn, int look) {
   Series series{.name = std::move(name), .drawn = drawn, .look = look};
@@ -45,7 +38,7 @@ Figure loss_figure(NamedResult const& named) {
             .x = {.label = "step"},
             .y = {.label = "loss (nats per token)"},
             .series = {curve("training", losses, Drawn::line, 0), held_out}};
-  if (named.golden) plot.series.push_back(curve("golden curve", named.golden->losses, Drawn::dashes, black));
+  if (named.golden) plot.series.push_back(curve("golden curve", named.golden->losses, Drawn::dashes, reference_look));
   std::string caption = fmt::format("Training loss of {}", plural(static_cast<std::int64_t>(losses.size()), "step"));
   if (!held_out.x.empty()) caption += fmt::format(", held-out loss after {} of them", held_out.x.size());
   if (named.golden) caption += ", and the golden curve, recorded with " + named.golden->recorded_with;
@@ -59,10 +52,15 @@ Series level(std::string name, double from, double to, double value, int look) {
   return {.name = std::move(name), .drawn = Drawn::dashes, .x = {from, to}, .y = {value, value}, .look = look};
 }
 
+/// Of all steps, of which there is one.
+double longest_step(Result const& result) {
+  return std::ranges::max_element(result.samples, {}, &StepReport::seconds)->seconds;
+}
+
 Figure step_figure(NamedResult const& named) {
   Result const& result = named.file.result;
-  std::vector<double> const all = seconds_of(result.samples), measured = seconds_of(measured_steps(result));
-  ShownUnit const unit = unit_of_seconds(extent(all).high);
+  std::vector<double> const measured = measured_seconds(result);
+  ShownUnit const unit = unit_of_seconds(longest_step(result));
   Series samples{.name = "step", .drawn = Drawn::points, .look = 0};
   for (StepReport const& step : result.samples) {
     samples.x.push_back(static_cast<double>(step.step));
@@ -73,7 +71,7 @@ Figure step_figure(NamedResult const& named) {
             .x = {.label = "step"},
             .y = {.label = fmt::format("time of the slowest rank ({})", unit.name), .from_zero = true},
             .series = {thinned(samples, line_parts)}};
-  std::string caption = fmt::format("{} steps, no step was measured.", all.size());
+  std::string caption = fmt::format("{} steps, no step was measured.", result.samples.size());
   if (!measured.empty()) {
     Summary const summary = summarize(measured);
     auto const from = static_cast<double>(result.window.first) - 0.5,
@@ -83,7 +81,7 @@ Figure step_figure(NamedResult const& named) {
     plot.series.push_back(level("median " + seconds_text(summary.median), from, to, unit.factor * summary.median, 1));
     if (auto const floor = result.metrics.find("floor_seconds"); floor != result.metrics.end())
       plot.series.push_back(
-          level("floor " + seconds_text(floor->second), from, to, unit.factor * floor->second, black));
+          level("floor " + seconds_text(floor->second), from, to, unit.factor * floor->second, reference_look));
     caption =
         fmt::format("Measured: steps {} to {}, median {}, 5 to 95 % {} to {}, {} to {} in all.", result.window.first,
                     result.window.last, seconds_text(summary.median), seconds_text(summary.p05),
@@ -98,7 +96,7 @@ Figure step_figure(NamedResult const& named) {
 Figure phase_figure(NamedResult const& named) {
   std::vector<StepReport> const& samples = named.file.result.samples;
   std::size_t const bars = std::min(samples.size(), most_step_bars);
-  ShownUnit const unit = unit_of_seconds(extent(seconds_of(samples)).high);
+  ShownUnit const unit = unit_of_seconds(longest_step(named.file.result));
   BarPlot plot{.title = "Kernels of rank 0 by phase, " + named.name,
                .x = {.label = bars < samples.size() ? "first step of a bar" : "step"},
                .y = {.label = fmt::format("time ({})", unit.name)},
@@ -159,10 +157,7 @@ Figure memory_figure(NamedResult const& named) {
   for (auto const& [name, bytes] : result.predicted.memory_bytes) {
     plot.x.categories.push_back(name);
     plot.series[0].values.push_back(unit.factor * static_cast<double>(bytes));
-    auto const counted =
-        std::ranges::find(result.counted.memory_bytes, name, [](auto const& entry) { return entry.first; });
-    bool const found = counted != result.counted.memory_bytes.end();
-    plot.series[1].values.push_back(found ? unit.factor * static_cast<double>(counted->second) : 0.0);
+    plot.series[1].values.push_back(unit.factor * static_cast<double>(amount_of(result.counted.memory_bytes, name)));
   }
   return {named.name + "-memory", plot_svg(plot), "Predicted before the run beside what was counted during it."};
 }

@@ -4,6 +4,8 @@
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -44,6 +46,11 @@ Table checks_table(Result const& result) {
   return table;
 }
 
+std::string class_text(ClassJudgement const& judgement) {
+  if (judgement.departures.empty()) return judgement.name;
+  return fmt::format("{}, not as the deck says: {}", judgement.name, fmt::join(judgement.departures, "; "));
+}
+
 Table provenance_table(NamedResult const& named) {
   auto const& [path, time, result, values] = named.file;
   TopologyInfo const& topology = result.topology;
@@ -58,6 +65,7 @@ Table provenance_table(NamedResult const& named) {
       {"file", path},
       {"written", time},
       {"deck", result.deck},
+      {"benchmark class", class_text(result.benchmark_class)},
       {"hash of all values, of those of the loss curve", result.deck_hash + ", " + result.golden_key},
       {"code", fmt::format("trainstone {}, commit {}", result.code.version, commit)},
       {"compiler", result.code.compiler},
@@ -88,11 +96,8 @@ Table work_table(Result const& result) {
 
 Table memory_table(Result const& result) {
   Table table{{"bytes of rank 0, at most at a time", "predicted", "counted", "difference"}, {}};
-  for (auto const& [name, bytes] : result.predicted.memory_bytes) {
-    auto const found =
-        std::ranges::find(result.counted.memory_bytes, name, [](auto const& entry) { return entry.first; });
-    table.rows.push_back(compared(name, bytes, found == result.counted.memory_bytes.end() ? 0 : found->second));
-  }
+  for (auto const& [name, bytes] : result.predicted.memory_bytes)
+    table.rows.push_back(compared(name, bytes, amount_of(result.counted.memory_bytes, name)));
   table.rows.push_back(compared("total", total(result.predicted.memory_bytes), total(result.counted.memory_bytes)));
   return table;
 }

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <string_view>
 
 namespace trainstone {
 
@@ -27,8 +29,7 @@ Rate rate_of(Result const& result, bool flops) {
 }
 
 Rate seconds_of(Result const& result) {
-  std::vector<double> seconds;
-  for (StepReport const& step : measured_steps(result)) seconds.push_back(step.seconds);
+  std::vector<double> const seconds = measured_seconds(result);
   return {median(seconds), quantile(seconds, 0.05), quantile(seconds, 0.95)};
 }
 
@@ -45,77 +46,146 @@ bool is_comparable(Result const& result, bool flops) {
          (!flops || result.metrics.contains("executed_flops_per_second"));
 }
 
-/// What tells results of one deck file from each other.
-struct Differences {
-  std::vector<std::string> keys;
-  bool nodes = false;
-};
+// --- what lies on one line
 
-/// These follow the number of ranks, or say where files go.
-bool follows_ranks(std::string const& key) {
-  static constexpr std::string_view rooms[] = {
-      "batch.", "checkpoint.", "comm.expected_ranks", "comm.emulated_nodes", "model.save", "trace."};
+using Results = std::vector<NamedResult const*>;
+using Groups = std::map<LineKey, Results>;
+using TextOf = std::function<std::string(ResultFile const&)>;
+
+/// Where files go, and what is only asked for.
+bool changes_no_time(std::string const& key) {
+  static constexpr std::string_view rooms[] = {"checkpoint.", "comm.expected_ranks", "model.save", "trace."};
   return std::ranges::any_of(rooms, [&](std::string_view room) { return key.starts_with(room); });
 }
 
-Differences differences_of(std::vector<NamedResult const*> const& results) {
-  std::map<std::string, std::set<std::string>> values;
-  std::map<std::int64_t, std::set<std::int64_t>> nodes;
-  for (NamedResult const* named : results) {
-    for (auto const& [key, value] : named->file.deck_values) values[key].insert(value);
-    nodes[named->file.result.topology.ranks].insert(named->file.result.topology.nodes);
+bool may_follow_ranks(std::string const& key, Told told) {
+  return told == Told::by_study || key.starts_with("batch.") || key == "comm.emulated_nodes";
+}
+
+/// What no line mixes.
+LineKey key_of(ResultFile const& file, Told told) {
+  Result const& run = file.result;
+  CodeInfo const& code = run.code;
+  TopologyInfo const& topology = run.topology;
+  EmulatedNetwork const& network = topology.network;
+  LineKey key{run.deck.substr(0, run.deck.rfind('#')), rate_name(run.outcome), {}};
+  key.values = {{"processor", run.machine.cpu},
+                {"mpi", run.machine.mpi},
+                {"buffers", "buffers " + topology.buffers},
+                {"code", fmt::format("trainstone {} {}{}", code.version,
+                                     code.git.empty() ? "of unknown commit" : code.git, code.dirty ? " dirty" : "")},
+                {"compiler", code.compiler},
+                {"kokkos", "Kokkos " + code.kokkos},
+                {"threads", plural(topology.threads_per_rank, "thread") + " per rank"},
+                {"kind of nodes", topology.emulated_nodes ? "emulated nodes" : "real nodes"},
+                {"network", network.is_slow() ? fmt::format("network of {:g} s and {:g} s/byte", network.latency,
+                                                            network.seconds_per_byte)
+                                              : "the machine's network"}};
+  for (auto const& [name, value] : file.deck_values)
+    if (!changes_no_time(name) && !may_follow_ranks(name, told)) key.values[name] = fmt::format("{}={}", name, value);
+  return key;
+}
+
+bool differ_on_same_ranks(Results const& results, TextOf const& text_of) {
+  std::map<std::int64_t, std::string> seen;
+  return std::ranges::any_of(results, [&](NamedResult const* named) {
+    std::string const text = text_of(named->file);
+    return seen.emplace(named->file.result.topology.ranks, text).first->second != text;
+  });
+}
+
+/// Divides groups whose results differ in something on the same number of ranks.
+void divide(Groups& groups, std::string const& name, std::function<TextOf(Results const&)> const& text_for) {
+  Groups divided;
+  for (auto const& [key, results] : groups) {
+    TextOf const text_of = text_for(results);
+    bool const apart = differ_on_same_ranks(results, text_of);
+    for (NamedResult const* named : results) {
+      LineKey finer = key;
+      if (apart) finer.values[name] = text_of(named->file);
+      divided[finer].push_back(named);
+    }
   }
-  Differences differences;
-  for (auto const& [key, found] : values)
-    if (found.size() > 1 && !follows_ranks(key)) differences.keys.push_back(key);
-  differences.nodes = std::ranges::any_of(nodes, [](auto const& entry) { return entry.second.size() > 1; });
-  return differences;
+  groups = std::move(divided);
 }
 
-/// ", parallel.zero_stage=3, 2 nodes"
-std::string values_of(Differences const& differences, ResultFile const& file) {
-  std::string text;
-  for (std::string const& key : differences.keys)
-    if (auto const found = file.deck_values.find(key); found != file.deck_values.end())
-      text += fmt::format(", {}={}", key, found->second);
-  if (differences.nodes) text += ", " + plural(file.result.topology.nodes, "node");
-  return text;
+double tokens_of_step(Result const& result) { return static_cast<double>(measured_steps(result).front().tokens); }
+
+std::string tokens_per_step(ResultFile const& file) {
+  return fmt::format("{} tokens per step", tokens_of_step(file.result));
 }
 
-std::string names_of_rates(ScalingLine const& line) {
-  std::set<std::string> names;
-  for (auto const& [ranks, repeats] : line.by_ranks)
-    for (NamedResult const* repeat : repeats) names.insert(rate_name(repeat->file.result.outcome));
-  std::string text;
-  for (std::string const& name : names) text += (text.empty() ? "" : " and ") + name;
-  return text;
+std::string tokens_per_rank(ResultFile const& file) {
+  return fmt::format("{} tokens per step and rank",
+                     tokens_of_step(file.result) / static_cast<double>(file.result.topology.ranks));
+}
+
+/// That of both which makes fewer lines: of strong scaling the former, of weak scaling the latter.
+TextOf tokens_text(Results const& results) {
+  std::set<std::string> per_step, per_rank;
+  for (NamedResult const* named : results) {
+    per_step.insert(tokens_per_step(named->file));
+    per_rank.insert(tokens_per_rank(named->file));
+  }
+  return per_step.size() <= per_rank.size() ? tokens_per_step : tokens_per_rank;
+}
+
+TextOf text_of_key(std::string const& key) {
+  return [key](ResultFile const& file) {
+    auto const found = file.deck_values.find(key);
+    return fmt::format("{}={}", key, found == file.deck_values.end() ? "unknown" : found->second);
+  };
+}
+
+Groups groups_of(Results const& results, Told told) {
+  Groups groups;
+  std::set<std::string> following;
+  for (NamedResult const* named : results) {
+    groups[key_of(named->file, told)].push_back(named);
+    for (auto const& [key, value] : named->file.deck_values)
+      if (!changes_no_time(key) && may_follow_ranks(key, told)) following.insert(key);
+  }
+  for (char const* implied : {"batch.global", "batch.accumulation", "comm.emulated_nodes"}) // by tokens, micro, nodes
+    following.erase(implied);
+  divide(groups, "tokens", tokens_text);
+  divide(groups, "nodes", [](Results const&) -> TextOf {
+    return [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); };
+  });
+  for (std::string const& key : following) divide(groups, key, [&](Results const&) { return text_of_key(key); });
+  return groups;
+}
+
+/// With the values that other lines of the same deck do not have.
+std::string name_of(LineKey const& key, Groups const& groups) {
+  std::string name = key.deck + ", " + key.rate_name;
+  for (auto const& [what, text] : key.values) {
+    bool const same = std::ranges::all_of(groups, [&](auto const& group) {
+      auto const found = group.first.values.find(what);
+      return group.first.deck != key.deck || (found != group.first.values.end() && found->second == text);
+    });
+    if (!same) name += ", " + text;
+  }
+  return name;
 }
 
 } // namespace
 
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops) {
-  std::vector<NamedResult const*> comparable;
+  Results comparable;
   std::ranges::copy_if(results, std::back_inserter(comparable),
                        [&](NamedResult const* named) { return is_comparable(named->file.result, flops); });
-  Differences const differences = told == Told::by_values ? differences_of(comparable) : Differences{};
-  std::map<std::pair<std::string, bool>, ScalingLine> lines;
-  for (NamedResult const* named : comparable) {
-    Result const& result = named->file.result;
-    std::string const name = result.deck.substr(0, result.deck.find('#')) + values_of(differences, named->file);
-    ScalingLine& line = lines[{name, result.outcome == Outcome::emulated}];
-    line.name = name;
-    line.by_ranks[result.topology.ranks].push_back(named);
-  }
-  std::vector<ScalingLine> found;
-  for (auto& [key, line] : lines) {
-    line.rate_name = names_of_rates(line);
+  Groups const groups = groups_of(comparable, told);
+  std::vector<ScalingLine> lines;
+  for (auto const& [key, members] : groups) {
+    ScalingLine line{key, name_of(key, groups), {}, {}, {}};
+    for (NamedResult const* named : members) line.by_ranks[named->file.result.topology.ranks].push_back(named);
     for (auto const& [ranks, repeats] : line.by_ranks) {
       line.rates.push_back(merged_of(ranks, repeats, [&](Result const& result) { return rate_of(result, flops); }));
       line.seconds.push_back(merged_of(ranks, repeats, seconds_of));
     }
-    found.push_back(std::move(line));
+    lines.push_back(std::move(line));
   }
-  return found;
+  return lines;
 }
 
 std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates) {
@@ -128,19 +198,32 @@ std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates) {
   return shares;
 }
 
-std::string invariant_of(ScalingLine const& line) {
+Invariant invariant_of(ScalingLine const& line) {
   std::set<std::int64_t> per_step;
-  std::set<double> per_rank;
+  std::set<double> per_rank, parameters, parameters_per_rank;
   for (auto const& [ranks, repeats] : line.by_ranks)
     for (NamedResult const* repeat : repeats) {
-      std::int64_t const tokens = repeat->file.result.samples.front().tokens;
-      per_step.insert(tokens);
-      per_rank.insert(static_cast<double>(tokens) / static_cast<double>(ranks));
+      auto const each = static_cast<double>(ranks);
+      for (StepReport const& step : repeat->file.result.samples) {
+        per_step.insert(step.tokens);
+        per_rank.insert(static_cast<double>(step.tokens) / each);
+      }
+      auto const found = repeat->file.result.metrics.find("model_parameters");
+      double const count = found == repeat->file.result.metrics.end() ? 0 : found->second;
+      parameters.insert(count);
+      parameters_per_rank.insert(count / each);
     }
+  bool const one_model = parameters.size() == 1;
+  if (per_step.size() == 1 && one_model)
+    return {StudyKind::strong,
+            fmt::format("strong scaling: {} tokens per step on any number of ranks", *per_step.begin())};
   if (per_step.size() == 1)
-    return fmt::format("strong scaling: {} tokens per step on any number of ranks", *per_step.begin());
-  if (per_rank.size() == 1) return fmt::format("weak scaling: {:g} tokens per step and rank", *per_rank.begin());
-  return "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study";
+    return {StudyKind::weak_model,
+            fmt::format("weak scaling of the model: {} tokens per step, {:.4g} to {:.4g} parameters per rank",
+                        *per_step.begin(), *parameters_per_rank.begin(), *parameters_per_rank.rbegin())};
+  if (per_rank.size() == 1 && one_model)
+    return {StudyKind::weak_batch, fmt::format("weak scaling: {} tokens per step and rank", *per_rank.begin())};
+  return {{}, "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study"};
 }
 
 } // namespace trainstone

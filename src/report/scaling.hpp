@@ -20,31 +20,44 @@ struct ScalingValue {
   std::size_t repeats = 1;
 };
 
+/// What results on one line have in common, and nothing else decides it. All else that is not in here follows the
+/// number of ranks, or changes no time.
+struct LineKey {
+  std::string deck;                          ///< its file's name
+  std::string rate_name;                     ///< "FOM", "FOM_UNREFERENCED" or "FOM_EMULATED"
+  std::map<std::string, std::string> values; ///< by what they are of, each as legends say it: "2 threads per rank"
+  auto operator<=>(LineKey const&) const = default;
+};
+
 /// Results that lie on one line.
 struct ScalingLine {
-  std::string name;                  ///< the deck's file, and the values that tell its line from others
-  std::string rate_name;             ///< "FOM", "FOM_UNREFERENCED", "FOM and FOM_UNREFERENCED" or "FOM_EMULATED"
+  LineKey key;
+  std::string name; ///< the deck's file, what its rate is called, and what tells it from the deck's other lines
   std::vector<ScalingValue> rates;   ///< tokens/s, or with flops FLOP/s; by ranks
   std::vector<ScalingValue> seconds; ///< of a step: medians; of a single run with 5 and 95 %
   std::map<std::int64_t, std::vector<NamedResult const*>> by_ranks;
 };
 
-/// What makes results of one deck file lie on different lines.
+/// Which values of the deck may differ from one number of ranks to another on the same line.
 enum class Told {
-  by_values, ///< other values of the deck than those that follow the number of ranks; other nodes for the same ranks
-  by_study,  ///< nothing: a study says that they belong together
+  by_values, ///< those of the batch, and emulated nodes
+  by_study,  ///< all: a study says that they belong together
 };
 
-/// One line per deck file and configuration, and one of its own for results of emulated machines. Results without a
-/// rate are left out.
+/// One line per LineKey. Processor, MPI, buffers, build, threads, emulated nodes and network, and the kind of the rate
+/// are always in it; tokens, nodes and values of the deck that may follow the ranks only where results on the same
+/// number of ranks differ in them. Results without a rate are left out.
 /// \param[in] flops  rates in FLOP/s instead, for studies whose model grows with the ranks
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops);
 
 /// Rate per rank as a share of that at the fewest ranks.
 std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates);
 
-/// What runs on several numbers of ranks keep the same: "strong scaling: 1024 tokens per step", "weak scaling: ...", or
-/// that neither is so.
-std::string invariant_of(ScalingLine const& line);
+/// What runs on several numbers of ranks keep the same, by their own counts.
+struct Invariant {
+  std::optional<StudyKind> kind; ///< nothing: it is no scaling study
+  std::string text;              ///< "strong scaling: 1024 tokens per step on any number of ranks"
+};
+Invariant invariant_of(ScalingLine const& line);
 
 } // namespace trainstone

@@ -10,8 +10,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr int black = 6;
-
 /// Beginnings of file names, ends of titles.
 struct Named {
   std::string file, title;
@@ -46,8 +44,6 @@ Series measured(std::string name, std::vector<ScalingValue> const& values, doubl
 /// Whether there is anything to compare with: one number of ranks has no ideal.
 bool scales(ScalingLine const& line) { return line.rates.size() > 1; }
 
-std::string legend_name(ScalingLine const& line) { return line.name + ", " + line.rate_name; }
-
 Figure rate_figure(Named const& name, std::vector<ScalingLine> const& lines, bool flops) {
   double largest = 0;
   for (ScalingLine const& line : lines)
@@ -59,7 +55,7 @@ Figure rate_figure(Named const& name, std::vector<ScalingLine> const& lines, boo
       .y = {.label = fmt::format("{} ({})", flops ? "executed FLOP rate" : "rate", unit.name), .scale = Scale::log},
       .series = {}};
   for (std::size_t i = 0; i < lines.size(); ++i)
-    plot.series.push_back(measured(legend_name(lines[i]), lines[i].rates, unit.factor, static_cast<int>(i)));
+    plot.series.push_back(measured(lines[i].name, lines[i].rates, unit.factor, static_cast<int>(i)));
   for (ScalingLine const& line : lines) {
     if (!scales(line)) continue;
     ScalingValue const &first = line.rates.front(), &last = line.rates.back();
@@ -69,7 +65,7 @@ Figure rate_figure(Named const& name, std::vector<ScalingLine> const& lines, boo
                            .drawn = Drawn::dashes,
                            .x = {from, to},
                            .y = {value, value * to / from},
-                           .look = black});
+                           .look = reference_look});
   }
   return {name.file + "-rates", plot_svg(plot),
           fmt::format("{} 95 % interval. Ideal: proportional to the ranks, from the fewest on.", bars_meaning)};
@@ -82,13 +78,13 @@ Figure efficiency_figure(Named const& name, std::vector<ScalingLine> const& line
             .series = {}};
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (scales(lines[i]))
-      plot.series.push_back(measured(legend_name(lines[i]), efficiencies(lines[i].rates), 1, static_cast<int>(i)));
+      plot.series.push_back(measured(lines[i].name, efficiencies(lines[i].rates), 1, static_cast<int>(i)));
   std::set<std::int64_t> const ranks = ranks_of(lines);
   plot.series.push_back({.name = "ideal",
                          .drawn = Drawn::dashes,
                          .x = {static_cast<double>(*ranks.begin()), static_cast<double>(*ranks.rbegin())},
                          .y = {1, 1},
-                         .look = black});
+                         .look = reference_look});
   return {name.file + "-efficiency", plot_svg(plot), fmt::format("{} 95 % interval.", bars_meaning)};
 }
 
@@ -109,7 +105,7 @@ Figure time_figure(Named const& name, std::vector<ScalingLine> const& lines,
             .y = {.label = fmt::format("time of a step ({})", unit.name), .from_zero = true},
             .series = {}};
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::string const measured_name = lines.size() == 1 ? "measured" : "measured, " + legend_name(lines[i]);
+    std::string const measured_name = lines.size() == 1 ? "measured" : "measured, " + lines[i].name;
     plot.series.push_back(measured(measured_name, lines[i].seconds, unit.factor, static_cast<int>(i)));
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {

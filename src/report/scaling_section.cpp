@@ -14,8 +14,7 @@ namespace trainstone {
 namespace {
 
 std::string median_step(Result const& result) {
-  std::vector<double> seconds;
-  for (StepReport const& step : measured_steps(result)) seconds.push_back(step.seconds);
+  std::vector<double> const seconds = measured_seconds(result);
   return seconds.empty() ? "none" : seconds_text(median(seconds));
 }
 
@@ -96,6 +95,21 @@ std::vector<ExpectedTimes> expected_times(Study const& study, std::vector<Scalin
   return all;
 }
 
+/// What was held the same, by the results; study.json is only a plan.
+void append_invariants(Page& page, StudyKind kind, std::vector<ScalingLine> const& lines) {
+  bool any = false;
+  for (ScalingLine const& line : lines) {
+    if (line.rates.size() < 2) continue;
+    Invariant const found = invariant_of(line);
+    bool const as_planned = found.kind == kind;
+    page.emplace_back(Line{fmt::format("Held the same in {}, by these results: {}{}.", line.name, found.text,
+                                       as_planned ? "" : fmt::format("; this is no {} study", to_string(kind))),
+                           as_planned ? Tone::plain : Tone::bad});
+    any = true;
+  }
+  if (!any) page.emplace_back(Line{"No line has results on several numbers of ranks to prove it by.", Tone::notice});
+}
+
 void append_model(Page& page, StudyModel const& model) {
   page.emplace_back(Heading{3, "Fitted model"});
   page.emplace_back(Line{"time of a step = " + model.form});
@@ -115,12 +129,13 @@ void append_model(Page& page, StudyModel const& model) {
 } // namespace
 
 Table overview_table(std::vector<NamedResult> const& results) {
-  Table table{
-      {"result", "deck", "ranks", "nodes", "status", "rate", "ci95, tokens/s", "step, median", "memory of rank 0"}, {}};
+  Table table{{"result", "deck", "class", "ranks", "nodes", "status", "rate", "ci95, tokens/s", "step, median",
+               "memory of rank 0"},
+              {}};
   for (NamedResult const& named : results) {
     Result const& result = named.file.result;
-    std::vector<Cell> row{named.name, result.deck, fmt::format("{}", result.topology.ranks),
-                          fmt::format("{}", result.topology.nodes)};
+    std::vector<Cell> row{named.name, result.deck, result.benchmark_class.name,
+                          fmt::format("{}", result.topology.ranks), fmt::format("{}", result.topology.nodes)};
     append(row, status_cells(result));
     row.emplace_back(mebibytes(total(result.counted.memory_bytes)));
     table.rows.push_back(std::move(row));
@@ -143,8 +158,7 @@ Page scaling_section(ReportInput const& input) {
   std::vector<ScalingLine> const lines = scaling_lines(results, Told::by_values, false);
   Page page{Heading{2, "Scaling"}};
   for (ScalingLine const& line : lines)
-    if (line.rates.size() > 1)
-      page.emplace_back(Line{fmt::format("{}, {}: {}.", line.name, line.rate_name, invariant_of(line))});
+    if (line.rates.size() > 1) page.emplace_back(Line{fmt::format("{}: {}.", line.name, invariant_of(line).text)});
   if (std::string const names = left_out(results); !names.empty())
     page.emplace_back(Line{"Left out of the plots: " + names + ".", Tone::bad});
   append_figures(page, scaling_figures("", lines, false, floors_of(lines)));
@@ -154,7 +168,7 @@ Page scaling_section(ReportInput const& input) {
 Page study_section(ReportedStudy const& reported, ReportInput const& input) {
   Study const& study = reported.study;
   Page page{Heading{2, fmt::format("Study {}: {} scaling of {}", reported.name, to_string(study.kind), study.deck)}};
-  page.emplace_back(Line{"Held the same: " + study.invariant});
+  page.emplace_back(Line{"To be held the same, says study.json: " + study.invariant});
   std::string missing;
   for (StudyPoint const& point : study.points)
     if (!reported.result_of_point.contains(point.name)) missing += (missing.empty() ? "" : ", ") + point.name;
@@ -168,6 +182,7 @@ Page study_section(ReportedStudy const& reported, ReportInput const& input) {
     page.emplace_back(Line{"Left out of the plots: " + names + ".", Tone::bad});
   bool const flops = study.kind == StudyKind::weak_model;
   std::vector<ScalingLine> const lines = scaling_lines(results, Told::by_study, flops);
+  append_invariants(page, study.kind, lines);
   append_figures(page, scaling_figures(reported.name, lines, flops, expected_times(study, lines)));
   if (study.model) append_model(page, *study.model);
   return page;

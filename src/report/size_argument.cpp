@@ -18,21 +18,9 @@ struct Unit {
   double bytes;
 };
 
-constexpr double kibi = 1024;
-constexpr std::array units{Unit{"", 1},
-                           Unit{"b", 1},
-                           Unit{"k", kibi},
-                           Unit{"m", kibi* kibi},
-                           Unit{"g", kibi * kibi * kibi},
-                           Unit{"t", kibi * kibi * kibi* kibi},
-                           Unit{"kb", 1e3},
-                           Unit{"mb", 1e6},
-                           Unit{"gb", 1e9},
-                           Unit{"tb", 1e12},
-                           Unit{"kib", kibi},
-                           Unit{"mib", kibi* kibi},
-                           Unit{"gib", kibi * kibi * kibi},
-                           Unit{"tib", kibi * kibi * kibi* kibi}};
+constexpr std::array units{Unit{"", 1},       Unit{"b", 1},      Unit{"k", kibi},   Unit{"m", mebi},  Unit{"g", gibi},
+                           Unit{"t", tebi},   Unit{"kb", 1e3},   Unit{"mb", 1e6},   Unit{"gb", 1e9},  Unit{"tb", 1e12},
+                           Unit{"kib", kibi}, Unit{"mib", mebi}, Unit{"gib", gibi}, Unit{"tib", tebi}};
 
 } // namespace
 

@@ -65,11 +65,8 @@ std::vector<StudyPoint> read_points(JsonFile const& file, std::string const& fol
 
 StudyModel read_model(JsonFile const& file) {
   StudyModel model{file.text("/form"), {}, {}, {}};
-  file.require(file.at("/parameters").is_object(), "/parameters must be an object");
-  for (auto const& entry : file.at("/parameters").items()) {
-    file.require(entry.value().is_number(), fmt::format("/parameters/{} must be a number", entry.key()));
-    model.parameters.emplace_back(entry.key(), entry.value().get<double>());
-  }
+  for (auto const& [key, pointer] : file.members("/parameters"))
+    model.parameters.emplace_back(key, file.number(pointer));
   for (std::size_t i = 0; i < file.length("/points"); ++i) {
     std::string const place = fmt::format("/points/{}/", i);
     model.points.push_back({file.count(place + "ranks"), file.positive(place + "measured_seconds"),

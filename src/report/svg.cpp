@@ -15,6 +15,8 @@ std::string escaped(std::string const& text) {
       result += "&gt;";
     else if (c == '"')
       result += "&quot;";
+    else if (c == '\'')
+      result += "&#39;";
     else if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
       result += '?';
     else

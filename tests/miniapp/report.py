@@ -176,6 +176,31 @@ class Results(ReportTest):
         self.assertIn('parallel.strategy="zero"', names)
         self.assertIn('parallel.strategy="ddp"', names)
 
+    def test_a_deck_of_any_name_makes_a_page(self):
+        result = json.loads(json.dumps(self.alone.result))
+        name = "a]![b](c.png) & _d_ |e| `f` <script>'g'\"#h.toml"
+        result["deck"]["name"] = f"{name}#9f3e"
+        folder = new_folder() / "<i> & (x)](y)_z"
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps(result))
+        report = self.report_of(folder, self.valid.folder / "out")
+        self.assert_self_contained(report)
+        for text in (report.markdown.replace("\\", ""), "".join(report.page.itertext())):
+            self.assertIn(f"{name}#9f3e on 1 rank", text)
+        self.assertIn(f"{name}, FOM", report.texts("scaling-rates"))
+        self.assertIn("-i-----x---y--z-loss", report.pictures)
+        unescaped = re.sub(r"\\.", "", report.markdown)
+        self.assertNotRegex(unescaped, r"[<>&`_~]|\]\(c")
+
+    def test_a_page_has_the_class_of_its_result(self):
+        result = {**self.alone.result, "class": "custom", "class_departures": ["data.steps = 9 instead of 300"]}
+        folder = new_folder()
+        (folder / "result.json").write_text(json.dumps(result))
+        report = self.report_of(folder)
+        self.assertEqual(report.rows("benchmark class"),
+                         [["benchmark class", "custom, not as the deck says: data.steps = 9 instead of 300"]])
+        self.assertEqual(self.report_of(self.valid.folder / "out").rows("benchmark class"), [["benchmark class", "custom"]])
+
     def test_a_report_needs_no_launcher_and_one_rank_of_a_launch_writes_it(self):
         outcome = run("report", self.valid.folder / "out", ranks=2)
         self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
@@ -199,7 +224,7 @@ class Studies(ReportTest):
         return folder
 
     def test_a_study_has_its_points_missing_ones_model_and_collectives(self):
-        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid), ("n2-r2", 2, self.unreferenced),
+        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid), ("n2-r2", 2, self.valid),
                              ("n2-r3", 2, self.invalid), ("n4-r1", 4, None)])
         (folder / "model.json").write_text(json.dumps(
             {"form": "a + b / ranks", "parameters": {"a": 0.001, "b": 0.002},
@@ -225,6 +250,17 @@ class Studies(ReportTest):
         rows = json.loads((folder / "commbench.json").read_text())["rows"]
         ring = next(row for row in rows if row["algorithm"] == "ring" and row["bytes"] == 1024)
         self.assertAlmostEqual(float(report.rows("1024 B")[0][3]), ring["bus_bytes_per_second"] / 1e9, delta=1e-3)
+
+    def test_what_a_study_holds_the_same_is_counted_from_its_results(self):
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], invariant="the plan"))
+        self.assertIn("says study.json: the plan\n", report.markdown)
+        self.assertIn("by these results: strong scaling: 32 tokens per step on any number of ranks.\n", report.markdown)
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], kind="weak-batch"))
+        self.assertIn("**Held the same in deck.toml, FOM, by these results: strong scaling: 32 tokens per step on any number of "
+                      "ranks; this is no weak-batch study.**", report.markdown)
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)]))
+        self.assertIn("No line has results on several numbers of ranks to prove it by.", report.markdown)
+        self.assertNotIn("by these results", report.markdown)
 
     def test_a_study_without_any_result_lists_its_points(self):
         report = self.report_of(self.study([("n1-r1", 1, None), ("n2-r1", 2, None)]))
@@ -277,6 +313,15 @@ class Refusals(RefusalTest):
             "a rate that is not the status'": ((self.changed(status="EMULATED"),), ["/fom must be null", "EMULATED"]),
             "arrays of different length": ((self.changed(samples=samples),), ["/samples/loss has 11 elements", "12"]),
             "no samples": ((self.changed(samples={}),), ["/samples/step is missing"]),
+            "no checks": ((self.changed(status="VALID", verification=[]),), ["/status is VALID", "/verification has no check"]),
+            "VALID without a loss curve": ((self.changed(status="VALID"),), ["/status is VALID", "has no loss-curve"]),
+            "an emulated network": ((self.changed(topology={**self.whole["topology"], "emulated_network": {
+                "latency_seconds": 1e-3, "seconds_per_byte": 0}}),), ["/topology/emulated_network is not null"]),
+            "a rate of other steps": ((self.changed(fom={**self.whole["fom"], "value": 1}),), ["its rate is 1, the steps of"]),
+            "an odd key": ((self.changed(metrics={"~": "text"}),), ['/metrics/~0 is "text"']),
+            "a negative time": ((self.changed(samples={**self.whole["samples"], "phases": {
+                **self.whole["samples"]["phases"], "comm": [-1] * 12}}),), ["/samples/phases/comm/0 is -1"]),
+            "too large a number": ((self.changed(losses_before_restart=[1e300]),), ["/losses_before_restart/0 is 1e+300"]),
             "collectives of another form": ((self.written('{"kind": "commbench", "schema_version": 7}'),),
                                             ["schema_version 7, must be 1"]),
             "no golden curves": ((self.changed(), "--golden", "none.json"), ["none.json: there are no golden curves"]),

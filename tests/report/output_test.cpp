@@ -65,6 +65,11 @@ std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), 
 
 } // namespace
 
+TEST_CASE("an amount is found by its name, and is 0 where there is none", "[output]") {
+  CHECK(amount_of({{"parameters", 1}, {"data", 2}}, "data") == 2);
+  CHECK(amount_of({}, "data") == 0);
+}
+
 TEST_CASE("a stopped run has an exit code of its own and no rate", "[output]") {
   CHECK(rate_lines(Outcome::stopped, {9931.312, 9911, 9958}, 2).empty());
   CHECK(result_line(Outcome::stopped, "custom", "out/result.json") ==

@@ -3,6 +3,7 @@
 #include "report/plot.hpp"
 
 #include "core/error.hpp"
+#include "report/shown_unit.hpp"
 #include "report/svg.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -95,6 +96,7 @@ TEST_CASE("ticks read with as few digits as tell them apart", "[report][plot]") 
   CHECK(bytes_text(8) == "8 B");
   CHECK(bytes_text(1024) == "1 KiB");
   CHECK(bytes_text(1.5 * 1024 * 1024) == "1.5 MiB");
+  CHECK(bytes_text(3072.0 * 1024 * 1024 * 1024) == "3 TiB");
 }
 
 TEST_CASE("an axis lays values out in proportion, or in proportion to their logarithms", "[report][plot]") {
@@ -133,6 +135,17 @@ TEST_CASE("a plot has its title, labels, ticks and a legend with every series th
   CHECK_THAT(svg, !ContainsSubstring(">empty</text>"));
   // in the middle of the frame, whose height is 300 pixels and begins at 44
   CHECK_THAT(mark_of(svg).second, WithinAbs(44 + 150, 0.1));
+}
+
+TEST_CASE("a plot is as wide as the longest name in its legend", "[report][plot]") {
+  auto const width = [](std::string const& name) {
+    std::smatch found;
+    std::string const svg = plot_svg(plot_of({{.name = name, .x = {0, 1}, .y = {0, 10}}}));
+    REQUIRE(std::regex_search(svg, found, std::regex("viewBox=\"0 0 ([0-9]+) ")));
+    return std::stod(found[1]);
+  };
+  CHECK(width("short") == 760);
+  CHECK(width(std::string(200, 'x')) > width_of(std::string(200, 'x')) * 12 / 13);
 }
 
 TEST_CASE("error bars reach from low to high", "[report][plot]") {

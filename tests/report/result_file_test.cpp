@@ -1,68 +1,19 @@
-// Result files read back, and what several of them have in common.
+// Result files read back, and what they must prove.
 
 #include "report/result_file.hpp"
 
 #include "core/error.hpp"
-#include "report/json_file.hpp"
-#include "report/scaling.hpp"
+#include "report/result_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <limits>
-
 using namespace trainstone;
+using namespace trainstone::test;
 using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinRel;
 using Json = JsonFile::Json;
 
 namespace {
-
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-/// Four steps, of which the last three are measured, of 32 tokens each.
-Result run_of(Outcome outcome, std::int64_t ranks, double tokens_per_second) {
-  Result run;
-  run.outcome = outcome;
-  run.parameters = {{"parallel.zero_stage", "", std::int64_t{1}, "default"}, {"batch.global", "", ranks, "deck:3"}};
-  run.deck = "small.toml#9f3e +1 override";
-  run.deck_hash = "0123456789abcdef";
-  run.golden_key = "fedcba9876543210";
-  run.code = {"0.1.0", "1a2b3c4d", true, "GCC 16", "4.5.1 Serial"};
-  run.machine = {"a processor", 2, 1 << 30, "MPICH", {}};
-  run.topology.ranks = ranks;
-  run.predicted = {{{"parameters", 100}, {"data", 11}}, 64, 3, 1000, 7};
-  run.counted = run.predicted;
-  run.resident_bytes = 12345;
-  run.wall_seconds = 1.5;
-  run.losses_before = {6.5};
-  run.checkpoints.resumed_from = "kept/step-1";
-  for (std::int64_t step = 2; step <= 5; ++step) {
-    StepReport report;
-    report.step = step;
-    report.loss = 6.5 - static_cast<double>(step);
-    report.norm = step == 3 ? not_a_number : 0.25;
-    report.skipped = step == 3;
-    report.learning_rate = 1e-3;
-    report.seconds = 32 / tokens_per_second;
-    report.tokens = 32;
-    for (Phase const phase : phases) report.phase_seconds[phase] = 0.01 * static_cast<double>(step);
-    run.samples.push_back(report);
-  }
-  run.samples.back().validation_loss = 2.25;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) run.ranks.push_back({rank, "node", 0.5, 0.25, 0.125});
-  run.window = {3, 5};
-  if (outcome != Outcome::stopped)
-    run.tokens_per_second = {tokens_per_second, 0.9 * tokens_per_second, 1.1 * tokens_per_second};
-  run.metrics = {{"skipped_steps", 1}, {"executed_flops_per_second", 10 * tokens_per_second}};
-  if (outcome != Outcome::stopped) run.checks = {{"finite", outcome != Outcome::invalid, 0.5, 1, "losses"}};
-  return run;
-}
-
-Json json_of(Result const& run) { return Json::parse(result_json(run)); }
-
-ResultFile read_back(Json const& json) { return read_result(JsonFile("a.json", "", json)); }
 
 std::string error_of(Json const& json) {
   try {
@@ -71,14 +22,6 @@ std::string error_of(Json const& json) {
     return error.what();
   }
   return {};
-}
-
-NamedResult named(std::string const& name, Result const& run) { return {name, read_back(json_of(run)), {}}; }
-
-std::vector<NamedResult const*> all_of(std::vector<NamedResult> const& results) {
-  std::vector<NamedResult const*> pointers;
-  for (NamedResult const& result : results) pointers.push_back(&result);
-  return pointers;
 }
 
 } // namespace
@@ -131,6 +74,21 @@ TEST_CASE("a result file that contradicts itself is refused with the place", "[r
            {"/topology/ranks", 0, "/topology/ranks is 0, must be an integer above 0"},
            {"/verification/0/passed", false, "/status is VALID, and a check failed"},
            {"/metrics", {1}, "/metrics must be an object"},
+           {"/metrics/floor_seconds", 0, "/metrics/floor_seconds is 0, must be above 0"},
+           {"/samples/step/2", 9, "/samples/step/2 is 9, must be one more than 3"},
+           {"/samples/step/0", 0, "/samples/step/0 is 0, must be an integer above 0"},
+           {"/samples/tokens", {1}, "/samples/tokens has 1 elements, /samples/step 4"},
+           {"/samples/tokens/3", 1e300, "/samples/tokens/3 is 1e+300, must be an integer above 0"},
+           {"/samples/phases/comm/1", -0.5, "/samples/phases/comm/1 is -0.5, must not be negative"},
+           {"/samples/seconds/1", 1e300, "/samples/seconds/1 is 1e+300, must not exceed 1e100"},
+           {"/samples/seconds/1", 1e-300, "/samples/seconds/1 is 1e-300, must not be that small"},
+           {"/samples/loss/1", -1e300, "/samples/loss/1 is -1e+300, must not exceed 1e100"},
+           {"/fom/ci95", {2000, 1}, "/fom/ci95 is from 2000 to 1"},
+           {"/ranks/1", nullptr, "/ranks/1/rank is missing"},
+           {"/topology/ranks", 3, "/ranks has 2 elements, /topology/ranks is 3"},
+           {"/window/last_step", 6, "/window is from step 3 to 6, must lie in /samples/step"},
+           {"/params/batch.global/value", nullptr, "/params/batch.global/value must be a number, a text"},
+           {"/class", "huge", "/class is \"huge\", must be tiny, small, reference, large, custom"},
        }) {
     CAPTURE(place);
     Json json = good;
@@ -139,55 +97,100 @@ TEST_CASE("a result file that contradicts itself is refused with the place", "[r
   }
 }
 
-TEST_CASE("rates at a number of ranks are medians of repeats, or a single run's with its interval",
-          "[report][scaling]") {
-  std::vector<NamedResult> const results{
-      named("a", run_of(Outcome::valid, 1, 1000)), named("b", run_of(Outcome::valid, 2, 1500)),
-      named("c", run_of(Outcome::unreferenced, 2, 1700)), named("d", run_of(Outcome::valid, 2, 1600))};
-  auto const lines = scaling_lines(all_of(results), Told::by_values, false);
-  REQUIRE(lines.size() == 1);
-  CHECK(lines[0].name == "small.toml");
-  CHECK(lines[0].rate_name == "FOM and FOM_UNREFERENCED");
-  REQUIRE(lines[0].rates.size() == 2);
-  CHECK(lines[0].rates[0].low == 900);
-  CHECK(lines[0].rates[1].value == 1600);
-  CHECK(lines[0].rates[1].low == 1500);
-  CHECK(lines[0].rates[1].high == 1700);
-  CHECK(lines[0].rates[1].repeats == 3);
-  CHECK_THAT(efficiencies(lines[0].rates)[1].value, WithinRel(0.8, 1e-12));
-  CHECK(efficiencies(lines[0].rates)[0].value == 1);
-  CHECK(invariant_of(lines[0]) == "strong scaling: 32 tokens per step on any number of ranks");
-  CHECK_THAT(scaling_lines(all_of(results), Told::by_study, true)[0].rates[0].value, WithinRel(1e4, 1e-12));
+TEST_CASE("keys of any letters are read", "[report][result_file]") {
+  Json json = json_of(run_of(Outcome::valid, 2, 1000));
+  for (char const* key : {"~", "~1", "a/b", "", "/"}) {
+    json["params"][key] = {{"value", key}, {"origin", "default"}};
+    json["metrics"][key] = 5;
+    json["counted"]["memory_bytes"][key] = 0;
+  }
+  ResultFile const file = read_back(json);
+  CHECK(file.deck_values.at("~") == "\"~\"");
+  CHECK(file.deck_values.at("a/b") == "\"a/b\"");
+  CHECK(file.result.metrics.at("/") == 5);
+  json["metrics"]["~"] = "text";
+  CHECK(error_of(json) == "a.json: /metrics/~0 is \"text\", must be a number");
 }
 
-TEST_CASE("rates of invalid and stopped runs are in no comparison, those of emulated ones apart", "[report][scaling]") {
-  std::vector<NamedResult> results{
-      named("a", run_of(Outcome::valid, 1, 1000)), named("b", run_of(Outcome::invalid, 2, 9999)),
-      named("c", run_of(Outcome::stopped, 4, 9999)), named("d", run_of(Outcome::emulated, 2, 500))};
-  auto const lines = scaling_lines(all_of(results), Told::by_study, false);
-  REQUIRE(lines.size() == 2);
-  CHECK(lines[0].rate_name == "FOM");
-  CHECK(lines[0].rates.size() == 1);
-  CHECK(lines[1].rate_name == "FOM_EMULATED");
-  CHECK(lines[1].rates.size() == 1);
+TEST_CASE("a message shows no more of a value than a line has room for", "[report][result_file]") {
+  Json json = json_of(run_of(Outcome::valid, 2, 1000));
+  json["wall_seconds"] = std::string(1000, 'x');
+  CHECK(error_of(json).size() < 120);
+  Json deep = 1;
+  for (int depth = 0; depth < 100; ++depth) deep = Json::array({deep});
+  json["wall_seconds"] = deep;
+  CHECK(error_of(json) == "a.json: /wall_seconds is an array, must be a number");
 }
 
-TEST_CASE("results with other values of the deck, or other nodes for the same ranks, lie on other lines",
-          "[report][scaling]") {
-  Result sharded = run_of(Outcome::valid, 2, 1200);
-  sharded.parameters[0].value = std::int64_t{3};
-  std::vector<NamedResult> results{named("a", run_of(Outcome::valid, 2, 1000)), named("b", sharded),
-                                   named("c", run_of(Outcome::valid, 4, 1900))};
-  auto lines = scaling_lines(all_of(results), Told::by_values, false);
-  REQUIRE(lines.size() == 2);
-  CHECK(lines[0].name == "small.toml, parallel.zero_stage=1");
-  CHECK(lines[0].rates.size() == 2);
-  CHECK(lines[1].name == "small.toml, parallel.zero_stage=3");
-  CHECK(scaling_lines(all_of(results), Told::by_study, false).size() == 1);
-  Result apart = run_of(Outcome::valid, 2, 1000);
-  apart.topology.nodes = 2;
-  results = {named("a", run_of(Outcome::valid, 2, 1000)), named("b", apart)};
-  lines = scaling_lines(all_of(results), Told::by_values, false);
-  REQUIRE(lines.size() == 2);
-  CHECK(lines[0].name == "small.toml, 1 node");
+TEST_CASE("the class and what departs from it are read; files that are older than classes are custom",
+          "[report][result_file]") {
+  Result run = run_of(Outcome::valid, 2, 1000);
+  run.benchmark_class = {"tiny", {}};
+  Json json = json_of(run);
+  CHECK(read_back(json).result.benchmark_class.name == "tiny");
+  json["class_departures"] = {"data.steps = 9 instead of 300"};
+  CHECK_THAT(error_of(json), ContainsSubstring("/class is \"tiny\", must be \"custom\""));
+  json["class"] = "custom";
+  CHECK(read_back(json).result.benchmark_class.departures.size() == 1);
+  json.erase("class");
+  json.erase("class_departures");
+  CHECK(read_back(json).result.benchmark_class.name == "custom");
+}
+
+TEST_CASE("a status that the file does not prove is refused", "[report][result_file]") {
+  Json const network = {{"latency_seconds", 1e-3}, {"seconds_per_byte", 0}};
+  Json const curve = {{"name", "loss-curve"}, {"passed", true}, {"value", 0}, {"limit", 1}, {"detail", ""}};
+  Json const half = {{"value", 500}, {"unit", "tokens/s"}, {"ci95", {450, 550}}};
+  struct Case {
+    Outcome outcome;
+    char const* place;
+    Json value;
+    char const* message;
+  };
+  for (auto const& [outcome, place, value, message] : std::vector<Case>{
+           {Outcome::valid, "/verification", Json::array(), "VALID, and /verification has no check"},
+           {Outcome::unreferenced, "/verification", Json::array(), "UNREFERENCED, and /verification has no check"},
+           {Outcome::emulated, "/verification", Json::array(), "EMULATED, and /verification has no check"},
+           {Outcome::valid, "/verification/1/name", "other", "VALID, and /verification has no loss-curve"},
+           {Outcome::valid, "/verification/1/name", "first-step", "first-step is not enough for this /class"},
+           {Outcome::valid, "/verification/1/passed", false, "VALID, and a check failed"},
+           {Outcome::emulated, "/verification/1/passed", false, "EMULATED, and a check failed"},
+           {Outcome::invalid, "/verification/0/passed", true, "INVALID, and no check failed"},
+           {Outcome::unreferenced, "/verification/0", curve, "UNREFERENCED, and /verification has a loss-curve"},
+           {Outcome::stopped, "/verification", Json::array({curve}), "STOPPED, and /verification has checks"},
+           {Outcome::valid, "/topology/emulated_network", network, "VALID, and /topology/emulated_network is not null"},
+           {Outcome::unreferenced, "/topology/emulated_network", network, "/topology/emulated_network is not null"},
+           {Outcome::valid, "/exit_code", 65, "VALID, and /exit_code must be 0"},
+           {Outcome::stopped, "/exit_code", 0, "STOPPED, and /exit_code must be 75"},
+           {Outcome::valid, "/fom", half, "its rate is 500, the steps of /window have 1000 tokens/s"},
+           {Outcome::valid, "/fom", nullptr, "its rate is null in spite of /window"},
+           {Outcome::valid, "/window", nullptr, "there is a rate without a /window"},
+       }) {
+    CAPTURE(to_string(outcome), place);
+    Json json = json_of(run_of(outcome, 2, 1000));
+    CHECK(error_of(json).empty());
+    json[Json::json_pointer(place)] = value;
+    CHECK_THAT(error_of(json), ContainsSubstring("a.json: /status is ") && ContainsSubstring(message));
+  }
+}
+
+TEST_CASE("the first step alone makes runs of classes that have no loss curve VALID, and others UNREFERENCED",
+          "[report][result_file]") {
+  for (std::string const name : {"tiny", "small", "reference", "large", "custom"})
+    for (Outcome const outcome : {Outcome::valid, Outcome::unreferenced}) {
+      Result run = run_of(outcome, 2, 1000);
+      run.benchmark_class.name = name;
+      run.checks = {{"first-step", true, 0, 1e-6, "beside float64"}};
+      bool const proved = (outcome == Outcome::valid) == (name == "reference" || name == "large");
+      CAPTURE(name, to_string(outcome));
+      CHECK(error_of(json_of(run)).empty() == proved);
+    }
+}
+
+TEST_CASE("an emulated network is read with the outcomes that may have one", "[report][result_file]") {
+  for (Outcome const outcome : {Outcome::emulated, Outcome::invalid, Outcome::stopped}) {
+    Result run = run_of(outcome, 2, 1000);
+    run.topology.network = {1e-3, 1e-9};
+    CHECK(read_back(json_of(run)).result.topology.network.latency == 1e-3);
+  }
 }
