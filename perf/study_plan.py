@@ -102,8 +102,18 @@ def node_hours(estimate, repeats):
     return estimate["topology"]["nodes"] * seconds * steps * repeats / 3600
 
 
+def total_node_hours(estimates, repeats):
+    """None if that of a point is unknown."""
+    hours = [node_hours(one, repeats) for one in estimates]
+    return None if None in hours else sum(hours)
+
+
+def assumes_one_node(plan, estimates):
+    return plan["ranks_per_node"] is None and any(one["topology"]["ranks"] > 1 for one in estimates)
+
+
 def table(kind, plan, estimates, repeats):
-    """Lines; the last one is the sum."""
+    """Lines; the sum comes last, with what it assumes."""
     lines = [f"{'ranks':>6} {'nodes':>6} {'batch':>7} {'parameters':>12} {'MiB per rank':>12}  {'fits':<12} {'step s':>9} "
              f"{'node-hours':>10}"]
     reference = plan["model_parameters"] / plan["own_ranks"]
@@ -119,8 +129,10 @@ def table(kind, plan, estimates, repeats):
             layers, near = one["params"]["model.layers"]["value"], one["model_parameters"] / ranks / reference - 1
             line += f"  {layers} layers: {100 * near:+.2f} % parameters per rank"
         lines.append(line)
-    total = "unknown" if None in hours else f"{sum(hours):.3g}"
-    return [*lines, f"sum of {len(estimates) * repeats} runs: {total} node-hours"]
+    total = total_node_hours(estimates, repeats)
+    assumption = ", all ranks taken to be on one node: give --ranks-per-node" if assumes_one_node(plan, estimates) else ""
+    return [*lines, f"sum of {len(estimates) * repeats} runs: {'unknown' if total is None else f'{total:.3g}'} "
+                    f"node-hours{assumption}"]
 
 
 def write(arguments, plan, estimates, program):
@@ -133,6 +145,8 @@ def write(arguments, plan, estimates, program):
             points.append({"name": f"n{ranks}-r{repeat}", "ranks": ranks, "nodes": one["topology"]["nodes"], "repeat": repeat,
                            "overrides": overrides_for(arguments.kind, plan, ranks),
                            "predicted": {"step_seconds": step, "memory_bytes": one["predicted"]["memory_bytes"]["total"]}})
+    plan["node_hours"] = total_node_hours(estimates, arguments.repeats)
+    plan["assumes_one_node"] = assumes_one_node(plan, estimates)
     plan["estimates"] = {str(one["topology"]["ranks"]): one for one in estimates}
     (folder / "decks").mkdir(parents=True, exist_ok=True)
     for ranks in arguments.ranks:

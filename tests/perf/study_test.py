@@ -321,6 +321,16 @@ class Whole(InFolder):
         self.assertIn("more than 0.1 % (--limit)", grown.stdout)
         self.assertFalse((self.folder / "s").exists())
 
+    def test_node_hours_say_that_all_ranks_were_taken_to_be_on_one_node(self):
+        assumption = ", all ranks taken to be on one node: give --ranks-per-node"
+        for ranks, more, assumed in (("1,2", (), True), ("1", (), False), ("1,2", ("--ranks-per-node", "2"), False)):
+            planned = self.plan(*more, ranks=ranks)
+            self.assertEqual(planned.returncode, 0, planned)
+            self.assertEqual(assumption in planned.stdout, assumed, planned)
+            plan = Study(self.folder / "s").plan
+            self.assertIs(plan["assumes_one_node"], assumed)
+            self.assertIsNone(plan["node_hours"])  # without --machine
+
     def test_weak_studies_vary_what_they_say(self):
         self.assertEqual(self.plan(kind="weak-batch", ranks="1,2,4").returncode, 0)
         study = Study(self.folder / "s")
