@@ -1,14 +1,18 @@
 """Benchmark classes: the decks that are shipped, the run rules, what a run counts as, and first steps of a reference."""
+import importlib.util
 import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import unittest
 
 from support import Deck, run, settings, start
 
 FAILED, USAGE = 65, 64
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "inputs"
+CHECK_FLOAT64 = INPUTS / "golden" / "check_float64.py"
 CLASSES = ("tiny", "small", "reference", "large")
 MEBI = 2.0**20
 
@@ -106,6 +110,32 @@ class FirstStep(unittest.TestCase):
             (check,) = [check for check in outcome.result["verification"] if check["name"] == "first-step"]
             self.assertLess(check["value"], check["limit"])
             self.assertLess(check["limit"], 1e-6)
+
+    def test_the_float64_program_recomputes_the_first_step(self):
+        if importlib.util.find_spec("numpy") is None:
+            self.skipTest("no NumPy")
+        deck = Deck({"data.steps": "6"})
+        deck.golden.parent.mkdir()
+
+        def checked(first_steps, curves=()):
+            golden = {"schema_version": 1, "curves": {key: {"losses": losses} for key, losses in curves},
+                      "first_steps": dict(enumerate(first_steps))}
+            deck.golden.write_text(json.dumps(golden))
+            return subprocess.run([sys.executable, CHECK_FLOAT64, deck.path], text=True, capture_output=True, check=False)
+
+        passed = checked([self.entry])
+        self.assertEqual(passed.returncode, 0, passed)
+        self.assertRegex(passed.stdout, rf"^first step, 8 positions: .*, golden {self.entry['loss']:.12f}: agree, ")
+        self.assertEqual(checked([{**self.entry, "loss": self.entry["loss"] * (1 + 1e-9)}]).returncode, 1)
+        self.assertEqual(checked([{**self.entry, "positions": 7}]).returncode, 1)
+        for refused in (checked([{**self.entry, "positions": 9}]), checked([]), checked([self.entry] * 2)):
+            self.assertEqual(refused.returncode, 2, refused)
+        both = checked([self.entry], [("0", self.alone.losses)])
+        self.assertEqual(both.returncode, 0, both)
+        self.assertIn("over 6 steps", both.stdout)
+        wrong = {**self.entry, "loss": 5.0}
+        self.assertEqual(checked([wrong], [("0", self.alone.losses)]).returncode, 1)
+        self.assertEqual(checked([wrong], [("another", self.alone.losses)]).returncode, 0)
 
     def test_a_loss_beyond_the_bound_is_invalid_and_no_figure_of_merit(self):
         deck = Deck({"data.steps": "6"})
