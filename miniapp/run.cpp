@@ -49,7 +49,7 @@ RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
 /// Checks that are made before the training.
 struct ChecksBefore {
   Check collectives_exact;
-  std::optional<Check> first_step; ///< where there is a golden one and no curve
+  std::optional<Check> first_step; ///< where there is a golden one and no curve, and products are of fp32
 };
 
 std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
@@ -69,12 +69,25 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   return checks;
 }
 
+/// What is said of a run whose only golden loss is that of its first step.
+void print_first_step_note(PreparedRun const& run) {
+  if (!run.first_step) return;
+  if (!run.compares_first_step())
+    fmt::print(
+        "note: the golden first step is not compared: its bound is that of fp32, and gemm {} rounds its inputs\n",
+        to_string(run.plan->gemm));
+  else if (!is_referenced(run.judgement.name, false, true))
+    fmt::print("note: only the first step has a golden loss, which makes no run of class {} VALID\n",
+               run.judgement.name);
+}
+
 void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
-  for (std::string const& departure : judge_class(run.deck, machinery.communicator.size()).departures)
+  for (std::string const& departure : run.judgement.departures)
     fmt::print("note: class custom, not {}: {}\n", run.config.benchmark_class.name, departure);
+  print_first_step_note(run);
   if (std::string const sharing = shared_processors(run, machinery.exec); !sharing.empty())
     fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)
@@ -180,6 +193,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   RunCheckpoints checkpoints(run, machinery, begin, options.max_time);
   run.window = measured_window(run.deck, run.data->steps(), checkpoints.start().step);
+  run.judgement = judge_run(run.deck, communicator.size(), {run.window, any_shared_processors(run, machinery)});
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
@@ -196,7 +210,7 @@ int run(RunOptions const& options, Machinery& machinery) {
         load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
-  if (run.first_step)
+  if (run.compares_first_step())
     before.first_step =
         check_first_step(machinery.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
   checkpoints.load(trainer);
@@ -207,6 +221,7 @@ int run(RunOptions const& options, Machinery& machinery) {
     energy.after(step);
     if (first) printer(step);
   });
+  energy.finish();
   if (recording) write_trace(run, communicator, *recording);
   recording.reset();
   bool const stopped = training.stopped;
@@ -217,8 +232,8 @@ int run(RunOptions const& options, Machinery& machinery) {
   result.data = reads_of_all(run.data->reads(), machinery);
   finish_result(result, run, std::move(training), machinery);
   result.wall_seconds = seconds_since(begin);
-  result.outcome =
-      stopped ? Outcome::stopped : judge(result.checks, run.golden || run.first_step, emulates_time(run.config));
+  bool const referenced = is_referenced(run.judgement.name, run.golden.has_value(), before.first_step.has_value());
+  result.outcome = stopped ? Outcome::stopped : judge(result.checks, referenced, emulates_time(run.config));
   bool const saves = !files.save.empty() && !stopped;
   std::vector<float> parameters;
   if (saves) parameters = collect_parameters(run, machinery, trainer);

@@ -5,7 +5,6 @@
 
 #include "run_setup.hpp"
 
-#include "core/clock.hpp"
 #include "core/energy.hpp"
 #include "report/result.hpp"
 #include "train/events.hpp"
@@ -22,20 +21,20 @@ public:
   /// After every step of the run. Reads meters when the step before the measured ones has ended, and from then on every
   /// second, outside of what is timed as a step.
   void after(StepReport const& step);
+  /// After the last step of the run, on all ranks: so all read after the same step, also where the run ended before the
+  /// measured steps were over. Reads nothing after the last measured step, which was read.
+  void finish();
 
   /// Between the first reading and the last. Nothing if there were no two, or no meter. Collective.
   std::optional<EnergyInfo> total(Machinery& machinery) const;
 
 private:
   void begin(std::int64_t completed);
-  void read();
 
   MeasuredWindow m_window;
   bool m_reads_host, m_reads_device;
   std::string m_bus;
-  std::optional<EnergySum> m_host, m_device;
-  SteadyTime m_begin, m_last;
-  std::int64_t m_tokens = 0, m_tokens_read = 0; ///< of measured steps: so far, up to the last reading
+  std::optional<EnergySpan> m_span; ///< sums: the host's, the device's; in tokens
 };
 
 } // namespace trainstone

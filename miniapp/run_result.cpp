@@ -189,7 +189,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.deck = deck_label(run.deck);
   result.deck_hash = deck_hash(run.deck);
   result.golden_key = run.golden_key;
-  result.benchmark_class = judge_class(run.deck, machinery.communicator.size());
+  result.benchmark_class = run.judgement;
   result.code = code_info();
   result.machine = describe_machine();
   result.machine.mpi = machinery.mpi.implementation();

@@ -6,6 +6,7 @@
 #include "model/llmc_parameters.hpp"
 #include "report/atomic_file.hpp"
 #include "report/output.hpp"
+#include "report/plural.hpp"
 #include "report/result.hpp"
 
 #include <fmt/format.h>
@@ -146,8 +147,19 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec) {
   if (run.devices_per_node > 0)
     return run.sharers.size() > 1 ? fmt::format("{} ranks share a device", run.sharers.size()) : "";
-  std::int64_t const threads = std::ssize(run.neighbours) * exec.concurrency(), cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return threads > cores ? fmt::format("{} threads of all ranks on this machine share {} cores", threads, cores) : "";
+  std::int64_t const threads = std::ssize(run.neighbours) * exec.concurrency();
+  std::vector<RankPlace> places;
+  for (Rank const rank : run.neighbours) places.push_back(run.places[static_cast<std::size_t>(rank)]);
+  std::int64_t const cores = std::min<std::int64_t>(count_cores(places), sysconf(_SC_NPROCESSORS_ONLN));
+  return threads > cores
+             ? fmt::format("{} threads of all ranks on this machine share {}", threads, plural(cores, "core"))
+             : "";
+}
+
+std::string any_shared_processors(PreparedRun const& run, Machinery const& machinery) {
+  for (std::string const& sharing : all_gather_texts(machinery.communicator, shared_processors(run, machinery.exec)))
+    if (!sharing.empty()) return sharing;
+  return "";
 }
 
 void require_same_run(PreparedRun const& run, Communicator const& communicator) {

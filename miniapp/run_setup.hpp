@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 
+#include "report/benchmark_class.hpp"
 #include "report/golden.hpp"
 #include "report/rank_map.hpp"
 #include "train/run_plan.hpp"
@@ -27,9 +28,13 @@ struct PreparedRun {
   int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places; ///< of all ranks
   MeasuredWindow window;
+  ClassJudgement judgement;
   std::string golden_key;
   std::optional<GoldenCurve> golden;
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve
+
+  /// Not where fp32 is rounded before it is multiplied: the reference's bound does not allow for that.
+  bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm); }
 };
 
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
@@ -53,6 +58,8 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
 /// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": what ranks measure one by one then
 /// adds up to more than the machine has. Empty if every thread, or rank, has a core or device of its own.
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec);
+/// The same of the first machine of the run that has such ranks. Collective.
+std::string any_shared_processors(PreparedRun const& run, Machinery const& machinery);
 
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files

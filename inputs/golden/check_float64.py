@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Recomputes the first steps of a deck's training in float64, with NumPy alone, and compares their losses with the
-deck's golden curve. It shares no code with the program: everything from the random numbers to the update is written
+deck's golden curve, and the loss of its first sample with its golden first step: with what there is of both. It shares no code with the program: everything from the random numbers to the update is written
 anew from the definitions, so that an error in one of the two shows as a difference.
 
 usage: check_float64.py DECK.toml [--steps N] [--bound B] [--set KEY=VALUE] [--key KEY | --losses result.json]
@@ -28,11 +28,15 @@ from float64_model import AdamW, Array, Tensors, loss_and_gradients
 # times the epsilon, differ by 1e-5 to 3e-5, so a much looser bound would miss them.
 BOUND = 2e-6
 
+# The same of a first step, which comes from float64, too, and from the same rounded values: a sum of some 10^4 terms is
+# off by 1e-14 of them, and an initial value whose last bit in fp32 is another one changes the loss by less than 1e-12.
+FIRST_STEP_BOUND = 1e-10
+
 PRESETS = {"gpt2": (12, 12, 768, 1024, 50257), "gpt2-medium": (24, 16, 1024, 1024, 50257),
            "gpt2-large": (36, 20, 1280, 1024, 50257), "gpt2-xl": (48, 25, 1600, 1024, 50257)}
 SHAPE = ("layers", "heads", "channels", "context", "vocab")
 
-# What a benchmark class says of a deck, written anew like everything here; of those with a golden curve.
+# What a benchmark class says of a deck, written anew like everything here; of those with a golden curve or first step.
 CLASSES = {"tiny": """
 model = { layers = 4, heads = 4, channels = 128, context = 128, vocab = 256 }
 data = { source = "text", files = ["data/corpus.txt"], sequence = 128, validation_fraction = 0.05, steps = 300 }
@@ -246,20 +250,41 @@ def learning_rate(optimizer: dict, steps: int, step: int) -> float:
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
-def expected_losses(arguments: argparse.Namespace, steps: int) -> list[float]:
-    """All losses of the run's result.json, or of the deck's golden curve."""
+def expected_losses(arguments: argparse.Namespace, steps: int) -> tuple[list[float], dict | None]:
+    """All losses of the run's result.json, or of the deck's golden curve; and its golden first step, if there is one.
+    Without a curve of the deck's length there must be a first step."""
     path = arguments.losses or arguments.deck.parent / "golden" / f"{arguments.deck.stem}.json"
     require(path.exists(), f"{path}: there is no such file: record a golden curve, or give --losses")
     content = json.loads(path.read_text(encoding="utf-8"))
     try:
-        curves = {"run": content["samples"]["loss"]} if arguments.losses else {
-            key: curve["losses"] for key, curve in content["curves"].items() if arguments.key in ("", key)}
-    except (KeyError, TypeError):
+        if arguments.losses:
+            curves, first_steps = {"run": content["samples"]["loss"]}, {}
+        else:
+            curves = {key: curve["losses"] for key, curve in content["curves"].items() if arguments.key in ("", key)}
+            first_steps = {key: {"loss": float(entry["loss"]), "positions": int(entry["positions"])}
+                           for key, entry in content.get("first_steps", {}).items() if arguments.key in ("", key)}
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise Refused(f"{path}: has no losses where they are expected") from None
-    fitting = [losses for losses in curves.values() if len(losses) == steps]
+    fitting = [key for key, losses in curves.items() if len(losses) == steps]
+    if not fitting and len(first_steps) == 1:
+        return [], next(iter(first_steps.values()))
     lengths = ", ".join(f"{key}: {len(losses)}" for key, losses in curves.items())
-    require(len(fitting) == 1, f"{path}: one curve must have the deck's {steps} steps; steps of each: {lengths}")
-    return [math.nan if loss is None else loss for loss in fitting[0]]  # a result has null for what is not finite
+    require(len(fitting) == 1, f"{path}: one curve must have the deck's {steps} steps, or one first step be there; first "
+                               f"steps: {len(first_steps)}, steps of each curve: {lengths or 'none'}")
+    losses = [math.nan if loss is None else loss for loss in curves[fitting[0]]]  # a result's null: not finite
+    return losses, first_steps.get(fitting[0])
+
+
+def agrees_at_first(first_step: dict, parameters: list[Tensors], heads: int, samples: Samples) -> bool:
+    """Of the first positions of the first sample, before any update."""
+    inputs, targets = (array[:1, : first_step["positions"]] for array in samples.batch(0))
+    require(inputs.size == first_step["positions"], f"the first step has {first_step['positions']} positions, a sample fewer")
+    loss = loss_and_gradients(parameters, heads, inputs, targets)[0]
+    difference = abs(loss - first_step["loss"]) / abs(loss)
+    agrees = difference <= FIRST_STEP_BOUND  # not if it is not a number
+    print(f"first step, {inputs.size} positions: {loss:.12f}, golden {first_step['loss']:.12f}: "
+          f"{'agree' if agrees else 'DIFFER'}, {difference:.1e}, bound {FIRST_STEP_BOUND:.1e}", flush=True)
+    return agrees
 
 
 def run(arguments: argparse.Namespace) -> bool:
@@ -268,8 +293,12 @@ def run(arguments: argparse.Namespace) -> bool:
     samples = Samples(deck, arguments.deck.parent)
     steps = deck["data"]["steps"] or -(-deck["data"]["epochs"] * samples.count // samples.rows)
     require(arguments.steps >= 1, f"--steps {arguments.steps} must be at least 1")
-    expected = expected_losses(arguments, steps)[: arguments.steps]
+    losses, first_step = expected_losses(arguments, steps)
+    expected = losses[: arguments.steps]
     parameters = initial_parameters(deck["model"], samples.seed)
+    agrees = first_step is None or agrees_at_first(first_step, parameters, deck["model"]["heads"], samples)
+    if not expected:
+        return agrees
     adamw = AdamW(deck["optimizer"], parameters)
     worst = 0.0
     print(f"{'step':>4}  {'float64 loss':>14}  {'fp32 loss':>14}  {'difference':>10}  {'norm':>9}  seconds")
@@ -284,7 +313,7 @@ def run(arguments: argparse.Namespace) -> bool:
     passed = worst <= arguments.bound
     verdict = "agree" if passed else "DIFFER"
     print(f"{verdict}: at most {worst:.1e} over {len(expected)} steps, bound {arguments.bound:.1e}")
-    return passed
+    return passed and agrees
 
 
 def main() -> int:

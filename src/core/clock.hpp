@@ -9,8 +9,9 @@ namespace trainstone {
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 /// In s.
-inline double seconds_since(SteadyTime begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+inline double seconds_between(SteadyTime begin, SteadyTime end) {
+  return std::chrono::duration<double>(end - begin).count();
 }
+inline double seconds_since(SteadyTime begin) { return seconds_between(begin, std::chrono::steady_clock::now()); }
 
 } // namespace trainstone

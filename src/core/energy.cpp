@@ -26,6 +26,13 @@ std::string word_in(fs::path const& file) {
 /// A zone of its own, or memory within a package: cores and the like are part of their package.
 bool is_whole(std::string const& name) { return name.starts_with("package") || name == "dram"; }
 
+/// From one reading to the next; nothing if the meter went back without having reached its end.
+std::optional<std::uint64_t> counted_between(EnergyMeter const& meter, std::uint64_t before, std::uint64_t now) {
+  if (now >= before) return now - before;
+  if (before > meter.last) return std::nullopt; // where it has no end, too
+  return meter.last - before + now;
+}
+
 /// NVML's functions, which have no header here: the driver's library is looked for when the program runs.
 class Nvml {
 public:
@@ -100,15 +107,33 @@ EnergySum::EnergySum(std::vector<EnergyMeter> meters) : m_meters(std::move(meter
 void EnergySum::update() {
   for (std::size_t i = 0; i < m_meters.size(); ++i) {
     std::optional<std::uint64_t> const now = m_meters[i].read();
-    m_complete = m_complete && now;
-    if (!now) continue;
-    m_microjoules += *now >= m_before[i] ? *now - m_before[i] : m_meters[i].last - m_before[i] + *now;
-    m_before[i] = *now;
+    std::optional<std::uint64_t> const counted = now ? counted_between(m_meters[i], m_before[i], *now) : std::nullopt;
+    m_complete = m_complete && counted;
+    m_microjoules += counted.value_or(0);
+    m_before[i] = now.value_or(m_before[i]);
   }
 }
 
 std::optional<double> EnergySum::joules() const {
   return m_complete ? std::optional(1e-6 * static_cast<double>(m_microjoules)) : std::nullopt;
+}
+
+EnergySpan::EnergySpan(std::vector<EnergySum> sums, double interval)
+    : m_sums(std::move(sums)), m_interval(interval), m_begin(std::chrono::steady_clock::now()), m_last(m_begin) {}
+
+void EnergySpan::add(std::int64_t amount) {
+  m_amount += amount;
+  if (seconds_since(m_last) >= m_interval) read();
+}
+
+void EnergySpan::finish() {
+  if (m_amount != m_amount_read) read();
+}
+
+void EnergySpan::read() {
+  for (EnergySum& sum : m_sums) sum.update();
+  m_last = std::chrono::steady_clock::now();
+  m_amount_read = m_amount;
 }
 
 } // namespace trainstone

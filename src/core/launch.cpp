@@ -44,11 +44,12 @@ void Impl::end_kernel(Kernel const& kernel, ExecutionSpace const& exec, std::chr
   if constexpr (!launches_wait) exec.fence("trainstone::core::launch: every kernel is timed on its own");
   if (kernel_end()) kernel_end()(kernel.label, seconds_since(start));
   if (!kernel_table()) return;
+  double const seconds = seconds_since(start); // before a row is looked for, or made, which is no part of the kernel
   KernelTimes& times = (*kernel_table())[kernel.label];
   ++times.launches;
   times.flops += kernel.flops;
   times.bytes += kernel.bytes;
-  times.seconds += seconds_since(start);
+  times.seconds += seconds;
 }
 
 void Impl::count_launch(Kernel const& kernel, ExecutionSpace const& exec) {

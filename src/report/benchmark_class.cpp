@@ -120,6 +120,27 @@ bool is_left_out(std::string_view key, std::vector<Impl::Setting> const& given) 
   });
 }
 
+/// What a deck says of its class alone.
+RunConfig config_of_class(std::string const& name) {
+  return parse_deck(fmt::format("class = \"{}\"\n", name), {}).config;
+}
+
+/// The rules of inputs/RUN_RULES.md that a run breaks.
+std::vector<std::string> broken_rules(RunConfig const& run, RunConfig const& named, RunConditions const& conditions) {
+  std::vector<std::string> broken;
+  std::int64_t const warmup = named.bench.warmup_steps;
+  if (run.bench.warmup_steps < warmup)
+    broken.push_back(fmt::format("bench.warmup_steps = {} instead of at least {}", run.bench.warmup_steps, warmup));
+  MeasuredWindow const& window = conditions.window;
+  std::int64_t const measured = window.empty() ? 0 : window.last - window.first + 1;
+  if (std::int64_t const least = (named.length.steps - warmup + 1) / 2; measured < least)
+    broken.push_back(fmt::format("{} measured steps instead of at least {}", measured, least));
+  if (run.bench.kernels) broken.emplace_back("bench.kernels = true instead of false");
+  if (run.comm.check_order) broken.emplace_back("comm.check_order = true instead of false");
+  if (!conditions.sharing_ranks.empty()) broken.push_back(conditions.sharing_ranks);
+  return broken;
+}
+
 } // namespace
 
 std::vector<Impl::Setting> Impl::class_settings(std::vector<Setting> const& given) {
@@ -135,7 +156,7 @@ std::vector<Impl::Setting> Impl::class_settings(std::vector<Setting> const& give
 ClassJudgement judge_class(Deck const& deck, std::int64_t ranks) {
   ClassJudgement judgement{deck.config.benchmark_class.name, {}};
   if (judgement.name == ClassConfig().name) return judgement;
-  RunConfig const named = parse_deck(fmt::format("class = \"{}\"\n", judgement.name), {}).config;
+  RunConfig const named = config_of_class(judgement.name);
   RunConfig run = deck.config;
   run.batch = resolve(deck, ranks).batch;
   for (Key const* key : loss_curve_keys(named)) {
@@ -145,6 +166,21 @@ ClassJudgement judge_class(Deck const& deck, std::int64_t ranks) {
   }
   if (!judgement.departures.empty()) judgement.name = ClassConfig().name;
   return judgement;
+}
+
+ClassJudgement judge_run(Deck const& deck, std::int64_t ranks, RunConditions const& conditions) {
+  ClassJudgement judgement = judge_class(deck, ranks);
+  std::string const& name = deck.config.benchmark_class.name;
+  if (name == ClassConfig().name) return judgement;
+  std::vector<std::string> const broken = broken_rules(deck.config, config_of_class(name), conditions);
+  judgement.departures.insert(judgement.departures.end(), broken.begin(), broken.end());
+  if (!broken.empty()) judgement.name = ClassConfig().name;
+  return judgement;
+}
+
+bool is_referenced(std::string_view class_name, bool has_curve, bool has_first_step) {
+  bool const is_too_large_for_a_curve = class_name == "reference" || class_name == "large";
+  return has_curve || (has_first_step && is_too_large_for_a_curve);
 }
 
 } // namespace trainstone

@@ -46,13 +46,13 @@ int exit_code(Outcome outcome) {
   return static_cast<int>(outcome == Outcome::invalid ? ExitCode::verification_failed : ExitCode::valid);
 }
 
-Outcome judge(std::vector<Check> const& checks, bool has_golden_loss, bool is_emulated) {
+Outcome judge(std::vector<Check> const& checks, bool is_referenced, bool is_emulated) {
   TRAINSTONE_REQUIRE(!checks.empty(), "{} checks prove nothing", checks.size());
   if (!std::all_of(checks.begin(), checks.end(), [](Check const& check) { return check.passed; })) {
     return Outcome::invalid;
   }
   if (is_emulated) return Outcome::emulated;
-  return has_golden_loss ? Outcome::valid : Outcome::unreferenced;
+  return is_referenced ? Outcome::valid : Outcome::unreferenced;
 }
 
 std::uint64_t total(NamedAmounts const& amounts) {

@@ -22,7 +22,7 @@ namespace trainstone {
 /// How a run ended; the exit code of `invalid` is 65, of `stopped` 75, of the others 0.
 enum class Outcome {
   valid,
-  unreferenced, ///< there is no golden curve, and no golden first step
+  unreferenced, ///< there is no golden curve, or what is enough in its place (report/benchmark_class.hpp)
   emulated,     ///< its time is not the machine's: an emulated network, an injected delay
   invalid,      ///< a check failed
   stopped,      ///< by a signal or --max-time, with a checkpoint: nothing was verified
@@ -32,9 +32,9 @@ enum class Outcome {
 std::string to_string(Outcome outcome);
 int exit_code(Outcome outcome);
 
-/// invalid if a check failed, emulated if time was, unreferenced if no loss is compared with a
-/// golden one, else valid.
-Outcome judge(std::vector<Check> const& checks, bool has_golden_loss, bool is_emulated);
+/// invalid if a check failed, emulated if time was, unreferenced if losses are not compared with enough
+/// (report/benchmark_class.hpp: is_referenced), else valid.
+Outcome judge(std::vector<Check> const& checks, bool is_referenced, bool is_emulated);
 
 struct RunHeader {
   std::string version; ///< "0.1.0"

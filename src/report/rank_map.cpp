@@ -4,6 +4,11 @@
 
 #include <sched.h>
 
+#include <cctype>
+#include <limits>
+#include <set>
+#include <sstream>
+
 namespace trainstone {
 
 namespace {
@@ -33,6 +38,22 @@ std::string cores_of_process() {
   for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   return number_ranges(cores);
+}
+
+std::int64_t count_cores(std::vector<RankPlace> const& places) {
+  std::set<std::int64_t> cores;
+  for (RankPlace const& place : places) {
+    if (place.cores.empty() || std::isdigit(static_cast<unsigned char>(place.cores[0])) == 0)
+      return std::numeric_limits<std::int64_t>::max();
+    std::istringstream ranges(place.cores);
+    for (std::string range; std::getline(ranges, range, ',');) {
+      std::size_t const dash = range.find('-');
+      std::int64_t const first = std::stoll(range);
+      std::int64_t const last = dash == std::string::npos ? first : std::stoll(range.substr(dash + 1));
+      for (std::int64_t core = first; core <= last; ++core) cores.insert(core);
+    }
+  }
+  return std::ssize(cores);
 }
 
 std::string rank_map_lines(std::vector<RankPlace> const& places, std::size_t most) {

@@ -22,6 +22,9 @@ std::string number_ranges(std::vector<std::int64_t> const& numbers);
 /// The cores that this process may run on.
 std::string cores_of_process();
 
+/// The cores that these places have together: those of one host. As many as a number can say if one is not known.
+std::int64_t count_cores(std::vector<RankPlace> const& places);
+
 /// A line per run of ranks at the same place: "ranks 0-1 on n7, cores 0-1". At most `most` lines, then one that says
 /// how many ranks follow. \param[in] places  by rank
 std::string rank_map_lines(std::vector<RankPlace> const& places, std::size_t most = 8);

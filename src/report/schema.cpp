@@ -48,7 +48,7 @@ std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gem
 std::vector<Key> class_keys() {
   return {choice("class", &RunConfig::benchmark_class, &ClassConfig::name, {class_names.begin(), class_names.end()},
                  "benchmark class: defaults of other keys; a run counts as of the class if nothing that its loss curve "
-                 "depends on has another value")};
+                 "depends on has another value, and its rate keeps the run rules")};
 }
 
 std::vector<Key> model_keys() {

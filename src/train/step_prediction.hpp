@@ -1,8 +1,8 @@
 #pragma once
 
-// How long a step takes at least, by the rates of a machine: the floor that a run prints beside its median, and the
-// floor with every message on top, which is what a step takes that hides no communication and computes at the peaks.
-// Pure functions of a plan. Measures nothing.
+// How long a step takes at least, by the rates of a machine: the floor that a run prints beside its median, which no
+// way of sharing out the work undercuts; and what a step of the plan takes that computes at the peaks and hides no
+// communication. Pure functions of a plan. Measures nothing.
 
 #include "comm/simulation/machine_model.hpp"
 #include "train/run_plan.hpp"
@@ -21,7 +21,7 @@ struct ComputeRates {
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all);
 
 struct StepPrediction {
-  double compute_seconds = 0;       ///< the floor
+  double compute_seconds = 0;       ///< products of a rank, and the update of the rank that updates most
   double communication_seconds = 0; ///< of the rank, its messages one after the other
   double total() const { return compute_seconds + communication_seconds; }
 };

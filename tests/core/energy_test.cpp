@@ -61,6 +61,61 @@ TEST_CASE("joules add up over meters, also when one begins at 0 again", "[energy
   CHECK(*sum.joules() == Catch::Approx((60 + 40 + 30 + 7) * 1e-6));
 }
 
+TEST_CASE("a meter that goes back without having reached its end has no joules, then and later", "[energy]") {
+  std::uint64_t now = 500;
+  auto const joules_after = [&](std::uint64_t end, std::uint64_t back_to) {
+    now = 500;
+    EnergySum sum({{"meter", [&] { return std::optional(now); }, end}});
+    now = back_to;
+    sum.update();
+    std::optional<double> const joules = sum.joules();
+    now += 10;
+    sum.update();
+    CHECK(sum.joules().has_value() == joules.has_value());
+    return joules;
+  };
+  CHECK(!joules_after(0, 499));   // it never begins again
+  CHECK(!joules_after(400, 300)); // it was beyond its end
+  CHECK(joules_after(1000, 300) == Catch::Approx(800e-6));
+  CHECK(joules_after(500, 0) == Catch::Approx(0));
+}
+
+TEST_CASE("a span of energy ends with the last piece of work, whenever meters were read before", "[energy]") {
+  std::uint64_t counter = 1000;
+  int readings = 0;
+  auto const span = [&](double interval) {
+    std::vector<EnergySum> sums;
+    sums.emplace_back(std::vector<EnergyMeter>{{"meter",
+                                                [&] {
+                                                  ++readings;
+                                                  return std::optional(counter);
+                                                },
+                                                0}});
+    sums.emplace_back(std::vector<EnergyMeter>());
+    readings = 0;
+    return EnergySpan(std::move(sums), interval);
+  };
+  for (double const interval : {0.0, 1e9}) { // after every piece, or never
+    INFO(interval);
+    EnergySpan energy = span(interval);
+    energy.finish(); // no work, no reading
+    CHECK(readings == 0);
+    CHECK(energy.amount() == 0);
+    for (int piece = 0; piece < 3; ++piece) {
+      counter += 7;
+      energy.add(5);
+    }
+    energy.finish();
+    CHECK(readings == (interval > 0 ? 1 : 3));
+    CHECK(energy.amount() == 15);
+    CHECK(energy.joules(0) == Catch::Approx(21e-6));
+    CHECK(!energy.joules(1));
+    CHECK(energy.seconds() >= 0);
+    energy.finish();
+    CHECK(energy.joules(0) == Catch::Approx(21e-6));
+  }
+}
+
 TEST_CASE("there are no joules without meters, nor once one cannot be read", "[energy]") {
   CHECK(!EnergySum({}).joules());
   Powercap powercap;

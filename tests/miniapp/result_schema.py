@@ -150,7 +150,11 @@ class ResultSchema(unittest.TestCase):
         self.assert_refused("UNREFERENCED", ("verification",), checks)  # a loss curve is among them
         self.assert_refused("VALID", ("verification",), [check for check in checks if check["name"] != "loss-curve"])
         first = [{**check, "name": check["name"].replace("loss-curve", "first-step")} for check in checks]
-        self.assertEqual(self.errors({**self.results["VALID"], "verification": first}), [])
+        for name in ("tiny", "small", "reference", "large", "custom"):  # what a first step alone makes of a run
+            too_large = name in ("reference", "large")
+            for status in ("VALID", "UNREFERENCED"):
+                errors = self.errors({**self.results[status], "class": name, "verification": first})
+                self.assertEqual(errors == [], (status == "VALID") == too_large, (name, status, errors))
 
     def test_what_departs_from_a_class_is_custom(self):
         departed = {**self.results["VALID"], "class": "tiny", "class_departures": ["data.steps = 9 instead of 300"]}

@@ -21,6 +21,12 @@ ClassJudgement judge_tiny(std::vector<std::string> const& overrides) {
   return judge_class(read_text(tiny, overrides), 1);
 }
 
+/// What a whole run of it counts as.
+ClassJudgement judge_tiny_run(std::vector<std::string> const& overrides, std::string const& sharing_ranks = "") {
+  Deck const deck = read_text(tiny, overrides);
+  return judge_run(deck, 1, {measured_window(deck, deck.config.length.steps), sharing_ranks});
+}
+
 } // namespace
 
 TEST_CASE("every class is a whole deck, and a run of it counts as of the class", "[class]") {
@@ -70,11 +76,48 @@ TEST_CASE("what a deck replaces of a class takes what belongs to it along", "[cl
 
 TEST_CASE("what is free leaves the class as it is", "[class]") {
   for (char const* change : {"batch.micro=4", "parallel.strategy=naive", "parallel.bucket=1 MiB", "comm.allreduce=tree",
-                             "kernels.gemm=kokkos", "model.attention=flash", "bench.warmup_steps=3", "bench.window=20",
-                             "checkpoint.dir=kept", "trace.file=t.json", "data.files=[\"elsewhere.txt\"]",
-                             "data.validate_every=0", "optimizer.lr=0.002"}) {
+                             "kernels.gemm=kokkos", "model.attention=flash", "bench.warmup_steps=11",
+                             "bench.warmup_steps=155", "bench.window=145", "checkpoint.dir=kept", "trace.file=t.json",
+                             "data.files=[\"elsewhere.txt\"]", "data.validate_every=0", "optimizer.lr=0.002"}) {
     INFO(change);
-    CHECK(judge_tiny({change}).name == "tiny");
+    CHECK(judge_tiny_run({change}).name == "tiny");
+    CHECK(judge_tiny_run({change}).departures.empty());
+  }
+}
+
+TEST_CASE("a run whose rate breaks the run rules is custom and says which", "[class]") {
+  using Strings = std::vector<std::string>;
+  auto const departures = [](std::string const& change) {
+    CHECK(judge_tiny({change}).name == "tiny"); // it is the class' work
+    ClassJudgement const judgement = judge_tiny_run({change});
+    CHECK(judgement.name == "custom");
+    return judgement.departures;
+  };
+  CHECK(departures("bench.warmup_steps=9") == Strings{"bench.warmup_steps = 9 instead of at least 10"});
+  CHECK(departures("bench.window=144") == Strings{"144 measured steps instead of at least 145"});
+  CHECK(departures("bench.warmup_steps=156") == Strings{"144 measured steps instead of at least 145"});
+  CHECK(departures("bench.kernels=true") == Strings{"bench.kernels = true instead of false"});
+  CHECK(departures("comm.check_order=true") == Strings{"comm.check_order = true instead of false"});
+  CHECK(judge_tiny_run({}, "2 ranks share a device").departures == Strings{"2 ranks share a device"});
+  CHECK(judge_tiny_run({}, "2 ranks share a device").name == "custom");
+  CHECK(judge_tiny_run({"data.seed=2", "bench.kernels=true"}).departures.size() == 2);
+}
+
+TEST_CASE("the last piece of a restarted run keeps the window's rule, or is custom", "[class]") {
+  Deck const deck = read_text(tiny);
+  auto const resumed_after = [&](std::int64_t step) { return judge_run(deck, 1, {measured_window(deck, 300, step)}); };
+  CHECK(resumed_after(145).name == "tiny"); // 145 steps of 290 are left
+  CHECK(resumed_after(146).name == "custom");
+  CHECK(resumed_after(300).departures == std::vector<std::string>{"0 measured steps instead of at least 145"});
+}
+
+TEST_CASE("a golden first step alone proves the classes that are too large for a curve, and no other run", "[class]") {
+  for (std::string const name : {"tiny", "small", "reference", "large", "custom"}) {
+    INFO(name);
+    CHECK(is_referenced(name, true, false));
+    CHECK(is_referenced(name, true, true));
+    CHECK(!is_referenced(name, false, false));
+    CHECK(is_referenced(name, false, true) == (name == "reference" || name == "large"));
   }
 }
 
@@ -110,6 +153,7 @@ TEST_CASE("a deck without a class, or of class custom, is custom without departu
   for (Deck const& deck : {read_small(), read_small({"class=custom"})}) {
     CHECK(judge_class(deck, 1).name == "custom");
     CHECK(judge_class(deck, 1).departures.empty());
+    CHECK(judge_run(deck, 1, {{3, 3}, "2 ranks share a device"}).departures.empty());
   }
   CHECK_THAT(error_of("class = \"huge\"\n"),
              ContainsSubstring("class = \"huge\" is unknown, must be one of tiny, small, reference, large, custom"));

@@ -11,6 +11,18 @@ TEST_CASE("numbers are told as ranges", "[rank_map]") {
   CHECK_FALSE(cores_of_process().empty());
 }
 
+TEST_CASE("cores that several ranks may run on are counted once", "[rank_map]") {
+  auto const places = [](std::vector<std::string> const& cores) {
+    std::vector<RankPlace> all;
+    for (std::string const& of_rank : cores) all.push_back({"n1", of_rank, ""});
+    return all;
+  };
+  CHECK(count_cores(places({"5"})) == 1);
+  CHECK(count_cores(places({"0-3,8", "3-4"})) == 6);
+  CHECK(count_cores(places({"0,2", "0,2"})) == 2);
+  CHECK(count_cores(places({"0", "unknown"})) > 1000000);
+}
+
 TEST_CASE("ranks at the same place share a line of the map", "[rank_map]") {
   RankPlace const a{"n1", "0-1", ""}, b{"n2", "0-1", ""}, gpu{"n2", "0-1", "0000:81:00.0"};
   CHECK(rank_map_lines({}).empty());

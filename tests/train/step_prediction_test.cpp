@@ -5,6 +5,9 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+#include <limits>
+
 using namespace trainstone;
 using Catch::Approx;
 
@@ -45,7 +48,33 @@ TEST_CASE("on an alpha-beta-gamma machine messages of a step cost alpha each, be
                           machine.beta * static_cast<double>(sent.bytes) +
                           machine.gamma * static_cast<double>(sizeof(float) * sent.reduced);
   CHECK(step.communication_seconds == Approx(expected));
-  CHECK(step.compute_seconds == Approx(floor_seconds(plan, config.optimizer, {ranks * 7e9, ranks * 3e9})));
+  double const update = 28 * static_cast<double>(plan.table.size()); // of strategy ddp: everything
+  CHECK(step.compute_seconds == Approx(static_cast<double>(plan.step_flops.gemm) / 7e9 + update / 3e9));
+}
+
+TEST_CASE("a step's update takes what the rank updates that updates most, at the bandwidth of one rank",
+          "[train][prediction]") {
+  // With products that take no time, a second is an element that is updated.
+  auto const updated = [](char const* strategy, Rank ranks, StatePartition partition = StatePartition::intra_layer) {
+    RunConfig config = small_config(ranks);
+    config.parallel.strategy = strategy;
+    config.parallel.partition = partition;
+    if (config.parallel.strategy == "zero") config.parallel.zero_stage = 1;
+    if (config.parallel.strategy == "hsdp") config.parallel.shard_group = std::max(1, ranks / 2);
+    RunPlan const plan = plan_run(config, ranks - 1, ranks); // any rank's plan knows
+    ComputeRates const one{std::numeric_limits<double>::infinity(), 28};
+    return predict_step(plan, config.optimizer, one, uniform_machine({})).compute_seconds / plan.table.size();
+  };
+  for (Rank const ranks : {1, 2, 8}) {
+    INFO(ranks);
+    CHECK(updated("ddp", ranks) == Approx(1));
+    CHECK(updated("naive", ranks) == Approx(1));
+    CHECK(updated("zero", ranks) == Approx(1.0 / ranks));
+    CHECK(updated("hsdp", ranks) == Approx(1.0 / std::max(1, ranks / 2)));
+  }
+  RunPlan const plan = plan_run(small_config(8), 0, 8);
+  auto const largest = static_cast<double>(plan.parallel.largest_group()) / static_cast<double>(plan.table.size());
+  CHECK(updated("zero", 8, StatePartition::inter_layer) == Approx(largest)); // fewer groups than ranks
 }
 
 TEST_CASE("one rank alone spends no time on messages, and behind a slow network no message is faster than there",
