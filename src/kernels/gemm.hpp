@@ -1,8 +1,9 @@
 #pragma once
 
 // Matrix product. Owns the one contract behind which libraries compute it (the provider, chosen at run time), and the
-// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C; inputs are
-// rounded to a narrower type by a provider whose name says so alone; the same bits whenever the same call is repeated
+// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C, or twice
+// where that is said of the provider (rounds_before_adding); inputs are rounded to a narrower type by a provider whose
+// name says so alone; the same bits whenever the same call is repeated
 // with the same number of threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch
 // that the caller gives, whose size is predicted exactly. Does not choose by timing, does not repack or keep weights
 // between calls.
@@ -29,6 +30,12 @@ std::string_view to_string(GemmProvider provider);
 
 /// Whether the provider rounds fp32 matrices before it multiplies them.
 constexpr bool rounds_fp32(GemmProvider provider) { return provider == GemmProvider::cublaslt_tf32; }
+
+/// Whether the provider rounds a product to a C of 16 bits before it adds it to what C holds, and then rounds the sum.
+/// The others add in fp32, and round the sum alone.
+constexpr bool rounds_before_adding(GemmProvider provider) {
+  return provider == GemmProvider::cublaslt || provider == GemmProvider::cublaslt_tf32;
+}
 
 /// The provider of that name. Throws InputError that lists the names.
 GemmProvider parse_gemm_provider(std::string_view name);
@@ -125,9 +132,9 @@ public:
   ///                      smaller than gemm_scratch_bytes of the shape; InputError if the provider cannot compute with
   ///                      inputs of that type
   /// Work: shape.flops() and shape.bytes(), and that of the epilogue's kernels. Sums in fp32, in an order that depends
-  /// on the provider, and one rounding to c's type; |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions
-  /// take subnormal numbers as 0. Label: trainstone::gemm[cuBLASLt], trainstone::gemm[oneDNN],
-  /// trainstone::gemm[KokkosBlas] or trainstone::gemm.
+  /// on the provider, and one rounding to c's type, or two (rounds_before_adding); before these
+  /// |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions take subnormal numbers as 0. Label:
+  /// trainstone::gemm[cuBLASLt], trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
   void operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
                   ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue = {});
 

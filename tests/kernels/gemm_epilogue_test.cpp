@@ -173,8 +173,12 @@ TEMPLATE_LIST_TEST_CASE("a weight's gradient with that of the bias, overwritten 
     CHECK(product.compute(Epilogue::gradient_of_bias(gradient.vector())) == product.launches());
     auto const bound = stored_within<Gradient>(product.error());
     CHECK(mismatches(std::span<double const>(widened(gradient.values())), std::span<double const>(sums), bound) == "");
+    bool const twice = mode == Write::add && rounds_before_adding(provider); // C held numbers of at most 1
+    auto const close = [&](double value) {
+      return twice ? added_after_storing_within<Gradient>(product.error(), 1.0)(value) : bound(value);
+    };
     CHECK(mismatches(std::span<double const>(widened(product.c.values())), std::span<double const>(product.exact),
-                     bound) == "");
+                     close) == "");
   }
 }
 

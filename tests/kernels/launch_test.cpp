@@ -119,8 +119,9 @@ private:
 
 /// The violations while `body` runs, of a guard on `exec`.
 template <class Body>
-std::vector<std::string> violations(ExecutionSpace const& exec, Body const& body) {
-  ToolsGuard const guard(exec);
+std::vector<std::string> violations(ExecutionSpace const& exec, Body const& body,
+                                    CollectiveInstances collectives = CollectiveInstances::the_given) {
+  ToolsGuard const guard(exec, collectives);
   body();
   return guard.violations();
 }
@@ -173,6 +174,20 @@ TEST_CASE("the guard reports what it is there for") {
   CHECK(violations(exec, [&] { Kokkos::View<float*> const view("mine", 3); }).size() >= 1);
   CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("mine"); }).size() == 1);
   CHECK(violations(exec, [&] { Kokkos::Profiling::ScopedRegion const region("trainstone::test"); }).empty());
+}
+
+TEST_CASE("the guard knows that collectives, and nothing else, may have instances of their own") {
+  ExecutionSpace const exec = distinct_instance(), other;
+  auto const kernel = [&](char const* label) {
+    return [&, label] { launch_for({label}, Elements(other, 0, 1), DoNothing()); };
+  };
+  auto const fence = [&](char const* reason) { return [&, reason] { other.fence(reason); }; };
+  auto const own = CollectiveInstances::their_own;
+  CHECK(violations(exec, kernel("trainstone::comm::reduce"), own).empty());
+  CHECK(violations(exec, kernel("trainstone::comm::reduce")).size() == 1);
+  CHECK(violations(exec, kernel("trainstone::gelu::forward"), own).size() == 1);
+  CHECK(violations(exec, fence("trainstone::comm::wait: neighbours touch it"), own).empty());
+  CHECK(violations(exec, [] { Kokkos::fence("all"); }, own).size() == 1);
 }
 
 TEST_CASE("what is called between launches is called after each, and not for the kernels that it starts") {

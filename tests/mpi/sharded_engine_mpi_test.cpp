@@ -313,7 +313,7 @@ TEST_CASE("a step of any strategy labels everything and stays on its instance", 
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;
     TrainingRun run(world, config);
-    ToolsGuard const guard(run.exec);
+    ToolsGuard const guard(run.exec, engine_collectives);
     run.trainer.step(1);
     run.trainer.validate();
     INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));

@@ -249,7 +249,7 @@ TEST_CASE("a poisoned unit is no overflow: it ends the run at any loss scale", "
 TEST_CASE("a step labels everything, stays on its instance and fences it alone", "[mpi][trainer]") {
   Communicator world = Communicator::world();
   TrainingRun run(world, training_config(odd, {1, 2, 2 * world.size()}));
-  test::ToolsGuard const guard(run.exec);
+  test::ToolsGuard const guard(run.exec, test::engine_collectives);
   run.trainer.step(1);
   run.trainer.validate();
   INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
@@ -266,7 +266,7 @@ TEST_CASE("a step waits for its kernels before it fills arrays and where the hos
   TrainingRun run(world, config);
   run.trainer.step(1); // makes what is made once
   run.trainer.finish();
-  test::ToolsGuard const guard(run.exec);
+  test::ToolsGuard const guard(run.exec, test::engine_collectives);
   run.trainer.step(2);
   std::map<std::string, int> fences;
   for (std::string const& reason : guard.fences())

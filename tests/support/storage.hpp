@@ -41,6 +41,15 @@ auto stored_within(double error) {
   return [error](double value) { return error + storing_error<T>(std::abs(value) + error); };
 }
 
+/// The same of a result whose larger part, at most `addend` away from it, was stored before the rest was added.
+template <class T>
+auto added_after_storing_within(double error, double addend) {
+  return [=](double value) {
+    double const first = error + storing_error<T>(std::abs(value) + addend + error);
+    return first + storing_error<T>(std::abs(value) + first);
+  };
+}
+
 template <class T>
 std::vector<T> stored(std::vector<float> const& values) {
   std::vector<T> result;

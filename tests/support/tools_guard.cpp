@@ -18,6 +18,7 @@ namespace Tools = Kokkos::Tools::Experimental;
 
 struct Record {
   ExecutionSpace exec;
+  CollectiveInstances collectives;
   Tools::EventSet previous_callbacks;
   std::string announced; ///< the label that the launch wrapper is about to start
   std::vector<std::string> violations;
@@ -39,6 +40,11 @@ bool is_of_kokkos(std::string_view label) {
          (label.starts_with("N") && label.find("Kokkos") <= 4);
 }
 
+/// Whether what has this label may happen on another instance than the given one.
+bool may_be_elsewhere(std::string_view label) {
+  return record()->collectives == CollectiveInstances::their_own && label.starts_with("trainstone::comm::");
+}
+
 void complain(std::string text) { record()->violations.push_back(std::move(text)); }
 
 void check_label(char const* what, std::string_view label) {
@@ -51,12 +57,14 @@ void on_kernel(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
   if (is_of_kokkos(name)) return;
   record()->kernels.emplace_back(name);
   if (announced != name) complain(fmt::format("kernel not started by the launch wrapper: '{}'", name));
-  if (device != Tools::device_id(record()->exec)) complain(fmt::format("kernel on another device: '{}'", name));
+  if (device != Tools::device_id(record()->exec) && !may_be_elsewhere(name))
+    complain(fmt::format("kernel on another device: '{}'", name));
 }
 
 void on_launch(char const* label, ExecutionSpace const& exec) {
   record()->announced = label;
-  if (exec != record()->exec) complain(fmt::format("kernel on another instance: '{}'", label));
+  if (exec != record()->exec && !may_be_elsewhere(label))
+    complain(fmt::format("kernel on another instance: '{}'", label));
 }
 
 void on_region(char const* name) { check_label("region", name); }
@@ -72,15 +80,15 @@ void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
   if (!is_of_kokkos(reason)) record()->fences.emplace_back(reason);
   if (reason.empty() || reason.find("Unnamed") != reason.npos)
     complain(fmt::format("fence without a reason: '{}'", reason));
-  else if (!is_of_kokkos(reason) &&
+  else if (!is_of_kokkos(reason) && !may_be_elsewhere(reason) &&
            target.instance_id != Tools::identifier_from_devid(Tools::device_id(record()->exec)).instance_id)
     complain(fmt::format("fence of another instance or of all: '{}'", reason));
 }
 
 } // namespace
 
-ToolsGuard::ToolsGuard(ExecutionSpace const& exec) {
-  record() = std::make_unique<Record>(Record{exec, Tools::get_callbacks(), {}, {}, {}, {}});
+ToolsGuard::ToolsGuard(ExecutionSpace const& exec, CollectiveInstances collectives) {
+  record() = std::make_unique<Record>(Record{exec, collectives, Tools::get_callbacks(), {}, {}, {}, {}});
   Tools::set_begin_parallel_for_callback(on_kernel);
   Tools::set_begin_parallel_reduce_callback(on_kernel);
   Tools::set_begin_parallel_scan_callback(on_kernel);
