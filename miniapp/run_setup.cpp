@@ -139,6 +139,10 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   if (!options.record_golden) {
     run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
     if (!run.golden) run.first_step = find_golden_first_step(golden_path(run.deck.path), run.golden_key);
+    TRAINSTONE_REQUIRE_INPUT(!run.first_step || run.first_step->positions <= run.config.data.sequence,
+                             "{}: the first step {} is of {} positions, more than data.sequence = {}",
+                             golden_path(run.deck.path), run.golden_key, run.first_step->positions,
+                             run.config.data.sequence);
   }
   if (first) check_output(run, options);
   return run;

@@ -26,7 +26,7 @@ import gate_ratios
 import gate_self_test
 from gate_runs import RunFailed, run_program
 from gate_statistics import LEAST_PAIRS
-from shared import set_options
+from shared import set_options, write_json
 
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "counters.json"
 AT_ONCE = 2  # most of a short run's time is spent in the start of its libraries
@@ -142,9 +142,7 @@ def read_reference(path):
 
 
 def write_reference(path, found):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"about": "Counters of a step of rank 0; written and compared by perf/gate.py", "configurations": found}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_json(path, {"about": "Counters of a step of rank 0; written and compared by perf/gate.py", "configurations": found})
 
 
 def differences(expected, found):

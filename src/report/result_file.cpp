@@ -1,6 +1,7 @@
 #include "report/result_file.hpp"
 
 #include "core/error.hpp"
+#include "report/benchmark_class.hpp"
 #include "report/json_file.hpp"
 
 #include <fmt/ranges.h>
@@ -198,9 +199,6 @@ bool has_check(Result const& result, std::string_view name) {
   return std::ranges::find(result.checks, name, &Check::name) != result.checks.end();
 }
 
-/// Whether the class is too large for loss curves, so that its first step has to do.
-bool has_no_curves(std::string_view class_name) { return class_name == "reference" || class_name == "large"; }
-
 /// The status is what the file itself proves: by its checks, its network and its samples. What is harvested elsewhere
 /// as a figure of merit has passed here.
 void require_proved(JsonFile const& file, Result const& result) {
@@ -214,7 +212,7 @@ void require_proved(JsonFile const& file, Result const& result) {
   bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
   require(failed == (outcome == Outcome::invalid), fmt::format("{} check failed", failed ? "a" : "no"));
   bool const has_curve = has_check(result, "loss-curve"), has_first_step = has_check(result, "first-step");
-  bool const referenced = has_curve || (has_first_step && has_no_curves(result.benchmark_class.name));
+  bool const referenced = is_referenced(result.benchmark_class.name, has_curve, has_first_step);
   require(!valid || referenced, fmt::format("/verification has no loss-curve{}",
                                             has_first_step ? ": first-step is not enough for this /class" : ""));
   require(outcome != Outcome::unreferenced || !referenced,

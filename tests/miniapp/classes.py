@@ -151,6 +151,17 @@ class FirstStep(unittest.TestCase):
         self.assertIn("VERIFICATION FAILED (7/8): first-step\n", outcome.out)
         self.assertNotIn("FOM", outcome.out)
 
+    def test_a_first_step_of_more_positions_than_a_sample_has_is_refused(self):
+        deck = Deck({"data.steps": "6"})
+        deck.golden.parent.mkdir()
+        golden = json.loads(json.dumps(self.golden))
+        (entry,) = golden["first_steps"].values()
+        entry["positions"] = 9
+        deck.golden.write_text(json.dumps(golden))
+        outcome = run("run", deck.path)
+        self.assertEqual(outcome.code, USAGE, outcome)
+        self.assertIn(" is of 9 positions, more than data.sequence = 8", outcome.err)
+
     def test_other_values_than_the_recorded_ones_are_unreferenced(self):
         self.assertIn("\nRESULT: UNREFERENCED ", run("run", self.deck.path, *settings("data.seed=2")).out)
 

@@ -94,6 +94,13 @@ class ResultSchema(unittest.TestCase):
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
 
+    def test_a_value_has_the_origins_that_a_deck_prints(self):
+        path = ("params", "model.layers", "origin")
+        for origin in ("default", "class tiny", "preset gpt2", "deck:3", "environment", "command line", "derived"):
+            self.assertEqual(self.errors(changed(self.short(), path, origin)), [])
+        for origin in ("", "tiny", "class ", "deck", "deck:0", "standard"):
+            self.assertNotEqual(self.errors(changed(self.short(), path, origin)), [], origin)
+
     def test_the_arrays_of_samples_have_an_element_per_step(self):
         for name, result in self.results.items():
             samples = dict(result["samples"])
