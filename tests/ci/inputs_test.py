@@ -5,6 +5,7 @@ usage: inputs_test.py PROGRAM [unittest options]
 """
 import functools
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -16,7 +17,7 @@ INPUTS = pathlib.Path(__file__).resolve().parent.parent.parent / "inputs"
 DECKS = sorted(INPUTS.glob("*.toml"))
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 SIZE = r"(?P<size>[\d.]+) (?P<unit>MiB|GiB)"
-LIBRARIES = 0.01  # scratch of matrix products depends on the processor
+LIBRARIES = 0.03  # scratch of matrix products depends on the processor
 
 
 @functools.cache
@@ -24,7 +25,7 @@ def estimate(deck, ranks):
     """Bytes per rank, and FLOP per step of all ranks as decks say them: 8.8e16."""
     with tempfile.NamedTemporaryFile(prefix="trainstone-inputs-", suffix=".json") as file:
         subprocess.run([Said.program, "estimate", INPUTS / deck, "--ranks", str(ranks), "--json", file.name], check=True,
-                       stdout=subprocess.DEVNULL)
+                       stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})  # each has scratch of its own
         found = json.loads(pathlib.Path(file.name).read_text(encoding="utf-8"))["predicted"]
     return found["memory_bytes"]["total"], f"{found['flops'] * ranks:.1e}".replace("e+", "e")
 

@@ -14,7 +14,6 @@ FAILED, USAGE = 65, 64
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "inputs"
 CHECK_FLOAT64 = INPUTS / "golden" / "check_float64.py"
 CLASSES = ("tiny", "small", "reference", "large")
-MEBI = 2.0**20
 
 
 class ShippedDecks(unittest.TestCase):
@@ -25,19 +24,6 @@ class ShippedDecks(unittest.TestCase):
                 self.assertRegex(future.result().out, rf'(?m)^class = "{name}" +# deck:\d+$')
                 for key in ("steps", "sequence", "global", "lr"):
                     self.assertRegex(future.result().out, rf"(?m)^{key} = \S+ +# class {name}$")
-
-    def test_the_memory_in_a_decks_header_is_what_estimate_says(self):
-        cases = []
-        for name in CLASSES:
-            header = re.search(r"(?m)^# memory    per rank: (.*) \(", (INPUTS / f"{name}.toml").read_text())[1]
-            for size, unit, ranks in re.findall(r"([\d.]+) ([MG])iB on (\d+)", header):
-                cases.append((name, float(size) * (1024 if unit == "G" else 1), ranks))
-        self.assertEqual(len(cases), 3 * len(CLASSES))
-        futures = [start("estimate", INPUTS / f"{name}.toml", "--ranks", ranks) for name, _, ranks in cases]
-        for (name, mebibytes, ranks), future in zip(cases, futures):
-            with self.subTest(name=name, ranks=ranks):
-                estimated = int(re.search(r"(?m)^  total +(\d+)", future.result().out)[1]) / MEBI
-                self.assertAlmostEqual(mebibytes / estimated, 1, delta=0.01)
 
     def test_the_run_rules_name_keys_that_exist_on_one_page(self):
         rules = (INPUTS / "RUN_RULES.md").read_text()
