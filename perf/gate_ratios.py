@@ -3,7 +3,6 @@
 Tier 1 compares two ways to do the same inside one process (perf_ratios), and the ratios with those that are on record for
 the machine. Tier 2 compares two programs on one deck, run in turns. Both are decided by gate_statistics.
 """
-import itertools
 import json
 import math
 import os
@@ -72,14 +71,15 @@ def summary(rows):
     return ", ".join(f"{amount} {verdict}" for verdict, amount in count.items() if amount > 0)
 
 
-def judge_until_green(measure, join, judge):
-    """The rows of what measure() gives, if they are green; else of that and of further measurements, joined."""
-    samples = measure()
-    for further in range(1, MOST_MEASUREMENTS + 1):
-        rows = judge(samples)
-        if exit_code(rows) == GREEN or further == MOST_MEASUREMENTS:
-            return rows
+def judge_until_green(samples, measure, join, judge):
+    """The rows of these samples, if they are green; else of them and of further measurements, joined."""
+    rows = judge(samples)
+    for _ in range(MOST_MEASUREMENTS - 1):
+        if exit_code(rows) == GREEN:
+            break
         samples = join(samples, measure())
+        rows = judge(samples)
+    return rows
 
 
 # --- tier 1 --------------------------------------------------------------------------------------------------------
@@ -159,8 +159,7 @@ def compare_with_record(arguments, program):
     if arguments.report:
         rows = judge(series, references)
     else:
-        measurements = itertools.chain([series], (run()[1] for _ in itertools.count()))
-        rows = judge_until_green(lambda: next(measurements), join_series, lambda samples: judge(samples, references))
+        rows = judge_until_green(series, lambda: run()[1], join_series, lambda samples: judge(samples, references))
     gone = [name for name in references or () if name not in {row.name for row in rows}]
     print(table(rows))
     for name in gone:
@@ -246,7 +245,8 @@ def run_in_turns(arguments):
 
 def tier_2(arguments):
     try:
-        rows = judge_until_green(lambda: run_in_turns(arguments), join_runs, lambda samples: judge_programs(*samples))
+        rows = judge_until_green(run_in_turns(arguments), lambda: run_in_turns(arguments), join_runs,
+                                 lambda samples: judge_programs(*samples))
     except (RunFailed, gate_statistics.UnusableSamples) as problem:
         print(f"tier 2: {problem}")
         return RED

@@ -61,7 +61,7 @@ def see_slow_programs(arguments, gate):
 
 def judge_run(measure, references, keys=()):
     """The rows of one run of tier 1."""
-    return gate_ratios.judge_until_green(lambda: measure(keys), gate_ratios.join_series,
+    return gate_ratios.judge_until_green(measure(keys), lambda: measure(keys), gate_ratios.join_series,
                                          lambda series: gate_ratios.judge(series, references))
 
 

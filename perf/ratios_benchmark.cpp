@@ -47,9 +47,8 @@ Keys const training_keys{"model.layers=2",       "model.heads=4",     "model.cha
                          "parallel.bucket=1 MiB"};
 /// Slow enough that what overlap hides can be told from noise.
 Keys const network_keys{"comm.emulated_network.latency=50 us", "comm.emulated_network.bandwidth=1 GB/s"};
-constexpr int steps_per_sample = 2; // of which the second one's forward covers what the first one's update gathers
-constexpr int steps_per_gemm_sample =
-    4; // the shortest counts, as at the peak: what disturbs a step says nothing of products
+constexpr int steps_per_sample = 2;      // of which the second one's forward covers what the first one's update gathers
+constexpr int steps_per_gemm_sample = 4; // of which the shortest counts, as at the peak
 constexpr double peak_seconds = 8e-3;
 constexpr std::array<std::uint64_t, 3> sizes{64 << 10, 1 << 20, 4 << 20};
 
