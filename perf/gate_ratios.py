@@ -14,14 +14,14 @@ from typing import NamedTuple
 import gate_reference
 import gate_statistics
 from gate_runs import NotPossible, RunFailed, run_program
-from gate_statistics import FASTER, NO_REFERENCE, NOISY, PASSED, SLOWER
+from gate_statistics import ALMOST_SURELY, FASTER, NO_REFERENCE, NOISY, PASSED, SLOWER, shows_promised
 from shared import set_options
 
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "ratios.json"
 GREEN, RED, INCONCLUSIVE = 0, 1, 77
 RANKS = 2
-RECORDED_RUNS = 3  # a process may be lucky with its memory
-MOST_MEASUREMENTS = 3  # of what is not green at once: nothing is red before that many, nor too noisy
+RECORDED_RUNS = 5  # a process may be lucky with its memory, and a machine quiet for a while
+MOST_MEASUREMENTS = 5  # of what is not green at once: nothing is red before that many, nor too noisy
 LEAST_SHARE = 0.2  # of a step, that a phase must have to be compared: shorter ones differ from process to process
 PATIENCE = 300  # seconds for one run
 
@@ -123,7 +123,7 @@ def judge(all_series, references):
 
 def steady_ratios(runs):
     """{name: Range} of several runs: their median ratio, the lowest and the highest; and the names of those that one of
-    the runs, compared with them, would not pass."""
+    the runs, compared with them, would not pass, or only just: what is noisy now and then makes every later run so."""
     ratios, noisy = {}, []
     measured = [{row.name: row.measured.ratio for row in judge(series, None)} for series in runs]
     for name in measured[0]:
@@ -131,7 +131,8 @@ def steady_ratios(runs):
         ratios[name] = gate_reference.Range(statistics.median(found), found[0], found[-1])
     references = {name: found.reference() for name, found in ratios.items()}
     for series in runs:
-        noisy += [row.name for row in judge(series, references) if row.decision.verdict != PASSED]
+        noisy += [row.name for row in judge(series, references)
+                  if row.decision.verdict != PASSED or not shows_promised(row.measured, row.decision.limit, ALMOST_SURELY)]
     return {name: found for name, found in ratios.items() if name not in noisy}, sorted(set(noisy))
 
 

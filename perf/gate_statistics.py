@@ -12,6 +12,7 @@ from typing import NamedTuple
 LEAST_PAIRS = 20
 MARGIN = 0.05  # no slowdown below this is red, however quiet the machine is
 PROMISED = 0.10  # a slowdown of this size is to be seen: where it could not, nothing is decided
+HALF_THE_TIME, ALMOST_SURELY = 1, 2  # how many times the interval's half a slowdown of that size reaches over the limit
 SPREADS = 3  # of the A/A series, that a slowdown must exceed
 RESAMPLES = 1000
 
@@ -91,6 +92,11 @@ def estimate(values, seed=1):
     return Estimate(math.exp(centre), math.exp(low), math.exp(high), deviation)
 
 
+def shows_promised(measured, limit, often):
+    """Whether a slowdown of just the promised size is red with such noise. \\param often  HALF_THE_TIME or ALMOST_SURELY"""
+    return (1 + PROMISED) * (measured.low / measured.ratio) ** often > 1 + limit
+
+
 def decide(measured, spread, reference, reference_reach=0.0):
     """\\param measured  Estimate   \\param spread  Estimate of two arms alike   \\param reference  ratio, or None
     \\param reference_reach  how far the runs lie from the reference that it was taken from, as a share
@@ -104,7 +110,7 @@ def decide(measured, spread, reference, reference_reach=0.0):
         return Decision(NO_REFERENCE, limit)
     if measured.low > reference * (1 + limit):
         return Decision(SLOWER, limit)
-    if (1 + PROMISED) * measured.low / measured.ratio <= 1 + limit:
+    if not shows_promised(measured, limit, HALF_THE_TIME):
         return Decision(NOISY, limit)
     if measured.high < reference / (1 + limit):
         return Decision(FASTER, limit)

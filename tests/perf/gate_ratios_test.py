@@ -20,8 +20,10 @@ from unittest import mock
 sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
 import gate
+import gate_ratios
 import gate_reference
 import gate_self_test
+import gate_statistics
 
 LAUNCHER = '#!/bin/sh\nshift 2\n"$@" &\nwait $!\n'  # its ranks are other processes, as those of mpiexec
 RATIOS = f"""#!{sys.executable}
@@ -160,24 +162,24 @@ class Tier1(Folder):
 
     def test_noise_is_inconclusive_and_not_recorded(self):
         self.record()
-        code, out = self.tier_1(NOISE="0.5")
+        code, out = self.tier_1(NOISE="5")
         self.assertEqual((code, self.verdicts(out)), (77, {"x/y": "TOO NOISY", "z/y": "TOO NOISY"}), out)
-        code, out = self.tier_1("--record", NOISE="0.5")
+        code, out = self.tier_1("--record", NOISE="5")
         self.assertEqual(code, 77, out)
         self.assertIn("too noisy to be recorded: x/y, z/y", out)
 
     def test_runs_that_differ_from_each_other_are_not_recorded(self):
-        self.record(LUCK="0.05")  # 1.05, 1.10, 1.15 of the ratio
+        self.record(LUCK="0.03")  # 1.03, 1.06 ... 1.15 of the ratio
         recorded = json.loads(self.reference.read_text())["machines"][0]["ratios"]["x/y"]
-        self.assertEqual(recorded, {"ratio": 1.65, "low": 1.575, "high": 1.725})
+        self.assertEqual(recorded, {"ratio": 1.635, "low": 1.545, "high": 1.725})
         self.reference.unlink()
-        code, out = self.tier_1("--record", LUCK="0.2")  # 1.8, 2.0, 2.2
+        code, out = self.tier_1("--record", LUCK="0.2")  # 1.8, 2.1 ... 3.0
         self.assertEqual(code, 77, out)
         self.assertIn("too noisy to be recorded: x/y, z/y", out)
 
     def test_a_ratio_within_what_the_recorded_runs_differed_by_passes(self):
-        self.record(LUCK="0.06")  # 1.06, 1.12, 1.18 of the ratio
-        for ratio, expected in ((1.5 * 1.18, 0), (1.5 * 1.19, 1)):
+        self.record(LUCK="0.03")  # at most 1.15 / 1.09 from the median
+        for ratio, expected in ((1.5 * 1.15, 0), (1.5 * 1.16, 1)):
             code, out = self.tier_1(RATIOS=json.dumps({"x/y": ratio, "z/y": 0.28}))
             self.assertEqual(code, expected, out)
 
@@ -186,13 +188,13 @@ class Tier1(Folder):
 
     def test_what_is_not_green_is_measured_again_and_judged_by_all_samples(self):
         self.record()
-        for variables, measurements, code in (({}, 1, 0), ({"RATIOS": '{"x/y": 1.65}'}, 3, 1), ({"NOISE": "0.5"}, 3, 77),
+        for variables, measurements, code in (({}, 1, 0), ({"RATIOS": '{"x/y": 1.65}'}, 5, 1), ({"NOISE": "5"}, 5, 77),
                                               ({"SLOW_RUN": "1"}, 2, 0)):
             (self.folder / "runs").write_text("0")
             found, out = self.tier_1(**variables)
             self.assertEqual((found, self.runs()), (code, measurements), out)
         (self.folder / "runs").write_text("0")
-        self.tier_1("--report", NOISE="0.5")
+        self.tier_1("--report", NOISE="5")
         self.assertEqual(self.runs(), 1)
 
     def test_ranks_that_share_a_core_are_inconclusive(self):
@@ -240,6 +242,14 @@ class Tier1(Folder):
         for pairs in ("18", "21"):
             code, out = self.tier_1("--pairs", pairs)
             self.assertEqual(code, 2, out)
+
+
+class Recorded(unittest.TestCase):
+    def test_a_ratio_that_only_just_passes_is_not_recorded(self):
+        for noise, passes, recorded in ((0.02, True, True), (0.07, True, False), (0.2, False, False)):
+            series = SelfTest.measured(1.5, noise=noise)(())
+            verdict = gate_ratios.judge(series, {"x/y": gate_reference.Reference(1.5, 0.0)})[0].decision.verdict
+            self.assertEqual((verdict == gate_statistics.PASSED, bool(gate_ratios.steady_ratios([series])[0])), (passes, recorded))
 
 
 class Tier2(Folder):
