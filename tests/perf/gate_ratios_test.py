@@ -283,14 +283,16 @@ class SelfTest(unittest.TestCase):
     """Its own judgement, on samples that are made up."""
 
     @staticmethod
-    def measured(ratio, alike=1.0, noise=0.0):
+    def measured(ratio, alike=1.0, noise=0.0, name="x/y", **others):
+        """\\param others  ratios of other names, without noise"""
         arms = "ABBABAAB" * 10
 
-        def series(spread, of_b):
+        def series(spread, of_b, noise=noise):
             source = random.Random(1)
             seconds = [0.01 * (of_b if arm == "B" else 1) * source.lognormvariate(0, noise) for arm in arms]
             return {"spread": spread, "arms": arms, "seconds": seconds}
-        return lambda keys: {"A/A x": series("", alike), "x/y": series("A/A x", ratio)}
+        return lambda keys: {"A/A x": series("", alike), name: series("A/A x", ratio),
+                             **{other: series("A/A x", found, 0.0) for other, found in others.items()}}
 
     def codes(self, *arguments, **options):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -302,12 +304,25 @@ class SelfTest(unittest.TestCase):
         self.assertEqual(self.codes(1.5, alike=1.2), 77)
         self.assertEqual(self.codes(1.5, noise=0.5), 77)
 
-    def test_a_slow_kernel_that_is_not_seen_fails(self):
-        for ratio, noise, expected in ((1.65, 0.0, 0), (1.5, 0.0, 1), (1.65, 0.5, 77)):
-            with contextlib.redirect_stdout(io.StringIO()):
-                code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise), REFERENCES)
-            self.assertEqual(code, expected)
+    def test_a_slow_kernel_that_is_not_seen_fails_whatever_else_is_red(self):
+        slowed = gate_self_test.SLOWED
+        references = {name: gate_reference.Reference(1.5, 0.0) for name in (slowed, "other")}
+        for name, ratio, noise, expected in ((slowed, 1.65, 0.0, 0), (slowed, 1.5, 0.0, 1), (slowed, 1.65, 0.5, 77),
+                                             ("gone", 1.65, 0.0, 1)):
+            for other in (1.5, 1.65):
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise, name=name, other=other), references)
+                self.assertEqual(code, expected, out.getvalue())
 
+    def test_slow_products_that_are_not_seen_fail_whatever_else_is_red(self):
+        arguments = argparse.Namespace(program="trainstone", mpiexec="mpiexec", pairs=20)
+        for phase, verdict, expected in (("gemm", "SLOWER", 0), ("step", "SLOWER", 0), ("other", "SLOWER", 1),
+                                         ("gemm", "ok", 1), ("gemm", "TOO NOISY", 77)):
+            table = f"{phase:<32}   1.102  1.095 ... 1.110       1.000   5.0 %  {verdict}\ntier 2: 1 {verdict}\n"
+            outcomes = [(0, ""), ({"SLOWER": 1, "ok": 0, "TOO NOISY": 77}[verdict], table)]
+            with mock.patch.object(gate_self_test, "run_gate", side_effect=outcomes), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(gate_self_test.see_slow_programs(arguments, None), [0, expected])
 
     def test_without_a_reference_that_could_be_red_nothing_is_said(self):
         arguments = argparse.Namespace(tier=0, ratios="perf_ratios", program="trainstone", mpiexec="mpiexec", pairs=20, runs=10)
