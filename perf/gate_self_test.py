@@ -6,14 +6,14 @@ With --tier 2, of that tier alone: red with such products, green with nothing in
 """
 import pathlib
 import re
-import subprocess
+import signal
 import sys
 import time
 
 import gate_ratios
 import gate_statistics
 from gate_ratios import GREEN, INCONCLUSIVE, RED
-from gate_runs import NotPossible, RunFailed
+from gate_runs import NotPossible, RunFailed, run_session
 
 SLOWER = ("faults.slow.kernel=gemm", "faults.slow.factor=1.1")
 SLOWED = "gemm/peak"  # by these keys, in tier 1
@@ -38,8 +38,7 @@ def outcome_of(part, expected, code):
 def run_gate(arguments, gate, *options):
     """Exit code and output of the gate's own command."""
     command = [sys.executable, str(gate), "--mpiexec", arguments.mpiexec, *options]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    return ended.returncode, ended.stdout + ended.stderr
+    return run_session(command, ending=signal.SIGTERM)  # which it passes on to its runs
 
 
 def see_messages(arguments, gate):
