@@ -13,7 +13,7 @@ file, each of them exactly. Nothing is timed: the counters are the same on every
 Tier 1 compares ratios of times with those on record for this machine; it runs perf_ratios, which lies beside PROGRAM.
 Tier 2 runs two programs on one deck in turns. The self-test injects what the tiers must see.
 Exit 0: all as on record; 1: something differs or is slower (a table shows what), a run failed, or there is no usable
-reference file; 77: times are too noisy to say.
+reference file; 77: times are too noisy to say; 130, 143, 129: SIGINT, SIGTERM or SIGHUP came, and what ran was ended.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gate_ratios
 import gate_self_test
-from gate_runs import RunFailed, run_program
+from gate_runs import RunFailed, ended_by_signals, run_program
 from gate_statistics import LEAST_PAIRS
 from shared import set_options, write_json
 
@@ -227,12 +227,13 @@ def read_arguments():
 
 def main():
     arguments = read_arguments()
-    if arguments.self_test:
-        sys.exit(gate_self_test.self_test(arguments, pathlib.Path(__file__)))
-    if arguments.tier == 0:
-        tier_0(arguments)
-    else:
-        sys.exit((gate_ratios.tier_1 if arguments.tier == 1 else gate_ratios.tier_2)(arguments))
+    with ended_by_signals():
+        if arguments.self_test:
+            sys.exit(gate_self_test.self_test(arguments, pathlib.Path(__file__)))
+        if arguments.tier == 0:
+            tier_0(arguments)
+        else:
+            sys.exit((gate_ratios.tier_1 if arguments.tier == 1 else gate_ratios.tier_2)(arguments))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""How perf/gate.py and its parts run programs: the same environment for all, and why a run failed."""
+"""How perf/gate.py and its parts run programs: in the same environment, with an end whatever happens, and why one failed.
+
+Programs lead sessions of their own, so that what they leave running can be ended. Signals to the gate's group do not reach
+them: ended_by_signals() passes their end on.
+"""
 import contextlib
 import os
 import shlex
@@ -14,6 +18,36 @@ class NotPossible(Exception):
     """On this machine; says why."""
 
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_running = {}  # process that leads a session: the signal that ends it
+_signals = []  # those of ENDING that have come
+
+
+@contextlib.contextmanager
+def ended_by_signals():
+    """Within it a signal ends all that runs, then this program, with 128 + its number. Those that are ignored stay so.
+
+    The handler raises nothing: a program that is being started at that moment would be left, and the threads that run
+    others would go on. Nobody starts one or leaves this context after a signal."""
+    def end(number, _frame):
+        _signals.append(number)
+        for leader, ending in list(_running.items()):
+            send(leader, ending)
+
+    before = {number: signal.signal(number, end) for number in ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        leave_after_signal()
+
+
+def leave_after_signal():
+    if _signals:
+        raise SystemExit(128 + _signals[0])
+
+
 def environment():
     """Of a run: this process's without overrides of the deck. Ranks share few cores, so that threads must not spin."""
     ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
@@ -26,22 +60,33 @@ def run_program(mpiexec, ranks, command, folder, patience):
     launcher = [*shlex.split(mpiexec), "-n", str(ranks)] if ranks > 1 else []
     command = [*launcher, os.path.abspath(command[0]), *command[1:]]
     try:
-        running = subprocess.Popen(command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    except OSError as error:
+        code, out = run_session(command, timeout=patience, cwd=folder, env=environment())
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise RunFailed(str(error)) from None
+    if code != 0:
+        raise RunFailed(f"exit {code}: {shlex.join(command)}\n{out}".rstrip())
+
+
+def run_session(command, ending=signal.SIGKILL, timeout=None, **options):
+    """Exit code and output. \\param ending  what its group is sent when it is over, or is to be
+    \\throws OSError, subprocess.TimeoutExpired"""
+    leave_after_signal()
+    leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, start_new_session=True, **options)
+    _running[leader] = ending
     try:
-        out, _ = running.communicate(timeout=patience)
-    except subprocess.TimeoutExpired as error:
-        raise RunFailed(str(error)) from None
+        leave_after_signal()  # one that came while it started has not ended it
+        out, _ = leader.communicate(timeout=timeout)
     finally:
-        end_session(running)
-    if running.returncode != 0:
-        raise RunFailed(f"exit {running.returncode}: {shlex.join(command)}\n{out}".rstrip())
+        send(leader, ending)
+        leader.wait()
+        del _running[leader]
+    leave_after_signal()
+    return leader.returncode, out
 
 
-def end_session(leader):
-    """Whatever it has started and left running: a launcher that is killed does not end its ranks."""
+def send(leader, number):
+    """To its group. MPICH's launcher gives its proxies and ranks sessions of their own, which this does not reach: a proxy
+    ends its ranks when its connection to the launcher closes."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader.pid, signal.SIGKILL)
-    leader.wait()
+        os.killpg(leader.pid, number)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 LEAST_PAIRS = 20
 MARGIN = 0.05  # no slowdown below this is red, however quiet the machine is
-PROMISED = 0.10  # a slowdown of this size is to be seen: where it could not, nothing is decided
+PROMISED = 0.10  # green is decided only where a slowdown of this size, with the same noise, would have been red
 HALF_THE_TIME, ALMOST_SURELY = 1, 2  # how many times the interval's half a slowdown of that size reaches over the limit
 SPREADS = 3  # of the A/A series, that a slowdown must exceed
 RESAMPLES = 1000
@@ -102,8 +102,10 @@ def decide(measured, spread, reference, reference_reach=0.0):
     \\param reference_reach  how far the runs lie from the reference that it was taken from, as a share
 
     Red only if the whole interval lies above the reference by more than the limit: so it is in noise, too, which hides
-    small slowdowns and not large ones. What is not red is green only where a slowdown as large as the gate promises to see
-    would have been red; else nothing is decided.
+    small slowdowns and not large ones. What is not red is green only where these samples, with a slowdown as large as the
+    gate promises to see, would have been red; else nothing is decided. Other samples have other noise: such a slowdown is
+    red in half of all measurements where the interval reaches as far down as this allows (4.5 % with a limit of 5 %), and
+    in 99.6 % of them, by the normal approximation, where it reaches 2 %.
     """
     limit = max(MARGIN, SPREADS * spread.reach(), reference_reach)
     if reference is None:

@@ -13,7 +13,6 @@ import pathlib
 import random
 import sys
 import tempfile
-import time
 import unittest
 from unittest import mock
 
@@ -25,16 +24,12 @@ import gate_reference
 import gate_self_test
 import gate_statistics
 
-LAUNCHER = '#!/bin/sh\nshift 2\n"$@" &\nwait $!\n'  # its ranks are other processes, as those of mpiexec
+LAUNCHER = '#!/bin/sh\nshift 2\nexec "$@"\n'
 RATIOS = f"""#!{sys.executable}
 import json, os, pathlib, sys
 pairs, overrides = int(sys.argv[sys.argv.index("--pairs") + 1]), sys.argv.count("--set")
 if os.environ.get("FAILS"):
     sys.exit("a sum is wrong")
-if os.environ.get("HANGS"):
-    import time
-    pathlib.Path(os.environ["HANGS"]).write_text(str(os.getpid()))
-    time.sleep(60)
 counter = pathlib.Path(__file__).with_name("runs")
 run = int(counter.read_text()) + 1 if counter.exists() else 1
 counter.write_text(str(run))
@@ -122,25 +117,6 @@ class Tier1(Folder):
             self.assertEqual(code, 1, out)
             self.assertIn("tier 1: ", out)
             self.assertEqual(self.tier_1("--report", WRITES=written)[0], 0)
-
-    def test_a_run_without_an_end_ends_with_its_ranks(self):
-        self.record()
-        code, out = self.tier_1("--patience", "2", HANGS=str(self.folder / "pid"))
-        self.assertEqual(code, 1, out)
-        self.assertIn("timed out after 2.0 seconds", out)
-        rank, until = int((self.folder / "pid").read_text()), time.monotonic() + 10
-        while self.lives(rank) and time.monotonic() < until:
-            time.sleep(0.05)
-        self.assertFalse(self.lives(rank))
-
-    @staticmethod
-    def lives(process):
-        """Nobody may have asked how it ended."""
-        try:
-            status = pathlib.Path(f"/proc/{process}/stat").read_text()
-        except OSError:
-            return False
-        return status.rpartition(")")[2].split()[0] != "Z"
 
     def test_an_unknown_machine_is_not_red_and_is_recorded_apart(self):
         self.record()
@@ -293,14 +269,16 @@ class SelfTest(unittest.TestCase):
     """Its own judgement, on samples that are made up."""
 
     @staticmethod
-    def measured(ratio, alike=1.0, noise=0.0):
+    def measured(ratio, alike=1.0, noise=0.0, name="x/y", **others):
+        """\\param others  ratios of other names, without noise"""
         arms = "ABBABAAB" * 10
 
-        def series(spread, of_b):
+        def series(spread, of_b, noise=noise):
             source = random.Random(1)
             seconds = [0.01 * (of_b if arm == "B" else 1) * source.lognormvariate(0, noise) for arm in arms]
             return {"spread": spread, "arms": arms, "seconds": seconds}
-        return lambda keys: {"A/A x": series("", alike), "x/y": series("A/A x", ratio)}
+        return lambda keys: {"A/A x": series("", alike), name: series("A/A x", ratio),
+                             **{other: series("A/A x", found, 0.0) for other, found in others.items()}}
 
     def codes(self, *arguments, **options):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -312,12 +290,25 @@ class SelfTest(unittest.TestCase):
         self.assertEqual(self.codes(1.5, alike=1.2), 77)
         self.assertEqual(self.codes(1.5, noise=0.5), 77)
 
-    def test_a_slow_kernel_that_is_not_seen_fails(self):
-        for ratio, noise, expected in ((1.65, 0.0, 0), (1.5, 0.0, 1), (1.65, 0.5, 77)):
-            with contextlib.redirect_stdout(io.StringIO()):
-                code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise), REFERENCES)
-            self.assertEqual(code, expected)
+    def test_a_slow_kernel_that_is_not_seen_fails_whatever_else_is_red(self):
+        slowed = gate_self_test.SLOWED
+        references = {name: gate_reference.Reference(1.5, 0.0) for name in (slowed, "other")}
+        for name, ratio, noise, expected in ((slowed, 1.65, 0.0, 0), (slowed, 1.5, 0.0, 1), (slowed, 1.65, 0.5, 77),
+                                             ("gone", 1.65, 0.0, 1)):
+            for other in (1.5, 1.65):
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise, name=name, other=other), references)
+                self.assertEqual(code, expected, out.getvalue())
 
+    def test_slow_products_that_are_not_seen_fail_whatever_else_is_red(self):
+        arguments = argparse.Namespace(program="trainstone", mpiexec="mpiexec", pairs=20)
+        for phase, verdict, expected in (("gemm", "SLOWER", 0), ("step", "SLOWER", 0), ("other", "SLOWER", 1),
+                                         ("gemm", "ok", 1), ("gemm", "TOO NOISY", 77)):
+            table = f"{phase:<32}   1.102  1.095 ... 1.110       1.000   5.0 %  {verdict}\ntier 2: 1 {verdict}\n"
+            outcomes = [(0, ""), ({"SLOWER": 1, "ok": 0, "TOO NOISY": 77}[verdict], table)]
+            with mock.patch.object(gate_self_test, "run_gate", side_effect=outcomes), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(gate_self_test.see_slow_programs(arguments, None), [0, expected])
 
     def test_without_a_reference_that_could_be_red_nothing_is_said(self):
         arguments = argparse.Namespace(tier=0, ratios="perf_ratios", program="trainstone", mpiexec="mpiexec", pairs=20, runs=10)

@@ -8,12 +8,15 @@ import pathlib
 import random
 import sys
 import unittest
+from statistics import NormalDist
 
 sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
 import gate_statistics as statistics
 
 ORDER = "ABBABAAB"
+FOURS = 20
+NOISE_OF_REACH = math.sqrt(FOURS / 1.19) / 1.96  # of a four; a middle half's mean has 1.19 times the variance of all's
 
 
 def series(seed, pairs=40, ratio=1.0, noise=0.02, lasting=0.0, drift=0.0, disturbed=0.0):
@@ -140,6 +143,22 @@ class Decisions(unittest.TestCase):
             if decision.verdict == statistics.NOISY:
                 self.assertEqual(statistics.decide(slower, spread, 1.0).verdict, statistics.NOISY, (measured, spread))
         self.assertEqual(seen, {statistics.PASSED, statistics.FASTER, statistics.NOISY, statistics.SLOWER})
+
+    def test_how_often_a_slowdown_of_what_is_promised_is_seen(self):
+        exact, promised = statistics.Estimate(1.0, 1.0, 1.0, 0.0), math.log1p(statistics.PROMISED)
+        edge = promised - math.log1p(statistics.MARGIN)  # the longest reach of an interval that a green ratio may have
+        self.assertAlmostEqual(math.expm1(-edge), -0.045, delta=0.001)
+        for reach, expected, least in ((math.log(1.02), 0.996, 96), (edge, 0.5, 35)):
+            normal = NormalDist().cdf((edge - reach) / (reach / 1.96))  # the interval begins above the limit
+            self.assertAlmostEqual(normal, expected, places=3)
+            reaches, red = [], 0
+            for seed in range(100):
+                source = random.Random(seed)
+                found = statistics.estimate([promised + source.gauss(0, NOISE_OF_REACH * reach) for _ in range(FOURS)], seed)
+                reaches.append(math.log(found.high / found.low) / 2)
+                red += statistics.decide(found, exact, 1.0).verdict == statistics.SLOWER
+            self.assertAlmostEqual(sum(reaches) / len(reaches) / reach, 1, delta=0.05)
+            self.assertTrue(least <= red <= least + 30, red)
 
     def test_how_far_the_recorded_runs_differ_widens_the_limit(self):
         exact = statistics.Estimate(1.0, 1.0, 1.0, 0.0)

@@ -1,0 +1,121 @@
+"""A gate that is stopped, or whose run has no end, leaves nothing running.
+
+usage: gate_runs_test.py MPIEXEC [unittest options]
+Stand-ins for the programs never end. They are started by a stand-in for a launcher, and by MPIEXEC.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "perf"))
+import gate_reference  # noqa: E402 -- it lies there
+
+LAUNCHER = '#!/bin/sh\nshift 2\n"$@" &\nwait $!\n'  # one rank, which is another process of its group
+PROGRAM = '#!/bin/sh\n: >"${0%/*}/started/$$"\nexec sleep 60\n'
+PATIENCE = 20
+
+
+def lives(process):
+    """Nobody may have asked how it ended."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def holds(condition):
+    """Within some seconds."""
+    until = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return condition()
+
+
+class Stopped(unittest.TestCase):
+    mpiexec = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainstone-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for name, text in (("program", PROGRAM), ("perf_ratios", PROGRAM), ("launcher", LAUNCHER)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        self.launchers = {str(self.folder / "launcher"): 1, self.mpiexec: 2}  # the ranks that run
+        self.reference, self.program = self.folder / "reference.json", str(self.folder / "program")
+        self.recording = ("--record", "--reference", str(self.reference), "--program", self.program)
+
+    def start(self, launcher, ranks, *arguments, **options):
+        """A gate, and its ranks, which run."""
+        started = self.folder / "started"
+        for old in started.glob("*"):
+            old.unlink()
+        started.mkdir(exist_ok=True)
+        gate = subprocess.Popen([sys.executable, ROOT / "perf/gate.py", "--mpiexec", launcher, *arguments], cwd=self.folder,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        self.addCleanup(self.end, gate)
+        self.assertTrue(holds(lambda: len(self.ranks()) == ranks), arguments)
+        return gate
+
+    def ranks(self):
+        return [int(path.name) for path in (self.folder / "started").iterdir()]
+
+    def end(self, gate):
+        """What a test that failed has left."""
+        gate.kill()
+        for rank in filter(lives, self.ranks()):
+            os.kill(rank, signal.SIGKILL)
+
+    def assert_ended(self, gate, code, ranks):
+        out, _ = gate.communicate(timeout=PATIENCE)
+        self.assertEqual((gate.returncode, len(self.ranks())), (code, ranks), out)
+        self.assertTrue(holds(lambda: not any(map(lives, self.ranks()))), f"{out}: ranks go on")
+        return out
+
+    def test_whatever_runs_ends_with_it_and_nothing_is_begun(self):
+        for launcher, ranks in self.launchers.items():
+            for arguments, running in ((self.recording, 1 + ranks),  # configurations on one rank and on two
+                                       (("--tier", "1", *self.recording), ranks),
+                                       (("--tier", "2", "--base", self.program, "--change", self.program), ranks),
+                                       (("--self-test", "--program", self.program), 1 + ranks)):  # which starts a gate
+                with self.subTest(launcher=launcher, arguments=arguments):
+                    gate = self.start(launcher, running, *arguments)
+                    gate.terminate()
+                    self.assert_ended(gate, 143, running)
+
+    def test_signals_are_told_by_its_exit_code(self):
+        (launcher, ranks), *_ = self.launchers.items()
+        for number in (signal.SIGHUP, signal.SIGINT):
+            gate = self.start(launcher, ranks, "--tier", "1", *self.recording,
+                              preexec_fn=lambda number=number: signal.signal(number, signal.SIG_DFL))  # whatever ours is
+            gate.send_signal(number)
+            self.assert_ended(gate, 128 + number, ranks)
+
+    def test_a_signal_that_is_ignored_stays_so(self):
+        (launcher, ranks), *_ = self.launchers.items()
+        gate = self.start(launcher, ranks, "--tier", "1", *self.recording,
+                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))  # as nohup does
+        gate.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertTrue(all(map(lives, [gate.pid, *self.ranks()])))
+        gate.terminate()
+        self.assert_ended(gate, 143, ranks)
+
+    def test_a_run_that_takes_too_long_ends_with_its_ranks(self):
+        gate_reference.write(self.reference, [])
+        for launcher, ranks in self.launchers.items():
+            gate = self.start(launcher, ranks, "--tier", "1", *self.recording[1:], "--patience", "2")
+            self.assertIn("timed out after 2.0 seconds", self.assert_ended(gate, 1, ranks))
+
+
+if __name__ == "__main__":
+    Stopped.mpiexec = sys.argv.pop(1)
+    unittest.main()
