@@ -51,7 +51,7 @@ def slowest_rank(result):
 
 
 def energy_columns(result):
-    energy = result["energy"] or {}
+    energy = result.get("energy") or {}  # files of older programs have none
     return {key: energy.get(key) for key in ("host_joules", "device_joules")}
 
 
@@ -64,7 +64,7 @@ def row_of(point, result):
     name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
-    row |= {"class": result.get("class"), "rate_name": name, "rate": rate["value"] if rate else None,
+    row |= {"class": result.get("class") or "unknown", "rate_name": name, "rate": rate["value"] if rate else None,
             "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
             "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}

@@ -121,7 +121,7 @@ def why_no_rate(result):
         return f"{result['status']} without {name}"
     if rate.get("unit") != "tokens/s":
         return f"{name} is in {rate.get('unit')}, must be tokens/s"
-    return "" if result.get("class") else f"{name} of no class"
+    return ""
 
 
 def why_not_usable(result, estimate):

@@ -299,6 +299,15 @@ class Collect(InFolder):
         self.assertEqual(mixes, ["mixed versions: 1 git abc, 1 git def", "mixed processors: other, paper",
                                  "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
 
+    def test_results_that_are_older_than_classes_and_energy_keep_their_rates(self):
+        study = self.strong()
+        self.tamper(study, "n2-r1", lambda result: result.update({"class": None}))
+        collected = self.tamper(study, "n4-r1", lambda result: [result.pop(key) for key in ("class", "energy")])
+        self.assertEqual([point["runs"] for point in collected["points"]], [2, 2, 2])
+        self.assertEqual((collected["without_rate"], collected["mixes"]), ([], ["mixed classes: custom, unknown"]))
+        self.assertEqual([row["class"] for row in collected["rows"]], ["custom", "unknown", "unknown"] + ["custom"] * 3)
+        self.assertIsNone(collected["rows"][2]["host_joules"])
+        self.assertEqual(collect_quietly(study), 0)
 
     def test_runs_on_other_nodes_than_planned_are_named(self):
         mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
@@ -352,7 +361,7 @@ class WhatRuns(InFolder):
         self.assertEqual(why_not_usable({**emulated, "fom": None, "emulated_rate": rate}, record_of(2)), "")
         self.assertEqual(why_not_usable({**result_of(2), "fom": {**rate, "unit": "steps/s"}}, record_of(2)),
                          "FOM_UNREFERENCED is in steps/s, must be tokens/s")
-        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "FOM_UNREFERENCED of no class")
+        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "")
 
     def test_repeats_are_interleaved_in_an_order_that_the_seed_decides(self):
         points = [{"name": f"n{ranks}-r{repeat}", "repeat": repeat} for ranks in range(1, 9) for repeat in (1, 2)]
