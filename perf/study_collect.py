@@ -159,7 +159,7 @@ def mixes_of(rows):
 
 
 def other_nodes(study, results):
-    """Runs on other nodes than planned: node-hours, predicted times and the counts of a fit are those of the plan."""
+    """Runs on other nodes than planned: node-hours and predicted times are those of the plan."""
     return [f"{point['name']}: ran on {results[point['name']]['topology']['nodes']} nodes, planned {point['nodes']}"
             for point in study.points
             if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]

@@ -124,6 +124,12 @@ def why_no_rate(result):
     return ""
 
 
+def program_of(record):
+    """What a result or an estimate says of the program that wrote it."""
+    code = record["code"]
+    return f"{code['version']} git {code['git']}{' and changes' if code['dirty'] else ''}, {code['compiler']}, {code['kokkos']}"
+
+
 def why_not_usable(result, estimate):
     """Why this result is not the run that the estimate speaks of; empty if it is."""
     if reason := why_no_rate(result):
@@ -133,5 +139,5 @@ def why_not_usable(result, estimate):
     if keys := different_keys(result, estimate):
         return "other values of " + ", ".join(keys)
     if result["code"] != estimate["code"]:
-        return f"another program, {result['code']['version']} git {result['code']['git']}"
+        return f"another program, {program_of(result)}"
     return ""
