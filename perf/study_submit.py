@@ -119,7 +119,8 @@ def submit_slurm(study, program, arguments, todo, estimates):
         for point in points:
             clear(study, point, estimates[ranks])
         try:
-            outcome = f"job {study_jobs.submit(study, script, points)}"
+            job = study_jobs.submit(study, script, points)
+            outcome = f"job {job}" if job else "submitted, job unknown: sbatch gave no number"
         except Refused as reason:
             failed, outcome = True, f"not submitted: {reason}"
         print(f"{ranks} ranks: {len(points)} runs, {outcome}", flush=True)
