@@ -207,6 +207,24 @@ class Runs(unittest.TestCase):
         self.script("squeue", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1\n')
         self.assertIn("to run (no result)", self.study("submit", "s", "slurm", "--dry-run").stdout)
 
+    def test_what_was_there_goes_only_when_sbatch_has_taken_the_job_for_it(self):
+        self.plan("--repeats", "3", ranks="1")
+        runs, study = self.folder / "s/runs", Study(self.folder / "s")
+        stopped = {"kind": "run", "status": "STOPPED", "params": study.plan["estimates"]["1"]["params"]}
+        for name, text in (("n1-r1", "of another run"), ("n1-r2", json.dumps(stopped))):
+            (runs / name / "checkpoints").mkdir(parents=True)
+            (runs / name / "result.json").write_text(text)
+        before = {path: path.is_file() and path.read_text() for path in runs.rglob("*")}
+        self.script("sbatch", f"ls {runs} >>{self.folder}/seen; echo no such partition; exit 1\n")
+        refused = self.study("submit", "s", "slurm", "--again")
+        self.assertEqual((refused.returncode, refused.stdout.count("3 runs, not submitted: ")), (1, 1), refused)
+        self.assertEqual((self.folder / "seen").read_text(), "n1-r2\n")
+        self.assertEqual({path: path.is_file() and path.read_text() for path in runs.rglob("*")}, before)
+        self.assertEqual(self.study(*self.slurm([]), "--again").returncode, 0)
+        self.assertEqual(sorted(path.name for path in runs.iterdir()), ["n1-r2"])
+        for number in (1, 2):
+            self.assertEqual(sorted(os.listdir(self.folder / "s/jobs" / str(number))), ["n1.sh", "n1.tsv"])
+
     def jobs(self):
         return json.loads((self.folder / "s/jobs/submitted.json").read_text())["jobs"]
 
