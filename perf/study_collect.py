@@ -51,7 +51,7 @@ def slowest_rank(result):
 
 
 def energy_columns(result):
-    energy = result["energy"] or {}
+    energy = result.get("energy") or {}  # files of older programs have none
     return {key: energy.get(key) for key in ("host_joules", "device_joules")}
 
 
@@ -64,7 +64,7 @@ def row_of(point, result):
     name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
-    row |= {"class": result.get("class"), "rate_name": name, "rate": rate["value"] if rate else None,
+    row |= {"class": result.get("class") or "unknown", "rate_name": name, "rate": rate["value"] if rate else None,
             "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
             "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}
@@ -159,7 +159,7 @@ def mixes_of(rows):
 
 
 def other_nodes(study, results):
-    """Runs on other nodes than planned: node-hours, predicted times and the counts of a fit are those of the plan."""
+    """Runs on other nodes than planned: node-hours and predicted times are those of the plan."""
     return [f"{point['name']}: ran on {results[point['name']]['topology']['nodes']} nodes, planned {point['nodes']}"
             for point in study.points
             if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]

@@ -1,7 +1,8 @@
 """The jobs of a study on a Slurm: which were submitted, for which runs, and which of them are still there.
 
-jobs/submitted.json has a line for every array job, written as soon as sbatch has named it. A run whose job squeue still lists
-is nobody else's: its folder is neither cleared nor used again. Scripts and plans of every submission have a folder of their
+jobs/submitted.json has a line for every array job, written as soon as sbatch has taken it. A run whose job squeue still lists
+is nobody else's: its folder is neither cleared nor used again. A job that sbatch took without a number, as where a site's
+wrapper hides it, keeps each of its runs until that has a rate. Scripts and plans of every submission have a folder of their
 own, as a job that waits or is requeued reads its plan when it starts. What others submitted by hand is not known here.
 """
 import fcntl
@@ -11,7 +12,7 @@ import subprocess
 from contextlib import contextmanager
 
 from shared import write_json
-from study_program import Refused, read_json
+from study_program import Refused, read_json, why_no_rate
 
 # Any other state is that of a job that runs, will run or cleans up.
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -41,7 +42,7 @@ def new_folder(study):
 
 
 def submitted(study):
-    """Jobs in the order of submission: {"job", "cluster" or null, "ended", "runs"}; task i of the array is runs[i]."""
+    """Jobs in the order of submission: {"job" or null, "cluster" or null, "ended", "runs"}; task i of the array is runs[i]."""
     path = study.folder / "jobs" / "submitted.json"
     return read_json(path)["jobs"] if path.exists() else []
 
@@ -51,17 +52,17 @@ def keep(study, jobs):
 
 
 def submit(study, script, points):
-    """The job of a script whose task i is points[i]. Raises Refused if there is none, or none that has a name."""
+    """The job of a script whose task i is points[i]; None if sbatch took it and gave no number. Raises Refused if there is none."""
     try:
         sent = subprocess.run(["sbatch", "--parsable", script], cwd=script.parent, capture_output=True, text=True, check=False)
     except OSError as failure:
         raise Refused(f"sbatch: {failure.strerror}") from failure
-    found = re.fullmatch(r"(\d+)(?:;(\S+))?", sent.stdout.strip())
-    if sent.returncode != 0 or not found:
+    if sent.returncode != 0:
         raise Refused(f"sbatch {script}: exit {sent.returncode}: {sent.stdout}{sent.stderr}".strip())
-    keep(study, [*submitted(study), {"job": int(found[1]), "cluster": found[2], "ended": False,
-                                     "runs": [point["name"] for point in points]}])
-    return found[1]
+    found = re.findall(r"(?m)^(\d+)(?:;(\S+))?\s*$", sent.stdout)  # a site's wrapper may say more, before it or after
+    job, cluster = (int(found[-1][0]), found[-1][1] or None) if found else (None, None)
+    keep(study, [*submitted(study), {"job": job, "cluster": cluster, "ended": False, "runs": [point["name"] for point in points]}])
+    return job
 
 
 def states_of(jobs, cluster):
@@ -86,8 +87,14 @@ def states_of(jobs, cluster):
 def still_there(study):
     """What runs are left to, by name: "job 17_1, RUNNING". Notes which jobs have ended. Raises Refused if no queue answers."""
     jobs, found = submitted(study), {}
-    for cluster in {one["cluster"] for one in jobs if not one["ended"]}:
-        of_cluster = [one for one in jobs if not one["ended"] and one["cluster"] == cluster]
+    going_on = [one for one in jobs if not one["ended"]]
+    for one in going_on:
+        if one["job"] is None:
+            alive = [name for name in one["runs"] if why_no_rate(study.result({"name": name}))]
+            found |= {name: "a job that sbatch took and did not name" for name in alive}
+            one["ended"] = not alive
+    for cluster in {one["cluster"] for one in going_on if one["job"]}:
+        of_cluster = [one for one in going_on if one["job"] and one["cluster"] == cluster]
         states = states_of([one["job"] for one in of_cluster], cluster)
         for one in of_cluster:
             alive = {name: state for task, name in enumerate(one["runs"])

@@ -3,12 +3,13 @@
     t(N) = gamma FLOPs(N) + alpha messages(N) + beta bytes(N)
 
 with what the busiest rank does in a step, as it is what a step waits for: gamma is in seconds per FLOP, alpha in seconds per
-message and beta in seconds per byte. These counts are the plan's, for measured and for predicted numbers of ranks alike; every
-run proves that it counts what was planned, on all ranks. It is the alpha-beta model of a message (R. W. Hockney, The
-communication challenge for MPP, Parallel Computing 20, 1994), with collectives as sums of messages (R. Thakur, R. Rabenseifner,
-W. Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19, 2005). It has no term for what neither
-shrinks nor communicates, as the update of replicated parameters, and no overlap: alpha and beta are those of time that is not
-hidden.
+message and beta in seconds per byte. These counts are the plan's, as results have those of rank 0 alone. Every run proves that
+it counts what its own program predicts, on all ranks; so nothing is fitted unless all runs have the plan's keys, program and
+number of nodes, and nothing predicted by another program. Not seen is what changed since the commit of a dirty build, and
+another spread of the ranks over as many nodes. It is the alpha-beta model of a message (R. W. Hockney, The communication
+challenge for MPP, Parallel Computing 20, 1994), with collectives as sums of messages (R. Thakur, R. Rabenseifner, W. Gropp,
+Optimization of collective communication operations in MPICH, IJHPCA 19, 2005). It has no term for what neither shrinks nor
+communicates, as the update of replicated parameters, and no overlap: alpha and beta are those of time that is not hidden.
 
 Least squares of relative residuals of the median of each number of ranks, coefficients not negative. The largest number of
 ranks is held out: a fit to all others predicts it, and a residual beyond 15 % is flagged, of any point. Predictions come
@@ -20,7 +21,7 @@ import itertools
 from shared import write_json
 from study_collect import collect
 from study_plan import estimate_for
-from study_program import INVALID, Program
+from study_program import INVALID, Program, Refused, program_of, why_no_rate
 
 FLAGGED = 0.15
 TERMS = {"gamma_seconds_per_flop": "flops", "beta_seconds_per_byte": "sent_bytes",
@@ -79,12 +80,30 @@ def with_work(study, points):
     return [{**point, **study.plan["estimates"][str(point["ranks"])]["predicted"]} for point in points]
 
 
+def why_not_planned(study):
+    """Why the plan's counts are not those of all runs with a rate; empty if they are. Keys are proved before, by collect."""
+    for point in study.points:
+        result, planned = study.result(point), study.plan["estimates"][str(point["ranks"])]
+        if why_no_rate(result):
+            continue
+        if result["code"] != planned["code"]:
+            return (f"{point['name']} ran {program_of(result)}, planned was {program_of(planned)}; plan again with the program "
+                    "that ran")
+        nodes, expected = result["topology"]["nodes"], planned["topology"]["nodes"]
+        if nodes != expected:
+            return f"{point['name']} ran on {nodes} nodes, planned were {expected}; plan again with --ranks-per-node"
+    return ""
+
+
+def not_fitted(reason):
+    return {"form": f"not fitted: {reason}", "parameters": {}, "points": [], "predictions": []}
+
+
 def fitted_model(points):
     """The model, without predictions. \\param points  with_work: one per number of ranks, ascending"""
     if len(points) < 3:
-        form = (f"not fitted: {len(points)} numbers of ranks with a rate; two are needed for computation and bytes, and a third "
-                "one to test them")
-        return {"form": form, "parameters": {}, "points": [], "predictions": []}
+        return not_fitted(f"{len(points)} numbers of ranks with a rate; two are needed for computation and bytes, and a third "
+                          "one to test them")
     names = list(TERMS)[:2 if len(points) == 3 else 3]
     form = "t = " + " + ".join(f"{name.split('_', maxsplit=1)[0]} {column.replace('sent_', '')}"
                                for name, column in TERMS.items() if name in names)
@@ -99,11 +118,13 @@ def fitted_model(points):
 
 
 def predictions(study, parameters, ranks, program):
-    """Seconds of a step on numbers of ranks that were not measured, from what the program says that they send."""
-    found = []
+    """Seconds of a step on numbers of ranks that were not measured, from what the planned program says that they send."""
+    found, planned = [], next(iter(study.plan["estimates"].values()))
     for one in ranks:
-        work = estimate_for(study.study["kind"], study.plan, program, one)["predicted"]
-        found.append({"ranks": one, "seconds": seconds_of(parameters, work)})
+        estimate = estimate_for(study.study["kind"], study.plan, program, one)
+        if estimate["code"] != planned["code"]:
+            raise Refused(f"--program is {program_of(estimate)}, planned was {program_of(planned)}: --predict needs that one")
+        found.append({"ranks": one, "seconds": seconds_of(parameters, estimate["predicted"])})
     return found
 
 
@@ -128,7 +149,8 @@ def model_study(study, arguments):
     if collected["violations"]:
         print("\n".join(f"VIOLATION: {line}" for line in collected["violations"]))
         return INVALID
-    model = fitted_model(with_work(study, collected["points"]))
+    reason = why_not_planned(study)
+    model = not_fitted(reason) if reason else fitted_model(with_work(study, collected["points"]))
     if model["parameters"] and arguments.predict:
         model["predictions"] = predictions(study, model["parameters"], arguments.predict, Program(arguments.program))
     write_json(study.folder / "model.json", model)

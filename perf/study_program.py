@@ -121,7 +121,13 @@ def why_no_rate(result):
         return f"{result['status']} without {name}"
     if rate.get("unit") != "tokens/s":
         return f"{name} is in {rate.get('unit')}, must be tokens/s"
-    return "" if result.get("class") else f"{name} of no class"
+    return ""
+
+
+def program_of(record):
+    """What a result or an estimate says of the program that wrote it."""
+    code = record["code"]
+    return f"{code['version']} git {code['git']}{' and changes' if code['dirty'] else ''}, {code['compiler']}, {code['kokkos']}"
 
 
 def why_not_usable(result, estimate):
@@ -133,5 +139,5 @@ def why_not_usable(result, estimate):
     if keys := different_keys(result, estimate):
         return "other values of " + ", ".join(keys)
     if result["code"] != estimate["code"]:
-        return f"another program, {result['code']['version']} git {result['code']['git']}"
+        return f"another program, {program_of(result)}"
     return ""

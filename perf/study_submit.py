@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import study_jobs
 from shared import set_options
@@ -54,13 +55,35 @@ def runs_to_do(study, estimates, left, again, seed):
     return todo
 
 
-def clear(study, point, estimate):
-    """Leaves nothing of another run: but checkpoints of this one, from which it goes on."""
+def goes_on(study, point, estimate):
+    """Whether the point's folder has checkpoints of this run, from which it goes on; all else there is another run's."""
     result = study.result(point)
-    stopped = result and result["status"] == "STOPPED" and not different_keys(result, estimate)
-    if not stopped:
+    return result and result["status"] == "STOPPED" and not different_keys(result, estimate)
+
+
+def clear(study, point, estimate):
+    if not goes_on(study, point, estimate):
         shutil.rmtree(study.run_folder(point), ignore_errors=True)
     study.run_folder(point).mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def set_aside(study, points, estimate, folder):
+    """Within it the points' folders are clear. What was there before is deleted afterwards, and put back if Refused is raised:
+    results may not go for a job that there never is."""
+    moved = [point for point in points if study.run_folder(point).exists() and not goes_on(study, point, estimate)]
+    folder.mkdir()
+    for point in moved:
+        study.run_folder(point).rename(folder / point["name"])
+    try:
+        yield
+    except Refused:
+        for point in moved:
+            shutil.rmtree(study.run_folder(point), ignore_errors=True)
+            (folder / point["name"]).rename(study.run_folder(point))
+        folder.rmdir()
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_here(study, program, mpiexec, point, estimate):
@@ -116,10 +139,10 @@ def submit_slurm(study, program, arguments, todo, estimates):
         if arguments.dry_run:
             print(f"{script}: {len(points)} runs on {ranks} ranks")
             continue
-        for point in points:
-            clear(study, point, estimates[ranks])
         try:
-            outcome = f"job {study_jobs.submit(study, script, points)}"
+            with set_aside(study, points, estimates[ranks], folder / f"n{ranks}.before"):
+                job = study_jobs.submit(study, script, points)
+            outcome = f"job {job}" if job else "submitted, job unknown: sbatch gave no number"
         except Refused as reason:
             failed, outcome = True, f"not submitted: {reason}"
         print(f"{ranks} ranks: {len(points)} runs, {outcome}", flush=True)

@@ -207,6 +207,54 @@ class Runs(unittest.TestCase):
         self.script("squeue", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1\n')
         self.assertIn("to run (no result)", self.study("submit", "s", "slurm", "--dry-run").stdout)
 
+    def test_what_was_there_goes_only_when_sbatch_has_taken_the_job_for_it(self):
+        self.plan("--repeats", "3", ranks="1")
+        runs, study = self.folder / "s/runs", Study(self.folder / "s")
+        stopped = {"kind": "run", "status": "STOPPED", "params": study.plan["estimates"]["1"]["params"]}
+        for name, text in (("n1-r1", "of another run"), ("n1-r2", json.dumps(stopped))):
+            (runs / name / "checkpoints").mkdir(parents=True)
+            (runs / name / "result.json").write_text(text)
+        before = {path: path.is_file() and path.read_text() for path in runs.rglob("*")}
+        self.script("sbatch", f"ls {runs} >>{self.folder}/seen; echo no such partition; exit 1\n")
+        refused = self.study("submit", "s", "slurm", "--again")
+        self.assertEqual((refused.returncode, refused.stdout.count("3 runs, not submitted: ")), (1, 1), refused)
+        self.assertEqual((self.folder / "seen").read_text(), "n1-r2\n")
+        self.assertEqual({path: path.is_file() and path.read_text() for path in runs.rglob("*")}, before)
+        self.assertEqual(self.study(*self.slurm([]), "--again").returncode, 0)
+        self.assertEqual(sorted(path.name for path in runs.iterdir()), ["n1-r2"])
+        for number in (1, 2):
+            self.assertEqual(sorted(os.listdir(self.folder / "s/jobs" / str(number))), ["n1.sh", "n1.tsv"])
+
+    def jobs(self):
+        return json.loads((self.folder / "s/jobs/submitted.json").read_text())["jobs"]
+
+    def test_the_jobs_number_is_found_among_what_a_sites_wrapper_says(self):
+        self.plan("--repeats", "1", ranks="1")
+        for lines, job, cluster in (("Welcome\n17 jobs wait\n18;big\ngood bye", 18, "big"), ("17\n19", 19, None)):
+            self.script("sbatch", f"cat <<END\n{lines}\nEND\n")
+            sent = self.study("submit", "s", "slurm", "--anyway")
+            self.assertEqual((sent.returncode, sent.stdout.count(f"1 ranks: 1 runs, job {job}\n")), (0, 1), sent)
+            self.assertEqual([self.jobs()[-1][key] for key in ("job", "cluster", "ended")], [job, cluster, False])
+
+    def test_a_job_without_a_number_keeps_its_runs_until_they_have_a_rate(self):
+        self.plan("--repeats", "1", ranks="1")
+        self.script("sbatch", f"echo once >>{self.folder}/sent; echo submitted 17 with thanks\n")
+        self.script("squeue", "echo not asked >&2; exit 1\n")
+        sent = self.study("submit", "s", "slurm")
+        self.assertEqual(sent.returncode, 0, sent)
+        self.assertIn("1 ranks: 1 runs, submitted, job unknown", sent.stdout)
+        begun = self.folder / "s/runs/n1-r1/checkpoints"
+        begun.mkdir(parents=True, exist_ok=True)
+        for system in ("slurm", "local"):
+            again = self.study("submit", "s", system)
+            self.assertEqual(again.returncode, 0, again)
+            self.assertIn("n1-r1: left to a job that sbatch took and did not name", again.stdout)
+            self.assertIn("--anyway runs what they are to run nevertheless", again.stdout)
+        self.assertEqual(((self.folder / "sent").read_text(), begun.exists()), ("once\n", True))
+        self.assertEqual(self.study("submit", "s", "local", "--anyway").returncode, 0)
+        self.assertIn("n1-r1: kept", self.study("submit", "s", "slurm").stdout)
+        self.assertEqual([(one["job"], one["ended"]) for one in self.jobs()], [(None, True)])
+
     def test_one_submit_at_a_time_works_on_a_study(self):
         self.plan("--repeats", "1", ranks="1")
         with study_jobs.alone(Study(self.folder / "s")):

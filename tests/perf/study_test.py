@@ -26,6 +26,7 @@ from study_program import Refused, Study, why_not_usable
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP
 PARAMETERS, STEP_FLOPS, TOKENS = 10000, 4e9, 4096
+CODE = {"version": "1", "git": "abc", "dirty": False, "compiler": "g++", "kokkos": "5 Serial"}
 
 
 def work_of(ranks):
@@ -45,7 +46,7 @@ def record_of(ranks, changes=()):
     values = {"model.layers": 2, "comm.expected_ranks": ranks, "batch.micro": 1, "batch.accumulation": 8 // ranks or 1,
               "batch.global": 8, "optimizer.lr": 0.1, "checkpoint.dir": "", **dict(changes)}
     return {"params": {key: {"value": value, "origin": "default"} for key, value in values.items()},
-            "code": {"version": "1", "git": "abc", "dirty": False}, "topology": {"ranks": ranks, "nodes": 1},
+            "code": dict(CODE), "topology": {"ranks": ranks, "nodes": 1},
             "deck": {"hash": "0" * 16}}
 
 
@@ -74,9 +75,12 @@ def collect_quietly(study):
 class OnPaper:
     """Instead of the program: the estimate of a run."""
 
+    def __init__(self, code=None):
+        self.code = code or CODE
+
     def estimate(self, _deck, ranks, _nodes, overrides, *_):
         assert f"comm.expected_ranks={ranks}" in overrides
-        return {"predicted": work_of(ranks)}
+        return {"predicted": work_of(ranks), "code": self.code}
 
 
 class InFolder(unittest.TestCase):
@@ -152,18 +156,44 @@ class Model(InFolder):
         for found in study_model.predictions(study, parameters, [16, 32], OnPaper()):
             self.assertAlmostEqual(found["seconds"] / seconds_of(found["ranks"]), 1, delta=1e-6)
 
+    def model_of(self, study, program=CODE, predict=(16,)):
+        """model.json, made where the program at hand is that one."""
+        with unittest.mock.patch.object(study_model, "Program", lambda _: OnPaper(program)):
+            self.assertEqual(quietly(study_model.model_study, study, argparse.Namespace(program="", predict=predict)), 0)
+        return json.loads((self.folder / "model.json").read_text())
+
     def test_the_fit_and_its_predictions_are_of_the_busiest_rank(self):
         results = {ranks: result_of(ranks) for ranks in (1, 2, 4, 8)}
         for ranks, result in results.items():  # rank 0 sends less than the one that steps wait for
             for side in ("predicted", "counted"):
                 result[side] = {**work_of(ranks), "sent_bytes": 100 * (ranks - 1), "messages": ranks - 1}
-        study = self.study_of("strong", results)
-        with unittest.mock.patch.object(study_model, "Program", lambda _: OnPaper()):
-            self.assertEqual(quietly(study_model.model_study, study, argparse.Namespace(program="", predict=[16])), 0)
-        model = json.loads((self.folder / "model.json").read_text())
+        model = self.model_of(self.study_of("strong", results))
         self.assertAlmostEqual(model["parameters"]["alpha_seconds_per_message"] / ALPHA, 1, delta=1e-6)
         self.assertAlmostEqual(model["parameters"]["beta_seconds_per_byte"] / BETA, 1, delta=1e-6)
         self.assertAlmostEqual(model["predictions"][0]["seconds"] / seconds_of(16), 1, delta=1e-6)
+
+    def test_times_of_another_program_or_of_other_nodes_are_not_fitted_to_the_plans_counts(self):
+        planned = "planned was 1 git abc, g++, 5 Serial; "
+        cases = {f"n2-r2 ran 1 git def, g++, 5 Serial, {planned}": lambda one: one["code"].update(git="def"),
+                 "n2-r2 ran 1 git abc and changes, g++, 5 Serial, planned was": lambda one: one["code"].update(dirty=True),
+                 "n2-r2 ran 1 git abc, other, 5 Serial, planned was": lambda one: one["code"].update(compiler="other"),
+                 "n2-r2 ran on 2 nodes, planned were 1; ": lambda one: one["topology"].update(nodes=2)}
+        for message, change in cases.items():
+            with self.subTest(message=message):
+                study = self.strong()
+                self.assertTrue(self.model_of(study)["parameters"])
+                self.assertEqual(self.tamper(study, "n2-r2", change)["violations"], [])
+                model = self.model_of(study)
+                self.assertTrue(model["form"].startswith(f"not fitted: {message}"), model["form"])
+                self.assertEqual([model[key] for key in ("parameters", "points", "predictions")], [{}, [], []])
+                self.tamper(study, "n2-r2", lambda one: one.update(status="INVALID", fom=None))  # nothing of it is fitted
+                self.assertTrue(self.model_of(study)["parameters"])
+
+    def test_another_program_than_the_planned_one_predicts_nothing(self):
+        other = {**CODE, "git": "def"}
+        self.assertEqual(self.model_of(self.strong(), other, predict=())["predictions"], [])
+        with self.assertRaisesRegex(Refused, "--program is 1 git def, .*, planned was 1 git abc, .*--predict needs that one"):
+            self.model_of(self.strong(), other)
 
 
 class Collect(InFolder):
@@ -299,6 +329,15 @@ class Collect(InFolder):
         self.assertEqual(mixes, ["mixed versions: 1 git abc, 1 git def", "mixed processors: other, paper",
                                  "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
 
+    def test_results_that_are_older_than_classes_and_energy_keep_their_rates(self):
+        study = self.strong()
+        self.tamper(study, "n2-r1", lambda result: result.update({"class": None}))
+        collected = self.tamper(study, "n4-r1", lambda result: [result.pop(key) for key in ("class", "energy")])
+        self.assertEqual([point["runs"] for point in collected["points"]], [2, 2, 2])
+        self.assertEqual((collected["without_rate"], collected["mixes"]), ([], ["mixed classes: custom, unknown"]))
+        self.assertEqual([row["class"] for row in collected["rows"]], ["custom", "unknown", "unknown"] + ["custom"] * 3)
+        self.assertIsNone(collected["rows"][2]["host_joules"])
+        self.assertEqual(collect_quietly(study), 0)
 
     def test_runs_on_other_nodes_than_planned_are_named(self):
         mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
@@ -333,7 +372,7 @@ class WhatRuns(InFolder):
         self.assertEqual(why_not_usable(traced, record_of(2, {"trace.file": ""})), "other values of trace.file")
         others = {"no result": None, "INVALID": {**good, "status": "INVALID"}, "ran on 1 ranks": result_of(1),
                   "other values of optimizer.lr": result_of(2, changes={"optimizer.lr": 1}),
-                  "another program, 1 git new": {**good, "code": {"version": "1", "git": "new", "dirty": False}}}
+                  "another program, 1 git new, g++, 5 Serial": {**good, "code": {**CODE, "git": "new"}}}
         for reason, result in others.items():
             self.assertEqual(why_not_usable(result, estimate), reason)
 
@@ -352,7 +391,7 @@ class WhatRuns(InFolder):
         self.assertEqual(why_not_usable({**emulated, "fom": None, "emulated_rate": rate}, record_of(2)), "")
         self.assertEqual(why_not_usable({**result_of(2), "fom": {**rate, "unit": "steps/s"}}, record_of(2)),
                          "FOM_UNREFERENCED is in steps/s, must be tokens/s")
-        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "FOM_UNREFERENCED of no class")
+        self.assertEqual(why_not_usable({**result_of(2), "class": None}, record_of(2)), "")
 
     def test_repeats_are_interleaved_in_an_order_that_the_seed_decides(self):
         points = [{"name": f"n{ranks}-r{repeat}", "repeat": repeat} for ranks in range(1, 9) for repeat in (1, 2)]
