@@ -168,6 +168,9 @@ std::string name_of(LineKey const& key, Groups const& groups) {
   return name;
 }
 
+/// Each within the limit of one value between them.
+bool are_within(double limit, double least, double most) { return most <= least * (1 + limit) / (1 - limit); }
+
 } // namespace
 
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops) {
@@ -198,7 +201,7 @@ std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates) {
   return shares;
 }
 
-Invariant invariant_of(ScalingLine const& line) {
+Invariant invariant_of(ScalingLine const& line, double limit) {
   std::set<std::int64_t> per_step;
   std::set<double> per_rank, parameters, parameters_per_rank;
   for (auto const& [ranks, repeats] : line.by_ranks)
@@ -217,13 +220,23 @@ Invariant invariant_of(ScalingLine const& line) {
   if (per_step.size() == 1 && one_model)
     return {StudyKind::strong,
             fmt::format("strong scaling: {} tokens per step on any number of ranks", *per_step.begin())};
-  if (per_step.size() == 1)
+  double const least = *parameters_per_rank.begin(), most = *parameters_per_rank.rbegin();
+  if (per_step.size() == 1 && are_within(limit, least, most)) // 0, of what is not known, is near no other
     return {StudyKind::weak_model,
             fmt::format("weak scaling of the model: {} tokens per step, {:.4g} to {:.4g} parameters per rank",
-                        *per_step.begin(), *parameters_per_rank.begin(), *parameters_per_rank.rbegin())};
+                        *per_step.begin(), least, most)};
   if (per_rank.size() == 1 && one_model)
     return {StudyKind::weak_batch, fmt::format("weak scaling: {} tokens per step and rank", *per_rank.begin())};
-  return {{}, "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study"};
+  if (per_step.size() > 1 && per_rank.size() > 1)
+    return {{}, "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study"};
+  if (least == 0) return {{}, "a result does not say how many parameters its model has: this is no scaling study"};
+  if (per_step.size() > 1)
+    return {{},
+            fmt::format("models of {:.4g} to {:.4g} parameters, {} tokens per step and rank: this is no scaling study",
+                        *parameters.begin(), *parameters.rbegin(), *per_rank.begin())};
+  return {{},
+          fmt::format("{:.4g} to {:.4g} parameters per rank, not within {:g} % of one value: this is no scaling study",
+                      least, most, 100 * limit)};
 }
 
 } // namespace trainstone

@@ -58,6 +58,7 @@ struct Invariant {
   std::optional<StudyKind> kind; ///< nothing: it is no scaling study
   std::string text;              ///< "strong scaling: 1024 tokens per step on any number of ranks"
 };
-Invariant invariant_of(ScalingLine const& line);
+/// \param[in] limit  of weak_model: Study::limit
+Invariant invariant_of(ScalingLine const& line, double limit = Study().limit);
 
 } // namespace trainstone

@@ -272,6 +272,7 @@ class Studies(ReportTest):
             "another form": (self.study([("n1", 1, None)], schema_version=2), ["study.json: schema_version 2, must be 1"]),
             "another kind": (self.study([("n1", 1, None)], kind="weak"), ['/kind is "weak"', "weak-batch"]),
             "no points": (self.study([]), ["/points"]),
+            "too wide a limit": (self.study([("n1", 1, None)], limit=1), ["study.json: /limit is 1, must be below 1"]),
             "two of a name": (self.study([("n1", 1, None), ("n1", 2, None)]), ['two points are called "n1"']),
             "other ranks": (self.study([("n1", 1, self.valid)]), ["runs/n1/result.json: ran on 2 ranks, study.json says 1"]),
         }

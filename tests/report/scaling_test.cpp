@@ -181,26 +181,59 @@ TEST_CASE("what is held the same is counted, not believed", "[report][scaling]")
   CHECK(invariant(run_with_tokens(1, 32), run_with_tokens(4, 32)).kind == StudyKind::strong);
   CHECK(invariant(run_with_tokens(1, 32), run_with_tokens(4, 128)).text == "weak scaling: 32 tokens per step and rank");
   CHECK(!invariant(run_with_tokens(1, 32), run_with_tokens(4, 96)).kind);
-  Result larger = run_with_tokens(4, 32);
-  larger.metrics["model_parameters"] = 4400;
-  Invariant const of_model = invariant(run_with_tokens(1, 32), larger);
-  CHECK(of_model.kind == StudyKind::weak_model);
-  CHECK(of_model.text == "weak scaling of the model: 32 tokens per step, 1000 to 1100 parameters per rank");
   Result both = run_with_tokens(4, 128);
   both.metrics["model_parameters"] = 4000;
+  CHECK(invariant(run_with_tokens(1, 32), both).text ==
+        "models of 1000 to 4000 parameters, 32 tokens per step and rank: this is no scaling study");
   CHECK(!invariant(run_with_tokens(1, 32), both).kind);
   Result uneven = run_with_tokens(4, 32);
   uneven.samples[0].tokens = 31;
   CHECK(!invariant(run_with_tokens(1, 32), uneven).kind);
 }
 
+TEST_CASE("a model grows with the ranks where parameters per rank are within the limit of one value",
+          "[report][scaling]") {
+  auto const invariant = [](double parameters, double limit) {
+    Result grown = run_with_tokens(4, 32);
+    grown.metrics["model_parameters"] = parameters;
+    return invariant_of(lines_of({named("a", run_with_tokens(1, 32)), named("b", grown)}, Told::by_study).at(0), limit);
+  };
+  CHECK(invariant(4400, 0.1).kind == StudyKind::weak_model);
+  CHECK(invariant(4400, 0.1).text == "weak scaling of the model: 32 tokens per step, 1000 to 1100 parameters per rank");
+  for (auto const& [parameters, limit] : std::vector<std::pair<double, double>>{
+           {4000, 0}, {4888, 0.1}, {3273, 0.1}, {5999, 0.2}, {2667, 0.2}}) // (1 + limit) / (1 - limit): 1.222, 1.5
+    CHECK(invariant(parameters, limit).kind == StudyKind::weak_model);
+  for (auto const& [parameters, limit] : std::vector<std::pair<double, double>>{
+           {1001, 0.1}, {4001, 0}, {4889, 0.1}, {3272, 0.1}, {6001, 0.2}, {2666, 0.2}})
+    CHECK(!invariant(parameters, limit).kind);
+  CHECK(invariant(1001, 0.1).text ==
+        "250.2 to 1000 parameters per rank, not within 10 % of one value: this is no scaling study");
+  CHECK(invariant(1000, 0.1).kind == StudyKind::strong);
+}
+
+TEST_CASE("a model whose parameters a result does not say is not proved to grow", "[report][scaling]") {
+  Result one = run_with_tokens(1, 32), four = run_with_tokens(4, 32);
+  four.metrics["model_parameters"] = 4000;
+  for (Result* without : {&one, &four}) {
+    double const parameters = without->metrics.at("model_parameters");
+    without->metrics.erase("model_parameters");
+    Invariant const found = invariant_of(lines_of({named("a", one), named("b", four)}, Told::by_study).at(0));
+    CHECK(!found.kind);
+    CHECK(found.text == "a result does not say how many parameters its model has: this is no scaling study");
+    without->metrics["model_parameters"] = parameters;
+  }
+}
+
 TEST_CASE("a study's page says what was planned and what the results have", "[report][scaling]") {
-  auto const page_of = [](StudyKind kind, std::int64_t tokens, Outcome outcome) {
+  auto const page_of = [](StudyKind kind, std::int64_t tokens, Outcome outcome, double limit = 0.1) {
     ReportInput input;
     input.results = {named("n1", run_with_tokens(1, 32)), named("n4", run_with_tokens(4, tokens))};
     input.results[1].file.result.outcome = outcome;
+    if (kind == StudyKind::weak_model) input.results[1].file.result.metrics["model_parameters"] = 5200;
     ReportedStudy study{
-        "s", {.folder = "s", .kind = kind, .deck = "d", .invariant = "the plan", .points = {}, .model = {}}, {}};
+        "s",
+        {.folder = "s", .kind = kind, .deck = "d", .invariant = "the plan", .limit = limit, .points = {}, .model = {}},
+        {}};
     for (std::int64_t const ranks : {1, 4}) {
       std::string const name = "n" + std::to_string(ranks);
       study.study.points.push_back({.name = name,
@@ -223,4 +256,10 @@ TEST_CASE("a study's page says what was planned and what the results have", "[re
   CHECK_THAT(page_of(StudyKind::strong, 32, Outcome::invalid),
              ContainsSubstring("No line has results on several numbers of ranks to prove it by.") &&
                  !ContainsSubstring("by these results"));
+  CHECK_THAT(page_of(StudyKind::weak_model, 32, Outcome::valid, 0.2),
+             ContainsSubstring("\n\nHeld the same in small.toml, FOM, by these results: weak scaling of the model: 32 "
+                               "tokens per step, 1000 to 1300 parameters per rank.\n"));
+  CHECK_THAT(
+      page_of(StudyKind::weak_model, 32, Outcome::valid),
+      ContainsSubstring("not within 10 % of one value: this is no scaling study; this is no weak-model study.**"));
 }
