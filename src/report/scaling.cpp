@@ -3,7 +3,7 @@
 #include "report/plural.hpp"
 #include "report/report_text.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -62,13 +62,26 @@ bool may_follow_ranks(std::string const& key, Told told) {
   return told == Told::by_study || key.starts_with("batch.") || key == "comm.emulated_nodes";
 }
 
+/// Which results' rates may lie on one line. A golden curve is of one global batch: of a weak study some runs find
+/// theirs and others do not.
+std::string rates_of(Outcome outcome, Told told) {
+  bool const is_merit = outcome == Outcome::valid || outcome == Outcome::unreferenced;
+  return is_merit && told == Told::by_study ? "FOM and FOM_UNREFERENCED" : rate_name(outcome);
+}
+
+std::string names_of_rates(Results const& results) {
+  std::set<std::string> names;
+  for (NamedResult const* named : results) names.insert(rate_name(named->file.result.outcome));
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
 /// What no line mixes.
 LineKey key_of(ResultFile const& file, Told told) {
   Result const& run = file.result;
   CodeInfo const& code = run.code;
   TopologyInfo const& topology = run.topology;
   EmulatedNetwork const& network = topology.network;
-  LineKey key{run.deck.substr(0, run.deck.rfind('#')), rate_name(run.outcome), {}};
+  LineKey key{run.deck.substr(0, run.deck.rfind('#')), rates_of(run.outcome, told), {}};
   key.values = {{"processor", run.machine.cpu},
                 {"mpi", run.machine.mpi},
                 {"buffers", "buffers " + topology.buffers},
@@ -157,7 +170,7 @@ Groups groups_of(Results const& results, Told told) {
 
 /// With the values that other lines of the same deck do not have.
 std::string name_of(LineKey const& key, Groups const& groups) {
-  std::string name = key.deck + ", " + key.rate_name;
+  std::string name = key.deck + ", " + names_of_rates(groups.at(key));
   for (auto const& [what, text] : key.values) {
     bool const same = std::ranges::all_of(groups, [&](auto const& group) {
       auto const found = group.first.values.find(what);

@@ -258,9 +258,17 @@ class Studies(ReportTest):
         report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], kind="weak-batch"))
         self.assertIn("**Held the same in deck.toml, FOM, by these results: strong scaling: 32 tokens per step on any number of "
                       "ranks; this is no weak-batch study.**", report.markdown)
-        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)]))
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.invalid)]))
         self.assertIn("No line has results on several numbers of ranks to prove it by.", report.markdown)
         self.assertNotIn("by these results", report.markdown)
+
+    def test_in_a_study_a_run_without_a_golden_curve_is_compared_with_those_that_have_one(self):
+        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)])
+        report = self.report_of(folder)
+        self.assertIn("Held the same in deck.toml, FOM and FOM_UNREFERENCED, by these results: strong scaling",
+                      report.markdown.replace("\\", ""))
+        points, = (coordinates(path) for path in report.lines(f"{folder.name}-efficiency", "#0072b2"))
+        self.assertEqual(len(points), 2)
 
     def test_a_study_without_any_result_lists_its_points(self):
         report = self.report_of(self.study([("n1-r1", 1, None), ("n2-r1", 2, None)]))

@@ -65,15 +65,37 @@ TEST_CASE("rates of invalid and stopped runs are in no comparison, those of each
       named("a", run_of(Outcome::valid, 1, 1000)),        named("b", run_of(Outcome::invalid, 2, 9999)),
       named("c", run_of(Outcome::stopped, 4, 9999)),      named("d", run_of(Outcome::emulated, 2, 500)),
       named("e", run_of(Outcome::unreferenced, 2, 1500)), named("f", run_of(Outcome::valid, 2, 1600))};
-  for (Told const told : {Told::by_values, Told::by_study}) {
-    auto const lines = lines_of(results, told);
-    REQUIRE(lines.size() == 3);
-    CHECK(lines[0].name == "small.toml, FOM");
-    CHECK(lines[0].rates.size() == 2);
-    CHECK(lines[0].rates[1].value == 1600);
-    CHECK(lines[1].name == "small.toml, FOM_EMULATED");
-    CHECK(lines[2].name == "small.toml, FOM_UNREFERENCED");
-  }
+  auto const lines = lines_of(results);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].name == "small.toml, FOM");
+  CHECK(lines[0].rates.size() == 2);
+  CHECK(lines[0].rates[1].value == 1600);
+  CHECK(lines[1].name == "small.toml, FOM_EMULATED");
+  CHECK(lines[2].name == "small.toml, FOM_UNREFERENCED");
+}
+
+TEST_CASE("in a study runs with and without a golden curve lie on one line, those of emulated machines apart",
+          "[report][scaling]") {
+  auto const study_of = [](std::vector<Outcome> const& outcomes) {
+    std::vector<NamedResult> results;
+    std::int64_t ranks = 1;
+    for (Outcome const outcome : outcomes) {
+      results.push_back(named("a", run_of(outcome, ranks, 1000 * static_cast<double>(ranks))));
+      ranks *= 2;
+    }
+    return lines_of(results, Told::by_study);
+  };
+  auto lines = study_of({Outcome::valid, Outcome::unreferenced, Outcome::unreferenced});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].name == "small.toml, FOM and FOM_UNREFERENCED");
+  REQUIRE(lines[0].rates.size() == 3); // of 1 rank on, as perf/study collect has it
+  CHECK(efficiencies(lines[0].rates)[2].value == 1);
+  CHECK(study_of({Outcome::valid, Outcome::valid}).at(0).name == "small.toml, FOM");
+  CHECK(study_of({Outcome::unreferenced, Outcome::unreferenced}).at(0).name == "small.toml, FOM_UNREFERENCED");
+  lines = study_of({Outcome::valid, Outcome::invalid, Outcome::stopped, Outcome::emulated, Outcome::unreferenced});
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].rates.size() == 2);
+  CHECK(lines[1].name == "small.toml, FOM_EMULATED");
 }
 
 TEST_CASE("results of other machines, builds or threads lie on other lines, and the legend says which",
