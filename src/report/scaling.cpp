@@ -75,6 +75,14 @@ std::string names_of_rates(Results const& results) {
   return fmt::format("{}", fmt::join(names, " and "));
 }
 
+/// "2 ranks per NVIDIA H100". A line that adds ranks to devices would show how devices are shared, and no scaling.
+std::string device_text(Result const& run) {
+  std::int64_t const ranks = ranks_per_device(run.topology.places);
+  if (ranks == 0) return "kernels on the host";
+  return fmt::format("{} per {}", plural(ranks, "rank"),
+                     run.machine.device.empty() ? "unknown device" : run.machine.device);
+}
+
 /// What no line mixes.
 LineKey key_of(ResultFile const& file, Told told) {
   Result const& run = file.result;
@@ -83,6 +91,7 @@ LineKey key_of(ResultFile const& file, Told told) {
   EmulatedNetwork const& network = topology.network;
   LineKey key{run.deck.substr(0, run.deck.rfind('#')), rates_of(run.outcome, told), {}};
   key.values = {{"processor", run.machine.cpu},
+                {"device", device_text(run)},
                 {"mpi", run.machine.mpi},
                 {"buffers", "buffers " + topology.buffers},
                 {"code", fmt::format("trainstone {} {}{}", code.version,
@@ -161,10 +170,18 @@ Groups groups_of(Results const& results, Told told) {
   for (char const* implied : {"batch.global", "batch.accumulation", "comm.emulated_nodes"}) // by tokens, micro, nodes
     following.erase(implied);
   divide(groups, "tokens", tokens_text);
-  divide(groups, "nodes", [](Results const&) -> TextOf {
-    return [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); };
+  auto const divide_by = [&](std::string const& name, TextOf const& text_of) {
+    divide(groups, name, [&](Results const&) { return text_of; });
+  };
+  divide_by("nodes", [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); });
+  for (std::string const& key : following) divide_by(key, text_of_key(key));
+  divide_by("cores",
+            [](ResultFile const& file) { return plural(file.result.machine.cores, "core") + " for a process"; });
+  divide_by("sharing", [](ResultFile const& file) {
+    std::string const shared = shared_cores(file.result.topology.places, file.result.topology.threads_per_rank);
+    return shared.empty() ? "a core for a thread" : shared;
   });
-  for (std::string const& key : following) divide(groups, key, [&](Results const&) { return text_of_key(key); });
+  divide_by("class", [](ResultFile const& file) { return "class " + file.result.benchmark_class.name; });
   return groups;
 }
 

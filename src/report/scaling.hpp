@@ -44,9 +44,10 @@ enum class Told {
   by_study,  ///< all: a study says that they belong together, VALID and UNREFERENCED runs, too
 };
 
-/// One line per LineKey, named after the rates that it has. Processor, MPI, buffers, build, threads, emulated nodes and
-/// network, and the kind of the rate are always in it; tokens, nodes and values of the deck that may follow the ranks
-/// only where results on the same number of ranks differ in them. Results without a rate are left out.
+/// One line per LineKey, named after the rates that it has. Processor, device, ranks per device, MPI, buffers, build,
+/// threads, emulated nodes and network, and the kind of the rate are always in it; tokens, nodes, values of the deck
+/// that may follow the ranks, cores, who shares them, and the benchmark class only where results on the same number of
+/// ranks differ in them. Results without a rate are left out.
 /// \param[in] flops  rates in FLOP/s instead, for studies whose model grows with the ranks
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops);
 

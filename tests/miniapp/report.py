@@ -114,6 +114,7 @@ class Results(ReportTest):
         memory = result["counted"]["memory_bytes"]
         for name, bytes_ in memory.items():
             self.assertEqual(report.rows(name)[0], [name, str(result["predicted"]["memory_bytes"][name]), str(bytes_), "none"])
+        self.assertEqual(report.rows("device"), [["device", result["machine"]["device"] or "none, kernels run on the host"]])
         for check in result["verification"]:
             row, = report.rows(check["name"])
             self.assertEqual(row[1], "**passed**")
@@ -175,6 +176,14 @@ class Results(ReportTest):
         names = " ".join(filter(None, report.texts("scaling-times")))
         self.assertIn('parallel.strategy="zero"', names)
         self.assertIn('parallel.strategy="ddp"', names)
+
+    def test_runs_on_other_cores_are_no_repeats_of_one_another(self):
+        other = json.loads(json.dumps(self.valid.result))
+        other["machine"]["cores"] += 2
+        folder = new_folder()
+        (folder / "result.json").write_text(json.dumps(other))
+        report = self.report_of(folder, *(one.folder / "out" for one in (self.alone, self.valid)))
+        self.assertIn(f"deck.toml, FOM, {other['machine']['cores']} cores for a process", report.texts("scaling-rates"))
 
     def test_a_deck_of_any_name_makes_a_page(self):
         result = json.loads(json.dumps(self.alone.result))

@@ -103,6 +103,7 @@ TEST_CASE("results of other machines, builds or threads lie on other lines, and 
   using Change = std::function<void(Result&)>;
   std::vector<std::pair<std::string, Change>> const changes{
       {"another processor", [](Result& run) { run.machine.cpu = "another processor"; }},
+      {"1 rank per NVIDIA H100", [](Result& run) { run = on_devices(run, 1); }},
       {"Open MPI", [](Result& run) { run.machine.mpi = "Open MPI"; }},
       {"buffers staged", [](Result& run) { run.topology.buffers = "staged"; }},
       {"trainstone 0.2.0 1a2b3c4d dirty", [](Result& run) { run.code.version = "0.2.0"; }},
@@ -125,6 +126,61 @@ TEST_CASE("results of other machines, builds or threads lie on other lines, and 
     auto const alone = lines_of({named("b", other)});
     CHECK(alone.at(0).name == "small.toml, FOM"); // nothing to tell it from
   }
+}
+
+TEST_CASE("ranks that share a device lie on other lines than ranks with devices of their own, and other devices, too",
+          "[report][scaling]") {
+  auto const on = [](std::int64_t ranks, std::size_t per_device, char const* device = "NVIDIA H100") {
+    Result run = on_devices(run_of(Outcome::valid, ranks, 1000), per_device);
+    run.machine.device = device;
+    return named("a", run);
+  };
+  for (Told const told : {Told::by_values, Told::by_study}) {
+    auto lines = lines_of({on(1, 1), on(2, 1), on(4, 1), on(2, 2), on(4, 2)}, told);
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0].name == "small.toml, FOM, 1 rank per NVIDIA H100");
+    CHECK(lines[0].rates.size() == 3);
+    CHECK(lines[1].name == "small.toml, FOM, 2 ranks per NVIDIA H100");
+    CHECK(lines[1].rates.size() == 2);
+    lines = lines_of({on(1, 1), on(2, 1), on(1, 1, "NVIDIA H200"), on(2, 1, "NVIDIA H200"), on(2, 1, "")}, told);
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[1].name == "small.toml, FOM, 1 rank per NVIDIA H200");
+    CHECK(lines[1].rates.size() == 2);
+    CHECK(lines[2].name == "small.toml, FOM, 1 rank per unknown device");
+  }
+}
+
+TEST_CASE("on the same ranks other cores, shared cores or another class make lines of their own, on others they do not",
+          "[report][scaling]") {
+  auto const run = [](std::int64_t ranks) {
+    Result own = run_of(Outcome::valid, ranks, 1000);
+    own.benchmark_class.name = "small";
+    return own;
+  };
+  std::vector<NamedResult> const own{named("a", run(1)), named("b", run(2)), named("c", run(4))};
+  using Change = std::function<void(Result&)>;
+  for (auto const& [words, change] : std::vector<std::pair<std::string, Change>>{
+           {"64 cores for a process", [](Result& other) { other.machine.cores = 64; }},
+           {"2 threads on 1 core", [](Result& other) { other.topology.places[1].cores = "0"; }},
+           {"class custom", [](Result& other) { other.benchmark_class.name = "custom"; }}})
+    for (Told const told : {Told::by_values, Told::by_study}) {
+      CAPTURE(words);
+      std::vector<NamedResult> results = own;
+      Result other = run(2);
+      change(other);
+      results.push_back(named("d", other));
+      auto lines = lines_of(results, told);
+      REQUIRE(lines.size() == 2);
+      std::size_t const apart = lines[0].name.ends_with(words) ? 0 : 1;
+      CHECK(lines[apart].name.ends_with(", " + words));
+      CHECK(lines[apart].rates.size() == 1);
+      CHECK(lines[1 - apart].rates.size() == 3);
+      results = own;
+      results[1] = named("b", other);
+      lines = lines_of(results, told);
+      REQUIRE(lines.size() == 1); // as in weak studies, and where cores run out
+      CHECK(lines[0].name == "small.toml, FOM");
+    }
 }
 
 TEST_CASE("emulated networks lie on lines of their own", "[report][scaling]") {
