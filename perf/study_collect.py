@@ -76,7 +76,7 @@ def row_of(point, result):
     return row | {"tokens_per_step": tokens[0] if tokens else None, "model_parameters": result["metrics"].get("model_parameters"),
                   **slowest_rank(result), **energy_columns(result), "wall_seconds": result["wall_seconds"],
                   "deck_hash": result["deck"]["hash"], "version": f"{result['code']['version']} git {result['code']['git']}",
-                  "cpu": result["machine"]["cpu"], "mpi": result["machine"]["mpi"]}
+                  "cpu": result["machine"]["cpu"], "device": result["machine"].get("device"), "mpi": result["machine"]["mpi"]}
 
 
 def wrong_counts(name, result):
@@ -149,10 +149,11 @@ def violations_of(study, results):
 
 def mixes_of(rows):
     """What runs that are compared should have in common; lines that name what they have instead."""
-    names = {"version": "versions", "cpu": "processors", "mpi": "MPI libraries", "class": "classes", "rate_name": "kinds of rates"}
+    names = {"version": "versions", "cpu": "processors", "device": "devices", "mpi": "MPI libraries", "class": "classes",
+             "rate_name": "kinds of rates"}
     found = []
     for column, name in names.items():
-        values = sorted({row[column] for row in rows if row.get("rate") is not None})
+        values = sorted({row[column] or "none" for row in rows if row.get("rate") is not None})
         if len(values) > 1:
             found.append(f"mixed {name}: {', '.join(values)}")
     return found

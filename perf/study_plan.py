@@ -149,7 +149,8 @@ def write(arguments, plan, estimates, program):
         (folder / "decks" / f"n{ranks}.toml").write_text(text, encoding="utf-8")
     write_json(folder / "plan.json", plan)
     write_json(folder / "study.json", {"schema_version": 1, "kind": arguments.kind, "deck": plan["deck"],
-                                       "invariant": invariant_of(arguments.kind, plan), "points": points})
+                                       "invariant": invariant_of(arguments.kind, plan), "limit": plan["limit"],
+                                       "points": points})
 
 
 def plan_study(arguments):

@@ -53,9 +53,11 @@ Device device_in_use() {
   check_cuda(cudaGetDevice(&number), "cudaGetDevice");
   std::array<char, 32> bus{};
   check_cuda(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), number), "cudaDeviceGetPCIBusId");
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
   std::size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return {bus.data(), total};
+  return {bus.data(), properties.name, total};
 }
 
 #else

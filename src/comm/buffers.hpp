@@ -21,6 +21,7 @@ namespace trainstone {
 /// The device that kernels run on.
 struct Device {
   std::string id;                 ///< the same text on all ranks that use it; empty: none, kernels run on the host
+  std::string name;               ///< what its maker calls it: "NVIDIA H100 80GB HBM3"
   std::uint64_t memory_bytes = 0; ///< of all that use it together
 };
 /// Of this process. Once Kokkos is initialised.

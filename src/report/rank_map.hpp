@@ -22,8 +22,16 @@ std::string number_ranges(std::vector<std::int64_t> const& numbers);
 /// The cores that this process may run on.
 std::string cores_of_process();
 
-/// The cores that these places have together: those of one host. As many as a number can say if one is not known.
+/// The cores that these places have together: those of one host. As many as a number can say if one is not known, as
+/// from a text that number_ranges() does not write.
 std::int64_t count_cores(std::vector<RankPlace> const& places);
+
+/// How many ranks the fullest device has; 0: kernels run on the host.
+std::int64_t ranks_per_device(std::vector<RankPlace> const& places);
+
+/// "4 threads on 2 cores": of the host with most threads for a core. Empty if every thread has a core of its own, or
+/// kernels run on devices.
+std::string shared_cores(std::vector<RankPlace> const& places, std::int64_t threads_per_rank);
 
 /// A line per run of ranks at the same place: "ranks 0-1 on n7, cores 0-1". At most `most` lines, then one that says
 /// how many ranks follow. \param[in] places  by rank

@@ -140,6 +140,8 @@ Json checks_json(std::vector<Check> const& checks) {
   return json;
 }
 
+Json text_or_null(std::string const& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 /// bytes/s; null if there were none.
 Json transfer_rate(std::uint64_t bytes, double seconds) {
   return bytes > 0 && seconds > 0 ? Json(static_cast<double>(bytes) / seconds) : Json(nullptr);
@@ -163,10 +165,10 @@ Json energy_json(std::optional<EnergyInfo> const& info) {
 }
 
 Json checkpoints_json(CheckpointInfo const& info, double wall_seconds) {
-  return {{"resumed_from", info.resumed_from.empty() ? Json(nullptr) : Json(info.resumed_from)},
+  return {{"resumed_from", text_or_null(info.resumed_from)},
           {"resumed_step", info.resumed_step},
           {"written", info.written},
-          {"last", info.last.empty() ? Json(nullptr) : Json(info.last)},
+          {"last", text_or_null(info.last)},
           {"bytes", info.bytes},
           {"seconds", info.seconds},
           {"bytes_per_second", transfer_rate(info.bytes, info.seconds)},
@@ -184,9 +186,7 @@ Json network_json(EmulatedNetwork const& network) {
 Json places_json(std::vector<RankPlace> const& places) {
   Json json = Json::array();
   for (RankPlace const& place : places)
-    json.push_back({{"host", place.host},
-                    {"cores", place.cores},
-                    {"device", place.device.empty() ? Json(nullptr) : Json(place.device)}});
+    json.push_back({{"host", place.host}, {"cores", place.cores}, {"device", text_or_null(place.device)}});
   return json;
 }
 
@@ -205,6 +205,7 @@ void add_provenance(Json& json, Result const& result) {
                      {"cores", result.machine.cores},
                      {"memory_bytes", result.machine.memory_bytes},
                      {"mpi", result.machine.mpi},
+                     {"device", text_or_null(result.machine.device)},
                      {"environment", result.machine.environment}};
   json["topology"] = {{"ranks", result.topology.ranks},
                       {"nodes", result.topology.nodes},

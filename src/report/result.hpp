@@ -39,6 +39,7 @@ struct MachineInfo {
   std::uint64_t memory_bytes = 0;
   std::string mpi;
   std::map<std::string, std::string> environment; ///< variables of a fixed list only
+  std::string device = {};                        ///< what its maker calls it; empty: kernels run on the host
 };
 
 struct TopologyInfo {
@@ -141,7 +142,7 @@ struct Estimate {
 /// Compiler name and version of this build.
 std::string describe_compiler();
 
-/// CPU, cores, memory and the listed environment variables of this process; `mpi` is left to the caller.
+/// CPU, cores, memory and the listed environment variables of this process; `mpi` and `device` are left to the caller.
 MachineInfo describe_machine();
 
 /// Makes the folder, proves that a file can be written there and removes an older result; leaves nothing behind on

@@ -24,6 +24,10 @@ Outcome read_outcome(JsonFile const& file) {
   file.fail(fmt::format("/status is \"{}\", must be VALID, UNREFERENCED, EMULATED, INVALID or STOPPED", status));
 }
 
+std::string text_or_empty(JsonFile const& file, std::string const& place) {
+  return file.has(place) ? file.text(place) : "";
+}
+
 /// The one rate that the status may have.
 std::optional<Rate> read_rate(JsonFile const& file, Outcome outcome) {
   std::optional<Rate> found;
@@ -119,6 +123,18 @@ std::vector<RankInfo> read_ranks(JsonFile const& file) {
   return ranks;
 }
 
+/// None in files that are older than maps of ranks.
+std::vector<RankPlace> read_places(JsonFile const& file) {
+  std::vector<RankPlace> places;
+  for (std::size_t i = 0; i < file.length("/topology/rank_map"); ++i) {
+    std::string const place = fmt::format("/topology/rank_map/{}/", i);
+    places.push_back({file.text(place + "host"), file.text(place + "cores"), text_or_empty(file, place + "device")});
+  }
+  file.require(places.empty() || places.size() == file.length("/ranks"),
+               fmt::format("/topology/rank_map has {} elements, /ranks {}", places.size(), file.length("/ranks")));
+  return places;
+}
+
 std::vector<Check> read_checks(JsonFile const& file) {
   std::vector<Check> checks;
   for (std::size_t i = 0; i < file.length("/verification"); ++i) {
@@ -140,6 +156,7 @@ void read_provenance(JsonFile const& file, Result& result) {
   result.machine.cores = file.count("/machine/cores");
   result.machine.memory_bytes = file.amount("/machine/memory_bytes");
   result.machine.mpi = file.text("/machine/mpi");
+  result.machine.device = text_or_empty(file, "/machine/device");
   result.topology.ranks = file.count("/topology/ranks");
   result.topology.nodes = file.count("/topology/nodes");
   result.topology.threads_per_rank = file.count("/topology/threads_per_rank");
@@ -148,6 +165,9 @@ void read_provenance(JsonFile const& file, Result& result) {
   if (file.has("/topology/emulated_network"))
     result.topology.network = {file.non_negative("/topology/emulated_network/latency_seconds"),
                                file.non_negative("/topology/emulated_network/seconds_per_byte")};
+  if (file.has("/topology/devices_per_node"))
+    result.topology.devices_per_node = file.count("/topology/devices_per_node");
+  result.topology.places = read_places(file);
 }
 
 /// What a run counts as: custom in files that are older than classes.

@@ -72,6 +72,7 @@ Table provenance_table(NamedResult const& named) {
       {"Kokkos", result.code.kokkos},
       {"MPI", result.machine.mpi + ", buffers " + topology.buffers},
       {"ranks", where},
+      {"device", result.machine.device.empty() ? "none, kernels run on the host" : result.machine.device},
       {"processor", fmt::format("{}, {} for a process", result.machine.cpu, plural(result.machine.cores, "core"))},
       {"memory of the machine", fmt::format("{} bytes", result.machine.memory_bytes)},
       {"wall time", seconds_text(result.wall_seconds)}};

@@ -3,7 +3,7 @@
 #include "report/plural.hpp"
 #include "report/report_text.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -62,14 +62,36 @@ bool may_follow_ranks(std::string const& key, Told told) {
   return told == Told::by_study || key.starts_with("batch.") || key == "comm.emulated_nodes";
 }
 
+/// Which results' rates may lie on one line. A golden curve is of one global batch: of a weak study some runs find
+/// theirs and others do not.
+std::string rates_of(Outcome outcome, Told told) {
+  bool const is_merit = outcome == Outcome::valid || outcome == Outcome::unreferenced;
+  return is_merit && told == Told::by_study ? "FOM and FOM_UNREFERENCED" : rate_name(outcome);
+}
+
+std::string names_of_rates(Results const& results) {
+  std::set<std::string> names;
+  for (NamedResult const* named : results) names.insert(rate_name(named->file.result.outcome));
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+/// "2 ranks per NVIDIA H100". A line that adds ranks to devices would show how devices are shared, and no scaling.
+std::string device_text(Result const& run) {
+  std::int64_t const ranks = ranks_per_device(run.topology.places);
+  if (ranks == 0) return "kernels on the host";
+  return fmt::format("{} per {}", plural(ranks, "rank"),
+                     run.machine.device.empty() ? "unknown device" : run.machine.device);
+}
+
 /// What no line mixes.
 LineKey key_of(ResultFile const& file, Told told) {
   Result const& run = file.result;
   CodeInfo const& code = run.code;
   TopologyInfo const& topology = run.topology;
   EmulatedNetwork const& network = topology.network;
-  LineKey key{run.deck.substr(0, run.deck.rfind('#')), rate_name(run.outcome), {}};
+  LineKey key{run.deck.substr(0, run.deck.rfind('#')), rates_of(run.outcome, told), {}};
   key.values = {{"processor", run.machine.cpu},
+                {"device", device_text(run)},
                 {"mpi", run.machine.mpi},
                 {"buffers", "buffers " + topology.buffers},
                 {"code", fmt::format("trainstone {} {}{}", code.version,
@@ -148,16 +170,24 @@ Groups groups_of(Results const& results, Told told) {
   for (char const* implied : {"batch.global", "batch.accumulation", "comm.emulated_nodes"}) // by tokens, micro, nodes
     following.erase(implied);
   divide(groups, "tokens", tokens_text);
-  divide(groups, "nodes", [](Results const&) -> TextOf {
-    return [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); };
+  auto const divide_by = [&](std::string const& name, TextOf const& text_of) {
+    divide(groups, name, [&](Results const&) { return text_of; });
+  };
+  divide_by("nodes", [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); });
+  for (std::string const& key : following) divide_by(key, text_of_key(key));
+  divide_by("cores",
+            [](ResultFile const& file) { return plural(file.result.machine.cores, "core") + " for a process"; });
+  divide_by("sharing", [](ResultFile const& file) {
+    std::string const shared = shared_cores(file.result.topology.places, file.result.topology.threads_per_rank);
+    return shared.empty() ? "a core for a thread" : shared;
   });
-  for (std::string const& key : following) divide(groups, key, [&](Results const&) { return text_of_key(key); });
+  divide_by("class", [](ResultFile const& file) { return "class " + file.result.benchmark_class.name; });
   return groups;
 }
 
 /// With the values that other lines of the same deck do not have.
 std::string name_of(LineKey const& key, Groups const& groups) {
-  std::string name = key.deck + ", " + key.rate_name;
+  std::string name = key.deck + ", " + names_of_rates(groups.at(key));
   for (auto const& [what, text] : key.values) {
     bool const same = std::ranges::all_of(groups, [&](auto const& group) {
       auto const found = group.first.values.find(what);
@@ -167,6 +197,9 @@ std::string name_of(LineKey const& key, Groups const& groups) {
   }
   return name;
 }
+
+/// Each within the limit of one value between them.
+bool are_within(double limit, double least, double most) { return most <= least * (1 + limit) / (1 - limit); }
 
 } // namespace
 
@@ -198,7 +231,7 @@ std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates) {
   return shares;
 }
 
-Invariant invariant_of(ScalingLine const& line) {
+Invariant invariant_of(ScalingLine const& line, double limit) {
   std::set<std::int64_t> per_step;
   std::set<double> per_rank, parameters, parameters_per_rank;
   for (auto const& [ranks, repeats] : line.by_ranks)
@@ -217,13 +250,23 @@ Invariant invariant_of(ScalingLine const& line) {
   if (per_step.size() == 1 && one_model)
     return {StudyKind::strong,
             fmt::format("strong scaling: {} tokens per step on any number of ranks", *per_step.begin())};
-  if (per_step.size() == 1)
+  double const least = *parameters_per_rank.begin(), most = *parameters_per_rank.rbegin();
+  if (per_step.size() == 1 && are_within(limit, least, most)) // 0, of what is not known, is near no other
     return {StudyKind::weak_model,
             fmt::format("weak scaling of the model: {} tokens per step, {:.4g} to {:.4g} parameters per rank",
-                        *per_step.begin(), *parameters_per_rank.begin(), *parameters_per_rank.rbegin())};
+                        *per_step.begin(), least, most)};
   if (per_rank.size() == 1 && one_model)
     return {StudyKind::weak_batch, fmt::format("weak scaling: {} tokens per step and rank", *per_rank.begin())};
-  return {{}, "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study"};
+  if (per_step.size() > 1 && per_rank.size() > 1)
+    return {{}, "neither tokens per step nor tokens per rank are the same in all runs: this is no scaling study"};
+  if (least == 0) return {{}, "a result does not say how many parameters its model has: this is no scaling study"};
+  if (per_step.size() > 1)
+    return {{},
+            fmt::format("models of {:.4g} to {:.4g} parameters, {} tokens per step and rank: this is no scaling study",
+                        *parameters.begin(), *parameters.rbegin(), *per_rank.begin())};
+  return {{},
+          fmt::format("{:.4g} to {:.4g} parameters per rank, not within {:g} % of one value: this is no scaling study",
+                      least, most, 100 * limit)};
 }
 
 } // namespace trainstone

@@ -24,7 +24,7 @@ struct ScalingValue {
 /// number of ranks, or changes no time.
 struct LineKey {
   std::string deck;                          ///< its file's name
-  std::string rate_name;                     ///< "FOM", "FOM_UNREFERENCED" or "FOM_EMULATED"
+  std::string rates;                         ///< "FOM", "FOM_EMULATED"; in a study "FOM and FOM_UNREFERENCED" is one
   std::map<std::string, std::string> values; ///< by what they are of, each as legends say it: "2 threads per rank"
   auto operator<=>(LineKey const&) const = default;
 };
@@ -41,12 +41,13 @@ struct ScalingLine {
 /// Which values of the deck may differ from one number of ranks to another on the same line.
 enum class Told {
   by_values, ///< those of the batch, and emulated nodes
-  by_study,  ///< all: a study says that they belong together
+  by_study,  ///< all: a study says that they belong together, VALID and UNREFERENCED runs, too
 };
 
-/// One line per LineKey. Processor, MPI, buffers, build, threads, emulated nodes and network, and the kind of the rate
-/// are always in it; tokens, nodes and values of the deck that may follow the ranks only where results on the same
-/// number of ranks differ in them. Results without a rate are left out.
+/// One line per LineKey, named after the rates that it has. Processor, device, ranks per device, MPI, buffers, build,
+/// threads, emulated nodes and network, and the kind of the rate are always in it; tokens, nodes, values of the deck
+/// that may follow the ranks, cores, who shares them, and the benchmark class only where results on the same number of
+/// ranks differ in them. Results without a rate are left out.
 /// \param[in] flops  rates in FLOP/s instead, for studies whose model grows with the ranks
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops);
 
@@ -58,6 +59,7 @@ struct Invariant {
   std::optional<StudyKind> kind; ///< nothing: it is no scaling study
   std::string text;              ///< "strong scaling: 1024 tokens per step on any number of ranks"
 };
-Invariant invariant_of(ScalingLine const& line);
+/// \param[in] limit  of weak_model: Study::limit
+Invariant invariant_of(ScalingLine const& line, double limit = Study().limit);
 
 } // namespace trainstone

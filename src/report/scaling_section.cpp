@@ -96,14 +96,14 @@ std::vector<ExpectedTimes> expected_times(Study const& study, std::vector<Scalin
 }
 
 /// What was held the same, by the results; study.json is only a plan.
-void append_invariants(Page& page, StudyKind kind, std::vector<ScalingLine> const& lines) {
+void append_invariants(Page& page, Study const& study, std::vector<ScalingLine> const& lines) {
   bool any = false;
   for (ScalingLine const& line : lines) {
     if (line.rates.size() < 2) continue;
-    Invariant const found = invariant_of(line);
-    bool const as_planned = found.kind == kind;
+    Invariant const found = invariant_of(line, study.limit);
+    bool const as_planned = found.kind == study.kind;
     page.emplace_back(Line{fmt::format("Held the same in {}, by these results: {}{}.", line.name, found.text,
-                                       as_planned ? "" : fmt::format("; this is no {} study", to_string(kind))),
+                                       as_planned ? "" : fmt::format("; this is no {} study", to_string(study.kind))),
                            as_planned ? Tone::plain : Tone::bad});
     any = true;
   }
@@ -182,7 +182,7 @@ Page study_section(ReportedStudy const& reported, ReportInput const& input) {
     page.emplace_back(Line{"Left out of the plots: " + names + ".", Tone::bad});
   bool const flops = study.kind == StudyKind::weak_model;
   std::vector<ScalingLine> const lines = scaling_lines(results, Told::by_study, flops);
-  append_invariants(page, study.kind, lines);
+  append_invariants(page, study, lines);
   append_figures(page, scaling_figures(reported.name, lines, flops, expected_times(study, lines)));
   if (study.model) append_model(page, *study.model);
   return page;

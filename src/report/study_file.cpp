@@ -19,6 +19,13 @@ StudyKind read_kind(JsonFile const& file) {
   file.fail(fmt::format("/kind is \"{}\", must be strong, weak-batch or weak-model", name));
 }
 
+/// As planned; studies that do not say it were planned with the usual one.
+double read_limit(JsonFile const& file) {
+  double const limit = file.optional_non_negative("/limit").value_or(Study().limit);
+  file.require(limit < 1, fmt::format("/limit is {:g}, must be below 1", limit));
+  return limit;
+}
+
 /// A name is a folder of its own below runs/.
 void require_name(JsonFile const& file, std::string const& name, std::vector<StudyPoint> const& earlier) {
   bool const plain = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
@@ -99,6 +106,7 @@ Study read_study(std::string const& folder) {
               .kind = read_kind(file),
               .deck = file.text("/deck"),
               .invariant = file.text("/invariant"),
+              .limit = read_limit(file),
               .points = read_points(file, folder),
               .model = {}};
   std::error_code ignored;

@@ -44,6 +44,7 @@ struct Study {
   std::string folder;
   StudyKind kind = StudyKind::strong;
   std::string deck, invariant;
+  double limit = 0.1; ///< of weak_model: the share that parameters per rank may be off one value
   std::vector<StudyPoint> points;
   std::optional<StudyModel> model;
 };

@@ -114,6 +114,7 @@ class Results(ReportTest):
         memory = result["counted"]["memory_bytes"]
         for name, bytes_ in memory.items():
             self.assertEqual(report.rows(name)[0], [name, str(result["predicted"]["memory_bytes"][name]), str(bytes_), "none"])
+        self.assertEqual(report.rows("device"), [["device", result["machine"]["device"] or "none, kernels run on the host"]])
         for check in result["verification"]:
             row, = report.rows(check["name"])
             self.assertEqual(row[1], "**passed**")
@@ -175,6 +176,14 @@ class Results(ReportTest):
         names = " ".join(filter(None, report.texts("scaling-times")))
         self.assertIn('parallel.strategy="zero"', names)
         self.assertIn('parallel.strategy="ddp"', names)
+
+    def test_runs_on_other_cores_are_no_repeats_of_one_another(self):
+        other = json.loads(json.dumps(self.valid.result))
+        other["machine"]["cores"] += 2
+        folder = new_folder()
+        (folder / "result.json").write_text(json.dumps(other))
+        report = self.report_of(folder, *(one.folder / "out" for one in (self.alone, self.valid)))
+        self.assertIn(f"deck.toml, FOM, {other['machine']['cores']} cores for a process", report.texts("scaling-rates"))
 
     def test_a_deck_of_any_name_makes_a_page(self):
         result = json.loads(json.dumps(self.alone.result))
@@ -258,9 +267,17 @@ class Studies(ReportTest):
         report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.valid)], kind="weak-batch"))
         self.assertIn("**Held the same in deck.toml, FOM, by these results: strong scaling: 32 tokens per step on any number of "
                       "ranks; this is no weak-batch study.**", report.markdown)
-        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)]))
+        report = self.report_of(self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.invalid)]))
         self.assertIn("No line has results on several numbers of ranks to prove it by.", report.markdown)
         self.assertNotIn("by these results", report.markdown)
+
+    def test_in_a_study_a_run_without_a_golden_curve_is_compared_with_those_that_have_one(self):
+        folder = self.study([("n1-r1", 1, self.alone), ("n2-r1", 2, self.unreferenced)])
+        report = self.report_of(folder)
+        self.assertIn("Held the same in deck.toml, FOM and FOM_UNREFERENCED, by these results: strong scaling",
+                      report.markdown.replace("\\", ""))
+        points, = (coordinates(path) for path in report.lines(f"{folder.name}-efficiency", "#0072b2"))
+        self.assertEqual(len(points), 2)
 
     def test_a_study_without_any_result_lists_its_points(self):
         report = self.report_of(self.study([("n1-r1", 1, None), ("n2-r1", 2, None)]))
@@ -272,6 +289,7 @@ class Studies(ReportTest):
             "another form": (self.study([("n1", 1, None)], schema_version=2), ["study.json: schema_version 2, must be 1"]),
             "another kind": (self.study([("n1", 1, None)], kind="weak"), ['/kind is "weak"', "weak-batch"]),
             "no points": (self.study([]), ["/points"]),
+            "too wide a limit": (self.study([("n1", 1, None)], limit=1), ["study.json: /limit is 1, must be below 1"]),
             "two of a name": (self.study([("n1", 1, None), ("n1", 2, None)]), ['two points are called "n1"']),
             "other ranks": (self.study([("n1", 1, self.valid)]), ["runs/n1/result.json: ran on 2 ranks, study.json says 1"]),
         }

@@ -91,6 +91,8 @@ class ResultSchema(unittest.TestCase):
                 self.assertEqual(result["status"], "VALID" if name == "complete" else name, self.outcomes[name])
                 self.assertEqual(result["exit_code"], self.outcomes[name].code)
                 self.assertEqual(self.errors(result), [])
+                on_hosts = [place["device"] is None for place in result["topology"]["rank_map"]]
+                self.assertEqual({result["machine"]["device"] is None}, set(on_hosts))
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
 
@@ -129,6 +131,12 @@ class ResultSchema(unittest.TestCase):
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if is_number and path[0] != "params":
                 self.assertFalse(self.validator.is_valid(changed(result, path, "NaN")), path)
+
+    def test_a_device_has_a_name_or_is_none(self):
+        path = ("machine", "device")
+        self.assertEqual(self.errors(changed(self.short(), path, "NVIDIA H100 80GB HBM3")), [])
+        self.assertEqual(self.errors(changed(self.short(), path, None)), [])
+        self.assertNotEqual(self.errors(changed(self.short(), path, "")), [])
 
     def test_a_rate_belongs_to_the_status(self):
         rate = self.results["VALID"]["fom"]

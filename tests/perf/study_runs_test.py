@@ -76,7 +76,9 @@ class Runs(unittest.TestCase):
         self.assertEqual(study.study["invariant"], "32 tokens per rank and step")
         grown = self.plan("--limit", "0.2", kind="weak-model", ranks="1,4")
         self.assertEqual(grown.returncode, 0, grown)
-        estimates = Study(self.folder / "s").plan["estimates"]
+        study = Study(self.folder / "s")
+        self.assertEqual((study.study["limit"], study.plan["limit"]), (0.2, 0.2))  # of reports, and of collect
+        estimates = study.plan["estimates"]
         share = estimates["4"]["model_parameters"] / 4 / estimates["1"]["model_parameters"]
         self.assertIn(f"layers: {100 * (share - 1):+.2f} % parameters per rank", grown.stdout)
         self.assertLess(abs(share - 1), 0.2)

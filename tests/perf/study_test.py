@@ -324,10 +324,10 @@ class Collect(InFolder):
     def test_mixed_machines_versions_and_rates_are_named(self):
         study = self.strong()
         self.tamper(study, "n2-r1", lambda result: result.update({"status": "VALID", "class": "small",
-                                                                  "machine": {"cpu": "other", "mpi": "none"}}))
+                                                                  "machine": {"cpu": "other", "device": "NVIDIA H100", "mpi": "none"}}))
         mixes = self.tamper(study, "n4-r1", lambda result: result["code"].update(git="def"))["mixes"]
         self.assertEqual(mixes, ["mixed versions: 1 git abc, 1 git def", "mixed processors: other, paper",
-                                 "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
+                                 "mixed devices: NVIDIA H100, none", "mixed classes: custom, small", "mixed kinds of rates: FOM, FOM_UNREFERENCED"])
 
     def test_results_that_are_older_than_classes_and_energy_keep_their_rates(self):
         study = self.strong()

@@ -21,6 +21,32 @@ TEST_CASE("cores that several ranks may run on are counted once", "[rank_map]") 
   CHECK(count_cores(places({"0-3,8", "3-4"})) == 6);
   CHECK(count_cores(places({"0,2", "0,2"})) == 2);
   CHECK(count_cores(places({"0", "unknown"})) > 1000000);
+  for (char const* text :
+       {"", ",", "-", "0-", "-1", "0x", "0,,1", " 0", "1e3", "0-9223372036854775807", "99999999999999999999"}) {
+    CAPTURE(text);
+    CHECK(count_cores(places({"0", text})) > 1000000);
+  }
+}
+
+TEST_CASE("ranks of the fullest device are counted, on each host by themselves", "[rank_map]") {
+  CHECK(ranks_per_device({}) == 0);
+  CHECK(ranks_per_device({{"n1", "0", ""}, {"n1", "1", ""}}) == 0);
+  CHECK(ranks_per_device({{"n1", "0", "a"}, {"n1", "0", "b"}, {"n2", "0", "a"}, {"n2", "0", "b"}}) == 1);
+  CHECK(ranks_per_device({{"n1", "0", "a"}, {"n2", "0", "a"}, {"n2", "0", "b"}, {"n2", "0", "b"}, {"n2", "0", "b"}}) ==
+        3);
+}
+
+TEST_CASE("threads that share cores are told, of the host with most for a core", "[rank_map]") {
+  RankPlace const low{"n1", "0", ""}, high{"n1", "1", ""}, both{"n1", "0-1", ""}, other{"n2", "0-1", ""};
+  CHECK(shared_cores({}, 1).empty());
+  CHECK(shared_cores({low, high}, 1).empty());
+  CHECK(shared_cores({both, both}, 1).empty());
+  CHECK(shared_cores({low, low}, 1) == "2 threads on 1 core");
+  CHECK(shared_cores({low, high}, 2) == "4 threads on 2 cores");
+  CHECK(shared_cores({both, both, other, other, other, other, other}, 1) == "5 threads on 2 cores");
+  CHECK(shared_cores({both, both, both, other, other}, 1) == "3 threads on 2 cores");
+  CHECK(shared_cores({low, {"n1", "unknown", ""}}, 4).empty());
+  CHECK(shared_cores({{"n1", "0", "a"}, {"n1", "0", "a"}}, 1).empty());
 }
 
 TEST_CASE("ranks at the same place share a line of the map", "[rank_map]") {

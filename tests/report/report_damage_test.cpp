@@ -108,7 +108,11 @@ void write(std::string const& path, Json const& json) {
 }
 
 Json study_of(std::vector<std::string> const& names) {
-  Json study = {{"schema_version", 1}, {"kind", "strong"}, {"deck", "no.toml"}, {"invariant", "32 tokens per step"}};
+  Json study = {{"schema_version", 1},
+                {"kind", "strong"},
+                {"deck", "no.toml"},
+                {"invariant", "32 tokens per step"},
+                {"limit", 0.1}};
   std::int64_t ranks = 0;
   for (std::string const& name : names)
     study["points"].push_back({{"name", name},

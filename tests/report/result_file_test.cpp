@@ -29,7 +29,8 @@ std::string error_of(Json const& json) {
 TEST_CASE("a result that is read back writes the same file", "[report][result_file]") {
   for (Outcome const outcome :
        {Outcome::valid, Outcome::unreferenced, Outcome::emulated, Outcome::invalid, Outcome::stopped}) {
-    Json written = json_of(run_of(outcome, 3, 1000));
+    Json written =
+        json_of(outcome == Outcome::valid ? on_devices(run_of(outcome, 3, 1000), 2) : run_of(outcome, 3, 1000));
     ResultFile const file = read_back(written);
     CHECK(file.path == "a.json");
     CHECK(file.time == written["time"].get<std::string>());
@@ -86,6 +87,10 @@ TEST_CASE("a result file that contradicts itself is refused with the place", "[r
            {"/fom/ci95", {2000, 1}, "/fom/ci95 is from 2000 to 1"},
            {"/ranks/1", nullptr, "/ranks/1/rank is missing"},
            {"/topology/ranks", 3, "/ranks has 2 elements, /topology/ranks is 3"},
+           {"/topology/rank_map", Json::array({{{"host", "n"}, {"cores", "0"}}}),
+            "/topology/rank_map has 1 elements, /ranks 2"},
+           {"/topology/rank_map/1/cores", 5, "/topology/rank_map/1/cores is 5, must be a string"},
+           {"/machine/device", 5, "/machine/device is 5, must be a string"},
            {"/window/last_step", 6, "/window is from step 3 to 6, must lie in /samples/step"},
            {"/params/batch.global/value", nullptr, "/params/batch.global/value must be a number, a text"},
            {"/class", "huge", "/class is \"huge\", must be tiny, small, reference, large, custom"},
@@ -135,6 +140,16 @@ TEST_CASE("the class and what departs from it are read; files that are older tha
   json.erase("class");
   json.erase("class_departures");
   CHECK(read_back(json).result.benchmark_class.name == "custom");
+}
+
+TEST_CASE("files that are older than devices' names and maps of ranks are read", "[report][result_file]") {
+  Json json = json_of(on_devices(run_of(Outcome::valid, 2, 1000), 1));
+  CHECK(read_back(json).result.machine.device == "NVIDIA H100");
+  CHECK(read_back(json).result.topology.places.at(1) == RankPlace{"node", "1", "bus 1"});
+  json["machine"].erase("device");
+  json["topology"].erase("rank_map");
+  CHECK(read_back(json).result.machine.device.empty());
+  CHECK(read_back(json).result.topology.places.empty());
 }
 
 TEST_CASE("a status that the file does not prove is refused", "[report][result_file]") {

@@ -44,7 +44,10 @@ inline Result run_of(Outcome outcome, std::int64_t ranks, double tokens_per_seco
     run.samples.push_back(report);
   }
   run.samples.back().validation_loss = 2.25;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) run.ranks.push_back({rank, "node", 0.5, 0.25, 0.125});
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    run.ranks.push_back({rank, "node", 0.5, 0.25, 0.125});
+    run.topology.places.push_back({"node", std::to_string(rank), ""});
+  }
   run.window = {3, 5};
   run.metrics = {{"skipped_steps", 1},
                  {"executed_flops_per_second", 10 * tokens_per_second},
@@ -54,6 +57,15 @@ inline Result run_of(Outcome outcome, std::int64_t ranks, double tokens_per_seco
   run.tokens_per_second = {tokens_per_second, 0.9 * tokens_per_second, 1.1 * tokens_per_second};
   run.checks = {{"finite", outcome != Outcome::invalid, 0.5, 1, "losses"}};
   if (outcome != Outcome::unreferenced) run.checks.push_back({"loss-curve", true, 0, 1e-3, "as recorded"});
+  return run;
+}
+
+/// The same on devices of one machine. \param[in] ranks_per_device  as far as there are ranks
+inline Result on_devices(Result run, std::size_t ranks_per_device) {
+  run.machine.device = "NVIDIA H100";
+  for (std::size_t rank = 0; rank < run.topology.places.size(); ++rank)
+    run.topology.places[rank].device = "bus " + std::to_string(rank / ranks_per_device);
+  run.topology.devices_per_node = (run.topology.ranks - 1) / static_cast<std::int64_t>(ranks_per_device) + 1;
   return run;
 }
 

@@ -63,6 +63,7 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["schema_version"] == 1);
   CHECK(json["kind"] == "run");
   CHECK(json["status"] == "VALID");
+  CHECK(json["machine"]["device"].is_null());
   CHECK(json["exit_code"] == 0);
   CHECK_THAT(json["time"].get<std::string>(), Matches("20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z"));
   CHECK(json["params"]["batch.micro"] == Json{{"value", 2}, {"unit", "samples"}, {"origin", "deck:12"}});

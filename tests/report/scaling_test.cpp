@@ -65,15 +65,37 @@ TEST_CASE("rates of invalid and stopped runs are in no comparison, those of each
       named("a", run_of(Outcome::valid, 1, 1000)),        named("b", run_of(Outcome::invalid, 2, 9999)),
       named("c", run_of(Outcome::stopped, 4, 9999)),      named("d", run_of(Outcome::emulated, 2, 500)),
       named("e", run_of(Outcome::unreferenced, 2, 1500)), named("f", run_of(Outcome::valid, 2, 1600))};
-  for (Told const told : {Told::by_values, Told::by_study}) {
-    auto const lines = lines_of(results, told);
-    REQUIRE(lines.size() == 3);
-    CHECK(lines[0].name == "small.toml, FOM");
-    CHECK(lines[0].rates.size() == 2);
-    CHECK(lines[0].rates[1].value == 1600);
-    CHECK(lines[1].name == "small.toml, FOM_EMULATED");
-    CHECK(lines[2].name == "small.toml, FOM_UNREFERENCED");
-  }
+  auto const lines = lines_of(results);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].name == "small.toml, FOM");
+  CHECK(lines[0].rates.size() == 2);
+  CHECK(lines[0].rates[1].value == 1600);
+  CHECK(lines[1].name == "small.toml, FOM_EMULATED");
+  CHECK(lines[2].name == "small.toml, FOM_UNREFERENCED");
+}
+
+TEST_CASE("in a study runs with and without a golden curve lie on one line, those of emulated machines apart",
+          "[report][scaling]") {
+  auto const study_of = [](std::vector<Outcome> const& outcomes) {
+    std::vector<NamedResult> results;
+    std::int64_t ranks = 1;
+    for (Outcome const outcome : outcomes) {
+      results.push_back(named("a", run_of(outcome, ranks, 1000 * static_cast<double>(ranks))));
+      ranks *= 2;
+    }
+    return lines_of(results, Told::by_study);
+  };
+  auto lines = study_of({Outcome::valid, Outcome::unreferenced, Outcome::unreferenced});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].name == "small.toml, FOM and FOM_UNREFERENCED");
+  REQUIRE(lines[0].rates.size() == 3); // of 1 rank on, as perf/study collect has it
+  CHECK(efficiencies(lines[0].rates)[2].value == 1);
+  CHECK(study_of({Outcome::valid, Outcome::valid}).at(0).name == "small.toml, FOM");
+  CHECK(study_of({Outcome::unreferenced, Outcome::unreferenced}).at(0).name == "small.toml, FOM_UNREFERENCED");
+  lines = study_of({Outcome::valid, Outcome::invalid, Outcome::stopped, Outcome::emulated, Outcome::unreferenced});
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].rates.size() == 2);
+  CHECK(lines[1].name == "small.toml, FOM_EMULATED");
 }
 
 TEST_CASE("results of other machines, builds or threads lie on other lines, and the legend says which",
@@ -81,6 +103,7 @@ TEST_CASE("results of other machines, builds or threads lie on other lines, and 
   using Change = std::function<void(Result&)>;
   std::vector<std::pair<std::string, Change>> const changes{
       {"another processor", [](Result& run) { run.machine.cpu = "another processor"; }},
+      {"1 rank per NVIDIA H100", [](Result& run) { run = on_devices(run, 1); }},
       {"Open MPI", [](Result& run) { run.machine.mpi = "Open MPI"; }},
       {"buffers staged", [](Result& run) { run.topology.buffers = "staged"; }},
       {"trainstone 0.2.0 1a2b3c4d dirty", [](Result& run) { run.code.version = "0.2.0"; }},
@@ -103,6 +126,61 @@ TEST_CASE("results of other machines, builds or threads lie on other lines, and 
     auto const alone = lines_of({named("b", other)});
     CHECK(alone.at(0).name == "small.toml, FOM"); // nothing to tell it from
   }
+}
+
+TEST_CASE("ranks that share a device lie on other lines than ranks with devices of their own, and other devices, too",
+          "[report][scaling]") {
+  auto const on = [](std::int64_t ranks, std::size_t per_device, char const* device = "NVIDIA H100") {
+    Result run = on_devices(run_of(Outcome::valid, ranks, 1000), per_device);
+    run.machine.device = device;
+    return named("a", run);
+  };
+  for (Told const told : {Told::by_values, Told::by_study}) {
+    auto lines = lines_of({on(1, 1), on(2, 1), on(4, 1), on(2, 2), on(4, 2)}, told);
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0].name == "small.toml, FOM, 1 rank per NVIDIA H100");
+    CHECK(lines[0].rates.size() == 3);
+    CHECK(lines[1].name == "small.toml, FOM, 2 ranks per NVIDIA H100");
+    CHECK(lines[1].rates.size() == 2);
+    lines = lines_of({on(1, 1), on(2, 1), on(1, 1, "NVIDIA H200"), on(2, 1, "NVIDIA H200"), on(2, 1, "")}, told);
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[1].name == "small.toml, FOM, 1 rank per NVIDIA H200");
+    CHECK(lines[1].rates.size() == 2);
+    CHECK(lines[2].name == "small.toml, FOM, 1 rank per unknown device");
+  }
+}
+
+TEST_CASE("on the same ranks other cores, shared cores or another class make lines of their own, on others they do not",
+          "[report][scaling]") {
+  auto const run = [](std::int64_t ranks) {
+    Result own = run_of(Outcome::valid, ranks, 1000);
+    own.benchmark_class.name = "small";
+    return own;
+  };
+  std::vector<NamedResult> const own{named("a", run(1)), named("b", run(2)), named("c", run(4))};
+  using Change = std::function<void(Result&)>;
+  for (auto const& [words, change] : std::vector<std::pair<std::string, Change>>{
+           {"64 cores for a process", [](Result& other) { other.machine.cores = 64; }},
+           {"2 threads on 1 core", [](Result& other) { other.topology.places[1].cores = "0"; }},
+           {"class custom", [](Result& other) { other.benchmark_class.name = "custom"; }}})
+    for (Told const told : {Told::by_values, Told::by_study}) {
+      CAPTURE(words);
+      std::vector<NamedResult> results = own;
+      Result other = run(2);
+      change(other);
+      results.push_back(named("d", other));
+      auto lines = lines_of(results, told);
+      REQUIRE(lines.size() == 2);
+      std::size_t const apart = lines[0].name.ends_with(words) ? 0 : 1;
+      CHECK(lines[apart].name.ends_with(", " + words));
+      CHECK(lines[apart].rates.size() == 1);
+      CHECK(lines[1 - apart].rates.size() == 3);
+      results = own;
+      results[1] = named("b", other);
+      lines = lines_of(results, told);
+      REQUIRE(lines.size() == 1); // as in weak studies, and where cores run out
+      CHECK(lines[0].name == "small.toml, FOM");
+    }
 }
 
 TEST_CASE("emulated networks lie on lines of their own", "[report][scaling]") {
@@ -181,26 +259,59 @@ TEST_CASE("what is held the same is counted, not believed", "[report][scaling]")
   CHECK(invariant(run_with_tokens(1, 32), run_with_tokens(4, 32)).kind == StudyKind::strong);
   CHECK(invariant(run_with_tokens(1, 32), run_with_tokens(4, 128)).text == "weak scaling: 32 tokens per step and rank");
   CHECK(!invariant(run_with_tokens(1, 32), run_with_tokens(4, 96)).kind);
-  Result larger = run_with_tokens(4, 32);
-  larger.metrics["model_parameters"] = 4400;
-  Invariant const of_model = invariant(run_with_tokens(1, 32), larger);
-  CHECK(of_model.kind == StudyKind::weak_model);
-  CHECK(of_model.text == "weak scaling of the model: 32 tokens per step, 1000 to 1100 parameters per rank");
   Result both = run_with_tokens(4, 128);
   both.metrics["model_parameters"] = 4000;
+  CHECK(invariant(run_with_tokens(1, 32), both).text ==
+        "models of 1000 to 4000 parameters, 32 tokens per step and rank: this is no scaling study");
   CHECK(!invariant(run_with_tokens(1, 32), both).kind);
   Result uneven = run_with_tokens(4, 32);
   uneven.samples[0].tokens = 31;
   CHECK(!invariant(run_with_tokens(1, 32), uneven).kind);
 }
 
+TEST_CASE("a model grows with the ranks where parameters per rank are within the limit of one value",
+          "[report][scaling]") {
+  auto const invariant = [](double parameters, double limit) {
+    Result grown = run_with_tokens(4, 32);
+    grown.metrics["model_parameters"] = parameters;
+    return invariant_of(lines_of({named("a", run_with_tokens(1, 32)), named("b", grown)}, Told::by_study).at(0), limit);
+  };
+  CHECK(invariant(4400, 0.1).kind == StudyKind::weak_model);
+  CHECK(invariant(4400, 0.1).text == "weak scaling of the model: 32 tokens per step, 1000 to 1100 parameters per rank");
+  for (auto const& [parameters, limit] : std::vector<std::pair<double, double>>{
+           {4000, 0}, {4888, 0.1}, {3273, 0.1}, {5999, 0.2}, {2667, 0.2}}) // (1 + limit) / (1 - limit): 1.222, 1.5
+    CHECK(invariant(parameters, limit).kind == StudyKind::weak_model);
+  for (auto const& [parameters, limit] : std::vector<std::pair<double, double>>{
+           {1001, 0.1}, {4001, 0}, {4889, 0.1}, {3272, 0.1}, {6001, 0.2}, {2666, 0.2}})
+    CHECK(!invariant(parameters, limit).kind);
+  CHECK(invariant(1001, 0.1).text ==
+        "250.2 to 1000 parameters per rank, not within 10 % of one value: this is no scaling study");
+  CHECK(invariant(1000, 0.1).kind == StudyKind::strong);
+}
+
+TEST_CASE("a model whose parameters a result does not say is not proved to grow", "[report][scaling]") {
+  Result one = run_with_tokens(1, 32), four = run_with_tokens(4, 32);
+  four.metrics["model_parameters"] = 4000;
+  for (Result* without : {&one, &four}) {
+    double const parameters = without->metrics.at("model_parameters");
+    without->metrics.erase("model_parameters");
+    Invariant const found = invariant_of(lines_of({named("a", one), named("b", four)}, Told::by_study).at(0));
+    CHECK(!found.kind);
+    CHECK(found.text == "a result does not say how many parameters its model has: this is no scaling study");
+    without->metrics["model_parameters"] = parameters;
+  }
+}
+
 TEST_CASE("a study's page says what was planned and what the results have", "[report][scaling]") {
-  auto const page_of = [](StudyKind kind, std::int64_t tokens, Outcome outcome) {
+  auto const page_of = [](StudyKind kind, std::int64_t tokens, Outcome outcome, double limit = 0.1) {
     ReportInput input;
     input.results = {named("n1", run_with_tokens(1, 32)), named("n4", run_with_tokens(4, tokens))};
     input.results[1].file.result.outcome = outcome;
+    if (kind == StudyKind::weak_model) input.results[1].file.result.metrics["model_parameters"] = 5200;
     ReportedStudy study{
-        "s", {.folder = "s", .kind = kind, .deck = "d", .invariant = "the plan", .points = {}, .model = {}}, {}};
+        "s",
+        {.folder = "s", .kind = kind, .deck = "d", .invariant = "the plan", .limit = limit, .points = {}, .model = {}},
+        {}};
     for (std::int64_t const ranks : {1, 4}) {
       std::string const name = "n" + std::to_string(ranks);
       study.study.points.push_back({.name = name,
@@ -223,4 +334,10 @@ TEST_CASE("a study's page says what was planned and what the results have", "[re
   CHECK_THAT(page_of(StudyKind::strong, 32, Outcome::invalid),
              ContainsSubstring("No line has results on several numbers of ranks to prove it by.") &&
                  !ContainsSubstring("by these results"));
+  CHECK_THAT(page_of(StudyKind::weak_model, 32, Outcome::valid, 0.2),
+             ContainsSubstring("\n\nHeld the same in small.toml, FOM, by these results: weak scaling of the model: 32 "
+                               "tokens per step, 1000 to 1300 parameters per rank.\n"));
+  CHECK_THAT(
+      page_of(StudyKind::weak_model, 32, Outcome::valid),
+      ContainsSubstring("not within 10 % of one value: this is no scaling study; this is no weak-model study.**"));
 }
