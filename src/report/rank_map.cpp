@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
-
-#include <cctype>
-#include <limits>
 #include <set>
 #include <sstream>
 
@@ -30,21 +26,9 @@ std::string number_ranges(std::vector<std::int64_t> const& numbers) {
   return text;
 }
 
-std::string cores_of_process() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "unknown"; // more cores than the set has room for
-  std::vector<std::int64_t> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  return number_ranges(cores);
-}
-
 std::int64_t count_cores(std::vector<RankPlace> const& places) {
   std::set<std::int64_t> cores;
   for (RankPlace const& place : places) {
-    if (place.cores.empty() || std::isdigit(static_cast<unsigned char>(place.cores[0])) == 0)
-      return std::numeric_limits<std::int64_t>::max();
     std::istringstream ranges(place.cores);
     for (std::string range; std::getline(ranges, range, ',');) {
       std::size_t const dash = range.find('-');
