@@ -221,7 +221,6 @@ int run(RunOptions const& options, Machinery& machinery) {
     energy.after(step);
     if (first) printer(step);
   });
-  energy.finish();
   if (recording) write_trace(run, communicator, *recording);
   recording.reset();
   bool const stopped = training.stopped;

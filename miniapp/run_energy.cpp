@@ -43,11 +43,7 @@ void RunEnergy::after(StepReport const& step) {
   begin(step.step);
   if (m_window.empty() || step.step < m_window.first || step.step > m_window.last) return;
   m_span->add(step.tokens);
-  if (step.step == m_window.last) m_span->finish();
-}
-
-void RunEnergy::finish() {
-  if (m_span) m_span->finish();
+  if (step.step == m_window.last || step.is_last) m_span->finish();
 }
 
 std::optional<EnergyInfo> RunEnergy::total(Machinery& machinery) const {

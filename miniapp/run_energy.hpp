@@ -18,12 +18,11 @@ public:
   /// \param[in] completed  steps before this run's
   RunEnergy(PreparedRun const& run, std::int64_t completed, Rank rank);
 
-  /// After every step of the run. Reads meters when the step before the measured ones has ended, and from then on every
-  /// second, outside of what is timed as a step.
+  /// After every step of the run, before a checkpoint is written. Reads meters when the step before the measured ones
+  /// has ended, every second from then on, and when the last measured step has ended, or the run before that: all ranks
+  /// read after the same step. So checkpoints between measured steps are part of it, and the one at a run's end never
+  /// is.
   void after(StepReport const& step);
-  /// After the last step of the run, on all ranks: so all read after the same step, also where the run ended before the
-  /// measured steps were over. Reads nothing after the last measured step, which was read.
-  void finish();
 
   /// Between the first reading and the last. Nothing if there were no two, or no meter. Collective.
   std::optional<EnergyInfo> total(Machinery& machinery) const;

@@ -194,6 +194,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.machine = describe_machine();
   result.machine.mpi = machinery.mpi.implementation();
   result.machine.device = current_device().name;
+  result.machine.cores = count_cores({run.places[static_cast<std::size_t>(machinery.communicator.rank())]});
   result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
                      machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};

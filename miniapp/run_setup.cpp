@@ -2,6 +2,7 @@
 
 #include "comm/buffers.hpp"
 #include "comm/buffers_start.hpp"
+#include "core/cores.hpp"
 #include "model/llmc_files.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/atomic_file.hpp"
@@ -10,7 +11,6 @@
 #include "report/result.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -115,7 +115,8 @@ Communicator emulated_world(CommConfig const& config) {
 }
 
 Placement placement_of(Communicator const& world) {
-  return {world.nodes(), devices_of_ranks(world), all_gather_texts(world, cores_of_process())};
+  return {world.nodes(), devices_of_ranks(world),
+          all_gather_texts(world, number_ranges(cores_of_threads(Kokkos::DefaultHostExecutionSpace())))};
 }
 
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
@@ -154,7 +155,7 @@ std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec
   std::int64_t const threads = std::ssize(run.neighbours) * exec.concurrency();
   std::vector<RankPlace> places;
   for (Rank const rank : run.neighbours) places.push_back(run.places[static_cast<std::size_t>(rank)]);
-  std::int64_t const cores = std::min<std::int64_t>(count_cores(places), sysconf(_SC_NPROCESSORS_ONLN));
+  std::int64_t const cores = count_cores(places);
   return threads > cores
              ? fmt::format("{} threads of all ranks on this machine share {}", threads, plural(cores, "core"))
              : "";

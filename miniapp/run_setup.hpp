@@ -44,7 +44,7 @@ Communicator emulated_world(CommConfig const& config);
 struct Placement {
   NodeMap machines;
   std::vector<std::string> devices; ///< by rank: devices_of_ranks()
-  std::vector<std::string> cores;   ///< by rank: cores_of_process()
+  std::vector<std::string> cores;   ///< by rank: number_ranges(cores_of_threads())
 };
 /// Collective. \param[in] world  without emulated nodes
 Placement placement_of(Communicator const& world);

@@ -59,10 +59,11 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
       finished = is_low_enough(*report.validation_loss, step, run);
     }
     if (report.skipped) ++training.counted.skipped;
-    training.samples.push_back(report);
-    training.losses.push_back(report.loss);
     finished = finished || step == steps;
     training.stopped = report.requests.stop && !finished;
+    report.is_last = finished || training.stopped;
+    training.samples.push_back(report);
+    training.losses.push_back(report.loss);
     listener(report);
     if (checkpoints.writes_after(report) || (finished && run.config.checkpoint.writes())) {
       checkpoints.write(step, trainer, training.losses, finished);

@@ -8,7 +8,7 @@
 namespace trainstone {
 
 /// From where the checkpoints say to the end, to a low enough held-out loss, or to where a rank asks to stop.
-/// Collective.
+/// Collective. \param[in] listener  hears of a step before the checkpoint after it is written
 Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpoints, MemoryLedger const& ledger,
                StepListener const& listener);
 

@@ -9,6 +9,7 @@
 #include "comm/environment.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "core/clock.hpp"
+#include "core/cores.hpp"
 #include "core/launch.hpp"
 #include "kernels/peaks.hpp"
 #include "model/work.hpp"
@@ -239,7 +240,7 @@ int measure_and_write(MpiEnvironment const& mpi, Arguments const& arguments) {
   ExecutionSpace const exec;
   MachineInfo const machine = describe_machine();
   nlohmann::json about{{"cpu", machine.cpu},
-                       {"cores", machine.cores},
+                       {"cores", cores_of_threads(Kokkos::DefaultHostExecutionSpace()).size()},
                        {"kokkos", fmt::format("{} {}", KOKKOS_VERSION, ExecutionSpace::name())},
                        {"threads", exec.concurrency()},
                        {"mpi", mpi.implementation()},

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -44,13 +43,6 @@ std::string cpu_name() {
   return uname(&system) == 0 ? system.machine : "unknown";
 }
 
-std::int64_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 } // namespace
 
 std::string describe_compiler() {
@@ -64,7 +56,6 @@ std::string describe_compiler() {
 MachineInfo describe_machine() {
   MachineInfo machine;
   machine.cpu = cpu_name();
-  machine.cores = usable_cores();
   machine.memory_bytes =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   for (char const* name : listed_variables) {

@@ -58,16 +58,6 @@ std::string number_ranges(std::vector<std::int64_t> const& numbers) {
   return text;
 }
 
-std::string cores_of_process() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "unknown"; // more cores than the set has room for
-  std::vector<std::int64_t> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  return number_ranges(cores);
-}
-
 std::int64_t count_cores(std::vector<RankPlace> const& places) {
   std::set<std::int64_t> cores;
   for (RankPlace const& place : places) {

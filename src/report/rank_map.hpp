@@ -11,16 +11,13 @@ namespace trainstone {
 /// Where one rank runs.
 struct RankPlace {
   std::string host;
-  std::string cores;  ///< that it may run on: "0-3,8"
+  std::string cores;  ///< that its threads may run on: "0-3,8"
   std::string device; ///< its bus; empty: kernels run on the host
   bool operator==(RankPlace const&) const = default;
 };
 
 /// The numbers as ranges: "0-3,8". \param[in] numbers  ascending
 std::string number_ranges(std::vector<std::int64_t> const& numbers);
-
-/// The cores that this process may run on.
-std::string cores_of_process();
 
 /// The cores that these places have together: those of one host. As many as a number can say if one is not known, as
 /// from a text that number_ranges() does not write.

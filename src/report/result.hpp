@@ -142,7 +142,8 @@ struct Estimate {
 /// Compiler name and version of this build.
 std::string describe_compiler();
 
-/// CPU, cores, memory and the listed environment variables of this process; `mpi` and `device` are left to the caller.
+/// CPU, memory and the listed environment variables of this process; `cores`, `mpi` and `device` are left to the
+/// caller.
 MachineInfo describe_machine();
 
 /// Makes the folder, proves that a file can be written there and removes an older result; leaves nothing behind on

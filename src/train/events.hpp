@@ -43,6 +43,7 @@ struct StepReport {
   bool skipped = false;                     ///< gradients overflowed: no update
   std::optional<double> validation_loss;    ///< held-out loss after this step, where one was measured
   Requests requests;                        ///< of all ranks
+  bool is_last = false;                     ///< of this run: the training is over, or stops here
 };
 
 using StepListener = std::function<void(StepReport const&)>;

@@ -64,6 +64,52 @@ class Judgement(unittest.TestCase):
         self.assertIn(sharing, outcome.result["class_departures"])
 
 
+class BoundThreads(unittest.TestCase):
+    """Two threads of a rank on two cores, which OpenMP gives one each: they share none."""
+    SHORT = settings("data.steps=2", "optimizer.warmup=1", "bench.warmup_steps=1", "batch.global=2")
+
+    def setUp(self):
+        cores = os.sched_getaffinity(0)
+        if len(cores) < 2:
+            self.skipTest("there is one core")
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        self.two = sorted(cores)[:2]
+
+    def run_on(self, cores, binding, ranks=1):
+        os.sched_setaffinity(0, cores)  # of this thread and what it starts
+        outcome = run("run", INPUTS / "tiny.toml", *self.SHORT, ranks=ranks,
+                      variables={"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": binding, "OMP_PLACES": "threads"})
+        self.assertEqual(outcome.code, 0, outcome)
+        if outcome.result["topology"]["threads_per_rank"] == 1:
+            self.skipTest("kernels have one thread in this build")
+        return outcome
+
+    def assert_shared(self, outcome, sharing):
+        self.assertIn(f"\nnote: class custom, not tiny: {sharing}\n", outcome.out, outcome)
+        self.assertIn(sharing, outcome.result["class_departures"])
+        self.assertIsNone(outcome.result["peaks"]["gemm_flops_per_second"])
+
+    def test_threads_with_a_core_each_keep_class_and_peaks(self):
+        for binding in ("close", "spread", "false"):
+            with self.subTest(binding):
+                outcome = self.run_on(self.two, binding)
+                self.assertNotIn(" share ", outcome.out, outcome)
+                self.assertNotIn(" share ", str(outcome.result["class_departures"]))
+                self.assertGreater(outcome.result["peaks"]["gemm_flops_per_second"], 0)
+                self.assertEqual(outcome.result["machine"]["cores"], 2)
+                (place,) = outcome.result["topology"]["rank_map"]
+                self.assertEqual(sorted(map(int, re.findall(r"\d+", place["cores"]))), self.two)
+
+    def test_threads_on_one_core_share_it_bound_or_not(self):
+        for binding in ("close", "false"):
+            with self.subTest(binding):
+                self.assert_shared(self.run_on(self.two[:1], binding),
+                                   "2 threads of all ranks on this machine share 1 core")
+
+    def test_ranks_that_are_bound_to_the_same_cores_share_them(self):
+        self.assert_shared(self.run_on(self.two, "close", ranks=2), "4 threads of all ranks on this machine share 2 cores")
+
+
 class FirstStep(unittest.TestCase):
     """One deck without a curve: its first step computed, passed on 1 and 2 ranks, in other strategies and after a restart,
     and failed where the golden loss is off by little. It makes no run of class custom VALID."""

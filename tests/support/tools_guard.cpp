@@ -45,6 +45,13 @@ bool may_be_elsewhere(std::string_view label) {
   return record()->collectives == CollectiveInstances::their_own && label.starts_with("trainstone::comm::");
 }
 
+/// The number of an instance, or Kokkos' number of all together, which no instance has.
+std::uint32_t instance(std::uint32_t device) { return Tools::identifier_from_devid(device).instance_id; }
+std::uint32_t all_instances() {
+  return instance(
+      Tools::int_for_synchronization_reason(Tools::SpecialSynchronizationCases::GlobalDeviceSynchronization));
+}
+
 void complain(std::string text) { record()->violations.push_back(std::move(text)); }
 
 void check_label(char const* what, std::string_view label) {
@@ -76,13 +83,14 @@ void on_allocation(Kokkos_Profiling_SpaceHandle /*space*/, char const* name, voi
 
 void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
   std::string_view const reason = name;
-  auto const target = Tools::identifier_from_devid(device);
   if (!is_of_kokkos(reason)) record()->fences.emplace_back(reason);
   if (reason.empty() || reason.find("Unnamed") != reason.npos)
     complain(fmt::format("fence without a reason: '{}'", reason));
-  else if (!is_of_kokkos(reason) && !may_be_elsewhere(reason) &&
-           target.instance_id != Tools::identifier_from_devid(Tools::device_id(record()->exec)).instance_id)
-    complain(fmt::format("fence of another instance or of all: '{}'", reason));
+  else if (!is_of_kokkos(reason) && instance(device) == all_instances())
+    complain(fmt::format("fence of all instances: '{}'", reason));
+  else if (!is_of_kokkos(reason) && instance(device) != instance(Tools::device_id(record()->exec)) &&
+           !may_be_elsewhere(reason))
+    complain(fmt::format("fence of another instance: '{}'", reason));
 }
 
 } // namespace

@@ -7,8 +7,8 @@
 //   - kernels that run on another instance than the given one, or that were not started by the launch wrapper,
 //   - fences without a reason, and fences of another instance, or of all.
 // Collectives may have instances of their own: that is said when the guard is made, and holds for kernels and fences
-// whose labels begin with "trainstone::comm::". One guard at a time. Tests make their own Views before the guard, or
-// outside its scope.
+// whose labels begin with "trainstone::comm::", not for fences of all instances. One guard at a time. Tests make their
+// own Views before the guard, or outside its scope.
 
 #include "core/launch.hpp"
 #include "core/views.hpp"
