@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -22,12 +20,13 @@ std::string range_text(std::int64_t first, std::int64_t last) {
   return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
 }
 
-/// Of a core that a process can be bound to.
+constexpr std::int64_t most_cores = std::int64_t{1} << 20; // a damaged file may say any number
+
 std::optional<std::int64_t> core_number(std::string const& text) {
   std::int64_t number = -1;
   char const* const end = text.data() + text.size();
   auto const [last, error] = std::from_chars(text.data(), end, number);
-  bool const is_core = error == std::errc() && last == end && number >= 0 && number < CPU_SETSIZE;
+  bool const is_core = error == std::errc() && last == end && number >= 0 && number < most_cores;
   return is_core ? std::optional(number) : std::nullopt;
 }
 

@@ -19,6 +19,7 @@ TEST_CASE("cores that several ranks may run on are counted once", "[rank_map]") 
   CHECK(count_cores(places({"5"})) == 1);
   CHECK(count_cores(places({"0-3,8", "3-4"})) == 6);
   CHECK(count_cores(places({"0,2", "0,2"})) == 2);
+  CHECK(count_cores(places({"0-2047"})) == 2048);
   CHECK(count_cores(places({"0", "unknown"})) > 1000000);
   for (char const* text :
        {"", ",", "-", "0-", "-1", "0x", "0,,1", " 0", "1e3", "0-9223372036854775807", "99999999999999999999"}) {
