@@ -3,6 +3,7 @@
 Tier 1 compares two ways to do the same inside one process (perf_ratios), and the ratios with those that are on record for
 the machine. Tier 2 compares two programs on one deck, run in turns. Both are decided by gate_statistics.
 """
+import functools
 import json
 import math
 import os
@@ -20,8 +21,8 @@ from shared import set_options
 REFERENCE = pathlib.Path(__file__).resolve().parent / "reference" / "ratios.json"
 GREEN, RED, INCONCLUSIVE = 0, 1, 77
 RANKS = 2
-RECORDED_RUNS = 5  # a process may be lucky with its memory, and a machine quiet for a while
 MOST_MEASUREMENTS = 5  # of what is not green at once: nothing is red before that many, nor too noisy
+RECORDED_RUNS = MOST_MEASUREMENTS  # a process may be lucky with its memory, and a machine quiet for a while
 LEAST_SHARE = 0.2  # of a step, that a phase must have to be compared: shorter ones differ from process to process
 PATIENCE = 300  # seconds for one run
 
@@ -122,18 +123,16 @@ def judge(all_series, references):
 
 
 def steady_ratios(runs):
-    """{name: Range} of several runs: their median ratio, the lowest and the highest; and the names of those that one of
-    the runs, compared with them, would not pass, or only just: what is noisy now and then makes every later run so."""
-    ratios, noisy = {}, []
+    """{name: Range} of several runs: their median ratio, the lowest and the highest; and the names of those of which later
+    runs, judged by as many samples, would not almost surely see what the gate promises: of noise, or as these runs differ."""
     measured = [{row.name: row.measured.ratio for row in judge(series, None)} for series in runs]
+    ratios = {}
     for name in measured[0]:
         found = sorted(ratios_of_run[name] for ratios_of_run in measured)
         ratios[name] = gate_reference.Range(statistics.median(found), found[0], found[-1])
-    references = {name: found.reference() for name, found in ratios.items()}
-    for series in runs:
-        noisy += [row.name for row in judge(series, references)
-                  if row.decision.verdict != PASSED or not shows_promised(row.measured, row.decision.limit, ALMOST_SURELY)]
-    return {name: found for name, found in ratios.items() if name not in noisy}, sorted(set(noisy))
+    rows = judge(functools.reduce(join_series, runs), {name: found.reference() for name, found in ratios.items()})
+    noisy = [row.name for row in rows if not shows_promised(row.measured, row.decision.limit, ALMOST_SURELY)]
+    return {name: found for name, found in ratios.items() if name not in noisy}, sorted(noisy)
 
 
 def record_ratios(arguments, program):

@@ -145,18 +145,21 @@ class Tier1(Folder):
         self.assertIn("too noisy to be recorded: x/y, z/y", out)
 
     def test_runs_that_differ_from_each_other_are_not_recorded(self):
-        self.record(LUCK="0.03")  # 1.03, 1.06 ... 1.15 of the ratio
+        self.record(LUCK="0.02")  # 1.02, 1.04 ... 1.10 of the ratio
         recorded = json.loads(self.reference.read_text())["machines"][0]["ratios"]["x/y"]
-        self.assertEqual(recorded, {"ratio": 1.635, "low": 1.545, "high": 1.725})
+        self.assertEqual(recorded, {"ratio": 1.59, "low": 1.53, "high": 1.65})
         self.reference.unlink()
-        code, out = self.tier_1("--record", LUCK="0.2")  # 1.8, 2.1 ... 3.0
+        code, out = self.tier_1("--record", LUCK="0.05")  # 1.05, 1.10 ... 1.25
         self.assertEqual(code, 77, out)
         self.assertIn("too noisy to be recorded: x/y, z/y", out)
 
     def test_a_ratio_within_what_the_recorded_runs_differed_by_passes(self):
-        self.record(LUCK="0.03")  # at most 1.15 / 1.09 from the median
-        for ratio, expected in ((1.5 * 1.15, 0), (1.5 * 1.16, 1)):
-            code, out = self.tier_1(RATIOS=json.dumps({"x/y": ratio, "z/y": 0.28}))
+        self.record()
+        machines = json.loads(self.reference.read_text())["machines"]
+        machines[0]["ratios"]["x/y"].update(low=1.4, high=1.6)  # 1.5 / 1.4 is 1.071
+        gate_reference.write(self.reference, [{**machines[0], "sha256": gate_reference.digest(machines[0])}])
+        for ratio, expected in ((1.5 * 1.07, 0), (1.5 * 1.075, 1)):
+            code, out = self.tier_1(RATIOS=json.dumps({"x/y": ratio}))
             self.assertEqual(code, expected, out)
 
     def runs(self):
@@ -221,11 +224,20 @@ class Tier1(Folder):
 
 
 class Recorded(unittest.TestCase):
+    @staticmethod
+    def passes(series):
+        row = gate_ratios.judge(series, {"x/y": gate_reference.Reference(1.5, 0.0)})[0]
+        return row.decision.verdict == gate_statistics.PASSED
+
     def test_a_ratio_that_only_just_passes_is_not_recorded(self):
         for noise, passes, recorded in ((0.02, True, True), (0.07, True, False), (0.2, False, False)):
             series = SelfTest.measured(1.5, noise=noise)(())
-            verdict = gate_ratios.judge(series, {"x/y": gate_reference.Reference(1.5, 0.0)})[0].decision.verdict
-            self.assertEqual((verdict == gate_statistics.PASSED, bool(gate_ratios.steady_ratios([series])[0])), (passes, recorded))
+            self.assertEqual((self.passes(series), bool(gate_ratios.steady_ratios([series])[0])), (passes, recorded))
+
+    def test_runs_are_recorded_by_the_samples_of_all(self):
+        runs = [SelfTest.measured(1.5, noise=0.1, seed=seed)(()) for seed in range(gate_ratios.RECORDED_RUNS)]
+        self.assertFalse(gate_ratios.steady_ratios(runs[:1])[0])
+        self.assertEqual([*gate_ratios.steady_ratios(runs)[0]], ["x/y"])
 
 
 class Tier2(Folder):
@@ -269,12 +281,12 @@ class SelfTest(unittest.TestCase):
     """Its own judgement, on samples that are made up."""
 
     @staticmethod
-    def measured(ratio, alike=1.0, noise=0.0, name="x/y", **others):
+    def measured(ratio, alike=1.0, noise=0.0, name="x/y", seed=1, **others):
         """\\param others  ratios of other names, without noise"""
         arms = "ABBABAAB" * 10
 
         def series(spread, of_b, noise=noise):
-            source = random.Random(1)
+            source = random.Random(seed)
             seconds = [0.01 * (of_b if arm == "B" else 1) * source.lognormvariate(0, noise) for arm in arms]
             return {"spread": spread, "arms": arms, "seconds": seconds}
         return lambda keys: {"A/A x": series("", alike), name: series("A/A x", ratio),
