@@ -187,8 +187,8 @@ TEST_CASE("the guard knows that collectives, and nothing else, may have instance
   CHECK(violations(exec, kernel("trainstone::comm::reduce")).size() == 1);
   CHECK(violations(exec, kernel("trainstone::gelu::forward"), own).size() == 1);
   CHECK(violations(exec, fence("trainstone::comm::wait: neighbours touch it"), own).empty());
-  CHECK(violations(exec, [] { Kokkos::fence("all"); }, own).size() == 1);
-  CHECK(violations(exec, [] { Kokkos::fence("trainstone::comm::wait: of all instances"); }, own).size() == 1);
+  CHECK(!violations(exec, [] { Kokkos::fence("all"); }, own).empty()); // one of every back end
+  CHECK(!violations(exec, [] { Kokkos::fence("trainstone::comm::wait: of all instances"); }, own).empty());
 }
 
 TEST_CASE("what is called between launches is called after each, and not for the kernels that it starts") {

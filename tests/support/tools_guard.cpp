@@ -45,6 +45,12 @@ bool may_be_elsewhere(std::string_view label) {
   return record()->collectives == CollectiveInstances::their_own && label.starts_with("trainstone::comm::");
 }
 
+/// The back end and its device. A device's number has the instance's in it, too.
+auto place(std::uint32_t device) {
+  auto const identifier = Tools::identifier_from_devid(device);
+  return std::pair(identifier.type, identifier.device_id);
+}
+
 /// The number of an instance, or Kokkos' number of all together, which no instance has.
 std::uint32_t instance(std::uint32_t device) { return Tools::identifier_from_devid(device).instance_id; }
 std::uint32_t all_instances() {
@@ -64,7 +70,7 @@ void on_kernel(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
   if (is_of_kokkos(name)) return;
   record()->kernels.emplace_back(name);
   if (announced != name) complain(fmt::format("kernel not started by the launch wrapper: '{}'", name));
-  if (device != Tools::device_id(record()->exec) && !may_be_elsewhere(name))
+  if (place(device) != place(Tools::device_id(record()->exec)) && !may_be_elsewhere(name))
     complain(fmt::format("kernel on another device: '{}'", name));
 }
 
