@@ -14,7 +14,8 @@ using Catch::Matchers::ContainsSubstring;
 TEST_CASE("the pattern of every rank arrives at the next one", "[mpi][buffers]") {
   Communicator const world = Communicator::world();
   DeviceMessages const found = prove_device_messages(world, ExecutionSpace());
-  if (!host_reaches_memory && !found.proved) SKIP(found.finding); // this MPI would read the pattern as the host's memory
+  if (!host_reaches_memory && !found.proved)
+    SKIP(found.finding); // this MPI would read the pattern as the host's memory
   for (Index const elements : {0, 1, 257, 300'000}) CHECK(Impl::wrong_elements(world, ExecutionSpace(), elements) == 0);
 }
 

@@ -227,13 +227,12 @@ TEST_CASE("a calibration knows what can be measured on its ranks, and all ranks 
     if (nodes > ranks) continue;
     Communicator communicator = test::world(nodes);
     MemoryLedger ledger;
-    Calibration const calibration = calibrate_communication(
-        exec, communicator, ledger,
-        {.max_bytes = 4096,
-         .factor = 8,
-         .hold_out = true,
-         .timing = {.warmup_calls = 1, .samples = 2, .calls = 1},
-         .shared_memory = host_reaches_memory});
+    Calibration const calibration = calibrate_communication(exec, communicator, ledger,
+                                                            {.max_bytes = 4096,
+                                                             .factor = 8,
+                                                             .hold_out = true,
+                                                             .timing = {.warmup_calls = 1, .samples = 2, .calls = 1},
+                                                             .shared_memory = host_reaches_memory});
     CHECK(calibration.machine.missing_for(communicator.topology(), host_reaches_memory) == "");
     for (CalibratedCurve const& curve : calibration.curves) {
       INFO(curve.name);

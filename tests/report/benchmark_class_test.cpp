@@ -121,6 +121,18 @@ TEST_CASE("a golden first step alone proves the classes that are too large for a
   }
 }
 
+TEST_CASE("the deck of every class has a reference that can make a run of it VALID", "[class]") {
+  for (std::string const name : {"tiny", "small", "reference", "large"}) {
+    INFO(name);
+    std::string const path = std::string(TRAINSTONE_TEST_DATA) + "/../../inputs/" + name + ".toml";
+    Deck const deck = read_deck({path, {}, {}});
+    std::string const key = golden_key(deck, 1), file = golden_path(deck.path);
+    auto const curve = find_golden_curve(file, key);
+    CHECK(is_referenced(name, curve.has_value(), find_golden_first_step(file, key).has_value()));
+    if (curve) CHECK(std::ssize(curve->losses) == deck.config.length.steps);
+  }
+}
+
 TEST_CASE("a key that a class fixes makes a run custom and is named with both values", "[class]") {
   using Strings = std::vector<std::string>;
   auto const departures = [](std::string const& change) { return judge_tiny({change}).departures; };
