@@ -1,4 +1,5 @@
-"""How perf/gate.py and its parts run programs: in the same environment, with an end whatever happens, and why one failed.
+"""How perf/gate.py, its parts and perf/compare.py run programs: with an end whatever happens, and why one failed. Those of the
+gate run in the same environment.
 
 Programs lead sessions of their own, so that what they leave running can be ended. Signals to the gate's group do not reach
 them: ended_by_signals() passes their end on.
@@ -70,19 +71,26 @@ def run_program(mpiexec, ranks, command, folder, patience):
 def run_session(command, ending=signal.SIGKILL, timeout=None, **options):
     """Exit code and output. \\param ending  what its group is sent when it is over, or is to be
     \\throws OSError, subprocess.TimeoutExpired"""
+    with session(command, ending, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                 **options) as leader:
+        out, _ = leader.communicate(timeout=timeout)
+    return leader.returncode, out
+
+
+@contextlib.contextmanager
+def session(command, ending=signal.SIGKILL, **options):
+    """The process, which leads a session of its own and ends with this context. \\throws OSError"""
     leave_after_signal()
-    leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, start_new_session=True, **options)
+    leader = subprocess.Popen(command, text=True, start_new_session=True, **options)
     _running[leader] = ending
     try:
         leave_after_signal()  # one that came while it started has not ended it
-        out, _ = leader.communicate(timeout=timeout)
+        yield leader
     finally:
         send(leader, ending)
         leader.wait()
         del _running[leader]
     leave_after_signal()
-    return leader.returncode, out
 
 
 def send(leader, number):
