@@ -1,0 +1,185 @@
+// Every kernel of a training step, and every matrix product of the models, as Google Benchmark sees them: beside each
+// its plain Kokkos form, or the other providers. Checked before it is timed: against its reference on a small shape,
+// products also at the extents that are timed. Rates are those of the work that the real kernel declares, and are shown
+// as a share of what this process has just measured the machine to do.
+
+#include "kernel_cases/cases.hpp"
+
+#include "core/clock.hpp"
+#include "core/counters.hpp"
+#include "kernels/peaks.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+constexpr std::array storages{Storage::fp32, Storage::bf16};
+
+/// FLOPs and bytes of a kernel, or what a machine does of them in a second.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+
+/// A kernel at one shape, and the same kernel at the shape that it is checked at.
+struct Measured {
+  KernelCase timed, checked;
+  Storage storage;
+};
+
+/// What all benchmarks run on.
+struct Stage {
+  ExecutionSpace exec;
+  std::map<Storage, Work> peaks = {};
+  std::map<std::string, std::string> verdicts = {}; ///< of a benchmark's name: what is wrong, or nothing
+  bool all_right = true;
+};
+
+/// What differs from the reference, with the first element that does.
+std::string check_against_reference(ExecutionSpace const& exec, KernelCase const& kernel, std::size_t variant) {
+  BenchmarkMemory const memory(exec, kernel.tensors);
+  KernelCall const call = kernel.bind(exec, variant, memory);
+  std::vector<std::vector<double>> const before = memory.values();
+  std::vector<std::vector<double>> expected = before;
+  kernel.reference(expected);
+  call();
+  std::vector<std::vector<double>> const actual = memory.values();
+  for (std::size_t tensor = 0; tensor < actual.size(); ++tensor) {
+    Bound const& bound = kernel.tensors[tensor].bound;
+    std::vector<double> const& wanted = bound ? expected[tensor] : before[tensor];
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      double const error = std::abs(actual[tensor][i] - wanted[i]);
+      if (!(error <= (bound ? bound(wanted[i]) : 0.0))) // of NaN, too
+        return fmt::format("element {} of tensor {} is {:.9g}, not {:.9g}", i, tensor, actual[tensor][i], wanted[i]);
+    }
+  }
+  return "";
+}
+
+std::string check_spots(ExecutionSpace const& exec, KernelCase const& kernel, std::size_t variant) {
+  if (!kernel.check_spots) return "";
+  BenchmarkMemory const memory(exec, kernel.tensors);
+  kernel.bind(exec, variant, memory)();
+  return kernel.check_spots(memory.values());
+}
+
+/// What the real kernel declares.
+Work declared_work(ExecutionSpace const& exec, KernelCase const& kernel) {
+  BenchmarkMemory const memory(exec, kernel.tensors);
+  KernelCall const call = kernel.bind(exec, 0, memory);
+  Counters const before = counters();
+  call();
+  exec.fence("trainstone::perf: its memory is freed");
+  Work work;
+  for (Phase const phase : phases) {
+    work.flops += static_cast<double>(counters().flops[phase] - before.flops[phase]);
+    work.bytes += static_cast<double>(counters().bytes[phase] - before.bytes[phase]);
+  }
+  return work;
+}
+
+/// Seconds of all iterations.
+double time_calls(benchmark::State& state, ExecutionSpace const& exec, KernelCase const& kernel, std::size_t variant) {
+  BenchmarkMemory const memory(exec, kernel.tensors);
+  KernelCall const call = kernel.bind(exec, variant, memory);
+  call();
+  double total = 0;
+  for (auto _ : state) {
+    memory.restore();
+    exec.fence("trainstone::perf: the clock is read");
+    SteadyTime const start = std::chrono::steady_clock::now();
+    call();
+    exec.fence("trainstone::perf: the clock is read");
+    double const seconds = seconds_since(start);
+    state.SetIterationTime(seconds);
+    total += seconds;
+  }
+  return total;
+}
+
+void measure(benchmark::State& state, Stage& stage, Measured const& kernel, std::size_t variant) {
+  auto const [verdict, is_new] = stage.verdicts.try_emplace(state.name());
+  if (is_new) {
+    verdict->second = check_against_reference(stage.exec, kernel.checked, variant);
+    if (verdict->second.empty()) verdict->second = check_spots(stage.exec, kernel.timed, variant);
+  }
+  if (!verdict->second.empty()) { // no rate for a wrong result
+    stage.all_right = false;
+    return state.SkipWithError(verdict->second);
+  }
+  Work const work = declared_work(stage.exec, kernel.timed), peak = stage.peaks[kernel.storage];
+  double const seconds = time_calls(state, stage.exec, kernel.timed, variant) / static_cast<double>(state.iterations());
+  double const at_gemm_peak = work.flops / peak.flops, at_bandwidth_peak = work.bytes / peak.bytes;
+  state.counters["GB/s"] = work.bytes / seconds / 1e9;
+  state.counters["GF/s"] = work.flops / seconds / 1e9;
+  state.counters["of_bound"] = 100 * std::max(at_gemm_peak, at_bandwidth_peak) / seconds;
+  state.SetLabel(at_gemm_peak > at_bandwidth_peak ? "gemm" : "bandwidth");
+}
+
+void register_all(Stage& stage) {
+  for (Storage const storage : storages) {
+    std::map<std::string, KernelCase> checked;
+    for (KernelCase const& kernel : kernel_cases(benchmark_shapes().front(), storage)) checked[kernel.name] = kernel;
+    for (BenchmarkShape const& shape : benchmark_shapes()) {
+      for (KernelCase const& kernel : kernel_cases(shape, storage)) {
+        Measured const measured{kernel, checked.at(kernel.name), storage};
+        for (std::size_t variant = 0; variant < kernel.variants.size(); ++variant)
+          benchmark::RegisterBenchmark(
+              fmt::format("{}/{}/{}/{}", kernel.name, shape.name, to_string(storage), kernel.variants[variant]),
+              [&stage, measured, variant](benchmark::State& state) { measure(state, stage, measured, variant); })
+              ->UseManualTime()
+              ->Unit(benchmark::kMicrosecond);
+      }
+    }
+  }
+}
+
+void measure_peaks(Stage& stage) {
+  BandwidthPeak const bandwidth = measure_bandwidth_peak(stage.exec);
+  benchmark::AddCustomContext("kokkos", fmt::format("{} {}", KOKKOS_VERSION, ExecutionSpace::name()));
+  benchmark::AddCustomContext("threads", fmt::format("{}", stage.exec.concurrency()));
+  benchmark::AddCustomContext("bandwidth", fmt::format("{:.4g} GB/s", bandwidth.bytes_per_second / 1e9));
+  for (Storage const storage : storages) {
+    GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic, storage);
+    GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, gemm_peak_shapes(storage, storage));
+    stage.peaks[storage] = {gemm.flops_per_second, bandwidth.bytes_per_second};
+    benchmark::AddCustomContext(
+        fmt::format("gemm_{}", to_string(storage)),
+        fmt::format("{:.4g} GF/s, {}", gemm.flops_per_second / 1e9, describe_gemm(provider, storage)));
+  }
+}
+
+int run_benchmarks() {
+  Stage stage{ExecutionSpace()};
+  register_all(stage);
+  measure_peaks(stage);
+  std::size_t const count = benchmark::RunSpecifiedBenchmarks();
+  benchmark::ClearRegisteredBenchmarks(); // they hold the stage
+  return count > 0 && stage.all_right ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+} // namespace
+} // namespace trainstone
+
+int main(int argc, char** argv) {
+  setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
+  try {
+    Kokkos::ScopeGuard const kokkos(argc, argv);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+    return trainstone::run_benchmarks();
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
