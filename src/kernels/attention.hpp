@@ -2,7 +2,7 @@
 
 // Causal multi-head self-attention with materialised probabilities, and its gradient. Reads q, k and v where the QKV
 // GEMM left them: row n = b T + t of qkv is [q(C) k(C) v(C)], head h occupies columns h HS .. (h + 1) HS of each.
-// Skips what the causal mask hides: the FLOPs counted are those that run.
+// Skips what the causal mask hides but for corners along the diagonal: the FLOPs counted are the lower triangle's.
 // Source: Attention Is All You Need, arXiv:1706.03762.
 
 #include "core/views.hpp"
@@ -12,10 +12,10 @@
 
 namespace trainstone {
 
-/// FLOPs that attention_forward executes: two products over the lower triangle.
+/// FLOPs of attention_forward: two products over the lower triangle.
 std::uint64_t attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
-/// FLOPs that attention_backward executes: four products over the lower triangle.
+/// FLOPs of attention_backward: four products over the lower triangle.
 std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
 /// probabilities = softmax of q k^T / sqrt(HS) over positions <= own; out = probabilities v.

@@ -1,9 +1,10 @@
 #pragma once
 
-// Bodies of attention.hpp; included by attention.cpp alone. A team computes a tile of query rows (forward) or a whole
-// head (backward: d_k and d_v collect the tiles in order, so that no two teams add to one row). Scores and sums over
-// tiles are kept in fp32 in the team's scratch, so that what is stored is rounded once. With dropout so are the weights
-// of the values, which are what is left of a tile's probabilities.
+// Bodies of attention.hpp; included by attention.cpp alone. A team computes a tile of queries (forward) or a whole head
+// (backward: d_k and d_v collect the tiles of queries in order, so that no two teams add to one row). Both go through
+// the keys by tiles, too: products of tiles as flash attention has them, but a tile of queries keeps the scores of all
+// its keys, rows of which are what the softmax is of. All that is in the scratch is fp32: what is stored is rounded
+// once.
 
 #include "kernels/attention.hpp"
 
@@ -11,43 +12,25 @@
 #include "kernels/attention_shape.hpp"
 #include "kernels/dropout_mask.hpp"
 #include "kernels/math.hpp"
-#include "kernels/row.hpp"
 #include "kernels/shapes.hpp"
+#include "kernels/tile_product.hpp"
+#include "kernels/tile_scratch.hpp"
 
 namespace trainstone {
 
 namespace Impl {
 
-/// Query rows per tile: backward loads and stores a row of d_k and d_v once per tile.
-inline constexpr Index query_tile = 16;
+static_assert(Tiles::queries == Tiles::keys);                 // the last tile of keys is that of the queries themselves
+static_assert(Tiles::patch_columns % Tiles::patch_rows == 0); // computed_scores reach as far as a patch of their rows
 
-/// store(u, scalar product of `vector` and row u of `rows`) for u in [0, count): four rows at a time, to load the
-/// vector once for four.
-template <class T, class Store>
-KOKKOS_INLINE_FUNCTION void products_with_rows(Team const& team, Index size, T const* vector, T const* rows,
-                                               Index stride, Index count, Store const& store) {
-  team_for(team, divide_up(count, 4), [&](Index quad) {
-    Index const first = 4 * quad;
-    Index const last = count - 1; // repeated where the last four are not full
-    T const* const row_0 = rows + first * stride;
-    T const* const row_1 = rows + minimum(first + 1, last) * stride;
-    T const* const row_2 = rows + minimum(first + 2, last) * stride;
-    T const* const row_3 = rows + minimum(first + 3, last) * stride;
-    float sum_0 = 0.0F, sum_1 = 0.0F, sum_2 = 0.0F, sum_3 = 0.0F;
-#pragma omp simd reduction(+ : sum_0, sum_1, sum_2, sum_3)
-    for (Index d = 0; d < size; ++d) {
-      float const factor = to_float(vector[d]);
-      sum_0 += factor * to_float(row_0[d]);
-      sum_1 += factor * to_float(row_1[d]);
-      sum_2 += factor * to_float(row_2[d]);
-      sum_3 += factor * to_float(row_3[d]);
-    }
-    store(first, sum_0);
-    if (first + 1 < count) store(first + 1, sum_1);
-    if (first + 2 < count) store(first + 2, sum_2);
-    if (first + 3 < count) store(first + 3, sum_3);
-  });
-}
+/// A tile of queries of one head, and one of keys that they see: rows of the head's matrices, from `first` on.
+struct SquareTile {
+  Index first, count;
+  Index whole; ///< count, rounded up to whole patches of columns
+
+  KOKKOS_INLINE_FUNCTION SquareTile(Index row, Index sequence)
+      : first(row), count(minimum(Tiles::keys, sequence - row)), whole(round_up(count, Tiles::patch_columns)) {}
+};
 
 /// Where a query row's mask is: in memory, or to be computed.
 struct AttentionMask {
@@ -75,6 +58,9 @@ struct AttentionMask {
   }
 };
 
+/// A row of scores up to the last patch that its query t sees a key of: what is computed of it.
+KOKKOS_INLINE_FUNCTION Index computed_scores(Index t) { return round_up(t + 1, Tiles::patch_columns); }
+
 template <class T, bool drops>
 struct AttentionForward {
   AttentionShape shape;
@@ -83,62 +69,104 @@ struct AttentionForward {
   Matrix<T> out;
   AttentionMask mask; ///< if it drops
 
-  /// The scores of one query row, and the weights of a tile's values.
-  KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(shape.sequence * (1 + (drops ? query_tile : 0))) * sizeof(float);
+  struct Scratch {
+    Tile queries;         ///< (queries, HS), times the scale
+    Tile transposed_keys; ///< (HS, keys)
+    Tile values;          ///< (keys, HS)
+    Tile sums;            ///< (queries, HS)
+
+    KOKKOS_INLINE_FUNCTION Scratch(ScratchPool& pool, Index head_size)
+        : queries(pool.take(Tiles::queries, head_size)),
+          transposed_keys(pool.take(head_size, Tiles::keys)),
+          values(pool.take(Tiles::keys, round_up(head_size, Tiles::patch_columns))),
+          sums(pool.take(Tiles::queries, values.stride)) {}
+  };
+
+  /// Scores of a tile of queries, which become the weights of the values.
+  KOKKOS_INLINE_FUNCTION Tile take_scores(ScratchPool& pool) const {
+    return pool.take(Tiles::queries, round_up(shape.sequence, Tiles::keys));
   }
+
+  KOKKOS_INLINE_FUNCTION ScratchNeeds needs() const {
+    ScratchPool tiles, rows;
+    Scratch const scratch(tiles, shape.head_size);
+    static_cast<void>(take_scores(rows));
+    return {tiles.bytes(), rows.bytes()};
+  }
+  Index teams() const { return shape.batch * shape.heads * divide_up(shape.sequence, Tiles::queries); }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
-    Index const tiles = divide_up(shape.sequence, query_tile);
-    Index const head = team.league_rank() / tiles;
+    Index const tiles = divide_up(shape.sequence, Tiles::queries), head = team.league_rank() / tiles;
     Index const b = head / shape.heads, h = head % shape.heads;
-    Index const first = team.league_rank() % tiles * query_tile;
-    Index const end = minimum(first + query_tile, shape.sequence);
-    Index const stride = 3 * shape.channels();
+    SquareTile const queries(team.league_rank() % tiles * Tiles::queries, shape.sequence);
+    ScratchPool pool = needs().take_tiles(team), rows = needs().take_rows(team);
+    Scratch const s(pool, shape.head_size);
+    Tile const scores = take_scores(rows);
     T const* const q = qkv.data() + shape.qkv_offset(b, h);
-    T const* const k = q + shape.channels();
-    T const* const v = k + shape.channels();
-    T* const p = probabilities.data() + shape.probabilities_offset(b, h);
-    T* const out_rows = out.data() + shape.out_offset(b, h);
-    float* const scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
-    float* const weights = scores + shape.sequence;
-
-    for (Index t = first; t < end; ++t) {
-      products_with_rows(team, shape.head_size, q + t * stride, k, stride, t + 1,
-                         [&](Index u, float product) { scores[u] = product * shape.scale(); });
-      team.team_barrier();
-      T* const p_row = p + t * shape.sequence;
-      softmax(team, t + 1, scores, p_row);
-      team.team_barrier();
-      if constexpr (drops) {
-        float* const weights_row = weights + (t - first) * shape.sequence;
-        float const scale = mask.rows.scale;
-        mask.compute(team, shape, b, h, t, t + 1,
-                     [&](Index u, bool kept) { weights_row[u] = kept ? to_float(p_row[u]) * scale : 0.0F; });
-        team.team_barrier();
-      }
-    }
-    column_sums(
-        team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
-        [&](Index i, Index u, Index d) {
-          float const value = to_float(v[u * stride + d]);
-          if constexpr (drops) return weights[i * shape.sequence + u] * value;
-          return to_float(p[(first + i) * shape.sequence + u]) * value;
-        },
-        [&](Index i, Index d, float sum) { out_rows[(first + i) * shape.channels() + d] = from_float<T>(sum); });
+    Index const stride = 3 * shape.channels();
+    load_rows(team, q + queries.first * stride, stride, queries.count, shape.head_size, shape.scale(), s.queries,
+              round_up(queries.count, Tiles::patch_rows), shape.head_size);
+    score(team, s, queries, q + shape.channels(), scores);
+    for (Index i = 0; i < queries.count; ++i) softmax(team, b, h, queries.first + i, scores.data + i * scores.stride);
+    weigh_values(team, s, queries, q + 2 * shape.channels(), scores);
+    T* const out_rows = out.data() + shape.out_offset(b, h) + queries.first * shape.channels();
+    tile_for(team, queries.count, shape.head_size,
+             [&](int i, int d) { out_rows[i * shape.channels() + d] = from_float<T>(s.sums(i, d)); });
   }
 
-  /// row = softmax of the first `count` scores, which it overwrites, 0 after them.
-  KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index count, float* scores, T* row) const {
-    float const maximum = row_max(team, count, [&](Index u) { return scores[u]; });
-    double const sum = row_sum(team, count, [&](Index u) {
+  /// The products of the tile's queries with the keys that they see.
+  KOKKOS_INLINE_FUNCTION void score(Team const& team, Scratch const& s, SquareTile const& queries, T const* k,
+                                    Tile scores) const {
+    Index const stride = 3 * shape.channels(), size = shape.head_size;
+    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
+      SquareTile const keys(key, shape.sequence);
+      load_columns(team, k + key * stride, stride, keys.count, size, 1.0F, s.transposed_keys, keys.whole);
+      team.team_barrier();
+      multiply(team, queries.count, keys.count, size, RowsOf{s.queries.data, s.queries.stride}, s.transposed_keys,
+               scores.from(0, key), Write::overwrite, key == queries.first ? Skip::sums_above : Skip::nothing);
+      team.team_barrier();
+    }
+  }
+
+  /// The probabilities of query t, whose scores become the weights of its values: 0 where they are masked or dropped.
+  KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index b, Index h, Index t, float* scores) const {
+    Index const computed = computed_scores(t), stored = minimum(computed, shape.sequence);
+    T* const p = probabilities.data() + shape.probabilities_offset(b, h) + t * shape.sequence;
+    row_for(team, computed - (t + 1), [&](Index u) { scores[t + 1 + u] = -Kokkos::Experimental::infinity_v<float>; });
+    team.team_barrier();
+    float const maximum = row_max(team, computed, [&](Index u) { return scores[u]; });
+    double const sum = row_sum(team, computed, [&](Index u) {
       float const e = exponential(scores[u] - maximum);
       scores[u] = e;
       return e;
     });
+    team.team_barrier();
     float const inverse = static_cast<float>(1.0 / sum);
-    row_for(team, count, [&](Index u) { row[u] = from_float<T>(scores[u] * inverse); });
-    row_for(team, shape.sequence - count, [&](Index u) { row[count + u] = from_float<T>(0.0F); });
+    row_for(team, stored, [&](Index u) {
+      p[u] = from_float<T>(scores[u] * inverse);
+      scores[u] = to_float(p[u]);
+    });
+    row_for(team, shape.sequence - stored, [&](Index u) { p[stored + u] = from_float<T>(0.0F); });
+    team.team_barrier();
+    if constexpr (drops) {
+      float const scale = mask.rows.scale;
+      mask.compute(team, shape, b, h, t, t + 1,
+                   [&](Index u, bool kept) { scores[u] = kept ? scores[u] * scale : 0.0F; });
+      team.team_barrier();
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void weigh_values(Team const& team, Scratch const& s, SquareTile const& queries, T const* v,
+                                           Tile weights) const {
+    Index const stride = 3 * shape.channels(), size = shape.head_size;
+    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
+      SquareTile const keys(key, shape.sequence);
+      load_rows(team, v + key * stride, stride, keys.count, size, 1.0F, s.values, keys.count, s.values.stride);
+      team.team_barrier();
+      multiply(team, queries.count, size, keys.count, RowsOf{weights.data + key, weights.stride}, s.values, s.sums,
+               key == 0 ? Write::overwrite : Write::add, key == queries.first ? Skip::terms_above : Skip::nothing);
+      team.team_barrier();
+    }
   }
 };
 
@@ -151,130 +179,136 @@ struct AttentionBackward {
   Matrix<T> d_qkv;
   AttentionMask mask; ///< if it drops
 
-  /// The gradient of the scores of one tile of query rows, those of the head's keys and values, and the weights that a
-  /// tile's values had.
-  KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes() const {
-    Index const tiles = drops ? 2 : 1;
-    return static_cast<std::size_t>((tiles * query_tile + 2 * shape.head_size) * shape.sequence) * sizeof(float);
+  struct Scratch {
+    Tile queries, d_out;    ///< (queries, HS)
+    Tile keys;              ///< (keys, HS)
+    Tile transposed_values; ///< (HS, keys)
+    Tile d_queries;         ///< (queries, HS)
+
+    KOKKOS_INLINE_FUNCTION Scratch(ScratchPool& pool, Index head_size)
+        : queries(pool.take(Tiles::queries, round_up(head_size, Tiles::patch_columns))),
+          d_out(pool.take(Tiles::queries, queries.stride)),
+          keys(pool.take(Tiles::keys, queries.stride)),
+          transposed_values(pool.take(head_size, Tiles::keys)),
+          d_queries(pool.take(Tiles::queries, queries.stride)) {}
+  };
+
+  /// What a tile of queries has for all keys, and the sums over the tiles for all keys.
+  struct Rows {
+    Tile d_scores, weights; ///< (queries, T)
+    Tile d_keys, d_values;  ///< (T, HS)
+
+    KOKKOS_INLINE_FUNCTION Rows(ScratchPool& pool, Index sequence, Index head_size)
+        : d_scores(pool.take(Tiles::queries, round_up(sequence, Tiles::keys))),
+          weights(pool.take(Tiles::queries, d_scores.stride)),
+          d_keys(pool.take(d_scores.stride, round_up(head_size, Tiles::patch_columns))),
+          d_values(pool.take(d_scores.stride, d_keys.stride)) {}
+  };
+
+  KOKKOS_INLINE_FUNCTION ScratchNeeds needs() const {
+    ScratchPool tiles, rows;
+    Scratch const scratch(tiles, shape.head_size);
+    Rows const sums(rows, shape.sequence, shape.head_size);
+    return {tiles.bytes(), rows.bytes()};
   }
+  Index teams() const { return shape.batch * shape.heads; }
 
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
     Index const b = team.league_rank() / shape.heads, h = team.league_rank() % shape.heads;
-    float* const d_scores = static_cast<float*>(team.team_scratch(1).get_shmem(scratch_bytes()));
-    float* const d_keys = d_scores + query_tile * shape.sequence;
-    float* const d_values = d_keys + shape.head_size * shape.sequence;
-    float* const weights = d_values + shape.head_size * shape.sequence;
-    for (Index first = 0; first < shape.sequence; first += query_tile) {
-      Index const end = minimum(first + query_tile, shape.sequence);
-      for (Index t = first; t < end; ++t)
-        differentiate_softmax(team, b, h, t, d_scores + (t - first) * shape.sequence,
-                              weights + (t - first) * shape.sequence);
+    ScratchPool tile_pool = needs().take_tiles(team), row_pool = needs().take_rows(team);
+    Scratch const s(tile_pool, shape.head_size);
+    Rows const rows(row_pool, shape.sequence, shape.head_size);
+    for (Index first = 0; first < shape.sequence; first += Tiles::queries) {
+      SquareTile const queries(first, shape.sequence);
+      differentiate_weights(team, s, b, h, queries, rows.d_scores);
+      for (Index i = 0; i < queries.count; ++i)
+        differentiate_softmax(team, b, h, first + i, rows.d_scores.data + i * rows.d_scores.stride,
+                              rows.weights.data + i * rows.weights.stride);
       team.team_barrier();
-      differentiate_queries(team, b, h, first, end, d_scores);
-      differentiate_keys(team, b, h, first, end, d_scores, d_keys);
-      differentiate_values(team, b, h, first, end, weights, d_values);
+      differentiate_products(team, s, b, h, queries, rows);
+      T* const d_q = d_qkv.data() + shape.qkv_offset(b, h) + first * 3 * shape.channels();
+      store(team, queries.count, s.d_queries, d_q);
       team.team_barrier();
     }
-    store_keys_and_values(team, b, h, d_keys, d_values);
+    T* const d_k = d_qkv.data() + shape.qkv_offset(b, h) + shape.channels();
+    store(team, shape.sequence, rows.d_keys, d_k);
+    store(team, shape.sequence, rows.d_values, d_k + shape.channels());
   }
 
-  /// d_row = p (d_p - sum of p d_p) / sqrt(HS) with d_p = d_out . v, for query row t and the keys up to it. Where p was
-  /// dropped, d_p is 0 and so is the value's weight; else both are scaled.
+  /// Loads the tile's queries and the gradient of their out; that times the values is the gradient of the weights.
+  KOKKOS_INLINE_FUNCTION void differentiate_weights(Team const& team, Scratch const& s, Index b, Index h,
+                                                    SquareTile const& queries, Tile d_weights) const {
+    Index const stride = 3 * shape.channels(), size = shape.head_size, width = s.queries.stride;
+    Index const rows = round_up(queries.count, Tiles::patch_rows);
+    T const* const q = qkv.data() + shape.qkv_offset(b, h);
+    T const* const v = q + 2 * shape.channels();
+    T const* const d_o = d_out.data() + shape.out_offset(b, h) + queries.first * shape.channels();
+    load_rows(team, q + queries.first * stride, stride, queries.count, size, 1.0F, s.queries, rows, width);
+    load_rows(team, d_o, shape.channels(), queries.count, size, 1.0F, s.d_out, rows, width);
+    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
+      SquareTile const keys(key, shape.sequence);
+      load_columns(team, v + key * stride, stride, keys.count, size, 1.0F, s.transposed_values, keys.whole);
+      team.team_barrier();
+      multiply(team, queries.count, keys.count, size, RowsOf{s.d_out.data, s.d_out.stride}, s.transposed_values,
+               d_weights.from(0, key), Write::overwrite, key == queries.first ? Skip::sums_above : Skip::nothing);
+      team.team_barrier();
+    }
+  }
+
+  /// Of the gradient of query t's weights, that of its scores: (w d_w - p sum of w d_w) / sqrt(HS) with the weights w,
+  /// which are the probabilities p where these are not dropped. 0 for the keys after t.
   KOKKOS_INLINE_FUNCTION void differentiate_softmax(Team const& team, Index b, Index h, Index t, float* d_row,
-                                                    float* weights_row) const {
-    Index const stride = 3 * shape.channels();
-    T const* const v = qkv.data() + shape.qkv_offset(b, h) + 2 * shape.channels();
-    T const* const d_out_row = d_out.data() + shape.out_offset(b, h) + t * shape.channels();
-    T const* const p_row = probabilities.data() + shape.probabilities_offset(b, h) + t * shape.sequence;
-    products_with_rows(team, shape.head_size, d_out_row, v, stride, t + 1,
-                       [&](Index u, float product) { d_row[u] = product; });
-    team.team_barrier();
+                                                    float* weights) const {
+    Index const count = t + 1, computed = computed_scores(t);
+    T const* const p = probabilities.data() + shape.probabilities_offset(b, h) + t * shape.sequence;
     if constexpr (drops) {
       float const factor = mask.rows.scale;
-      mask.read(team, shape, b, h, t, t + 1, [&](Index u, bool kept) {
-        d_row[u] = kept ? d_row[u] * factor : 0.0F;
-        weights_row[u] = kept ? to_float(p_row[u]) * factor : 0.0F;
-      });
-      team.team_barrier();
+      mask.read(team, shape, b, h, t, count,
+                [&](Index u, bool kept) { weights[u] = kept ? to_float(p[u]) * factor : 0.0F; });
     } else {
-      static_cast<void>(weights_row);
+      row_for(team, count, [&](Index u) { weights[u] = to_float(p[u]); });
     }
-    float const mean = static_cast<float>(row_sum(team, t + 1, [&](Index u) { return to_float(p_row[u]) * d_row[u]; }));
+    row_for(team, computed - count, [&](Index u) { weights[count + u] = d_row[count + u] = 0.0F; });
+    team.team_barrier();
+    float const sum = static_cast<float>(row_sum(team, computed, [&](Index u) { return weights[u] * d_row[u]; }));
     float const scale = shape.scale();
-    row_for(team, t + 1, [&](Index u) { d_row[u] = to_float(p_row[u]) * (d_row[u] - mean) * scale; });
+    row_for(team, count, [&](Index u) { d_row[u] = (weights[u] * d_row[u] - to_float(p[u]) * sum) * scale; });
   }
 
-  /// d_q of the query rows [first, end).
-  KOKKOS_INLINE_FUNCTION void differentiate_queries(Team const& team, Index b, Index h, Index first, Index end,
-                                                    float const* d_scores) const {
-    Index const stride = 3 * shape.channels(), sequence = shape.sequence;
+  /// d_q of the tile's queries, and what they add to the sums of the keys that they see. The tile that contains a key
+  /// is the first to write its sums.
+  KOKKOS_INLINE_FUNCTION void differentiate_products(Team const& team, Scratch const& s, Index b, Index h,
+                                                     SquareTile const& queries, Rows const& rows) const {
+    Index const stride = 3 * shape.channels(), size = shape.head_size;
     T const* const k = qkv.data() + shape.qkv_offset(b, h) + shape.channels();
-    T* const d_q = d_qkv.data() + shape.qkv_offset(b, h);
-    column_sums(
-        team, end - first, shape.head_size, [&](Index i) { return first + i + 1; },
-        [&](Index i, Index u, Index d) { return d_scores[i * sequence + u] * to_float(k[u * stride + d]); },
-        [&](Index i, Index d, float sum) { d_q[(first + i) * stride + d] = from_float<T>(sum); });
-  }
-
-  /// What the query rows [first, end) add to the sums of the keys before `end`: term(u, t, d) summed over the queries t
-  /// that see key u. The tile that contains u is the first to write its row.
-  template <class Term>
-  KOKKOS_INLINE_FUNCTION void add_queries(Team const& team, Index first, Index end, float* sums,
-                                          Term const& term) const {
-    Index const size = shape.head_size;
-    auto const first_query = [&](Index u) { return u > first ? u : first; };
-    column_sums(
-        team, end, size, [&](Index u) { return end - first_query(u); },
-        [&](Index u, Index i, Index d) { return term(u, first_query(u) + i, d); },
-        [&](Index u, Index d, float sum) {
-          write(sums[u * size + d], sum, u >= first ? Write::overwrite : Write::add);
-        });
-  }
-
-  KOKKOS_INLINE_FUNCTION void differentiate_keys(Team const& team, Index b, Index h, Index first, Index end,
-                                                 float const* d_scores, float* d_keys) const {
-    Index const stride = 3 * shape.channels(), sequence = shape.sequence;
-    T const* const q = qkv.data() + shape.qkv_offset(b, h);
-    add_queries(team, first, end, d_keys, [&](Index u, Index t, Index d) {
-      return d_scores[(t - first) * sequence + u] * to_float(q[t * stride + d]);
-    });
-  }
-
-  KOKKOS_INLINE_FUNCTION void differentiate_values(Team const& team, Index b, Index h, Index first, Index end,
-                                                   float const* weights, float* d_values) const {
-    Index const sequence = shape.sequence, channels = shape.channels();
-    T const* const p = probabilities.data() + shape.probabilities_offset(b, h);
-    T const* const d_out_rows = d_out.data() + shape.out_offset(b, h);
-    add_queries(team, first, end, d_values, [&](Index u, Index t, Index d) {
-      float const d_value = to_float(d_out_rows[t * channels + d]);
-      if constexpr (drops) return weights[(t - first) * sequence + u] * d_value;
-      return to_float(p[t * sequence + u]) * d_value;
-    });
-  }
-
-  KOKKOS_INLINE_FUNCTION void store_keys_and_values(Team const& team, Index b, Index h, float const* d_keys,
-                                                    float const* d_values) const {
-    Index const size = shape.head_size;
-    for (Index u = 0; u < shape.sequence; ++u) {
-      T* const d_k = d_qkv.data() + shape.qkv_offset(b, h) + (3 * u + 1) * shape.channels();
-      T* const d_v = d_k + shape.channels();
-      row_for(team, size, [&](Index d) {
-        d_k[d] = from_float<T>(d_keys[u * size + d]);
-        d_v[d] = from_float<T>(d_values[u * size + d]);
-      });
+    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
+      SquareTile const keys(key, shape.sequence);
+      bool const own = key == queries.first;
+      Skip const skip = own ? Skip::terms_above : Skip::nothing;
+      Write const mode = own ? Write::overwrite : Write::add;
+      Tile const d_scores = rows.d_scores.from(0, key), weights = rows.weights.from(0, key);
+      load_rows(team, k + key * stride, stride, keys.count, size, 1.0F, s.keys, keys.count, s.keys.stride);
+      team.team_barrier();
+      multiply(team, queries.count, size, keys.count, RowsOf{d_scores.data, d_scores.stride}, s.keys, s.d_queries,
+               key == 0 ? Write::overwrite : Write::add, skip);
+      multiply(team, keys.count, size, queries.count, ColumnsOf{d_scores.data, d_scores.stride}, s.queries,
+               rows.d_keys.from(key, 0), mode, skip);
+      multiply(team, keys.count, size, queries.count, ColumnsOf{weights.data, weights.stride}, s.d_out,
+               rows.d_values.from(key, 0), mode, skip);
+      team.team_barrier();
     }
+  }
+
+  KOKKOS_INLINE_FUNCTION void store(Team const& team, Index count, Tile rows, T* target) const {
+    Index const stride = 3 * shape.channels();
+    tile_for(team, count, shape.head_size, [&](int i, int d) { target[i * stride + d] = from_float<T>(rows(i, d)); });
   }
 };
 
-/// Starts body(drops) on `teams` teams, compiled with dropout or without.
+/// Starts make_body(drops), compiled with dropout or without.
 template <class MakeBody>
-void launch_attention(ExecutionSpace const& exec, Kernel const& kernel, Index teams, bool drops,
-                      MakeBody const& make_body) {
-  auto const launch = [&](auto const& body) {
-    RowPolicy policy = row_policy(exec, teams);
-    policy.set_scratch_size(1, Kokkos::PerTeam(body.scratch_bytes()));
-    launch_for(kernel, policy, body);
-  };
+void launch_attention(ExecutionSpace const& exec, Kernel const& kernel, bool drops, MakeBody const& make_body) {
+  auto const launch = [&](auto const& body) { launch_for(kernel, body.needs().policy(exec, body.teams()), body); };
   if (drops) return launch(make_body(std::true_type()));
   launch(make_body(std::false_type()));
 }
@@ -303,8 +337,7 @@ void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index he
                       .phase = Phase::attention,
                       .flops = attention_forward_flops(batch, sequence, heads, shape.head_size),
                       .bytes = (4 * out.size() + probabilities.size()) * sizeof(T) + mask.size()};
-  Index const tiles = batch * heads * Impl::divide_up(sequence, Impl::query_tile);
-  Impl::launch_attention(exec, kernel, tiles, dropout.is_on(), [&]<class Drops>(Drops) {
+  Impl::launch_attention(exec, kernel, dropout.is_on(), [&]<class Drops>(Drops) {
     return Impl::AttentionForward<T, Drops::value>{shape, qkv, probabilities, out, kept};
   });
 }
@@ -324,7 +357,7 @@ void attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Tensor4
                       .phase = Phase::attention,
                       .flops = attention_backward_flops(batch, sequence, heads, shape.head_size),
                       .bytes = (7 * d_out.size() + probabilities.size()) * sizeof(T) + mask.size()};
-  Impl::launch_attention(exec, kernel, batch * heads, dropout.is_on(), [&]<class Drops>(Drops) {
+  Impl::launch_attention(exec, kernel, dropout.is_on(), [&]<class Drops>(Drops) {
     return Impl::AttentionBackward<T, Drops::value>{shape, qkv, probabilities, d_out, d_qkv, kept};
   });
 }

@@ -11,10 +11,15 @@
 
 namespace trainstone::Impl {
 
-/// A patch of 8 by 32 takes half of AVX-512's registers; tiles of 64 by 64 stay in the first two levels of cache.
+/// Patches take half of the vector registers: 8 by 32 sums with AVX-512, else 4 by 16, which is what sixteen registers
+/// of 256 bits hold beside the operands. Tiles of 64 by 64 stay in the first two levels of cache.
 struct HostTiles {
   static constexpr int queries = 64, keys = 64;
+#ifdef __AVX512F__
   static constexpr int patch_rows = 8, patch_columns = 32;
+#else
+  static constexpr int patch_rows = 4, patch_columns = 16;
+#endif
   static constexpr int team_size = 1, vector_length = 1;
   static constexpr std::size_t fast_scratch = 0;
 };
@@ -34,19 +39,33 @@ KOKKOS_INLINE_FUNCTION constexpr Index round_up(Index count, Index multiple) {
   return divide_up(count, multiple) * multiple;
 }
 
+/// The terms [first, end) of a sum.
+struct Terms {
+  Index first, end;
+};
+
 /// Element (r, k) of a left operand: at data[r stride + k], or at data[k stride + r] where it is stored transposed.
+/// `unmasked`: the terms of the patch at row r that are not 0 if what is stored is 0 above its diagonal.
 struct RowsOf {
   float const* data;
   Index stride;
-  KOKKOS_INLINE_FUNCTION RowsOf from_row(Index r) const { return {data + r * stride, stride}; }
+  KOKKOS_INLINE_FUNCTION RowsOf from(Index r, Index k) const { return {data + r * stride + k, stride}; }
   KOKKOS_INLINE_FUNCTION float at(Index r, Index k) const { return data[r * stride + k]; }
+  KOKKOS_INLINE_FUNCTION static Terms unmasked(Index r, Index depth) {
+    return {0, minimum(r + Tiles::patch_rows, depth)};
+  }
 };
 struct ColumnsOf {
   float const* data;
   Index stride;
-  KOKKOS_INLINE_FUNCTION ColumnsOf from_row(Index r) const { return {data + r, stride}; }
+  KOKKOS_INLINE_FUNCTION ColumnsOf from(Index r, Index k) const { return {data + k * stride + r, stride}; }
   KOKKOS_INLINE_FUNCTION float at(Index r, Index k) const { return data[k * stride + r]; }
+  KOKKOS_INLINE_FUNCTION static Terms unmasked(Index r, Index depth) { return {minimum(r, depth), depth}; }
 };
+
+/// What multiply may leave out where queries meet their own keys: nothing, the patches of sums that are all above the
+/// diagonal, or the terms whose left factors are 0 because what is stored of them is above it.
+enum class Skip { nothing, sums_above, terms_above };
 
 /// A matrix in scratch whose rows are contiguous.
 struct Tile {
@@ -57,15 +76,13 @@ struct Tile {
 };
 
 /// One patch of multiply. Not inlined: the compiler then keeps the sums in registers.
-template <class Left>
+template <Write mode, class Left>
 [[gnu::noinline]] KOKKOS_FUNCTION void multiply_patch(Left left, float const* KOKKOS_RESTRICT right, Index right_stride,
-                                                      Index depth, float* KOKKOS_RESTRICT sums, Index sums_stride,
-                                                      Write mode) {
+                                                      Index depth, float* KOKKOS_RESTRICT sums, Index sums_stride) {
   constexpr int height = Tiles::patch_rows, width = Tiles::patch_columns;
-  float patch[height][width] = {};
-  if (mode == Write::add)
-    for (int r = 0; r < height; ++r)
-      for (int c = 0; c < width; ++c) patch[r][c] = sums[r * sums_stride + c];
+  float patch[height][width];
+  for (int r = 0; r < height; ++r)
+    for (int c = 0; c < width; ++c) patch[r][c] = mode == Write::add ? sums[r * sums_stride + c] : 0.0F;
   for (Index k = 0; k < depth; ++k) {
     for (int r = 0; r < height; ++r) {
       float const factor = left.at(r, k);
@@ -80,22 +97,39 @@ template <class Left>
 /// whole patches: all three must reach as far.
 template <class Left>
 KOKKOS_INLINE_FUNCTION void multiply(Team const& team, Index rows, Index columns, Index depth, Left left, Tile right,
-                                     Tile sums, Write mode) {
+                                     Tile sums, Write mode, Skip skip = Skip::nothing) {
   int const row_patches = static_cast<int>(divide_up(rows, Tiles::patch_rows));
   int const patches = row_patches * static_cast<int>(divide_up(columns, Tiles::patch_columns));
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, patches), [&](int patch) {
     int const row = patch % row_patches * Tiles::patch_rows, column = patch / row_patches * Tiles::patch_columns;
-    multiply_patch(left.from_row(row), right.data + column, right.stride, depth, &sums(row, column), sums.stride, mode);
+    if (skip == Skip::sums_above && column >= row + Tiles::patch_rows) return;
+    Terms const terms = skip == Skip::terms_above ? Left::unmasked(row, depth) : Terms{0, depth};
+    Left const factors = left.from(row, terms.first);
+    float const* const others = &right(terms.first, column);
+    Index const count = terms.end - terms.first;
+    if (mode == Write::add)
+      multiply_patch<Write::add>(factors, others, right.stride, count, &sums(row, column), sums.stride);
+    else
+      multiply_patch<Write::overwrite>(factors, others, right.stride, count, &sums(row, column), sums.stride);
   });
+}
+
+/// body(i) for i in [0, count), as with 64 bits: of an index that was converted to 32 bits g++ does not see that
+/// addresses are consecutive.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void vector_for(int count, Body const& body) {
+#pragma omp simd
+  for (int i = 0; i < count; ++i) body(i);
 }
 
 /// body(row, column) for every element, in any order.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void tile_for(Team const& team, Index rows, Index columns, Body const& body) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); for (int row = 0; row < rows; ++row)
-                         vector_for(columns, [&](Index column) { body(row, static_cast<int>(column)); });))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(rows)), [&](int row) {
-                         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, static_cast<int>(columns)),
+  int const height = static_cast<int>(rows), width = static_cast<int>(columns);
+  KOKKOS_IF_ON_HOST((static_cast<void>(team);
+                     for (int row = 0; row < height; ++row) vector_for(width, [&](int column) { body(row, column); });))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamThreadRange(team, height), [&](int row) {
+                         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width),
                                               [&](int column) { body(row, column); });
                        });))
 }
@@ -105,16 +139,15 @@ KOKKOS_INLINE_FUNCTION void tile_for(Team const& team, Index rows, Index columns
 template <class Combine, class Store>
 KOKKOS_INLINE_FUNCTION void fold_columns(Team const& team, Index rows, Index columns, float initial,
                                          Combine const& combine, Store const& store) {
-  KOKKOS_IF_ON_HOST(
-      (static_cast<void>(team); float values[HostTiles::queries];
-       vector_for(columns, [&](Index c) { values[c] = initial; }); for (Index row = 0; row < rows; ++row) vector_for(
-           columns, [&](Index c) { values[c] = combine(values[c], static_cast<int>(row), static_cast<int>(c)); });
-       vector_for(columns, [&](Index c) { store(static_cast<int>(c), values[c]); });))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, columns), [&](Index c) {
+  int const height = static_cast<int>(rows), width = static_cast<int>(columns);
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); float values[HostTiles::queries];
+                     vector_for(width, [&](int c) { values[c] = initial; }); for (int row = 0; row < height; ++row)
+                         vector_for(width, [&](int c) { values[c] = combine(values[c], row, c); });
+                     vector_for(width, [&](int c) { store(c, values[c]); });))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](int c) {
                          float value = initial;
-                         for (Index row = 0; row < rows; ++row)
-                           value = combine(value, static_cast<int>(row), static_cast<int>(c));
-                         store(static_cast<int>(c), value);
+                         for (int row = 0; row < height; ++row) value = combine(value, row, c);
+                         store(c, value);
                        });))
 }
 
@@ -122,17 +155,20 @@ KOKKOS_INLINE_FUNCTION void fold_columns(Team const& team, Index rows, Index col
 template <class T>
 KOKKOS_INLINE_FUNCTION void load_rows(Team const& team, T const* source, Index source_stride, Index count, Index size,
                                       float scale, Tile tile, Index rows, Index columns) {
-  tile_for(team, rows, columns, [&](int r, int c) {
-    tile(r, c) = r < count && c < size ? scale * to_float(source[r * source_stride + c]) : 0.0F;
-  });
+  tile_for(team, count, size, [&](int r, int c) { tile(r, c) = scale * to_float(source[r * source_stride + c]); });
+  if (size < columns) tile_for(team, count, columns - size, [&](int r, int c) { tile(r, size + c) = 0.0F; });
+  if (count < rows) tile_for(team, rows - count, columns, [&](int r, int c) { tile(count + r, c) = 0.0F; });
 }
 
-/// The same transposed: tile (size, columns), column c being row c of the source.
+/// The same transposed: tile (size, columns), column c being row c of the source. The host reads along rows: to gather
+/// for a vector takes longer than to scatter its elements.
 template <class T>
 KOKKOS_INLINE_FUNCTION void load_columns(Team const& team, T const* source, Index source_stride, Index count,
                                          Index size, float scale, Tile tile, Index columns) {
-  tile_for(team, size, columns,
-           [&](int r, int c) { tile(r, c) = c < count ? scale * to_float(source[c * source_stride + r]) : 0.0F; });
+  auto const load = [&](int r, int c) { tile(r, c) = scale * to_float(source[c * source_stride + r]); };
+  KOKKOS_IF_ON_HOST((tile_for(team, count, size, [&](int c, int r) { load(r, c); });))
+  KOKKOS_IF_ON_DEVICE((tile_for(team, size, count, load);))
+  if (count < columns) tile_for(team, size, columns - count, [&](int r, int c) { tile(r, count + c) = 0.0F; });
 }
 
 } // namespace trainstone::Impl

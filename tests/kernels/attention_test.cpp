@@ -20,9 +20,10 @@ namespace {
 
 using Shape = reference::AttentionShape; // batch, sequence, heads, head_size
 
-// sequences around the tile of 16 queries, one block of sums (64) and four keys at a time; odd head sizes
-Shape const all_shapes[] = {{1, 1, 1, 1},   {2, 3, 2, 5},    {1, 16, 3, 12}, {3, 17, 1, 16},
-                            {1, 37, 2, 64}, {1, 131, 1, 13}, {0, 4, 2, 3},   {1, 66, 1, 300}};
+// sequences around tiles of 16 (devices) and 64 queries and around patches of them; odd head sizes
+Shape const all_shapes[] = {{1, 1, 1, 1},   {2, 3, 2, 5},   {1, 16, 3, 12}, {3, 17, 1, 16},
+                            {1, 37, 2, 64}, {2, 64, 1, 32}, {0, 4, 2, 3},   {1, 66, 1, 300},
+                            {1, 97, 2, 40}, {1, 128, 1, 8}, {1, 131, 1, 13}};
 
 template <class T>
 struct Problem {
@@ -113,7 +114,7 @@ TEMPLATE_LIST_TEST_CASE("attention forward and backward equal the reference, wit
 }
 
 TEST_CASE("attention drops by the same masks whether they are stored or recomputed") {
-  Problem<float> const problem({2, 37, 3, 13});
+  Problem<float> const problem({2, 77, 3, 13});
   Result const recomputed = compute(ExecutionSpace(), problem, typical_dropout, Masks::recomputed);
   Result const stored = compute(ExecutionSpace(), problem, typical_dropout, Masks::stored);
   CHECK(recomputed.out == stored.out);
@@ -132,26 +133,47 @@ TEMPLATE_LIST_TEST_CASE("attention survives scores far beyond the range of the e
 }
 
 TEST_CASE("no position sees later ones") {
-  Problem<float> problem({1, 23, 2, 7});
-  Result const before = compute(ExecutionSpace(), problem);
-  Index const changed = 11; // keys and values from here on
-  for (Index t = changed; t < 23; ++t)
-    for (Index c = problem.channels(); c < 3 * problem.channels(); ++c)
-      problem.qkv[static_cast<std::size_t>(t * 3 * problem.channels() + c)] += 1.5F;
-  Result const after = compute(ExecutionSpace(), problem);
-  auto const kept = static_cast<std::size_t>(changed * problem.channels());
-  CHECK(std::equal(before.out.begin(), before.out.begin() + static_cast<std::ptrdiff_t>(kept), after.out.begin()));
-  CHECK(before.out[kept] != after.out[kept]);
+  struct Case {
+    Index sequence, changed; // keys and values from here on
+  };
+  for (auto const& [sequence, changed] : {Case{23, 11}, Case{150, 64}, Case{150, 77}}) { // in one tile, over several
+    Problem<float> problem({1, sequence, 2, 7});
+    Result const before = compute(ExecutionSpace(), problem);
+    for (Index t = changed; t < sequence; ++t)
+      for (Index c = problem.channels(); c < 3 * problem.channels(); ++c)
+        problem.qkv[static_cast<std::size_t>(t * 3 * problem.channels() + c)] += 1.5F;
+    Result const after = compute(ExecutionSpace(), problem);
+    auto const kept = static_cast<std::size_t>(changed * problem.channels());
+    CHECK(std::equal(before.out.begin(), before.out.begin() + static_cast<std::ptrdiff_t>(kept), after.out.begin()));
+    CHECK(before.out[kept] != after.out[kept]);
+  }
+}
+
+TEST_CASE("attention leaves probabilities of 0 above the diagonal") {
+  for (Index const sequence : {5, 16, 23, 64, 150}) {
+    Result const actual = compute(ExecutionSpace(), Problem<float>({1, sequence, 1, 7}));
+    for (Index t = 0; t < sequence; ++t) {
+      double sum = 0;
+      for (Index u = 0; u < sequence; ++u) {
+        double const p = actual.probabilities[static_cast<std::size_t>(t * sequence + u)];
+        if ((u <= t) != (p > 0)) FAIL_CHECK("sequence " << sequence << ", query " << t << ", key " << u << ": " << p);
+        sum += p;
+      }
+      CHECK(std::abs(sum - 1) <= 8 * roundoff * static_cast<double>(sequence));
+    }
+  }
 }
 
 TEST_CASE("attention gives the same bits in every run and for any number of threads") {
-  Problem<float> const problem({3, 37, 3, 13});
-  Result const first = compute(ExecutionSpace(), problem);
-  for (ExecutionSpace const& exec : {ExecutionSpace(), smaller_instance()}) {
-    Result const again = compute(exec, problem);
-    CHECK(first.probabilities == again.probabilities);
-    CHECK(first.out == again.out);
-    CHECK(first.d_qkv == again.d_qkv);
+  for (Shape const& shape : {Shape{3, 37, 3, 13}, Shape{2, 150, 3, 24}}) {
+    Problem<float> const problem(shape);
+    Result const first = compute(ExecutionSpace(), problem);
+    for (ExecutionSpace const& exec : {ExecutionSpace(), smaller_instance()}) {
+      Result const again = compute(exec, problem);
+      CHECK(first.probabilities == again.probabilities);
+      CHECK(first.out == again.out);
+      CHECK(first.d_qkv == again.d_qkv);
+    }
   }
 }
 
