@@ -37,11 +37,17 @@ struct Measured {
   Storage storage;
 };
 
+/// What is known of a benchmark before it is timed.
+struct Prepared {
+  std::string wrong; ///< what is; empty: nothing
+  Work work;
+};
+
 /// What all benchmarks run on.
 struct Stage {
   ExecutionSpace exec;
   std::map<Storage, Work> peaks = {};
-  std::map<std::string, std::string> verdicts = {}; ///< of a benchmark's name: what is wrong, or nothing
+  std::map<std::string, Prepared> prepared = {}; ///< by a benchmark's name: once for all repetitions
   bool all_right = true;
 };
 
@@ -107,17 +113,22 @@ double time_calls(benchmark::State& state, ExecutionSpace const& exec, KernelCas
   return total;
 }
 
+Prepared prepare(ExecutionSpace const& exec, Measured const& kernel, std::size_t variant) {
+  Prepared result{check_against_reference(exec, kernel.checked, variant), {}};
+  if (result.wrong.empty()) result.wrong = check_spots(exec, kernel.timed, variant);
+  if (result.wrong.empty()) result.work = declared_work(exec, kernel.timed);
+  return result;
+}
+
 void measure(benchmark::State& state, Stage& stage, Measured const& kernel, std::size_t variant) {
-  auto const [verdict, is_new] = stage.verdicts.try_emplace(state.name());
-  if (is_new) {
-    verdict->second = check_against_reference(stage.exec, kernel.checked, variant);
-    if (verdict->second.empty()) verdict->second = check_spots(stage.exec, kernel.timed, variant);
-  }
-  if (!verdict->second.empty()) { // no rate for a wrong result
+  auto const [known, is_new] = stage.prepared.try_emplace(state.name());
+  if (is_new) known->second = prepare(stage.exec, kernel, variant);
+  auto const& [wrong, work] = known->second;
+  if (!wrong.empty()) { // no rate for a wrong result
     stage.all_right = false;
-    return state.SkipWithError(verdict->second);
+    return state.SkipWithError(wrong);
   }
-  Work const work = declared_work(stage.exec, kernel.timed), peak = stage.peaks[kernel.storage];
+  Work const peak = stage.peaks[kernel.storage];
   double const seconds = time_calls(state, stage.exec, kernel.timed, variant) / static_cast<double>(state.iterations());
   double const at_gemm_peak = work.flops / peak.flops, at_bandwidth_peak = work.bytes / peak.bytes;
   state.counters["GB/s"] = work.bytes / seconds / 1e9;
@@ -144,14 +155,17 @@ void register_all(Stage& stage) {
   }
 }
 
+/// Longer than a run does, which others may disturb, too: all shares depend on them.
+constexpr double peak_seconds = 1;
+
 void measure_peaks(Stage& stage) {
-  BandwidthPeak const bandwidth = measure_bandwidth_peak(stage.exec);
+  BandwidthPeak const bandwidth = measure_bandwidth_peak(stage.exec, bandwidth_working_set, peak_seconds);
   benchmark::AddCustomContext("kokkos", fmt::format("{} {}", KOKKOS_VERSION, ExecutionSpace::name()));
   benchmark::AddCustomContext("threads", fmt::format("{}", stage.exec.concurrency()));
   benchmark::AddCustomContext("bandwidth", fmt::format("{:.4g} GB/s", bandwidth.bytes_per_second / 1e9));
   for (Storage const storage : storages) {
     GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic, storage);
-    GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, gemm_peak_shapes(storage, storage));
+    GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, gemm_peak_shapes(storage, storage), peak_seconds);
     stage.peaks[storage] = {gemm.flops_per_second, bandwidth.bytes_per_second};
     benchmark::AddCustomContext(
         fmt::format("gemm_{}", to_string(storage)),
