@@ -5,8 +5,8 @@
 // where that is said of the provider (rounds_before_adding); inputs are rounded to a narrower type by a provider whose
 // name says so alone; the same bits whenever the same call is repeated
 // with the same number of threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch
-// that the caller gives, whose size is predicted exactly. Does not choose by timing, does not repack or keep weights
-// between calls.
+// that the caller gives, whose size is predicted exactly. Does not choose by timing, does not keep weights between
+// calls.
 
 #include "core/stored.hpp"
 #include "core/views.hpp"

@@ -1,7 +1,9 @@
 // oneDNN's matmul on the host: strict fp32, and bf16 and fp16 with fp32 sums, working in the caller's scratch, on the
 // calling thread's OpenMP team (one thread where OMP_NUM_THREADS is 1). Transposes are strides, adding to C is the
-// `sum` post-operation. Where the CPU has no instructions for a 16-bit type, oneDNN has no product or a slow one (3.12:
-// fp16 is "unimplemented" without AVX512-FP16): there the matrices are converted to fp32 in the scratch.
+// `sum` post-operation. Matrices that oneDNN reads in their own layout slower than it copies them are copied into the
+// scratch in the layout that it asks for. Where the CPU has no instructions for a 16-bit type, oneDNN has no product or
+// a slow one (3.12: fp16 is "unimplemented" without AVX512-FP16): there the matrices are converted to fp32 in the
+// scratch.
 
 #include "kernels/gemm_impl.hpp"
 
@@ -13,6 +15,7 @@
 
 #include <dnnl.hpp>
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -38,12 +41,24 @@ auto check_onednn(char const* name, GemmShape const& shape, Call const& call) {
   }
 }
 
-/// Width of the strips of columns in which the product is described: all n, or 1024. oneDNN reads B in place unless
-/// its number of columns is a power of two, but rows that lie a multiple of 4 KiB apart evict each other from the
-/// caches: 65 instead of 170 GF/s at n = 3072 (oneDNN 3.12, AVX-512). It copies each strip of 1024.
-Index strip_columns(GemmShape const& shape) {
-  Index const strip = 1024;
-  return shape.b == Transpose::no && shape.n % strip == 0 ? strip : shape.n;
+/// Which inputs are copied into the layout that oneDNN asks for. Measured with 2 threads on shapes of GPT-2 124 M,
+/// copies included (oneDNN 3.12). fp32: B whose rows are not the products' runs 76 to 107 GF/s and 102 to 147
+/// (gradients of inputs and of weights, AVX2), 173 to 194 and 169 to 208 (AVX-512), and up to 170 instead of 65 where
+/// its rows lie a multiple of 4 KiB apart; a B that is stored transposed is as fast as it lies. bf16 with AMX: both,
+/// 554 to 696 (forward), 581 to 692, 643 to 929.
+struct Packing {
+  bool a, b;
+};
+
+/// No larger copy is made: it would take memory that models need. That leaves the token table of GPT-2 in fp32 alone.
+constexpr Index most_packed_bytes = Index{128} << 20;
+
+Packing packing(GemmShape const& shape) {
+  bool const narrow = shape.inputs != Storage::fp32;
+  auto const fits = [&](Index elements) {
+    return elements * static_cast<Index>(bytes_per_value(shape.inputs)) <= most_packed_bytes;
+  };
+  return {.a = narrow && fits(shape.m * shape.k), .b = (narrow || shape.b == Transpose::no) && fits(shape.k * shape.n)};
 }
 
 dnnl::memory::data_type data_type(Storage storage) {
@@ -55,32 +70,109 @@ dnnl::memory::data_type data_type(Storage storage) {
   return dnnl::memory::data_type::undef;
 }
 
-/// A matrix of a batch: `step` elements from one to the next, stored with `leading` elements per row.
-dnnl::memory::desc describe(Storage storage, Index batch, Index rows, Index columns, Index step, Index leading,
-                            Transpose transpose) {
+/// A matrix whose rows lie one behind the other, or, if it is stored transposed, its columns.
+dnnl::memory::desc describe(Storage storage, Index rows, Index columns, Transpose transpose) {
   dnnl::memory::dims const strides =
-      transpose == Transpose::no ? dnnl::memory::dims{step, leading, 1} : dnnl::memory::dims{step, 1, leading};
-  return {{batch, rows, columns}, data_type(storage), strides};
+      transpose == Transpose::no ? dnnl::memory::dims{columns, 1} : dnnl::memory::dims{1, rows};
+  return {{rows, columns}, data_type(storage), strides};
 }
 
-dnnl::matmul::primitive_desc plan(GemmShape const& shape) {
+dnnl::memory::desc in_any_layout(dnnl::memory::desc const& given) {
+  return {given.get_dims(), given.get_data_type(), dnnl::memory::format_tag::any};
+}
+
+dnnl::primitive_attr with_scratchpad_of_caller() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict); // whatever ONEDNN_DEFAULT_FPMATH_MODE says
-  attributes.set_deterministic(true);
-  if (shape.mode == Write::add) {
-    dnnl::post_ops add_to_c;
-    add_to_c.append_sum();
-    attributes.set_post_ops(add_to_c);
+  return attributes;
+}
+
+/// A matrix as the caller stores it, and the copy of it that is multiplied, if one is made.
+class Packed {
+public:
+  Packed(dnnl::memory::desc const& given, dnnl::memory::desc const& multiplied)
+      : m_given(given), m_multiplied(multiplied) {
+    if (given == multiplied) return;
+    dnnl::reorder::primitive_desc const description(cpu_engine(), given, cpu_engine(), multiplied,
+                                                    with_scratchpad_of_caller());
+    m_scratchpad = description.scratchpad_desc();
+    m_reorder = dnnl::reorder(description);
   }
-  Index const strip = strip_columns(shape), strips = shape.n / strip;
-  Index const a_leading = shape.a == Transpose::no ? shape.k : shape.m;
-  Index const b_leading = shape.b == Transpose::no ? shape.n : shape.k;
-  auto const a = describe(shape.inputs, 1, shape.m, shape.k, shape.m * shape.k, a_leading, shape.a);
-  auto const b = describe(shape.inputs, strips, shape.k, strip, strip, b_leading, shape.b);
-  auto const c = describe(shape.output, strips, shape.m, strip, strip, shape.n, Transpose::no);
-  return check_onednn("matmul::primitive_desc", shape,
-                      [&] { return dnnl::matmul::primitive_desc(cpu_engine(), a, b, c, attributes); });
+
+  std::uint64_t copied_bytes() const { return m_reorder ? Arena::footprint(m_multiplied.get_size()) : 0; }
+  std::uint64_t scratchpad_bytes() const { return m_reorder ? m_scratchpad.get_size() : 0; }
+
+  /// The matrix to be multiplied: the caller's, or its copy at `copy`.
+  dnnl::memory operator()(dnnl::stream& stream, void const* data, std::byte* copy, std::byte* scratchpad) const {
+    dnnl::memory given(m_given, cpu_engine(), const_cast<void*>(data)); // only read
+    if (!m_reorder) return given;
+    dnnl::memory packed(m_multiplied, cpu_engine(), copy);
+    m_reorder.execute(stream, {{DNNL_ARG_FROM, given},
+                               {DNNL_ARG_TO, packed},
+                               {DNNL_ARG_SCRATCHPAD, dnnl::memory(m_scratchpad, cpu_engine(), scratchpad)}});
+    return packed;
+  }
+
+private:
+  dnnl::memory::desc m_given, m_multiplied, m_scratchpad;
+  dnnl::reorder m_reorder;
+};
+
+/// One product with all that oneDNN keeps of it.
+struct Product {
+  explicit Product(GemmShape const& computed)
+      : Product(computed, describe(computed.inputs, computed.m, computed.k, computed.a),
+                describe(computed.inputs, computed.k, computed.n, computed.b)) {}
+
+  std::uint64_t scratch_bytes() const {
+    return a.copied_bytes() + b.copied_bytes() +
+           std::max({description.scratchpad_desc().get_size(), a.scratchpad_bytes(), b.scratchpad_bytes()});
+  }
+
+  void operator()(dnnl::stream& stream, void const* a_data, void const* b_data, void* c, std::byte* scratch) const {
+    std::byte* const b_copy = scratch + a.copied_bytes();
+    std::byte* const scratchpad = b_copy + b.copied_bytes();
+    dnnl::memory const left = a(stream, a_data, scratch, scratchpad);
+    dnnl::memory const right = b(stream, b_data, b_copy, scratchpad);
+    matmul.execute(stream,
+                   {{DNNL_ARG_SRC, left},
+                    {DNNL_ARG_WEIGHTS, right},
+                    {DNNL_ARG_DST, dnnl::memory(description.dst_desc(), cpu_engine(), c)},
+                    {DNNL_ARG_SCRATCHPAD, dnnl::memory(description.scratchpad_desc(), cpu_engine(), scratchpad)}});
+    stream.wait();
+  }
+
+  GemmShape shape;
+  dnnl::matmul::primitive_desc description;
+  dnnl::matmul matmul;
+  Packed a, b;
+
+private:
+  Product(GemmShape const& computed, dnnl::memory::desc const& given_a, dnnl::memory::desc const& given_b)
+      : shape(computed),
+        description(plan(computed, given_a, given_b)),
+        matmul(description),
+        a(given_a, description.src_desc()),
+        b(given_b, description.weights_desc()) {}
+
+  static dnnl::matmul::primitive_desc plan(GemmShape const& shape, dnnl::memory::desc const& a,
+                                           dnnl::memory::desc const& b) {
+    dnnl::primitive_attr attributes = with_scratchpad_of_caller();
+    attributes.set_fpmath_mode(dnnl::fpmath_mode::strict); // whatever ONEDNN_DEFAULT_FPMATH_MODE says
+    attributes.set_deterministic(true);
+    if (shape.mode == Write::add) {
+      dnnl::post_ops add_to_c;
+      add_to_c.append_sum();
+      attributes.set_post_ops(add_to_c);
+    }
+    auto const [packs_a, packs_b] = packing(shape);
+    return {cpu_engine(), packs_a ? in_any_layout(a) : a, packs_b ? in_any_layout(b) : b,
+            describe(shape.output, shape.m, shape.n, Transpose::no), attributes};
+  }
+};
+
+Product make_product(GemmShape const& computed) {
+  return check_onednn("matmul", computed, [&] { return Product(computed); });
 }
 
 /// What oneDNN computes for `shape`: that, or the same in fp32.
@@ -95,8 +187,8 @@ std::array<Index, 3> converted_elements(GemmShape const& shape) {
   return {shape.m * shape.k, shape.k * shape.n, shape.output == Storage::fp32 ? 0 : shape.m * shape.n};
 }
 
-std::uint64_t scratch_bytes(GemmShape const& shape, dnnl::matmul::primitive_desc const& description) {
-  std::uint64_t bytes = description.scratchpad_desc().get_size();
+std::uint64_t conversion_bytes(GemmShape const& shape) {
+  std::uint64_t bytes = 0;
   for (Index const count : converted_elements(shape))
     bytes += Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
   return bytes;
@@ -121,11 +213,12 @@ class OnednnGemm {
 public:
   void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
                   Epilogue const&, Vector<std::byte> scratch) {
-    auto const found = m_products.find(shape);
-    Product const& product = found != m_products.end() ? found->second : m_products.emplace(shape, shape).first->second;
-    TRAINSTONE_REQUIRE(scratch.extent(0) >= product.scratch,
-                       "oneDNN needs {} bytes of scratch for {}, and was given {}", product.scratch, to_string(shape),
-                       scratch.extent(0));
+    auto found = m_products.find(shape);
+    if (found == m_products.end()) found = m_products.emplace(shape, make_product(computed(shape))).first;
+    Product const& product = found->second;
+    std::uint64_t const needed = conversion_bytes(shape) + product.scratch_bytes();
+    TRAINSTONE_REQUIRE(scratch.extent(0) >= needed, "oneDNN needs {} bytes of scratch for {}, and was given {}", needed,
+                       to_string(shape), scratch.extent(0));
     if (computed(shape) == shape)
       compute(exec, product, a, b, c, scratch.data());
     else
@@ -133,18 +226,6 @@ public:
   }
 
 private:
-  struct Product {
-    explicit Product(GemmShape const& asked)
-        : shape(computed(asked)),
-          description(plan(shape)),
-          matmul(description),
-          scratch(scratch_bytes(asked, description)) {}
-    GemmShape shape;
-    dnnl::matmul::primitive_desc description;
-    dnnl::matmul matmul;
-    std::uint64_t scratch;
-  };
-
   void compute_converted(ExecutionSpace const& exec, GemmShape const& shape, Product const& product, void const* a,
                          void const* b, void* c, Vector<std::byte> scratch) {
     PhaseTimer const timer(Phase::gemm); // conversions are part of the price
@@ -165,19 +246,7 @@ private:
                std::byte* scratch) {
     GemmShape const& shape = product.shape;
     launch_external({"trainstone::gemm[oneDNN]", Phase::gemm, shape.flops(), shape.bytes()}, exec,
-                    [&] { check_onednn("matmul::execute", shape, [&] { execute(product, a, b, c, scratch); }); });
-  }
-
-  void execute(Product const& product, void const* a, void const* b, void* c, std::byte* scratch) {
-    auto const& description = product.description;
-    auto const wrap = [](dnnl::memory::desc const& desc, void const* data) {
-      return dnnl::memory(desc, cpu_engine(), const_cast<void*>(data)); // A and B are inputs: only read
-    };
-    product.matmul.execute(m_stream, {{DNNL_ARG_SRC, wrap(description.src_desc(), a)},
-                                      {DNNL_ARG_WEIGHTS, wrap(description.weights_desc(), b)},
-                                      {DNNL_ARG_DST, wrap(description.dst_desc(), c)},
-                                      {DNNL_ARG_SCRATCHPAD, wrap(description.scratchpad_desc(), scratch)}});
-    m_stream.wait();
+                    [&] { check_onednn("matmul::execute", shape, [&] { product(m_stream, a, b, c, scratch); }); });
   }
 
   dnnl::stream m_stream{cpu_engine()};
@@ -199,7 +268,9 @@ bool onednn_computes_natively(Storage inputs) {
   return false;
 }
 
-std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) { return scratch_bytes(shape, plan(computed(shape))); }
+std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) {
+  return conversion_bytes(shape) + make_product(computed(shape)).scratch_bytes();
+}
 
 int onednn_gemm_launches(GemmShape const& shape) {
   auto const [a, b, c] = converted_elements(shape);
