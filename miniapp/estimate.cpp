@@ -127,7 +127,7 @@ int estimate(EstimateOptions const& options) {
   RunPlan const& plan = plans.largest;
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, ranks, config.batch.global,
-             config.data.sequence, to_string(plan.gemm));
+             config.data.sequence, to_string(plan.gemm.usual()));
   print_parameters(plan);
   print_memory(plan);
   print_work(plans.busiest);

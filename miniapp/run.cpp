@@ -4,6 +4,7 @@
 
 #include "comm/buffers_start.hpp"
 #include "core/host_copy.hpp"
+#include "gemm_table.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/atomic_file.hpp"
@@ -75,7 +76,7 @@ void print_first_step_note(PreparedRun const& run) {
   if (!run.compares_first_step())
     fmt::print(
         "note: the golden first step is not compared: its bound is that of fp32, and gemm {} rounds its inputs\n",
-        to_string(run.plan->gemm));
+        to_string(run.plan->gemm.usual()));
   else if (!is_referenced(run.judgement.name, false, true))
     fmt::print("note: only the first step has a golden loss, which makes no run of class {} VALID\n",
                run.judgement.name);
@@ -187,6 +188,8 @@ int run(RunOptions const& options, Machinery& machinery) {
   Placement const placement = placement_of(communicator);
   communicator = emulated_world(deck.config.comm);
   std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, machinery.exec);
+  MeasuredGemms const gemms = find_fastest_gemms(machinery, placement, deck);
+  deck.config.kernels.fastest = gemms.fastest;
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, deck, communicator, placement); });
   require_same_run(run, communicator);
@@ -197,6 +200,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
   if (first) print_start(run, machinery, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
+  if (first && !gemms.note.empty()) fmt::print("note: {}\n", gemms.note);
 
   ChecksBefore before{check_collectives(machinery.exec, communicator, run.plan->parallel), {}};
   Result result = begin_result(run, machinery, measure_peaks(machinery, run));

@@ -166,10 +166,13 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           plan.step_launches + plan.update_launches};
 }
 
-PeakInfo sum_peaks(Machinery& machinery, GemmProvider provider, ModelStorage const& storage, std::size_t sharing) {
+PeakInfo sum_peaks(Machinery& machinery, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
   barrier(machinery.communicator);
-  double const flops =
-      measure_gemm_peak(machinery.exec, provider, gemm_peak_shapes(storage.values, storage.gradients)).flops_per_second;
+  double flops = 0;
+  for (GemmProvider const provider : gemm.providers()) {
+    auto const shapes = gemm_peak_shapes(storage.values, storage.gradients);
+    flops = std::max(flops, measure_gemm_peak(machinery.exec, provider, shapes).flops_per_second);
+  }
   barrier(machinery.communicator);
   double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;
   std::vector<double> sums{flops, bandwidth};

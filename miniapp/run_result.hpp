@@ -37,7 +37,7 @@ PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run);
 
 /// The same of any products, without asking whether processors are shared. Collective.
 /// \param[in] sharing  ranks that share this rank's memory
-PeakInfo sum_peaks(Machinery& machinery, GemmProvider provider, ModelStorage const& storage, std::size_t sharing);
+PeakInfo sum_peaks(Machinery& machinery, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing);
 
 /// What is known before the training.
 Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks);

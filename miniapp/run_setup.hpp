@@ -34,7 +34,7 @@ struct PreparedRun {
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve
 
   /// Not where fp32 is rounded before it is multiplied: the reference's bound does not allow for that.
-  bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm); }
+  bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm.usual()); }
 };
 
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
@@ -50,6 +50,7 @@ struct Placement {
 Placement placement_of(Communicator const& world);
 
 /// Checks everything; the first rank also scans the data and makes the output folder.
+/// \param[in] deck          resolved for so many ranks; what was found of kernels stays in it
 /// \param[in] communicator  may emulate nodes
 /// \throws InputError, or Error with ExitCode::does_not_fit
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,

@@ -164,7 +164,7 @@ void measure_peaks(Stage& stage) {
   benchmark::AddCustomContext("threads", fmt::format("{}", stage.exec.concurrency()));
   benchmark::AddCustomContext("bandwidth", fmt::format("{:.4g} GB/s", bandwidth.bytes_per_second / 1e9));
   for (Storage const storage : storages) {
-    GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic, storage);
+    GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic);
     GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, gemm_peak_shapes(storage, storage), peak_seconds);
     stage.peaks[storage] = {gemm.flops_per_second, bandwidth.bytes_per_second};
     benchmark::AddCustomContext(

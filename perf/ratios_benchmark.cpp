@@ -106,7 +106,7 @@ public:
     auto const flops = [](GemmUse const& use) { return use.shape.flops(); };
     std::array const largest{std::ranges::max_element(uses, {}, flops)->shape};
     barrier(m_communicator);
-    double const mine = measure_gemm_peak(m_exec, m_plan.gemm, largest, peak_seconds).flops_per_second;
+    double const mine = measure_gemm_peak(m_exec, m_plan.gemm.usual(), largest, peak_seconds).flops_per_second;
     double const rate = control_all_reduce(m_exec, m_communicator, Operation::min, mine);
     return static_cast<double>(m_plan.step_flops.gemm) / rate;
   }

@@ -4,17 +4,23 @@
 // provider itself is made from the name in kernels/gemm.hpp, which refuses a provider that was not built.
 
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 
 namespace trainstone {
 
 /// Every name that a build may know. "auto" takes the first that was built, in a fixed order, never by timing.
-inline constexpr std::array<std::string_view, 6> gemm_provider_names{"auto",   "kokkos-kernels", "onednn",
-                                                                     "kokkos", "cublaslt",       "cublaslt-tf32"};
+inline constexpr std::array<std::string_view, 7> gemm_provider_names{"auto",     "kokkos-kernels", "onednn", "kokkos",
+                                                                     "cublaslt", "cublaslt-tf32",  "blas"};
+
+/// Instead of a provider: of every product the fastest one, as measured on this machine.
+inline constexpr std::string_view gemm_measured = "measured";
 
 struct KernelConfig {
   std::string gemm = "auto";
+  /// No key of a deck, but what was found where they are measured: a provider's name by to_string(GemmShape).
+  std::map<std::string, std::string> fastest = {};
 };
 
 } // namespace trainstone

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -15,17 +16,15 @@ namespace {
 
 struct Provider {
   GemmProvider provider;
-  bool takes_16_bit;
-  bool (*computes_natively)(Storage inputs);
+  bool (*computes_natively)(Storage inputs); ///< else its inputs are converted to fp32
   std::uint64_t (*scratch_bytes)(GemmShape const&);
-  int (*launches)(GemmShape const&);
   bool (*fuses)(GemmShape const&); ///< whether it does the shape's epilogue, if there is one
   Impl::GemmFunction (*make)();
 };
 
 bool always(Storage) { return true; }
+bool only_fp32(Storage inputs) { return inputs == Storage::fp32; }
 std::uint64_t no_scratch(GemmShape const&) { return 0; }
-int one_launch(GemmShape const&) { return 1; }
 bool fuses_nothing(GemmShape const&) { return false; }
 
 Impl::GemmFunction make_kokkos_gemm() {
@@ -37,20 +36,21 @@ Impl::GemmFunction make_kokkos_gemm() {
 /// the files.
 constexpr Provider providers[] = {
 #ifdef TRAINSTONE_HAVE_CUBLASLT
-    {GemmProvider::cublaslt, true, always, Impl::cublaslt_gemm_scratch_bytes, one_launch, Impl::cublaslt_fuses,
-     Impl::make_cublaslt_gemm},
+    {GemmProvider::cublaslt, always, Impl::cublaslt_gemm_scratch_bytes, Impl::cublaslt_fuses, Impl::make_cublaslt_gemm},
 #endif
 #ifdef TRAINSTONE_HAVE_ONEDNN
-    {GemmProvider::onednn, true, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes,
-     Impl::onednn_gemm_launches, fuses_nothing, Impl::make_onednn_gemm},
+    {GemmProvider::onednn, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes, fuses_nothing,
+     Impl::make_onednn_gemm},
 #endif
 #ifdef TRAINSTONE_HAVE_KOKKOS_KERNELS
-    {GemmProvider::kokkos_kernels, false, always, no_scratch, one_launch, fuses_nothing,
-     Impl::make_kokkos_kernels_gemm},
+    {GemmProvider::kokkos_kernels, only_fp32, no_scratch, fuses_nothing, Impl::make_kokkos_kernels_gemm},
 #endif
-    {GemmProvider::kokkos, true, always, no_scratch, one_launch, fuses_nothing, make_kokkos_gemm},
+    {GemmProvider::kokkos, always, no_scratch, fuses_nothing, make_kokkos_gemm},
+#ifdef TRAINSTONE_HAVE_BLAS // after that: it may be a slow one, as netlib's is
+    {GemmProvider::blas, only_fp32, no_scratch, fuses_nothing, Impl::make_blas_gemm},
+#endif
 #ifdef TRAINSTONE_HAVE_CUBLASLT // after those that keep fp32: never chosen unasked
-    {GemmProvider::cublaslt_tf32, true, always, Impl::cublaslt_gemm_scratch_bytes, one_launch, Impl::cublaslt_fuses,
+    {GemmProvider::cublaslt_tf32, always, Impl::cublaslt_gemm_scratch_bytes, Impl::cublaslt_fuses,
      Impl::make_cublaslt_tf32_gemm},
 #endif
 };
@@ -61,19 +61,14 @@ constexpr auto built = [] {
   return result;
 }();
 
-bool can_compute(Provider const& provider, Storage inputs) { return provider.takes_16_bit || inputs == Storage::fp32; }
-
-/// Those that can compute with such inputs.
-std::string built_names(Storage inputs) {
+std::vector<std::string_view> built_names() {
   std::vector<std::string_view> names;
-  for (Provider const& provider : providers)
-    if (can_compute(provider, inputs)) names.push_back(to_string(provider.provider));
-  return fmt::format("{}", fmt::join(names, ", "));
+  for (GemmProvider const provider : built) names.push_back(to_string(provider));
+  return names;
 }
 
-Provider const& find_provider(GemmProvider provider, Storage inputs) {
-  GemmProvider const resolved = resolve_gemm_provider(provider, inputs);
-  return *std::ranges::find(providers, resolved, &Provider::provider);
+Provider const& find_provider(GemmProvider provider) {
+  return *std::ranges::find(providers, resolve_gemm_provider(provider), &Provider::provider);
 }
 
 /// Products over no terms are not left to libraries.
@@ -108,20 +103,15 @@ GemmProvider parse_gemm_provider(std::string_view name) {
 
 std::span<GemmProvider const> built_gemm_providers() { return built; }
 
-GemmProvider resolve_gemm_provider(GemmProvider provider, Storage inputs) {
-  bool const automatic = provider == GemmProvider::automatic;
-  auto const found = std::ranges::find_if(providers, [&](Provider const& candidate) {
-    return automatic ? can_compute(candidate, inputs) : candidate.provider == provider;
-  });
-  TRAINSTONE_REQUIRE_INPUT(found != std::end(providers), "this build has no GEMM provider {}; it has {}",
-                           to_string(provider), built_names(Storage::fp32));
-  TRAINSTONE_REQUIRE_INPUT(can_compute(*found, inputs), "GEMM provider {} has no products of {} matrices; {} do",
-                           to_string(provider), to_string(inputs), built_names(inputs));
-  return found->provider;
+GemmProvider resolve_gemm_provider(GemmProvider provider) {
+  if (provider == GemmProvider::automatic) return built.front();
+  TRAINSTONE_REQUIRE_INPUT(std::ranges::count(built, provider) > 0, "this build has no GEMM provider {}; it has {}",
+                           to_string(provider), fmt::join(built_names(), ", "));
+  return provider;
 }
 
 std::string describe_gemm(GemmProvider provider, Storage inputs) {
-  Provider const& found = find_provider(provider, inputs);
+  Provider const& found = find_provider(provider);
   std::string const name(to_string(found.provider));
   if (inputs == Storage::fp32) return name;
   return fmt::format("{} {}{}", name, to_string(inputs), found.computes_natively(inputs) ? "" : " as fp32");
@@ -135,7 +125,7 @@ std::uint64_t GemmShape::bytes() const {
          bytes_per_value(output) * static_cast<std::uint64_t>(written);
 }
 
-std::string Impl::to_string(GemmShape const& shape) {
+std::string to_string(GemmShape const& shape) {
   return fmt::format("C ({0}, {1}) {6} {3} A{4} ({0}, {2}) B{5} ({2}, {1}) {7}", shape.m, shape.n, shape.k,
                      shape.mode == Write::add ? "+=" : "=", shape.a == Transpose::yes ? "^T" : "",
                      shape.b == Transpose::yes ? "^T" : "", trainstone::to_string(shape.output),
@@ -143,41 +133,79 @@ std::string Impl::to_string(GemmShape const& shape) {
 }
 
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) {
-  Provider const& found = find_provider(provider, shape.inputs);
+  Provider const& found = find_provider(provider);
   bool const empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
-  return empty ? 0 : found.scratch_bytes(shape);
+  if (empty) return 0;
+  if (found.computes_natively(shape.inputs)) return found.scratch_bytes(shape);
+  return Impl::conversion_bytes(shape) + found.scratch_bytes(Impl::in_fp32(shape));
 }
 
 int gemm_launches(GemmProvider provider, GemmShape const& shape) {
   if (shape.m == 0 || shape.n == 0) return 0;
-  Provider const& found = find_provider(provider, shape.inputs);
+  Provider const& found = find_provider(provider);
   bool const apart = shape.epilogue != EpilogueKind::none && !fuses(found, shape);
-  return (shape.k == 0 ? 1 : found.launches(shape)) + (apart ? 1 : 0);
+  bool const converts = shape.k > 0 && !found.computes_natively(shape.inputs);
+  return 1 + (converts ? Impl::conversion_launches(shape) : 0) + (apart ? 1 : 0);
 }
 
-Gemm::Gemm(GemmProvider provider, Vector<std::byte> scratch)
-    : m_provider(resolve_gemm_provider(provider)),
-      m_scratch(scratch),
-      m_compute(find_provider(m_provider, Storage::fp32).make()) {}
+GemmChoice::GemmChoice(GemmProvider usual, std::map<GemmShape, GemmProvider> const& others) : GemmChoice(usual) {
+  for (auto const& [shape, provider] : others) {
+    GemmShape of_product = shape;
+    of_product.epilogue = EpilogueKind::none;
+    m_others[of_product] = resolve_gemm_provider(provider);
+  }
+}
+
+GemmProvider GemmChoice::operator()(GemmShape shape) const {
+  shape.epilogue = EpilogueKind::none;
+  auto const found = m_others.find(shape);
+  return found == m_others.end() ? m_usual : found->second;
+}
+
+std::vector<GemmProvider> GemmChoice::providers() const {
+  std::vector<GemmProvider> all{m_usual};
+  for (auto const& [shape, provider] : m_others)
+    if (std::ranges::count(all, provider) == 0) all.push_back(provider);
+  return all;
+}
+
+std::string describe_gemm(GemmChoice const& choice, Storage inputs) {
+  std::vector<std::string> descriptions;
+  for (GemmProvider const provider : choice.providers()) descriptions.push_back(describe_gemm(provider, inputs));
+  return fmt::format("{}", fmt::join(descriptions, ", "));
+}
+
+Gemm::Gemm(GemmChoice choice, Vector<std::byte> scratch) : m_choice(std::move(choice)), m_scratch(scratch) {
+  for (GemmProvider const provider : m_choice.providers()) m_functions[provider] = find_provider(provider).make();
+}
 
 void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
                       ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue) {
   GemmShape shape = shape_of(transpose_a, a, transpose_b, b, c, mode);
-  Provider const& provider = find_provider(m_provider, shape.inputs); // refuses types that it cannot compute with
+  Provider const& provider = find_provider(m_choice(shape));
   Impl::require_epilogue(shape, epilogue);
   if (shape.m == 0 || shape.n == 0) return;
   shape.epilogue = epilogue.kind;
-  if (epilogue.kind == EpilogueKind::none || fuses(provider, shape)) return compute(exec, shape, a, b, c, epilogue);
+  if (epilogue.kind == EpilogueKind::none || fuses(provider, shape))
+    return compute(exec, provider.provider, shape, a, b, c, epilogue);
   Impl::begin_epilogue(exec, shape, a, epilogue);
   shape.epilogue = EpilogueKind::none;
-  compute(exec, shape, a, b, epilogue.kind == EpilogueKind::bias_gelu ? epilogue.pre : c, {});
+  compute(exec, provider.provider, shape, a, b, epilogue.kind == EpilogueKind::bias_gelu ? epilogue.pre : c, {});
   Impl::end_epilogue(exec, c, epilogue);
 }
 
-void Gemm::compute(ExecutionSpace const& exec, GemmShape const& shape, ConstStoredMatrix a, ConstStoredMatrix b,
-                   StoredMatrix c, Epilogue const& epilogue) {
+void Gemm::compute(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, ConstStoredMatrix a,
+                   ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
-  m_compute(exec, shape, a.data, b.data, c.data, epilogue, m_scratch);
+  auto const [needed, is_new] = m_scratch_bytes.try_emplace(shape);
+  if (is_new) needed->second = gemm_scratch_bytes(provider, shape);
+  TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed->second, "{} needs {} bytes of scratch for {}, and was given {}",
+                     to_string(provider), needed->second, to_string(shape), m_scratch.extent(0));
+  Impl::GemmFunction const& function = m_functions.at(provider);
+  if (find_provider(provider).computes_natively(shape.inputs))
+    function(exec, shape, a.data, b.data, c.data, epilogue, m_scratch);
+  else
+    Impl::compute_converted(exec, function, shape, a.data, b.data, c.data, m_scratch);
 }
 
 } // namespace trainstone

@@ -1,7 +1,7 @@
 #pragma once
 
-// Matrix product. Owns the one contract behind which libraries compute it (the provider, chosen at run time), and the
-// object that holds a provider's cached primitives. Promises: sums in fp32, rounded once to the type of C, or twice
+// Matrix product. Owns the one contract behind which libraries compute it (the providers, chosen at run time), and the
+// object that holds their cached primitives. Promises: sums in fp32, rounded once to the type of C, or twice
 // where that is said of the provider (rounds_before_adding); inputs are rounded to a narrower type by a provider whose
 // name says so alone; the same bits whenever the same call is repeated
 // with the same number of threads; no memory of its own beyond a few kB of descriptors: libraries work in the scratch
@@ -15,16 +15,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainstone {
 
 /// Who computes matrix products; named as gemm_provider_names in kernels/config.hpp, in this order. `automatic` takes
 /// the first built one of: cublaslt, onednn, kokkos_kernels, kokkos. cublaslt_tf32 rounds fp32 to 10 bits of the
 /// mantissa before it multiplies, and is only taken by name.
-enum class GemmProvider { automatic, kokkos_kernels, onednn, kokkos, cublaslt, cublaslt_tf32 };
+enum class GemmProvider { automatic, kokkos_kernels, onednn, kokkos, cublaslt, cublaslt_tf32, blas };
 
 std::string_view to_string(GemmProvider provider);
 
@@ -40,15 +42,15 @@ constexpr bool rounds_before_adding(GemmProvider provider) {
 /// The provider of that name. Throws InputError that lists the names.
 GemmProvider parse_gemm_provider(std::string_view name);
 
-/// What this build has, best first; `kokkos` is always there.
+/// What this build has, as `automatic` prefers them; `kokkos` is always there.
 std::span<GemmProvider const> built_gemm_providers();
 
-/// The provider that will compute products of matrices stored so: `automatic` becomes the first built one that can.
-/// Throws InputError if `provider` is not built or cannot; the message lists those that are and can.
-GemmProvider resolve_gemm_provider(GemmProvider provider, Storage inputs = Storage::fp32);
+/// The provider that will compute: `automatic` becomes the first built one. Throws InputError if `provider` is not
+/// built; the message lists those that are.
+GemmProvider resolve_gemm_provider(GemmProvider provider);
 
 /// How `provider` (resolved first) computes with such inputs on this CPU, for the run's output: "onednn", "onednn
-/// bf16", "onednn fp16 as fp32" where inputs are converted because the library has no such products for the CPU.
+/// bf16", "blas fp16 as fp32" where inputs are converted because the provider has no such products for the CPU.
 std::string describe_gemm(GemmProvider provider, Storage inputs);
 
 enum class Transpose { no, yes };
@@ -96,9 +98,36 @@ struct GemmShape {
   std::uint64_t bytes() const;
 };
 
-/// The scratch in bytes that `provider` (resolved first) takes for `shape`: 0 but for oneDNN and cuBLASLt. Depends on
-/// the CPU and on the number of OpenMP threads at the time of the call, as the execution does. One scratch of the
-/// maximum serves all shapes.
+/// Who computes which product: one provider for all, or another one for some shapes. A plain value, from which scratch
+/// and kernels are predicted and with which a Gemm computes.
+class GemmChoice {
+public:
+  /// One for all. Not explicit: a provider is the simplest choice.
+  GemmChoice(GemmProvider provider) : m_usual(resolve_gemm_provider(provider)) {}
+  /// \param[in] others  by shape, whose epilogue is not looked at
+  /// \throws InputError  if one of them is not built
+  GemmChoice(GemmProvider usual, std::map<GemmShape, GemmProvider> const& others);
+
+  /// For shapes that are not named. Never `automatic`, as those below.
+  GemmProvider usual() const { return m_usual; }
+  GemmProvider operator()(GemmShape shape) const;
+  /// All that may compute, the usual one first.
+  std::vector<GemmProvider> providers() const;
+
+private:
+  GemmProvider m_usual;
+  std::map<GemmShape, GemmProvider> m_others;
+};
+
+/// describe_gemm of all providers of a choice: "onednn bf16, blas bf16 as fp32".
+std::string describe_gemm(GemmChoice const& choice, Storage inputs);
+
+/// The shape as a name that tells all but its epilogue: "C fp32 (7, 5) += A^T (7, 3) B (3, 5) fp32".
+std::string to_string(GemmShape const& shape);
+
+/// The scratch in bytes that `provider` (resolved first) takes for `shape`: of fp32 0 but for oneDNN and cuBLASLt.
+/// Depends on the CPU and on the number of OpenMP threads at the time of the call, as the execution does. One scratch
+/// of the maximum serves all shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
 
 /// The kernels that a product of `shape` by `provider` (resolved first) takes: 1, one per matrix that is converted to
@@ -111,15 +140,14 @@ using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&,
                                         Epilogue const&, Vector<std::byte> scratch)>;
 } // namespace Impl
 
-/// A provider with what it keeps between calls. Calls on one object must not overlap: they share the scratch.
+/// Providers with what they keep between calls. Calls on one object must not overlap: they share the scratch.
 class Gemm {
 public:
-  /// \param[in] provider   resolved as resolve_gemm_provider does for fp32; for inputs of 16 bits give a resolved one
+  /// \param[in] choice     who computes which product
   /// \param[in] scratch    used by every call; must outlive the object, and its content is lost at each call
-  explicit Gemm(GemmProvider provider, Vector<std::byte> scratch = {});
+  explicit Gemm(GemmChoice choice, Vector<std::byte> scratch = {});
 
-  /// What computes: never `automatic`.
-  GemmProvider provider() const { return m_provider; }
+  GemmChoice const& choice() const { return m_choice; }
 
   /// C = or += op(A) op(B), with op(X) = X or its transpose.                       reference: reference::gemm
   /// \param[in]  exec     work is enqueued here; returns without fencing. Complete on return if `exec` runs on the host
@@ -129,22 +157,23 @@ public:
   /// \param[in]  epilogue what else is done; bias_gradient goes with a transposed A, and honours mode, the others go
   ///                      with Write::overwrite
   /// \throws Error        if extents or types do not fit together (the message names all three) or the scratch is
-  ///                      smaller than gemm_scratch_bytes of the shape; InputError if the provider cannot compute with
-  ///                      inputs of that type
+  ///                      smaller than gemm_scratch_bytes of the shape
   /// Work: shape.flops() and shape.bytes(), and that of the epilogue's kernels. Sums in fp32, in an order that depends
   /// on the provider, and one rounding to c's type, or two (rounds_before_adding); before these
   /// |error| <= k eps |op(A)| |op(B)|. Processors' own bf16 instructions take subnormal numbers as 0. Label:
-  /// trainstone::gemm[cuBLASLt], trainstone::gemm[oneDNN], trainstone::gemm[KokkosBlas] or trainstone::gemm.
+  /// trainstone::gemm[cuBLASLt], trainstone::gemm[oneDNN], trainstone::gemm[BLAS], trainstone::gemm[KokkosBlas] or
+  /// trainstone::gemm.
   void operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
                   ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue = {});
 
 private:
-  void compute(ExecutionSpace const& exec, GemmShape const& shape, ConstStoredMatrix a, ConstStoredMatrix b,
-               StoredMatrix c, Epilogue const& epilogue);
+  void compute(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, ConstStoredMatrix a,
+               ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue);
 
-  GemmProvider m_provider;
+  GemmChoice m_choice;
   Vector<std::byte> m_scratch;
-  Impl::GemmFunction m_compute;
+  std::map<GemmProvider, Impl::GemmFunction> m_functions;
+  std::map<GemmShape, std::uint64_t> m_scratch_bytes; ///< asked once: providers plan the product for it
 };
 
 } // namespace trainstone

@@ -10,13 +10,10 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/memory.hpp"
-#include "core/types.hpp"
-#include "kernels/cast.hpp"
 
 #include <dnnl.hpp>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 namespace trainstone::Impl {
@@ -50,7 +47,8 @@ struct Packing {
   bool a, b;
 };
 
-/// No larger copy is made: it would take memory that models need. That leaves the token table of GPT-2 in fp32 alone.
+/// No larger copy is made: it would take memory that models need. The token table of GPT-2 in fp32 is larger, and so
+/// are the MLP's weights of models with 4096 channels.
 constexpr Index most_packed_bytes = Index{128} << 20;
 
 Packing packing(GemmShape const& shape) {
@@ -120,9 +118,9 @@ private:
 
 /// One product with all that oneDNN keeps of it.
 struct Product {
-  explicit Product(GemmShape const& computed)
-      : Product(computed, describe(computed.inputs, computed.m, computed.k, computed.a),
-                describe(computed.inputs, computed.k, computed.n, computed.b)) {}
+  explicit Product(GemmShape const& shape)
+      : Product(shape, describe(shape.inputs, shape.m, shape.k, shape.a),
+                describe(shape.inputs, shape.k, shape.n, shape.b)) {}
 
   std::uint64_t scratch_bytes() const {
     return a.copied_bytes() + b.copied_bytes() +
@@ -142,15 +140,13 @@ struct Product {
     stream.wait();
   }
 
-  GemmShape shape;
   dnnl::matmul::primitive_desc description;
   dnnl::matmul matmul;
   Packed a, b;
 
 private:
-  Product(GemmShape const& computed, dnnl::memory::desc const& given_a, dnnl::memory::desc const& given_b)
-      : shape(computed),
-        description(plan(computed, given_a, given_b)),
+  Product(GemmShape const& shape, dnnl::memory::desc const& given_a, dnnl::memory::desc const& given_b)
+      : description(plan(shape, given_a, given_b)),
         matmul(description),
         a(given_a, description.src_desc()),
         b(given_b, description.weights_desc()) {}
@@ -171,42 +167,8 @@ private:
   }
 };
 
-Product make_product(GemmShape const& computed) {
-  return check_onednn("matmul", computed, [&] { return Product(computed); });
-}
-
-/// What oneDNN computes for `shape`: that, or the same in fp32.
-GemmShape computed(GemmShape shape) {
-  if (!onednn_computes_natively(shape.inputs)) shape.inputs = shape.output = Storage::fp32;
-  return shape;
-}
-
-/// Elements of A, B and C in fp32, which begin the scratch: 0 where a matrix is not converted.
-std::array<Index, 3> converted_elements(GemmShape const& shape) {
-  if (onednn_computes_natively(shape.inputs)) return {0, 0, 0};
-  return {shape.m * shape.k, shape.k * shape.n, shape.output == Storage::fp32 ? 0 : shape.m * shape.n};
-}
-
-std::uint64_t conversion_bytes(GemmShape const& shape) {
-  std::uint64_t bytes = 0;
-  for (Index const count : converted_elements(shape))
-    bytes += Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
-  return bytes;
-}
-
-/// to = from, whose storage is known at run time only.
-void widen(ExecutionSpace const& exec, Storage storage, void const* from, Vector<float> to) {
-  if (storage == Storage::bf16)
-    cast<bf16, float>(exec, Vector<bf16 const>(static_cast<bf16 const*>(from), to.extent(0)), to);
-  else
-    cast<fp16, float>(exec, Vector<fp16 const>(static_cast<fp16 const*>(from), to.extent(0)), to);
-}
-
-void narrow(ExecutionSpace const& exec, Vector<float const> from, Storage storage, void* to) {
-  if (storage == Storage::bf16)
-    cast<float, bf16>(exec, from, Vector<bf16>(static_cast<bf16*>(to), from.extent(0)));
-  else
-    cast<float, fp16>(exec, from, Vector<fp16>(static_cast<fp16*>(to), from.extent(0)));
+Product make_product(GemmShape const& shape) {
+  return check_onednn("matmul", shape, [&] { return Product(shape); });
 }
 
 class OnednnGemm {
@@ -214,41 +176,14 @@ public:
   void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
                   Epilogue const&, Vector<std::byte> scratch) {
     auto found = m_products.find(shape);
-    if (found == m_products.end()) found = m_products.emplace(shape, make_product(computed(shape))).first;
+    if (found == m_products.end()) found = m_products.emplace(shape, make_product(shape)).first;
     Product const& product = found->second;
-    std::uint64_t const needed = conversion_bytes(shape) + product.scratch_bytes();
-    TRAINSTONE_REQUIRE(scratch.extent(0) >= needed, "oneDNN needs {} bytes of scratch for {}, and was given {}", needed,
-                       to_string(shape), scratch.extent(0));
-    if (computed(shape) == shape)
-      compute(exec, product, a, b, c, scratch.data());
-    else
-      compute_converted(exec, shape, product, a, b, c, scratch);
+    launch_external({"trainstone::gemm[oneDNN]", Phase::gemm, shape.flops(), shape.bytes()}, exec, [&] {
+      check_onednn("matmul::execute", shape, [&] { product(m_stream, a, b, c, scratch.data()); });
+    });
   }
 
 private:
-  void compute_converted(ExecutionSpace const& exec, GemmShape const& shape, Product const& product, void const* a,
-                         void const* b, void* c, Vector<std::byte> scratch) {
-    PhaseTimer const timer(Phase::gemm); // conversions are part of the price
-    Arena arena(scratch);
-    auto const [a_elements, b_elements, c_elements] = converted_elements(shape);
-    Vector<float> const wide_a = arena.vector<float>("A", a_elements), wide_b = arena.vector<float>("B", b_elements);
-    Vector<float> const wide_c = arena.vector<float>("C", c_elements);
-    std::byte* const rest = scratch.data() + arena.used();
-    widen(exec, shape.inputs, a, wide_a);
-    widen(exec, shape.inputs, b, wide_b);
-    if (c_elements == 0) return compute(exec, product, wide_a.data(), wide_b.data(), c, rest);
-    if (shape.mode == Write::add) widen(exec, shape.output, c, wide_c);
-    compute(exec, product, wide_a.data(), wide_b.data(), wide_c.data(), rest);
-    narrow(exec, wide_c, shape.output, c);
-  }
-
-  void compute(ExecutionSpace const& exec, Product const& product, void const* a, void const* b, void* c,
-               std::byte* scratch) {
-    GemmShape const& shape = product.shape;
-    launch_external({"trainstone::gemm[oneDNN]", Phase::gemm, shape.flops(), shape.bytes()}, exec,
-                    [&] { check_onednn("matmul::execute", shape, [&] { product(m_stream, a, b, c, scratch); }); });
-  }
-
   dnnl::stream m_stream{cpu_engine()};
   std::map<GemmShape, Product> m_products;
 };
@@ -268,15 +203,7 @@ bool onednn_computes_natively(Storage inputs) {
   return false;
 }
 
-std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) {
-  return conversion_bytes(shape) + make_product(computed(shape)).scratch_bytes();
-}
-
-int onednn_gemm_launches(GemmShape const& shape) {
-  auto const [a, b, c] = converted_elements(shape);
-  int const conversions_of_c = c == 0 ? 0 : shape.mode == Write::add ? 2 : 1;
-  return 1 + (a > 0 ? 1 : 0) + (b > 0 ? 1 : 0) + conversions_of_c;
-}
+std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) { return make_product(shape).scratch_bytes(); }
 
 GemmFunction make_onednn_gemm() { return OnednnGemm(); }
 

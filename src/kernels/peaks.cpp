@@ -86,7 +86,10 @@ double gemm_rate(ExecutionSpace const& exec, GemmProvider provider, GemmShape co
   };
   auto const [a_rows, a_columns] = stored(shape.m, shape.k, shape.a);
   auto const [b_rows, b_columns] = stored(shape.k, shape.n, shape.b);
-  std::uint64_t const scratch_bytes = gemm_scratch_bytes(provider, shape);
+  GemmShape checked = shape;
+  checked.mode = Write::overwrite;
+  std::uint64_t const scratch_bytes =
+      std::max(gemm_scratch_bytes(provider, shape), gemm_scratch_bytes(provider, checked));
   MemoryLedger ledger;
   Allocation const memory(ledger, MemoryCategory::buffers, "peaks",
                           total_bytes({planned<Input>("A", shape.m * shape.k), planned<Input>("B", shape.k * shape.n),
@@ -99,12 +102,12 @@ double gemm_rate(ExecutionSpace const& exec, GemmProvider provider, GemmShape co
 
   fill_small_numbers(exec, a);
   fill_small_numbers(exec, b);
-  gemm(exec, shape.a, a, shape.b, b, c, Write::overwrite);
+  gemm(exec, checked.a, a, checked.b, b, c, checked.mode);
   Index wrong = 0;
   launch_reduce({"trainstone::peaks::check_gemm"}, range(exec, CountWrongProducts<Output>::samples),
                 CountWrongProducts<Output>{shape, c.data()}, wrong);
   TRAINSTONE_REQUIRE(wrong == 0, "GEMM provider {} computed {} of {} sampled elements wrongly for m {}, n {}, k {}",
-                     to_string(gemm.provider()), wrong, CountWrongProducts<Output>::samples, shape.m, shape.n, shape.k);
+                     to_string(provider), wrong, CountWrongProducts<Output>::samples, shape.m, shape.n, shape.k);
   double const time = shortest_time(exec, seconds, [&] { gemm(exec, shape.a, a, shape.b, b, c, shape.mode); });
   return static_cast<double>(shape.flops()) / time;
 }

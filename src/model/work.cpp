@@ -37,10 +37,11 @@ std::uint64_t gemm_flops(std::vector<GemmUse> const& uses) {
   return sum;
 }
 
-std::uint64_t gemm_launches(std::vector<GemmUse> const& uses, GemmProvider provider) {
+std::uint64_t gemm_launches(std::vector<GemmUse> const& uses, GemmChoice const& gemm) {
   std::uint64_t sum = 0;
   for (GemmUse const& use : uses)
-    sum += static_cast<std::uint64_t>(gemm_launches(provider, use.shape)) * static_cast<std::uint64_t>(use.count);
+    sum +=
+        static_cast<std::uint64_t>(gemm_launches(gemm(use.shape), use.shape)) * static_cast<std::uint64_t>(use.count);
   return sum;
 }
 
@@ -89,6 +90,15 @@ std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape sha
   return uses;
 }
 
+std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage) {
+  std::set<GemmShape> shapes;
+  for (auto const& uses :
+       {forward_gemms(config, shape, storage), backward_gemms(config, shape, Write::overwrite, storage),
+        backward_gemms(config, shape, Write::add, storage)})
+    for (GemmUse const& use : uses) shapes.insert(use.shape);
+  return shapes;
+}
+
 ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
   return {gemm_flops(forward_gemms(config, shape)), attention_flops_forward(config, shape, options)};
 }
@@ -100,31 +110,29 @@ ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOpt
   return flops;
 }
 
-std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                   ModelStorage storage) {
   auto const layers = static_cast<std::uint64_t>(config.layers);
   std::uint64_t const block = 4; // two norms (one with the residual), attention, residual
   std::uint64_t const ends = 3;  // embedding, last norm, losses
-  return gemm_launches(forward_gemms(config, shape, storage), provider) + block * layers + ends;
+  return gemm_launches(forward_gemms(config, shape, storage), gemm) + block * layers + ends;
 }
 
 std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
-                                GemmProvider provider, ModelStorage storage) {
+                                GemmChoice const& gemm, ModelStorage storage) {
   auto const layers = static_cast<std::uint64_t>(config.layers);
   std::uint64_t const block = 2 * 2 + 1; // two norms (of inputs and of parameters), attention
   std::uint64_t const ends = 2 + 2;      // last norm, tables of tokens and positions
   std::uint64_t const drops = options.dropout > 0 ? 2 * (2 * layers + 1) : 0; // forward and backward of each site
-  return evaluation_launches(config, shape, provider, storage) +
-         gemm_launches(backward_gemms(config, shape, mode, storage), provider) + block * layers + ends + drops;
+  return evaluation_launches(config, shape, gemm, storage) +
+         gemm_launches(backward_gemms(config, shape, mode, storage), gemm) + block * layers + ends + drops;
 }
 
-std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                  ModelStorage storage) {
   std::uint64_t most = 0;
-  for (auto const& uses :
-       {forward_gemms(config, shape, storage), backward_gemms(config, shape, Write::overwrite, storage),
-        backward_gemms(config, shape, Write::add, storage)})
-    for (GemmUse const& use : uses) most = std::max(most, gemm_scratch_bytes(provider, use.shape));
+  for (GemmShape const& product : gemm_shapes(config, shape, storage))
+    most = std::max(most, gemm_scratch_bytes(gemm(product), product));
   return most;
 }
 

@@ -7,6 +7,7 @@
 #include "model/activations.hpp"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shap
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
                                     ModelStorage storage = {});
 
+/// All of these, with both modes: what a rank of a run may have to compute.
+std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
+
 /// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention, or the tiles of
 /// flash attention.
 struct ModelFlops {
@@ -37,14 +41,14 @@ ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptO
 ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// Kernels that one micro-batch starts, losses included, their sum not: forward alone, and forward and backward.
-/// `mode` as above; a provider may start several kernels for a product.
-std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+/// `mode` as above; providers may start several kernels for a product.
+std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                   ModelStorage storage);
 std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
-                                GemmProvider provider, ModelStorage storage);
+                                GemmChoice const& gemm, ModelStorage storage);
 
-/// The scratch that `provider` needs for every product above: the maximum.
-std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmProvider provider,
+/// The scratch that every product above needs of who computes it: the maximum.
+std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                  ModelStorage storage = {});
 
 } // namespace trainstone

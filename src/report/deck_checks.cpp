@@ -52,6 +52,12 @@ Problem source_problem(RunConfig const& config) {
   return std::nullopt;
 }
 
+Problem gemm_problem(RunConfig const& config) {
+  if (config.kernels.gemm != gemm_measured || config.parallel.reduction != ReductionMode::ordered) return std::nullopt;
+  return problem("kernels.gemm", "kernels.gemm = \"measured\" may give other bits on another day: parallel.reduction = "
+                                 "\"ordered\" takes \"auto\" or a provider by name");
+}
+
 Problem validation_problem(RunConfig const& config) {
   DataConfig const& data = config.data;
   if (!data.validation_files.empty() && data.validation_fraction > 0) {
@@ -179,6 +185,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_network_problem(config)) return found;
   if (Problem found = find_buffers_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
+  if (Problem found = gemm_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;
   if (Problem found = order_fault_problem(config)) return found;

@@ -43,7 +43,11 @@ std::vector<std::string> recipe_list() { return {recipe_names.begin(), recipe_na
 std::vector<std::string> delay_place_names() { return {delay_places.begin(), delay_places.end()}; }
 std::vector<std::string> slow_kernel_names() { return {slow_kernels.begin(), slow_kernels.end()}; }
 
-std::vector<std::string> gemm_names() { return {gemm_provider_names.begin(), gemm_provider_names.end()}; }
+std::vector<std::string> gemm_names() {
+  std::vector<std::string> names(gemm_provider_names.begin(), gemm_provider_names.end());
+  names.emplace_back(gemm_measured);
+  return names;
+}
 
 std::vector<Key> class_keys() {
   return {choice("class", &RunConfig::benchmark_class, &ClassConfig::name, {class_names.begin(), class_names.end()},
@@ -246,7 +250,11 @@ std::vector<Key> machine_keys() {
       quantity("comm.emulated_network.bandwidth", &RunConfig::comm, &CommConfig::emulated_bandwidth, Dimension::rate,
                {}, "of every rank's messages; 0 B/s = the machine's own"),
       choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),
-             "who multiplies matrices; auto = the first of a fixed order that was built, and is printed"),
+             "who multiplies matrices; auto: the first of a fixed order that was built; measured: of every product the "
+             "fastest "
+             "on this machine, found at the start, kept in the user's cache folder and printed; not with "
+             "parallel.reduction "
+             "= \"ordered\""),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
              "trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),

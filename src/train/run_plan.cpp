@@ -2,6 +2,7 @@
 
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "kernels/gemm_measurement.hpp"
 #include "parallel/step_launches.hpp"
 #include "train/replica_check.hpp"
 
@@ -70,18 +71,18 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   Rank const ranks = topology.ranks();
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  GemmProvider const gemm =
-      resolve_gemm_provider(parse_gemm_provider(config.kernels.gemm), state_types(config.precision).parameters);
   ParameterTable table(config.model, ranks);
   ShardPlan parallel = make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table,
                                        topology, rank, config.batch.accumulation);
+  ModelStorage const storage{parallel.types.parameters, parallel.gradient_storage()};
+  GemmChoice const gemm = make_gemm_choice(config.kernels, gemm_shapes(config.model, shape, storage));
   RunPlan plan{std::move(table), shape, rank, ranks, std::move(parallel), gemm, config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations,
-            activation_plan(config.model, shape, plan.storage().values, config.model_options));
+            activation_plan(config.model, shape, storage.values, config.model_options));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
-                         Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, plan.storage()))});
+                         Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, storage))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
   add_items(plan, MemoryCategory::buffers, pinned);

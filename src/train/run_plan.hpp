@@ -23,7 +23,7 @@ struct RunPlan {
   Rank rank;
   Rank ranks;
   ShardPlan parallel;
-  GemmProvider gemm;  ///< resolved
+  GemmChoice gemm;    ///< who computes which product
   Index accumulation; ///< micro-batches per rank and step
 
   std::optional<Problem> batch_scatter =

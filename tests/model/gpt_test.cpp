@@ -35,7 +35,7 @@ struct TestModel {
         options(how),
         rows(batch_shape),
         table(config, 1),
-        provider(resolve_gemm_provider(products, storage.values)),
+        provider(resolve_gemm_provider(products)),
         state_memory(
             ledger, MemoryCategory::parameters, "state",
             total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
@@ -145,13 +145,6 @@ GptConfig const small{2, 3, 12, 11, 29};
 GptConfig const even{2, 2, 16, 11, 29};
 MicroBatchShape const even_rows{3, 8};
 
-std::vector<GemmProvider> providers_of(Storage inputs) {
-  std::vector<GemmProvider> found;
-  for (GemmProvider const provider : built_gemm_providers())
-    if (inputs == Storage::fp32 || provider != GemmProvider::kokkos_kernels) found.push_back(provider);
-  return found;
-}
-
 /// Both kinds of attention, without dropout and with masks of both kinds.
 std::vector<GptOptions> all_options() {
   std::vector<GptOptions> all;
@@ -235,7 +228,7 @@ TEMPLATE_LIST_TEST_CASE("losses and every gradient of 16-bit models equal the re
 TEMPLATE_LIST_TEST_CASE("16-bit models of even extents equal the reference model's with every provider", "[model]",
                         SixteenBitTypes) {
   using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
-  GemmProvider const provider = GENERATE(from_range(providers_of(Model::storage.values)));
+  GemmProvider const provider = GENERATE(from_range(built_gemm_providers()));
   INFO(to_string(provider));
   ExecutionSpace const exec;
   Model model(exec, even, even_rows, {}, provider);
@@ -314,7 +307,7 @@ TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in ever
 TEMPLATE_LIST_TEST_CASE("counted kernels of a model of even extents equal the plan with every provider", "[model]",
                         test::StorageAndGradientTypes) {
   using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
-  GemmProvider const provider = GENERATE(from_range(providers_of(Model::storage.values)));
+  GemmProvider const provider = GENERATE(from_range(built_gemm_providers()));
   Write const mode = GENERATE(Write::overwrite, Write::add);
   INFO(to_string(provider));
   ExecutionSpace const exec;

@@ -35,6 +35,12 @@ TEST_CASE("a model without shape is refused", "[deck]") {
         "inputs/small.toml:5: model.context = 0: must be at least 1 (or give model.preset)");
 }
 
+TEST_CASE("products that are measured are refused in ordered mode", "[deck]") {
+  CHECK(error_with({"kernels.gemm=measured"}) == "no InputError");
+  CHECK_THAT(error_with({"kernels.gemm=measured", "parallel.reduction=ordered"}),
+             ContainsSubstring("parallel.reduction = \"ordered\" takes \"auto\" or a provider by name"));
+}
+
 TEST_CASE("a sequence longer than the context is refused", "[deck]") {
   CHECK(error_with_line(9, "sequence = 33") ==
         "inputs/small.toml:9: data.sequence = 33 exceeds model.context = 32; nearest legal value: 32");

@@ -156,7 +156,7 @@ TEST_CASE("an unknown choice is refused with the choices", "[deck]") {
         "mixed18, mixed20");
   CHECK_THAT(error_of_override("model.preset=gpt5"), ContainsSubstring("must be one of gpt2, gpt2-medium"));
   CHECK_THAT(error_of_override("kernels.gemm=magma"),
-             ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos, cublaslt, cublaslt-tf32"));
+             ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos, cublaslt, cublaslt-tf32, blas, measured"));
 }
 
 TEST_CASE("a syntax error is reported with its line", "[deck]") {

@@ -1,0 +1,134 @@
+#include "gemm_table.hpp"
+
+#include "comm/buffers.hpp"
+#include "kernels/gemm_measurement.hpp"
+#include "model/work.hpp"
+#include "report/atomic_file.hpp"
+#include "report/plural.hpp"
+#include "report/result.hpp"
+#include "run_result.hpp"
+#include "train/run_plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+using Table = std::map<std::string, std::string>; ///< a provider's name by the name of a shape
+using Kept = std::map<std::string, Table>;        ///< by what else times depend on
+
+/// Empty if the user has no such folder.
+std::filesystem::path table_path() {
+  if (char const* const cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
+    return std::filesystem::path(cache) / "trainstone" / "gemm.json";
+  if (char const* const home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".cache" / "trainstone" / "gemm.json";
+  return {};
+}
+
+/// What other runs must have alike to take a table over.
+std::string conditions(Machinery const& machinery, std::int64_t neighbours) {
+  std::vector<std::string_view> providers;
+  for (GemmProvider const provider : built_gemm_providers()) providers.push_back(to_string(provider));
+  MachineInfo const machine = describe_machine();
+  std::string variables; // threads of libraries, and what instructions they may use
+  for (auto const& [name, value] : machine.environment) variables += fmt::format(", {}={}", name, value);
+  return fmt::format("trainstone {}, {}, {}, {} on this machine, {} each{}, {}", code_info().version, machine.cpu,
+                     current_device().name, plural(neighbours, "rank"), plural(machinery.exec.concurrency(), "thread"),
+                     variables, fmt::join(providers, " "));
+}
+
+/// Nothing where there is no such file, or no such table: then it is measured, and written anew.
+Kept read_kept(std::filesystem::path const& path) {
+  std::ifstream file(path);
+  auto const json = nlohmann::json::parse(file, nullptr, false);
+  try {
+    return json.is_object() ? json.get<Kept>() : Kept{};
+  } catch (nlohmann::json::exception const&) {
+    return {};
+  }
+}
+
+/// How it went, for the note.
+std::string keep(std::filesystem::path const& path, Kept const& kept) {
+  if (path.empty()) return "kept nowhere: there is neither XDG_CACHE_HOME nor HOME";
+  std::error_code ignored; // writing says what is wrong
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  try {
+    write_file_atomically(path.string(), nlohmann::json(kept).dump(1) + "\n");
+  } catch (Error const& error) {
+    return fmt::format("kept nowhere: {}", error.what());
+  }
+  return fmt::format("kept in {}", path.string());
+}
+
+Table table_of_first(Communicator const& communicator, Table const& table) {
+  bool const first = communicator.rank() == 0;
+  std::string const text = all_gather_texts(communicator, first ? nlohmann::json(table).dump() : "")[0];
+  return nlohmann::json::parse(text).get<Table>();
+}
+
+/// Those of the run, as products alone.
+std::set<GemmShape> products(Deck const& deck, Communicator const& communicator) {
+  RunConfig config = resolve(deck, communicator.size());
+  config.comm.buffers = to_string(communicator.buffers());
+  RunPlan const plan = plan_run(config, communicator.rank(), communicator.topology());
+  std::set<GemmShape> found;
+  for (GemmShape shape : gemm_shapes(config.model, plan.shape, plan.storage())) {
+    shape.epilogue = EpilogueKind::none;
+    found.insert(shape);
+  }
+  return found;
+}
+
+/// "onednn 6, blas 9"
+std::string counts(Table const& table, std::set<GemmShape> const& shapes) {
+  std::map<std::string, int> uses;
+  for (GemmShape const& shape : shapes) ++uses[table.at(to_string(shape))];
+  std::vector<std::string> texts;
+  for (auto const& [name, count] : uses) texts.push_back(fmt::format("{} {}", name, count));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+} // namespace
+
+MeasuredGemms find_fastest_gemms(Machinery& machinery, Placement const& placement, Deck const& deck) {
+  if (deck.config.kernels.gemm != gemm_measured) return {};
+  Communicator const& communicator = machinery.communicator;
+  bool const first = communicator.rank() == 0;
+  std::set<GemmShape> shapes;
+  collectively(communicator, [&] { shapes = products(deck, communicator); });
+  auto const& machine_of = placement.machines.node_of_rank;
+  std::int64_t const neighbours =
+      std::ranges::count(machine_of, machine_of[static_cast<std::size_t>(communicator.rank())]);
+
+  std::filesystem::path const path = first ? table_path() : "";
+  std::string const key = conditions(machinery, neighbours);
+  Kept kept = first ? read_kept(path) : Kept{};
+  Table table = table_of_first(communicator, kept[key]);
+  std::set<GemmShape> const missing = shapes_to_measure(shapes, table);
+  std::string state = fmt::format("as kept in {}", path.string());
+  if (!missing.empty()) {
+    barrier(communicator);
+    collectively(communicator, [&] {
+      for (auto const& [shape, name] : measure_fastest_gemms(machinery.exec, missing)) table[shape] = name;
+    });
+    table = table_of_first(communicator, table);
+    kept[key] = table;
+    if (first) state = keep(path, kept);
+  }
+  return {table, fmt::format("gemm measured, {}: {} ({})", plural(std::ssize(shapes), "product"), counts(table, shapes),
+                             state)};
+}
+
+} // namespace trainstone
