@@ -57,7 +57,7 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
 void measure_compute(MeasuredMachine& machine, Machinery& machinery) {
   auto const [machines, devices_of, cores] = placement_of(machinery.communicator);
   auto const mine = static_cast<std::size_t>(machinery.communicator.rank());
-  std::int64_t const neighbours = std::ranges::count(machines.node_of_rank, machines.node_of_rank[mine]);
+  std::int64_t const neighbours = ranks_beside(machines, machinery.communicator.rank());
   bool const on_device = !devices_of[mine].empty();
   std::int64_t const threads = neighbours * machinery.exec.concurrency();
   bool const shares = on_device ? neighbours > devices() : threads > sysconf(_SC_NPROCESSORS_ONLN);

@@ -13,7 +13,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -108,12 +107,9 @@ MeasuredGemms find_fastest_gemms(Machinery& machinery, Placement const& placemen
   bool const first = communicator.rank() == 0;
   std::set<GemmShape> shapes;
   collectively(communicator, [&] { shapes = products(deck, communicator); });
-  auto const& machine_of = placement.machines.node_of_rank;
-  std::int64_t const neighbours =
-      std::ranges::count(machine_of, machine_of[static_cast<std::size_t>(communicator.rank())]);
 
   std::filesystem::path const path = first ? table_path() : "";
-  std::string const key = conditions(machinery, neighbours);
+  std::string const key = conditions(machinery, ranks_beside(placement.machines, communicator.rank()));
   Kept kept = first ? read_kept(path) : Kept{};
   Table table = table_of_first(communicator, kept[key]);
   std::set<GemmShape> const missing = shapes_to_measure(shapes, table);

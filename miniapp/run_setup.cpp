@@ -119,6 +119,10 @@ Placement placement_of(Communicator const& world) {
           all_gather_texts(world, number_ranges(cores_of_threads(Kokkos::DefaultHostExecutionSpace())))};
 }
 
+std::int64_t ranks_beside(NodeMap const& machines, Rank rank) {
+  return std::ranges::count(machines.node_of_rank, machines.node_of_rank[static_cast<std::size_t>(rank)]);
+}
+
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
                         Placement const& placement) {
   bool const first = communicator.rank() == 0;

@@ -11,6 +11,7 @@
 #include "train/run_plan.hpp"
 #include "train/training_data.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,8 +50,11 @@ struct Placement {
 /// Collective. \param[in] world  without emulated nodes
 Placement placement_of(Communicator const& world);
 
+/// How many ranks the machine of `rank` has, itself included.
+std::int64_t ranks_beside(NodeMap const& machines, Rank rank);
+
 /// Checks everything; the first rank also scans the data and makes the output folder.
-/// \param[in] deck          resolved for so many ranks; what was found of kernels stays in it
+/// \param[in] deck          with config.kernels.fastest, where products are measured (gemm_table.hpp)
 /// \param[in] communicator  may emulate nodes
 /// \throws InputError, or Error with ExitCode::does_not_fit
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,

@@ -53,6 +53,15 @@ struct Mask {
     }
     return result;
   }
+
+  /// body(c, its factor) for the columns of row n.
+  template <class Body>
+  KOKKOS_INLINE_FUNCTION void over_row(Index n, Index columns, Body const& body) const {
+    for (Index block = 0; 4 * block < columns; ++block) {
+      Factors const of_block = factors(n, block);
+      for (Index c = 4 * block; c < columns && c < 4 * block + 4; ++c) body(c, of_block.of[c % 4]);
+    }
+  }
 };
 
 } // namespace
@@ -213,12 +222,9 @@ void dropout_forward(ExecutionSpace const& exec, Dropout const& dropout, Index s
   Mask const mask{dropout, sequence};
   Kokkos::parallel_for(
       "trainstone::plain::dropout_forward", over(exec, x.extent(0)), KOKKOS_LAMBDA(Index n) {
-        Index const columns = static_cast<Index>(x.extent(1));
-        for (Index block = 0; 4 * block < columns; ++block) {
-          Mask::Factors const factors = mask.factors(n, block);
-          for (Index c = 4 * block; c < columns && c < 4 * block + 4; ++c)
-            x(n, c) = from_float<T>((to_float(x(n, c)) + to_float(bias(c))) * factors.of[c % 4]);
-        }
+        mask.over_row(n, static_cast<Index>(x.extent(1)), [&](Index c, float factor) {
+          x(n, c) = from_float<T>((to_float(x(n, c)) + to_float(bias(c))) * factor);
+        });
       });
 }
 
@@ -228,12 +234,8 @@ void dropout_backward(ExecutionSpace const& exec, Dropout const& dropout, Index 
   Mask const mask{dropout, sequence};
   Kokkos::parallel_for(
       "trainstone::plain::dropout_backward", over(exec, d_x.extent(0)), KOKKOS_LAMBDA(Index n) {
-        Index const columns = static_cast<Index>(d_x.extent(1));
-        for (Index block = 0; 4 * block < columns; ++block) {
-          Mask::Factors const factors = mask.factors(n, block);
-          for (Index c = 4 * block; c < columns && c < 4 * block + 4; ++c)
-            d_x(n, c) = from_float<T>(to_float(d_y(n, c)) * factors.of[c % 4]);
-        }
+        mask.over_row(n, static_cast<Index>(d_x.extent(1)),
+                      [&](Index c, float factor) { d_x(n, c) = from_float<T>(to_float(d_y(n, c)) * factor); });
       });
 }
 

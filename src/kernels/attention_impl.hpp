@@ -32,6 +32,23 @@ struct SquareTile {
       : first(row), count(minimum(Tiles::keys, sequence - row)), whole(round_up(count, Tiles::patch_columns)) {}
 };
 
+/// sums (queries, T) = left (queries, HS) times the transposed rows of a head's keys, or values, that the queries see;
+/// patches above the diagonal are left out. `transposed` (HS, keys) holds one tile of these after the other.
+template <class T>
+KOKKOS_INLINE_FUNCTION void multiply_with_seen_keys(Team const& team, AttentionShape const& shape,
+                                                    SquareTile const& queries, Tile left, T const* rows,
+                                                    Tile transposed, Tile sums) {
+  Index const stride = 3 * shape.channels(), size = shape.head_size;
+  for (Index key = 0; key <= queries.first; key += Tiles::keys) {
+    SquareTile const keys(key, shape.sequence);
+    load_columns(team, rows + key * stride, stride, keys.count, size, 1.0F, transposed, keys.whole);
+    team.team_barrier();
+    multiply(team, queries.count, keys.count, size, RowsOf{left.data, left.stride}, transposed, sums.from(0, key),
+             Write::overwrite, key == queries.first ? Skip::sums_above : Skip::nothing);
+    team.team_barrier();
+  }
+}
+
 /// Where a query row's mask is: in memory, or to be computed.
 struct AttentionMask {
   DropoutRows rows;
@@ -106,26 +123,12 @@ struct AttentionForward {
     Index const stride = 3 * shape.channels();
     load_rows(team, q + queries.first * stride, stride, queries.count, shape.head_size, shape.scale(), s.queries,
               round_up(queries.count, Tiles::patch_rows), shape.head_size);
-    score(team, s, queries, q + shape.channels(), scores);
+    multiply_with_seen_keys(team, shape, queries, s.queries, q + shape.channels(), s.transposed_keys, scores);
     for (Index i = 0; i < queries.count; ++i) softmax(team, b, h, queries.first + i, scores.data + i * scores.stride);
     weigh_values(team, s, queries, q + 2 * shape.channels(), scores);
     T* const out_rows = out.data() + shape.out_offset(b, h) + queries.first * shape.channels();
     tile_for(team, queries.count, shape.head_size,
              [&](int i, int d) { out_rows[i * shape.channels() + d] = from_float<T>(s.sums(i, d)); });
-  }
-
-  /// The products of the tile's queries with the keys that they see.
-  KOKKOS_INLINE_FUNCTION void score(Team const& team, Scratch const& s, SquareTile const& queries, T const* k,
-                                    Tile scores) const {
-    Index const stride = 3 * shape.channels(), size = shape.head_size;
-    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
-      SquareTile const keys(key, shape.sequence);
-      load_columns(team, k + key * stride, stride, keys.count, size, 1.0F, s.transposed_keys, keys.whole);
-      team.team_barrier();
-      multiply(team, queries.count, keys.count, size, RowsOf{s.queries.data, s.queries.stride}, s.transposed_keys,
-               scores.from(0, key), Write::overwrite, key == queries.first ? Skip::sums_above : Skip::nothing);
-      team.team_barrier();
-    }
   }
 
   /// The probabilities of query t, whose scores become the weights of its values: 0 where they are masked or dropped.
@@ -245,14 +248,7 @@ struct AttentionBackward {
     T const* const d_o = d_out.data() + shape.out_offset(b, h) + queries.first * shape.channels();
     load_rows(team, q + queries.first * stride, stride, queries.count, size, 1.0F, s.queries, rows, width);
     load_rows(team, d_o, shape.channels(), queries.count, size, 1.0F, s.d_out, rows, width);
-    for (Index key = 0; key <= queries.first; key += Tiles::keys) {
-      SquareTile const keys(key, shape.sequence);
-      load_columns(team, v + key * stride, stride, keys.count, size, 1.0F, s.transposed_values, keys.whole);
-      team.team_barrier();
-      multiply(team, queries.count, keys.count, size, RowsOf{s.d_out.data, s.d_out.stride}, s.transposed_values,
-               d_weights.from(0, key), Write::overwrite, key == queries.first ? Skip::sums_above : Skip::nothing);
-      team.team_barrier();
-    }
+    multiply_with_seen_keys(team, shape, queries, s.d_out, v, s.transposed_values, d_weights);
   }
 
   /// Of the gradient of query t's weights, that of its scores: (w d_w - p sum of w d_w) / sqrt(HS) with the weights w,

@@ -122,7 +122,7 @@ private:
 /// describe_gemm of all providers of a choice: "onednn bf16, blas bf16 as fp32".
 std::string describe_gemm(GemmChoice const& choice, Storage inputs);
 
-/// The shape as a name that tells all but its epilogue: "C fp32 (7, 5) += A^T (7, 3) B (3, 5) fp32".
+/// The shape as a name that tells all but its epilogue: "C (7, 5) fp32 += A^T (7, 3) B (3, 5) fp32".
 std::string to_string(GemmShape const& shape);
 
 /// The scratch in bytes that `provider` (resolved first) takes for `shape`: of fp32 0 but for oneDNN and cuBLASLt.

@@ -49,11 +49,12 @@ KOKKOS_INLINE_FUNCTION void write(T& target, float value, Write mode) {
 
 // ---- one thread -----------------------------------------------------------------------------------------------------
 
-/// body(i) for i in [0, count). Iterations must be independent.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void vector_for(Index count, Body const& body) {
+/// body(i) for i in [0, count), which body takes as count is: of an index that was converted to 32 bits g++ does not
+/// see that addresses are consecutive. Iterations must be independent.
+template <class Integer, class Body>
+KOKKOS_INLINE_FUNCTION void vector_for(Integer count, Body const& body) {
 #pragma omp simd
-  for (Index i = 0; i < count; ++i) body(i);
+  for (Integer i = 0; i < count; ++i) body(i);
 }
 
 /// The sum of value(i) over [begin, end), in the lanes of a vector.

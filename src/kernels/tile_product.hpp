@@ -114,14 +114,6 @@ KOKKOS_INLINE_FUNCTION void multiply(Team const& team, Index rows, Index columns
   });
 }
 
-/// body(i) for i in [0, count), as with 64 bits: of an index that was converted to 32 bits g++ does not see that
-/// addresses are consecutive.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void vector_for(int count, Body const& body) {
-#pragma omp simd
-  for (int i = 0; i < count; ++i) body(i);
-}
-
 /// body(row, column) for every element, in any order.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void tile_for(Team const& team, Index rows, Index columns, Body const& body) {

@@ -251,10 +251,8 @@ std::vector<Key> machine_keys() {
                {}, "of every rank's messages; 0 B/s = the machine's own"),
       choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),
              "who multiplies matrices; auto: the first of a fixed order that was built; measured: of every product the "
-             "fastest "
-             "on this machine, found at the start, kept in the user's cache folder and printed; not with "
-             "parallel.reduction "
-             "= \"ordered\""),
+             "fastest on this machine, found at the start, kept in the user's cache folder and printed; not with "
+             "parallel.reduction = \"ordered\""),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
              "trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),
