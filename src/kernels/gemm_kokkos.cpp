@@ -16,11 +16,16 @@ namespace trainstone::Impl {
 
 namespace {
 
-/// A patch of 6 by 32 fills the vector registers of AVX-512 (and of AVX-512VL in halves); tiles fit L2, and the packed
-/// columns of one patch L1. Wants 130 kB of scratch.
+/// The sums of a patch fill the vector registers but for the operands: 6 by 32 with AVX-512 (halves of 256 bits, too),
+/// 6 by 16 without. Tiles fit L2, the packed columns of one patch L1. Rows are as many as 256 tokens want: B is packed
+/// once for them. Wants 200 kB of scratch.
 struct HostTile {
-  static constexpr int rows = 132, columns = 128, depth = 128;
+  static constexpr int rows = 264, columns = 128, depth = 128;
+#ifdef __AVX512F__
   static constexpr int patch_rows = 6, patch_columns = 32;
+#else
+  static constexpr int patch_rows = 6, patch_columns = 16;
+#endif
   static constexpr int team_size = 1, vector_length = 1;
   static constexpr int scratch_level = 1;
 };
@@ -44,7 +49,18 @@ struct Operand {
   Index outer_stride, inner_stride; // one of them is 1
 };
 
-template <class Input, class Output>
+/// Element (r, i) of a patch of packed rows of op(A): step by step as the sums take them, or row by row. The host packs
+/// them as they lie in memory, whole vectors at a time: it broadcasts single elements later, and either order serves.
+struct ByStep {
+  KOKKOS_INLINE_FUNCTION static float at(float const* panel, int, int r, int i) {
+    return panel[i * Tile::patch_rows + r];
+  }
+};
+struct ByRow {
+  KOKKOS_INLINE_FUNCTION static float at(float const* panel, int depth, int r, int i) { return panel[r * depth + i]; }
+};
+
+template <class Input, class Output, class Left>
 struct GemmKernel {
   using Team = Kokkos::TeamPolicy<ExecutionSpace>::member_type;
   using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
@@ -79,7 +95,10 @@ struct GemmKernel {
     Index inner = 0;
     do { // at least once: k = 0 writes zeros
       int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
-      pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
+      if constexpr (std::is_same_v<Left, ByRow>)
+        pack_rows(a, row, rows, inner, depth, a_block.data());
+      else
+        pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
       pack<Tile::patch_columns>(team, b, column, columns, inner, depth, b_block.data());
       team.team_barrier();
       if constexpr (sums_in_place)
@@ -104,29 +123,45 @@ struct GemmKernel {
     });
   }
 
+  /// packed[outer][inner] = operand(outer, inner), whose rows are contiguous; zero up to whole patches. By one thread,
+  /// which is the host's team.
+  KOKKOS_FUNCTION static void pack_rows(Operand<Input> const& operand, Index outer, int count, Index inner, int depth,
+                                        float* packed) {
+    for (int o = 0; o < count; ++o) {
+      Input const* const row = operand.data + (outer + o) * operand.outer_stride + inner;
+      for (int i = 0; i < depth; ++i) packed[o * depth + i] = to_float(row[i]);
+    }
+    int const end = static_cast<int>(divide_up(count, Tile::patch_rows)) * Tile::patch_rows;
+    for (int e = count * depth; e < end * depth; ++e) packed[e] = 0.0F;
+  }
+
   /// packed[panel][inner][Width] = operand(outer + panel * Width + lane, inner); lanes beyond `count` are zero.
   template <int Width>
   KOKKOS_FUNCTION static void pack(Team const& team, Operand<Input> const& operand, Index outer, int count, Index inner,
                                    int depth, float* packed) {
     Input const* const source = operand.data + outer * operand.outer_stride + inner * operand.inner_stride;
-    int const panels = static_cast<int>(divide_up(count, Width));
-    if (operand.outer_stride == 1) {
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, panels), [&](int p) {
-        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
-          for (int lane = 0; lane < Width; ++lane) {
-            int const o = p * Width + lane;
-            packed[(p * depth + i) * Width + lane] = o < count ? to_float(source[o + i * operand.inner_stride]) : 0.0f;
-          }
-        });
+    if (operand.outer_stride == 1)
+      pack_panels<Width>(team, source, std::integral_constant<Index, 1>(), operand.inner_stride, count, depth, packed);
+    else
+      pack_panels<Width>(team, source, operand.outer_stride, std::integral_constant<Index, 1>(), count, depth, packed);
+  }
+
+  /// A stride that the compiler knows gives better vector code, as do panels that are full.
+  template <int Width, class OuterStride, class InnerStride>
+  KOKKOS_FUNCTION static void pack_panels(Team const& team, Input const* source, OuterStride outer_stride,
+                                          InnerStride inner_stride, int count, int depth, float* packed) {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(divide_up(count, Width))), [&](int p) {
+      Input const* const panel = source + p * Width * outer_stride;
+      int const lanes = count - p * Width;
+      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
+        Input const* const from = panel + i * inner_stride;
+        float* const to = packed + (p * depth + i) * Width;
+        if (lanes >= Width)
+          for (int lane = 0; lane < Width; ++lane) to[lane] = to_float(from[lane * outer_stride]);
+        else
+          for (int lane = 0; lane < Width; ++lane) to[lane] = lane < lanes ? to_float(from[lane * outer_stride]) : 0.0F;
       });
-    } else {
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, panels * Width), [&](int o) {
-        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
-          packed[(o / Width * depth + i) * Width + o % Width] =
-              o < count ? to_float(source[o * operand.outer_stride + i]) : 0.0f;
-        });
-      });
-    }
+    });
   }
 
   KOKKOS_FUNCTION static void multiply(Team const& team, float const* a_block, float const* b_block, int depth,
@@ -141,6 +176,16 @@ struct GemmKernel {
     });
   }
 
+  /// out = or += patch, of which rows by columns elements are in C.
+  KOKKOS_FORCEINLINE_FUNCTION static void add_patch(float const (&patch)[Tile::patch_rows][Tile::patch_columns],
+                                                    float* KOKKOS_RESTRICT out, Index out_stride, int rows, int columns,
+                                                    bool replace) {
+    for (int r = 0; r < rows; ++r) {
+      float* const out_row = out + r * out_stride;
+      for (int s = 0; s < columns; ++s) out_row[s] = replace ? patch[r][s] : out_row[s] + patch[r][s];
+    }
+  }
+
   /// The sums stay in registers through the loop over k, where the compiler vectorises the columns. Not inlined: in
   /// some surroundings g++ 16 then keeps the sums in memory (33 instead of 90 GF/s with Kokkos 5.2 OpenMP).
   [[gnu::noinline]] KOKKOS_FUNCTION static void multiply_patch(float const* KOKKOS_RESTRICT a_panel,
@@ -148,23 +193,26 @@ struct GemmKernel {
                                                                float* KOKKOS_RESTRICT out, Index out_stride, int rows,
                                                                int columns, bool replace) {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
-    float sums[height][width] = {};
+    float sums[height][width];
+    for (int r = 0; r < height; ++r)
+      for (int s = 0; s < width; ++s) sums[r][s] = 0.0F;
     for (int i = 0; i < depth; ++i) {
       for (int r = 0; r < height; ++r) {
-        float const factor = a_panel[i * height + r];
+        float const factor = Left::at(a_panel, depth, r, i);
         for (int s = 0; s < width; ++s) sums[r][s] += factor * b_panel[i * width + s];
       }
     }
-    for (int r = 0; r < rows; ++r) {
-      float* const out_row = out + r * out_stride;
-      for (int s = 0; s < columns; ++s) out_row[s] = replace ? sums[r][s] : out_row[s] + sums[r][s];
-    }
+    if (rows == height && columns == width) return add_patch(sums, out, out_stride, height, width, replace);
+    float edge[height][width]; // bounds that vary need an array in memory
+    for (int r = 0; r < height; ++r)
+      for (int s = 0; s < width; ++s) edge[r][s] = sums[r][s];
+    add_patch(edge, out, out_stride, rows, columns, replace);
   }
 };
 
-template <class Input, class Output>
+template <class Input, class Output, class Left>
 void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_data, void const* b_data, void* c_data) {
-  using Body = GemmKernel<Input, Output>;
+  using Body = GemmKernel<Input, Output, Left>;
   auto const* const a = static_cast<Input const*>(a_data);
   auto const* const b = static_cast<Input const*>(b_data);
   Index const column_tiles = divide_up(shape.n, Tile::columns);
@@ -178,6 +226,14 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
              Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, column_tiles,
                   shape.mode == Write::overwrite});
+}
+
+template <class Input, class Output>
+void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c) {
+  if constexpr (host_reaches_memory) {
+    if (shape.a == Transpose::no) return compute<Input, Output, ByRow>(exec, shape, a, b, c);
+  }
+  compute<Input, Output, ByStep>(exec, shape, a, b, c);
 }
 
 } // namespace
