@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 #include <unistd.h>
 
@@ -26,6 +27,14 @@ std::string joined_names(std::vector<Check> const& checks, bool passed) {
     if (check.passed == passed) names += ' ' + check.name;
   }
   return names;
+}
+
+/// The bound is whichever takes longer at the peaks: what a kernel computes, or what it moves.
+std::string share_of_bound(KernelRow const& kernel, double gemm_flops_per_second, double bandwidth_bytes_per_second) {
+  double const computing = kernel.flops / gemm_flops_per_second;
+  double const moving = kernel.bytes / bandwidth_bytes_per_second;
+  double const share = 100 * std::max(computing, moving) / kernel.seconds;
+  return std::isfinite(share) ? fmt::format("{:.0f} % {}", share, computing > moving ? "gemm" : "bandwidth") : "-";
 }
 
 } // namespace
@@ -140,14 +149,19 @@ std::string floor_line(double step_seconds, double floor_seconds, double gemm_fl
       bandwidth_bytes_per_second * 1e-9);
 }
 
-std::string kernel_lines(std::vector<KernelRow> const& kernels) {
+std::string kernel_lines(std::vector<KernelRow> const& kernels, double gemm_flops_per_second,
+                         double bandwidth_bytes_per_second) {
   double all = 0;
   for (KernelRow const& kernel : kernels) all += kernel.seconds;
-  std::string text = fmt::format("{:<44} {:>9} {:>10} {:>6} {:>9} {:>9}\n", "kernels of a step, each timed on its own",
-                                 "launches", "ms", "%", "GB/s", "GFLOP/s");
-  for (auto const& [label, launches, seconds, flops, bytes] : kernels)
-    text += fmt::format("{:<44} {:>9.1f} {:>10.3f} {:>6.1f} {:>9.1f} {:>9.1f}\n", label, launches, 1e3 * seconds,
-                        100 * seconds / all, 1e-9 * bytes / seconds, 1e-9 * flops / seconds);
+  std::string text =
+      fmt::format("{:<44} {:>9} {:>10} {:>6} {:>9} {:>9}  {}\n", "kernels of a step, each timed on its own", "launches",
+                  "ms", "%", "GB/s", "GFLOP/s", "of bound");
+  for (KernelRow const& kernel : kernels) {
+    auto const& [label, launches, seconds, flops, bytes] = kernel;
+    text += fmt::format("{:<44} {:>9.1f} {:>10.3f} {:>6.1f} {:>9.1f} {:>9.1f}  {}\n", label, launches, 1e3 * seconds,
+                        100 * seconds / all, 1e-9 * bytes / seconds, 1e-9 * flops / seconds,
+                        share_of_bound(kernel, gemm_flops_per_second, bandwidth_bytes_per_second));
+  }
   return text;
 }
 

@@ -85,8 +85,10 @@ std::string energy_line(EnergyInfo const& energy);
 /// Median step beside the least time that the measured peaks allow.
 std::string floor_line(double step_seconds, double floor_seconds, double gemm_flops_per_second,
                        double bandwidth_bytes_per_second);
-/// A table with a line per kernel: launches and time of a step, their share of all kernels' time, rates.
-std::string kernel_lines(std::vector<KernelRow> const& kernels);
+/// A table with a line per kernel: launches and time of a step, their share of all kernels' time, rates, and the share
+/// of what a rank's peaks allow: the rate of matrix products or the bandwidth, whichever binds; "-" if these are NaN.
+std::string kernel_lines(std::vector<KernelRow> const& kernels, double gemm_flops_per_second,
+                         double bandwidth_bytes_per_second);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
 /// What the rate of such a run is called; empty: it has none.

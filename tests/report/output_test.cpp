@@ -131,12 +131,18 @@ TEST_CASE("the work line has bytes, messages and operations", "[output]") {
   CHECK(work_line(0, 0, 0) == "per step and rank predicted 0.0 MiB sent in 0 messages, 0.0e+00 FLOP");
 }
 
-TEST_CASE("the table of kernels has launches, time, share and rates of each", "[output]") {
-  CHECK(kernel_lines({{"trainstone::gemm[oneDNN]", 49, 0.03, 3e9, 6e6},
-                      {"trainstone::residual::forward", 12.5, 0.01, 0, 2e7}}) ==
-        "kernels of a step, each timed on its own      launches         ms      %      GB/s   GFLOP/s\n"
-        "trainstone::gemm[oneDNN]                          49.0     30.000   75.0       0.2     100.0\n"
-        "trainstone::residual::forward                     12.5     10.000   25.0       2.0       0.0\n");
+TEST_CASE("the table of kernels has launches, time, share and rates of each, and how near to its bound it is",
+          "[output]") {
+  std::vector<KernelRow> const kernels{{"trainstone::gemm[oneDNN]", 49, 0.03, 3e9, 6e6},
+                                       {"trainstone::residual::forward", 12.5, 0.01, 1e5, 2e7}};
+  std::string const head =
+      "kernels of a step, each timed on its own      launches         ms      %      GB/s   GFLOP/s  of bound\n";
+  std::string const product =
+      "trainstone::gemm[oneDNN]                          49.0     30.000   75.0       0.2     100.0  ";
+  std::string const residual =
+      "trainstone::residual::forward                     12.5     10.000   25.0       2.0       0.0  ";
+  CHECK(kernel_lines(kernels, 125e9, 8e9) == head + product + "80 % gemm\n" + residual + "25 % bandwidth\n");
+  CHECK(kernel_lines(kernels, NAN, NAN) == head + product + "-\n" + residual + "-\n");
 }
 
 TEST_CASE("a step line is the documented one", "[output]") {
