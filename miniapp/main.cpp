@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "commbench.hpp"
 #include "explain.hpp"
+#include "kernels/library_threads.hpp"
 #include "report/size_argument.hpp"
 
 #include <CLI/CLI.hpp>
@@ -301,5 +302,6 @@ int main(int argc, char** argv) {
     return handle(error, mpi);
   }
   Kokkos::ScopeGuard const kokkos(argc, argv);
+  if (host_reaches_memory) limit_library_threads(ExecutionSpace().concurrency());
   return run_on_ranks(app, line, mpi);
 }

@@ -1,5 +1,5 @@
 // A BLAS' sgemm on the host, by its Fortran interface, which every BLAS has. It multiplies on the threads of its own
-// that it is built with: those of OpenMP are as many as OMP_NUM_THREADS says, and the ones that kernels run on. Buffers
+// that it is built with: those of OpenMP are as many as library_threads says, and the ones that kernels run on. Buffers
 // in which it packs matrices are its own.
 
 #include "kernels/gemm_impl.hpp"

@@ -1,0 +1,22 @@
+#include "kernels/library_threads.hpp"
+
+#include <cstdlib>
+
+#ifdef TRAINSTONE_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+namespace trainstone {
+
+#ifdef TRAINSTONE_HAVE_OPENMP
+void limit_library_threads(int threads) {
+  char const* const wanted = std::getenv("OMP_NUM_THREADS");
+  if (wanted == nullptr || *wanted == '\0') omp_set_num_threads(threads);
+}
+int library_threads() { return omp_get_max_threads(); }
+#else
+void limit_library_threads(int /*threads*/) {}
+int library_threads() { return 1; }
+#endif
+
+} // namespace trainstone
