@@ -141,15 +141,17 @@ struct GemmKernel {
                                    int depth, float* packed) {
     Input const* const source = operand.data + outer * operand.outer_stride + inner * operand.inner_stride;
     if (operand.outer_stride == 1)
-      pack_panels<Width>(team, source, std::integral_constant<Index, 1>(), operand.inner_stride, count, depth, packed);
+      pack_panels<Width, true>(team, source, operand.inner_stride, count, depth, packed);
     else
-      pack_panels<Width>(team, source, operand.outer_stride, std::integral_constant<Index, 1>(), count, depth, packed);
+      pack_panels<Width, false>(team, source, operand.outer_stride, count, depth, packed);
   }
 
-  /// A stride that the compiler knows gives better vector code, as do panels that are full.
-  template <int Width, class OuterStride, class InnerStride>
-  KOKKOS_FUNCTION static void pack_panels(Team const& team, Input const* source, OuterStride outer_stride,
-                                          InnerStride inner_stride, int count, int depth, float* packed) {
+  /// One of the strides is 1, which gives better vector code where the compiler knows it, as do panels that are full.
+  template <int Width, bool outer_is_contiguous>
+  KOKKOS_FUNCTION static void pack_panels(Team const& team, Input const* source, Index other_stride, int count,
+                                          int depth, float* packed) {
+    Index const outer_stride = outer_is_contiguous ? 1 : other_stride;
+    Index const inner_stride = outer_is_contiguous ? other_stride : 1;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(divide_up(count, Width))), [&](int p) {
       Input const* const panel = source + p * Width * outer_stride;
       int const lanes = count - p * Width;
