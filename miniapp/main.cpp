@@ -287,6 +287,8 @@ int main(int argc, char** argv) {
     return is_error ? static_cast<int>(ExitCode::usage) : 0;
   }
   read_environment(line);
+  // also where nothing is computed: what libraries want as scratch may depend on their threads
+  if (std::string_view(ExecutionSpace::name()) == "Serial") limit_library_threads(1);
   bool const needs_ranks =
       !line.help_deck && !line.print_deck &&
       (app.got_subcommand("run") || (app.got_subcommand("verify") && line.first_step.common.deck.path.empty()) ||
@@ -302,6 +304,5 @@ int main(int argc, char** argv) {
     return handle(error, mpi);
   }
   Kokkos::ScopeGuard const kokkos(argc, argv);
-  if (host_reaches_memory) limit_library_threads(ExecutionSpace().concurrency());
   return run_on_ranks(app, line, mpi);
 }

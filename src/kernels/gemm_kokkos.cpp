@@ -18,7 +18,7 @@ namespace {
 
 /// The sums of a patch fill the vector registers but for the operands: 6 by 32 with AVX-512 (halves of 256 bits, too),
 /// 6 by 16 without. Tiles fit L2, the packed columns of one patch L1. Rows are as many as 256 tokens want: B is packed
-/// once for them. Wants 200 kB of scratch.
+/// once for them. Wants 200 kB of scratch, 240 kB where C has 16 bits.
 struct HostTile {
   static constexpr int rows = 264, columns = 128, depth = 128;
 #ifdef __AVX512F__
@@ -71,12 +71,12 @@ struct GemmKernel {
   static constexpr int a_size = Tile::rows * tile_depth;
   static constexpr int b_size = Tile::columns * tile_depth;
   static constexpr int c_size = sums_in_place ? 0 : Tile::rows * Tile::columns;
-  static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % Tile::patch_columns == 0);
+  static_assert(Tile::rows % (2 * Tile::patch_rows) == 0 && Tile::columns % Tile::patch_columns == 0);
 
   Operand<Input> a, b;
   Output* c;
   Index m, n, k;
-  Index column_tiles;
+  Index tile_rows, column_tiles;
   bool overwrite;
 
   static std::size_t scratch_bytes() {
@@ -84,9 +84,9 @@ struct GemmKernel {
   }
 
   KOKKOS_FUNCTION void operator()(Team const& team) const {
-    Index const row = team.league_rank() / column_tiles * Tile::rows;
+    Index const row = team.league_rank() / column_tiles * tile_rows;
     Index const column = team.league_rank() % column_tiles * Tile::columns;
-    int const rows = static_cast<int>(Kokkos::min<Index>(Tile::rows, m - row));
+    int const rows = static_cast<int>(Kokkos::min<Index>(tile_rows, m - row));
     int const columns = static_cast<int>(Kokkos::min<Index>(Tile::columns, n - column));
     constexpr int level = Tile::scratch_level; // taken by reference, which device code cannot do with a member
     Scratch const a_block(team.team_scratch(level), a_size);
@@ -218,7 +218,10 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
   auto const* const a = static_cast<Input const*>(a_data);
   auto const* const b = static_cast<Input const*>(b_data);
   Index const column_tiles = divide_up(shape.n, Tile::columns);
-  Index const tiles = divide_up(shape.m, Tile::rows) * column_tiles;
+  Index const large_tiles = divide_up(shape.m, Tile::rows) * column_tiles;
+  bool const too_few = host_reaches_memory && large_tiles < 2 * exec.concurrency(); // half the rows: more can share
+  Index const tile_rows = too_few ? Tile::rows / 2 : Tile::rows;
+  Index const tiles = divide_up(shape.m, tile_rows) * column_tiles;
   using Side = Operand<Input>;
   Side const left = shape.a == Transpose::no ? Side{a, shape.k, 1} : Side{a, 1, shape.m};
   Side const right = shape.b == Transpose::no ? Side{b, 1, shape.n} : Side{b, shape.k, 1};
@@ -226,7 +229,7 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
       Kokkos::TeamPolicy<ExecutionSpace>(exec, static_cast<int>(tiles), Tile::team_size, Tile::vector_length)
           .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(Body::scratch_bytes()));
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
-             Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, column_tiles,
+             Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, tile_rows, column_tiles,
                   shape.mode == Write::overwrite});
 }
 

@@ -25,9 +25,10 @@ bool is_candidate(std::string const& name) {
 std::map<std::string, std::string> measure_fastest_gemms(ExecutionSpace const& exec,
                                                          std::set<GemmShape> const& shapes) {
   double const seconds = 0.02; // at least three products each, twice
-  std::vector<GemmProvider> turns = candidates();
-  turns.insert(turns.end(), turns.rbegin(),
-               turns.rend()); // who else uses the machine for a while slows down all of them
+  // There and back: who else uses the machine for a while slows down all of them.
+  std::vector<GemmProvider> const once = candidates();
+  std::vector<GemmProvider> turns = once;
+  turns.insert(turns.end(), once.rbegin(), once.rend());
   std::map<std::string, std::string> fastest;
   for (GemmShape const& shape : shapes) {
     double best = 0;

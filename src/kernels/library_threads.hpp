@@ -1,8 +1,7 @@
 #pragma once
 
-// How many threads libraries of matrix products start on the host: those that use OpenMP ask its runtime. Promises: as
-// many as kernels run on, unless OMP_NUM_THREADS says otherwise: ranks whose kernels are serial do not start a thread
-// per core each. Where the build found no OpenMP, libraries decide for themselves.
+// How many threads libraries of matrix products start on the host: those that use OpenMP ask its runtime, whose default
+// is one per core, in every rank. Where the build found no OpenMP, libraries decide for themselves.
 
 namespace trainstone {
 

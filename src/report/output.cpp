@@ -34,7 +34,9 @@ std::string share_of_bound(KernelRow const& kernel, double gemm_flops_per_second
   double const computing = kernel.flops / gemm_flops_per_second;
   double const moving = kernel.bytes / bandwidth_bytes_per_second;
   double const share = 100 * std::max(computing, moving) / kernel.seconds;
-  return std::isfinite(share) ? fmt::format("{:.0f} % {}", share, computing > moving ? "gemm" : "bandwidth") : "-";
+  return share > 0 && std::isfinite(share)
+             ? fmt::format("{:.0f} % {}", share, computing > moving ? "gemm" : "bandwidth")
+             : "-";
 }
 
 } // namespace

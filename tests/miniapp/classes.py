@@ -65,7 +65,7 @@ class Judgement(unittest.TestCase):
 
 
 class BoundThreads(unittest.TestCase):
-    """Two threads of a rank, of kernels or of libraries, on two cores, which OpenMP gives one each: they share none."""
+    """Two threads of a rank on two cores, which OpenMP gives one each: they share none."""
     SHORT = settings("data.steps=2", "optimizer.warmup=1", "bench.warmup_steps=1", "batch.global=2")
 
     def setUp(self):
@@ -80,8 +80,8 @@ class BoundThreads(unittest.TestCase):
         outcome = run("run", INPUTS / "tiny.toml", *self.SHORT, ranks=ranks,
                       variables={"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": binding, "OMP_PLACES": "threads"})
         self.assertEqual(outcome.code, 0, outcome)
-        if binding != "false" and outcome.result["topology"]["threads_per_rank"] == 1:
-            self.skipTest("kernels have one thread in this build, which OpenMP binds")
+        if outcome.result["topology"]["threads_per_rank"] == 1:
+            self.skipTest("kernels have one thread in this build")
         return outcome
 
     def assert_shared(self, outcome, sharing):
@@ -108,6 +108,20 @@ class BoundThreads(unittest.TestCase):
 
     def test_ranks_that_are_bound_to_the_same_cores_share_them(self):
         self.assert_shared(self.run_on(self.two, "close", ranks=2), "4 threads of all ranks on this machine share 2 cores")
+
+
+class LibraryThreads(unittest.TestCase):
+    def test_libraries_of_a_serial_build_have_one_thread(self):
+        """OpenMP's default is a thread per core, and every thread of oneDNN wants scratch of its own."""
+        deck = Deck({"data.steps": "2"})
+        one, default = ([start("estimate", deck.path, variables=variables), start("run", deck.path, variables=variables)]
+                        for variables in ({}, {"OMP_NUM_THREADS": None}))
+        run_of_one, run_by_default = one[1].result(), default[1].result()
+        self.assertEqual(run_by_default.code, 0, run_by_default)
+        if " Serial " not in run_by_default.out:
+            self.skipTest("kernels have threads in this build")
+        self.assertEqual(run_by_default.result["predicted"], run_of_one.result["predicted"])
+        self.assertEqual(default[0].result().out, one[0].result().out)
 
 
 class FirstStep(unittest.TestCase):

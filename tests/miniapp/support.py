@@ -128,11 +128,11 @@ class Outcome(RunFolder):
 
 
 def environment(variables=None):
-    """Of a run: this process's, without overrides. Several runs share few cores, so that threads must not spin, and
-    Kokkos need not warn."""
+    """Of a run: this process's, without overrides, and with `variables`, of which None takes one away. Several runs share
+    few cores, so that threads must not spin, and Kokkos need not warn."""
     ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
-    return {**ours, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KOKKOS_DISABLE_WARNINGS": "1",
-            **(variables or {})}
+    ours |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KOKKOS_DISABLE_WARNINGS": "1", **(variables or {})}
+    return {name: value for name, value in ours.items() if value is not None}
 
 
 def run(*arguments, ranks=1, variables=None, prepare=None):
