@@ -155,10 +155,11 @@ void record_golden(PreparedRun const& run, Result const& result) {
 }
 
 void print_end(Result const& result, std::string const& json_path) {
-  auto const ranks = static_cast<double>(result.topology.ranks);
-  if (!result.kernels.empty())
+  if (!result.kernels.empty()) {
+    auto const ranks = static_cast<double>(result.topology.ranks);
     fmt::print("{}", kernel_lines(result.kernels, result.peaks.gemm_flops_per_second / ranks,
                                   result.peaks.bandwidth_bytes_per_second / ranks));
+  }
   if (result.metrics.contains("floor_seconds"))
     fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
                                   result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));

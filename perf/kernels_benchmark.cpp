@@ -7,13 +7,13 @@
 
 #include "core/clock.hpp"
 #include "core/counters.hpp"
+#include "core/roofline.hpp"
 #include "kernels/peaks.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
@@ -130,11 +130,11 @@ void measure(benchmark::State& state, Stage& stage, Measured const& kernel, std:
   }
   Work const peak = stage.peaks[kernel.storage];
   double const seconds = time_calls(state, stage.exec, kernel.timed, variant) / static_cast<double>(state.iterations());
-  double const at_gemm_peak = work.flops / peak.flops, at_bandwidth_peak = work.bytes / peak.bytes;
+  auto const [least, bound_by] = bound_kernel(work.flops, work.bytes, peak.flops, peak.bytes);
   state.counters["GB/s"] = work.bytes / seconds / 1e9;
   state.counters["GF/s"] = work.flops / seconds / 1e9;
-  state.counters["of_bound"] = 100 * std::max(at_gemm_peak, at_bandwidth_peak) / seconds;
-  state.SetLabel(at_gemm_peak > at_bandwidth_peak ? "gemm" : "bandwidth");
+  state.counters["of_bound"] = 100 * least / seconds;
+  state.SetLabel(bound_by);
 }
 
 void register_all(Stage& stage) {

@@ -1,9 +1,8 @@
 // oneDNN's matmul on the host: strict fp32, and bf16 and fp16 with fp32 sums, working in the caller's scratch, on the
-// calling thread's OpenMP team (library_threads). Transposes are strides, adding to C is the
-// `sum` post-operation. Matrices that oneDNN reads in their own layout slower than it copies them are copied into the
-// scratch in the layout that it asks for. Where the CPU has no instructions for a 16-bit type, oneDNN has no product or
-// a slow one (3.12: fp16 is "unimplemented" without AVX512-FP16): there the matrices are converted to fp32 in the
-// scratch.
+// calling thread's OpenMP team (library_threads). Transposes are strides, adding to C is the `sum` post-operation.
+// Matrices that oneDNN reads in their own layout slower than it copies them are copied into the scratch in the layout
+// that it asks for. Where the CPU has no instructions for a 16-bit type, oneDNN has no product or a slow one (3.12:
+// fp16 is "unimplemented" without AVX512-FP16): there the matrices are converted to fp32 in the scratch.
 
 #include "kernels/gemm_impl.hpp"
 

@@ -1,6 +1,7 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
+#include "core/roofline.hpp"
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
 
@@ -29,14 +30,11 @@ std::string joined_names(std::vector<Check> const& checks, bool passed) {
   return names;
 }
 
-/// The bound is whichever takes longer at the peaks: what a kernel computes, or what it moves.
 std::string share_of_bound(KernelRow const& kernel, double gemm_flops_per_second, double bandwidth_bytes_per_second) {
-  double const computing = kernel.flops / gemm_flops_per_second;
-  double const moving = kernel.bytes / bandwidth_bytes_per_second;
-  double const share = 100 * std::max(computing, moving) / kernel.seconds;
-  return share > 0 && std::isfinite(share)
-             ? fmt::format("{:.0f} % {}", share, computing > moving ? "gemm" : "bandwidth")
-             : "-";
+  auto const [least, peak] =
+      bound_kernel(kernel.flops, kernel.bytes, gemm_flops_per_second, bandwidth_bytes_per_second);
+  double const share = 100 * least / kernel.seconds;
+  return share > 0 && std::isfinite(share) ? fmt::format("{:.0f} % {}", share, peak) : "-";
 }
 
 } // namespace
