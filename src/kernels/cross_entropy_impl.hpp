@@ -1,6 +1,7 @@
 #pragma once
 
-// Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. Three passes over a row, which stays in the cache.
+// Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. Three passes over a row, which stays in the cache:
+// maximum, sum of the powers, gradient.
 
 #include "kernels/cross_entropy.hpp"
 
@@ -8,6 +9,8 @@
 #include "kernels/math.hpp"
 #include "kernels/row.hpp"
 #include "kernels/shapes.hpp"
+
+#include <type_traits>
 
 namespace trainstone {
 
@@ -23,10 +26,25 @@ struct SoftmaxStatistics {
   }
 };
 
+/// A row of fp32 holds the powers until they are scaled; 16 bits would round them, and they are computed twice.
 template <class T>
-KOKKOS_INLINE_FUNCTION SoftmaxStatistics softmax_statistics(Team const& team, Index vocab, T const* row) {
+inline constexpr bool keeps_powers = std::is_same_v<T, float>;
+
+template <class T>
+KOKKOS_INLINE_FUNCTION void keep_power([[maybe_unused]] T& logit, [[maybe_unused]] float power) {
+  if constexpr (keeps_powers<T>) logit = power;
+}
+
+/// keep(v, e^(x_v - maximum)) is called once for every element, after x_v was read for the last time.
+template <class T, class Keep>
+KOKKOS_INLINE_FUNCTION SoftmaxStatistics softmax_statistics(Team const& team, Index vocab, T const* row,
+                                                            Keep const& keep) {
   float const maximum = row_max(team, vocab, [&](Index v) { return to_float(row[v]); });
-  double const sum = row_sum(team, vocab, [&](Index v) { return exponential(to_float(row[v]) - maximum); });
+  double const sum = row_sum(team, vocab, [&](Index v) {
+    float const power = exponential(to_float(row[v]) - maximum);
+    keep(v, power);
+    return power;
+  });
   return {maximum, sum};
 }
 
@@ -48,7 +66,7 @@ void cross_entropy_forward(ExecutionSpace const& exec, Matrix<T const> logits, V
       kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const n = team.league_rank();
         T const* const row = Impl::row_of(logits, n);
-        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics(team, vocab, row);
+        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics(team, vocab, row, [](Index, float) {});
         Kokkos::single(Kokkos::PerTeam(team), [&] { losses(n) = statistics.loss(to_float(row[targets(n)])); });
       });
 }
@@ -63,7 +81,7 @@ void cross_entropy_backward_fused(ExecutionSpace const& exec, Matrix<T> logits, 
   Impl::require_shape("cross_entropy_backward_fused: losses", losses, {rows});
   std::uint64_t const elements = static_cast<std::uint64_t>(rows * vocab);
   Kernel const kernel{.label = "trainstone::cross_entropy::backward",
-                      .flops = 7 * elements,
+                      .flops = (Impl::keeps_powers<T> ? 5 : 7) * elements,
                       .bytes = (elements + logits.size()) * sizeof(T) +
                                losses.size() * (sizeof(float) + sizeof(std::int32_t))};
   launch_for(
@@ -71,13 +89,16 @@ void cross_entropy_backward_fused(ExecutionSpace const& exec, Matrix<T> logits, 
         Index const n = team.league_rank();
         Index const target = targets(n);
         T* const row = Impl::row_of(logits, n);
-        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics<T>(team, vocab, row);
-        float const factor = static_cast<float>(scale / statistics.sum);
         float const target_logit = to_float(row[target]);
+        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics<T>(
+            team, vocab, row, [&](Index v, float power) { Impl::keep_power(row[v], power); });
+        float const factor = static_cast<float>(scale / statistics.sum);
         float const target_gradient = Impl::exponential(target_logit - statistics.maximum) * factor - scale;
         team.team_barrier();
         Impl::row_for(team, vocab, [&](Index v) {
-          row[v] = from_float<T>(Impl::exponential(to_float(row[v]) - statistics.maximum) * factor);
+          float const stored = to_float(row[v]);
+          float const power = Impl::keeps_powers<T> ? stored : Impl::exponential(stored - statistics.maximum);
+          row[v] = from_float<T>(power * factor);
         });
         Impl::row_for(team, columns - vocab, [&](Index v) { row[vocab + v] = from_float<T>(0.0F); });
         team.team_barrier();
