@@ -8,6 +8,7 @@
 
 #include "core/launch.hpp"
 #include "core/types.hpp"
+#include "kernels/row.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -39,8 +40,6 @@ struct DeviceTile {
 };
 
 using Tile = std::conditional_t<host_reaches_memory, HostTile, DeviceTile>;
-
-KOKKOS_INLINE_FUNCTION constexpr Index divide_up(Index value, Index by) { return (value + by - 1) / by; }
 
 /// op(A) or op(B) as seen from C: `outer` is the index that C shares (row of A, column of B), `inner` is k.
 template <class T>
@@ -198,6 +197,7 @@ struct GemmKernel {
     float sums[height][width];
     for (int r = 0; r < height; ++r)
       for (int s = 0; s < width; ++s) sums[r][s] = 0.0F;
+    TRAINSTONE_UNROLL
     for (int i = 0; i < depth; ++i) {
       for (int r = 0; r < height; ++r) {
         float const factor = Left::at(a_panel, depth, r, i);

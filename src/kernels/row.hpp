@@ -14,6 +14,14 @@
 #include <limits>
 #include <type_traits>
 
+/// Before a loop: four iterations between two tests of its end, where g++ compiles for the host. Beside multiply-adds
+/// every other instruction counts, most of all where another program shares the core: 140 to 170 GF/s in a product.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define TRAINSTONE_UNROLL _Pragma("GCC unroll 4")
+#else
+#define TRAINSTONE_UNROLL
+#endif
+
 namespace trainstone::Impl {
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
