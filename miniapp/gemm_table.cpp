@@ -2,6 +2,7 @@
 
 #include "comm/buffers.hpp"
 #include "kernels/gemm_measurement.hpp"
+#include "kernels/library_threads.hpp"
 #include "model/work.hpp"
 #include "report/atomic_file.hpp"
 #include "report/plural.hpp"
@@ -42,9 +43,11 @@ std::string conditions(Machinery const& machinery, std::int64_t neighbours) {
   MachineInfo const machine = describe_machine();
   std::string variables; // threads of libraries, and what instructions they may use
   for (auto const& [name, value] : machine.environment) variables += fmt::format(", {}={}", name, value);
-  return fmt::format("trainstone {}, {}, {}, {} on this machine, {} each{}, {}", code_info().version, machine.cpu,
-                     current_device().name, plural(neighbours, "rank"), plural(machinery.exec.concurrency(), "thread"),
-                     variables, fmt::join(providers, " "));
+  CodeInfo const code = code_info();
+  return fmt::format("trainstone {} git {}, {}, {}, {} on this machine, {} each and {} of libraries{}, {}",
+                     code.version, code.git, machine.cpu, current_device().name, plural(neighbours, "rank"),
+                     plural(machinery.exec.concurrency(), "thread"), library_threads(), variables,
+                     fmt::join(providers, " "));
 }
 
 /// Nothing where there is no such file, or no such table: then it is measured, and written anew.

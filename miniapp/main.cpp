@@ -288,7 +288,7 @@ int main(int argc, char** argv) {
   }
   read_environment(line);
   // also where nothing is computed: what libraries want as scratch may depend on their threads
-  if (std::string_view(ExecutionSpace::name()) == "Serial") limit_library_threads(1);
+  match_library_threads_to_kernels();
   bool const needs_ranks =
       !line.help_deck && !line.print_deck &&
       (app.got_subcommand("run") || (app.got_subcommand("verify") && line.first_step.common.deck.path.empty()) ||

@@ -8,6 +8,7 @@
 #include "core/clock.hpp"
 #include "core/counters.hpp"
 #include "core/roofline.hpp"
+#include "kernels/library_threads.hpp"
 #include "kernels/peaks.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -187,6 +188,7 @@ int run_benchmarks() {
 
 int main(int argc, char** argv) {
   setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
+  trainstone::match_library_threads_to_kernels();
   try {
     Kokkos::ScopeGuard const kokkos(argc, argv);
     benchmark::Initialize(&argc, argv);

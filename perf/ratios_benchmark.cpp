@@ -11,6 +11,7 @@
 #include "core/clock.hpp"
 #include "core/cores.hpp"
 #include "core/launch.hpp"
+#include "kernels/library_threads.hpp"
 #include "kernels/peaks.hpp"
 #include "model/work.hpp"
 #include "report/atomic_file.hpp"
@@ -268,6 +269,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   arguments.pairs += arguments.pairs % 2;
   setenv("KOKKOS_DISABLE_WARNINGS", "true", 0);
+  match_library_threads_to_kernels();
   MpiEnvironment const mpi(argc, argv);
   try {
     Kokkos::ScopeGuard const kokkos(argc, argv);

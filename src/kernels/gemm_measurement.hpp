@@ -16,7 +16,8 @@ namespace trainstone {
 /// The name of the fastest provider of every shape, by to_string(shape).
 /// \param[in] exec  fenced around every timing; complete on return
 /// \throws Error    if a product is wrong
-/// Time: each provider computes each product some eight times, in turns with the others.
+/// Time: for each shape and provider two turns of 20 ms or four products, whichever is longer, and filling the
+/// matrices.
 std::map<std::string, std::string> measure_fastest_gemms(ExecutionSpace const& exec, std::set<GemmShape> const& shapes);
 
 /// Those of `shapes` that `fastest` does not name, or names a provider for that this build has not.

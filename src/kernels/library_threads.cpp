@@ -1,6 +1,9 @@
 #include "kernels/library_threads.hpp"
 
+#include "core/views.hpp"
+
 #include <cstdlib>
+#include <string_view>
 
 #ifdef TRAINSTONE_HAVE_OPENMP
 #include <omp.h>
@@ -18,5 +21,9 @@ int library_threads() { return omp_get_max_threads(); }
 void limit_library_threads(int /*threads*/) {}
 int library_threads() { return 1; }
 #endif
+
+void match_library_threads_to_kernels() {
+  if (std::string_view(ExecutionSpace::name()) == "Serial") limit_library_threads(1);
+}
 
 } // namespace trainstone

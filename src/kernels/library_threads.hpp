@@ -8,6 +8,9 @@ namespace trainstone {
 /// Of products that this thread calls from now on: `threads`, unless OMP_NUM_THREADS is set.
 void limit_library_threads(int threads);
 
+/// As many as kernels have: in Serial builds one, with OpenMP the runtime's. For main(), before the first product.
+void match_library_threads_to_kernels();
+
 /// What such a product may use; 1 where the build found no OpenMP.
 int library_threads();
 

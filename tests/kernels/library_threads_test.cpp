@@ -1,9 +1,12 @@
 #include "kernels/library_threads.hpp"
 
+#include "core/views.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 using namespace trainstone;
 
@@ -44,6 +47,11 @@ TEST_CASE("libraries use as many threads as kernels, unless OMP_NUM_THREADS says
   limit_library_threads(2);
   CHECK(library_threads() == 2);
   setenv("OMP_NUM_THREADS", "2", 1);
+  match_library_threads_to_kernels();
   limit_library_threads(1);
   CHECK(library_threads() == 2);
+  unsetenv("OMP_NUM_THREADS");
+  limit_library_threads(3);
+  match_library_threads_to_kernels();
+  CHECK(library_threads() == (std::string_view(ExecutionSpace::name()) == "Serial" ? 1 : 3));
 }
