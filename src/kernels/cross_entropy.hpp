@@ -29,7 +29,8 @@ void cross_entropy_forward(ExecutionSpace const& exec, Matrix<T const> logits, V
 /// \param[in]     vocab           <= Vp                             \param[in] scale
 /// \param[out]    losses (N)      overwritten, fp32, not scaled
 /// \throws Error                  if extents differ (message names both shapes)
-/// Work: 5 N V FLOP in fp32, 7 in 16 bits (an exponential counts as one); N V sizeof(T) + N Vp sizeof(T) + 8 N bytes.
+/// Work: 5 N V FLOP in fp32 on hosts, else 7 (an exponential counts as one); N V sizeof(T) + N Vp sizeof(T) + 8 N
+/// bytes.
 template <class T>
 void cross_entropy_backward_fused(ExecutionSpace const& exec, Matrix<T> logits, Vector<std::int32_t const> targets,
                                   Index vocab, float scale, Vector<float> losses);

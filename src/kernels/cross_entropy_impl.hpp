@@ -1,7 +1,7 @@
 #pragma once
 
 // Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. Three passes over a row, which stays in the cache:
-// maximum, sum of the powers, gradient.
+// maximum, sum of the powers, gradient (the loss alone takes two).
 
 #include "kernels/cross_entropy.hpp"
 
@@ -26,9 +26,10 @@ struct SoftmaxStatistics {
   }
 };
 
-/// A row of fp32 holds the powers until they are scaled; 16 bits would round them, and they are computed twice.
+/// A row of fp32 holds the powers until they are scaled; 16 bits would round them, and they are computed twice. So they
+/// are on devices, where an exponential costs less than to write a row once more.
 template <class T>
-inline constexpr bool keeps_powers = std::is_same_v<T, float>;
+inline constexpr bool keeps_powers = host_reaches_memory && std::is_same_v<T, float>;
 
 template <class T>
 KOKKOS_INLINE_FUNCTION void keep_power([[maybe_unused]] T& logit, [[maybe_unused]] float power) {

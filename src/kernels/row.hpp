@@ -4,7 +4,7 @@
 // loops inside a team: vector code of one thread on the host, TeamVectorRange on a device. Promises: every sum runs in
 // an order that depends on its length only, so that its bits depend neither on the run nor on the number of threads.
 // Host loops become vector code without -ffast-math because `omp simd` states that iterations are independent and
-// which sums may be split into lanes (needs -fopenmp-simd). Included by k_impl.hpp files only.
+// which sums may be split into lanes (needs -fopenmp-simd). Included by files of kernels' bodies only.
 
 #include "core/error.hpp"
 #include "core/types.hpp"
@@ -15,7 +15,8 @@
 #include <type_traits>
 
 /// Before a loop: four iterations between two tests of its end, where g++ compiles for the host. Beside multiply-adds
-/// every other instruction counts, most of all where another program shares the core: 140 to 170 GF/s in a product.
+/// every other instruction counts, most of all where another program shares the core: 133 instead of 107 GF/s on
+/// average over GPT-2's products (AVX2, two cores).
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define TRAINSTONE_UNROLL _Pragma("GCC unroll 4")
 #else
@@ -112,7 +113,8 @@ KOKKOS_INLINE_FUNCTION void team_for(Team const& team, Index count, Body const& 
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
 }
 
-/// The sum of value(i) over [0, count), known to the whole team: blocks in fp32, their sums in fp64.
+/// The sum of value(i) over [0, count), known to the whole team: blocks in fp32, their sums in fp64. Calls value once
+/// for each i: it may write element i.
 template <class Value>
 KOKKOS_INLINE_FUNCTION double row_sum(Team const& team, Index count, Value const& value) {
   double total = 0.0;
@@ -124,7 +126,7 @@ KOKKOS_INLINE_FUNCTION double row_sum(Team const& team, Index count, Value const
   return total;
 }
 
-/// The maximum of value(i) over [0, count), known to the whole team; NaN is passed over.
+/// The maximum of value(i) over [0, count), known to the whole team, of which all have read; NaN is passed over.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float row_max(Team const& team, Index count, Value const& value) {
   float result = -Kokkos::Experimental::infinity_v<float>;
