@@ -1,8 +1,8 @@
 // The plain Kokkos matrix product: runs everywhere, needs no library, is no race car. A team computes one tile of C;
-// it walks through k in blocks, packs the blocks of op(A) and op(B) into its scratch (which undoes transposes and pads
-// with zeros), and each thread or vector lane multiplies small patches of C in registers.
-// One row of sums per element of C and block, blocks added in order: the same bits on every run and any team size.
-// Operands become fp32 as they are packed. A C of 16 bits is added up in fp32 in the scratch and rounded once.
+// it walks through k in blocks, packs op(B) strip by strip into its scratch (which undoes transposes and pads with
+// zeros), op(A) too where its rows are not contiguous, and each thread or vector lane multiplies small patches of C in
+// registers. One row of sums per element of C and block, blocks added in order: the same bits on every run and any team
+// size. Operands become fp32 as they are packed. A C of 16 bits is added up in fp32 in the scratch and rounded once.
 
 #include "kernels/gemm_impl.hpp"
 
@@ -17,29 +17,43 @@ namespace trainstone::Impl {
 
 namespace {
 
-/// The sums of a patch fill the vector registers but for the operands: 6 by 32 with AVX-512 (halves of 256 bits, too),
-/// 6 by 16 without. Tiles fit L2, the packed columns of one patch L1. Rows are as many as 256 tokens want: B is packed
-/// once for them. Wants 200 kB of scratch, 240 kB where C has 16 bits.
-struct HostTile {
-  static constexpr int rows = 264, columns = 128, depth = 128;
+/// A host's team is one thread. The sums of a patch fill the vector registers but for the operands: 6 by 32 with
+/// AVX-512 (halves of 256 bits, too), 6 by 16 without.
+struct Host {
+  static constexpr int patch_rows = 6;
 #ifdef __AVX512F__
-  static constexpr int patch_rows = 6, patch_columns = 32;
+  static constexpr int patch_columns = 32;
 #else
-  static constexpr int patch_rows = 6, patch_columns = 16;
+  static constexpr int patch_columns = 16;
 #endif
   static constexpr int team_size = 1, vector_length = 1;
   static constexpr int scratch_level = 1;
+  static constexpr int group = 8; // rows whose elements become one vector when they are packed as columns
+};
+
+/// Where rows of op(A) are contiguous they serve as they lie. A strip of op(B) stays in L2 for all rows of the tile,
+/// and is so deep that GPT-2's sums seldom leave the registers. Wants 210 kB of scratch.
+struct RowTile : Host {
+  static constexpr bool packs_left = false;
+  static constexpr int rows = 264, columns = 64, strip = 64, depth = 768;
+};
+
+/// Where they are not, as in weight gradients, op(A) is packed into L2 once per tile and block, and a strip of op(B),
+/// a patch wide, into L1. Wants 280 kB of scratch.
+struct StepTile : Host {
+  static constexpr bool packs_left = true;
+  static constexpr int rows = 264, columns = 384, strip = patch_columns, depth = 256;
 };
 
 /// 256 threads with a patch of 4 by 4 each; 32 kB of shared memory.
 struct DeviceTile {
-  static constexpr int rows = 64, columns = 64, depth = 64;
   static constexpr int patch_rows = 4, patch_columns = 4;
   static constexpr int team_size = 16, vector_length = 16;
   static constexpr int scratch_level = 0;
+  static constexpr int group = 1;
+  static constexpr bool packs_left = true;
+  static constexpr int rows = 64, columns = 64, strip = 64, depth = 64;
 };
-
-using Tile = std::conditional_t<host_reaches_memory, HostTile, DeviceTile>;
 
 /// op(A) or op(B) as seen from C: `outer` is the index that C shares (row of A, column of B), `inner` is k.
 template <class T>
@@ -48,18 +62,20 @@ struct Operand {
   Index outer_stride, inner_stride; // one of them is 1
 };
 
-/// Element (r, i) of a patch of packed rows of op(A): step by step as the sums take them, or row by row. The host packs
-/// them as they lie in memory, whole vectors at a time: it broadcasts single elements later, and either order serves.
-struct ByStep {
-  KOKKOS_INLINE_FUNCTION static float at(float const* panel, int, int r, int i) {
-    return panel[i * Tile::patch_rows + r];
+/// The rows of op(A) that one patch multiplies: packed step by step as the sums take them, or where they lie.
+template <class Tile>
+struct LeftPanel {
+  float const* data;
+  Index stride; // of rows, where they are not packed
+  KOKKOS_INLINE_FUNCTION float at(int r, int i) const {
+    if constexpr (Tile::packs_left)
+      return data[i * Tile::patch_rows + r];
+    else
+      return data[r * stride + i];
   }
 };
-struct ByRow {
-  KOKKOS_INLINE_FUNCTION static float at(float const* panel, int depth, int r, int i) { return panel[r * depth + i]; }
-};
 
-template <class Input, class Output, class Left>
+template <class Input, class Output, class Tile>
 struct GemmKernel {
   using Team = Kokkos::TeamPolicy<ExecutionSpace>::member_type;
   using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
@@ -67,10 +83,11 @@ struct GemmKernel {
   static constexpr bool sums_in_place = std::is_same_v<Output, float>;
   /// Blocks of half the depth make room for the sums.
   static constexpr int tile_depth = sums_in_place ? Tile::depth : Tile::depth / 2;
-  static constexpr int a_size = Tile::rows * tile_depth;
-  static constexpr int b_size = Tile::columns * tile_depth;
+  static constexpr int a_size = (Tile::packs_left ? Tile::rows : Tile::patch_rows) * tile_depth;
+  static constexpr int b_size = Tile::strip * tile_depth;
   static constexpr int c_size = sums_in_place ? 0 : Tile::rows * Tile::columns;
-  static_assert(Tile::rows % (2 * Tile::patch_rows) == 0 && Tile::columns % Tile::patch_columns == 0);
+  static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % Tile::strip == 0);
+  static_assert(Tile::strip % Tile::patch_columns == 0);
 
   Operand<Input> a, b;
   Output* c;
@@ -94,18 +111,19 @@ struct GemmKernel {
     Index inner = 0;
     do { // at least once: k = 0 writes zeros
       int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
-      if constexpr (std::is_same_v<Left, ByRow>)
-        pack_rows(a, row, rows, inner, depth, a_block.data());
-      else
-        pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
-      pack<Tile::patch_columns>(team, b, column, columns, inner, depth, b_block.data());
-      team.team_barrier();
-      if constexpr (sums_in_place)
-        multiply(team, a_block.data(), b_block.data(), depth, c + row * n + column, n, rows, columns,
-                 overwrite && inner == 0);
-      else
-        multiply(team, a_block.data(), b_block.data(), depth, c_block.data(), Tile::columns, rows, columns, inner == 0);
-      team.team_barrier();
+      if constexpr (Tile::packs_left) pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
+      for (int s = 0; s < columns; s += Tile::strip) {
+        int const width = columns - s < Tile::strip ? columns - s : Tile::strip;
+        pack<Tile::patch_columns>(team, b, column + s, width, inner, depth, b_block.data());
+        team.team_barrier();
+        if constexpr (sums_in_place)
+          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c + row * n + column + s, n, rows, width,
+                   overwrite && inner == 0);
+        else
+          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c_block.data() + s, Tile::columns, rows,
+                   width, inner == 0);
+        team.team_barrier();
+      }
       inner += depth;
     } while (inner < k);
     if constexpr (!sums_in_place) store(team, c_block.data(), c + row * n + column, rows, columns);
@@ -122,59 +140,78 @@ struct GemmKernel {
     });
   }
 
-  /// packed[outer][inner] = operand(outer, inner), whose rows are contiguous; zero up to whole patches. By one thread,
-  /// which is the host's team.
-  KOKKOS_FUNCTION static void pack_rows(Operand<Input> const& operand, Index outer, int count, Index inner, int depth,
-                                        float* packed) {
-    for (int o = 0; o < count; ++o) {
-      Input const* const row = operand.data + (outer + o) * operand.outer_stride + inner;
-      for (int i = 0; i < depth; ++i) packed[o * depth + i] = to_float(row[i]);
-    }
-    int const end = static_cast<int>(divide_up(count, Tile::patch_rows)) * Tile::patch_rows;
-    for (int e = count * depth; e < end * depth; ++e) packed[e] = 0.0F;
-  }
-
   /// packed[panel][inner][Width] = operand(outer + panel * Width + lane, inner); lanes beyond `count` are zero.
   template <int Width>
   KOKKOS_FUNCTION static void pack(Team const& team, Operand<Input> const& operand, Index outer, int count, Index inner,
                                    int depth, float* packed) {
     Input const* const source = operand.data + outer * operand.outer_stride + inner * operand.inner_stride;
     if (operand.outer_stride == 1)
-      pack_panels<Width, true>(team, source, operand.inner_stride, count, depth, packed);
+      pack_panels<Width, Width, true>(team, source, operand.inner_stride, count, depth, packed);
     else
-      pack_panels<Width, false>(team, source, operand.outer_stride, count, depth, packed);
+      pack_panels<Width, Width % Tile::group == 0 ? Tile::group : Width, false>(team, source, operand.outer_stride,
+                                                                                count, depth, packed);
   }
 
   /// One of the strides is 1, which gives better vector code where the compiler knows it, as do panels that are full.
-  template <int Width, bool outer_is_contiguous>
+  /// Group lanes at a time: rows that become columns are transposed in registers.
+  template <int Width, int Group, bool outer_is_contiguous>
   KOKKOS_FUNCTION static void pack_panels(Team const& team, Input const* source, Index other_stride, int count,
                                           int depth, float* packed) {
     Index const outer_stride = outer_is_contiguous ? 1 : other_stride;
     Index const inner_stride = outer_is_contiguous ? other_stride : 1;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(divide_up(count, Width))), [&](int p) {
-      Input const* const panel = source + p * Width * outer_stride;
-      int const lanes = count - p * Width;
-      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
-        Input const* const from = panel + i * inner_stride;
-        float* const to = packed + (p * depth + i) * Width;
-        if (lanes >= Width)
-          for (int lane = 0; lane < Width; ++lane) to[lane] = to_float(from[lane * outer_stride]);
-        else
-          for (int lane = 0; lane < Width; ++lane) to[lane] = lane < lanes ? to_float(from[lane * outer_stride]) : 0.0F;
-      });
+    int const groups = static_cast<int>(divide_up(count, Width)) * (Width / Group);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, groups), [&](int g) {
+      int const first = g * Group;
+      Input const* const KOKKOS_RESTRICT from = source + first * outer_stride;
+      float* const KOKKOS_RESTRICT to = packed + first / Width * Width * depth + first % Width;
+      int const lanes = count - first;
+      if (lanes >= Group)
+        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
+          TRAINSTONE_UNROLL(8)
+          for (int lane = 0; lane < Group; ++lane)
+            to[i * Width + lane] = to_float(from[i * inner_stride + lane * outer_stride]);
+        });
+      else
+        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, depth), [&](int i) {
+          for (int lane = 0; lane < Group; ++lane)
+            to[i * Width + lane] = lane < lanes ? to_float(from[i * inner_stride + lane * outer_stride]) : 0.0F;
+        });
     });
   }
 
-  KOKKOS_FUNCTION static void multiply(Team const& team, float const* a_block, float const* b_block, int depth,
-                                       float* out, Index out_stride, int rows, int columns, bool replace) {
+  /// out = or += op(A) op(B) of one strip and block.
+  KOKKOS_FUNCTION void multiply(Team const& team, Index row, Index inner, int depth, float* a_block,
+                                float const* b_block, float* out, Index out_stride, int rows, int columns,
+                                bool replace) const {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
     int const row_patches = static_cast<int>(divide_up(rows, height));
     int const column_patches = static_cast<int>(divide_up(columns, width));
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, row_patches * column_patches), [&](int patch) {
-      int const i = patch % row_patches * height, j = patch / row_patches * width;
-      multiply_patch(a_block + i * depth, b_block + j * depth, depth, out + i * out_stride + j, out_stride,
+    auto const multiply_one = [&](LeftPanel<Tile> const& left, int i, int j) {
+      multiply_patch(left, b_block + j * depth, depth, out + i * out_stride + j, out_stride,
                      Kokkos::min(height, rows - i), Kokkos::min(width, columns - j), replace);
-    });
+    };
+    if constexpr (Tile::packs_left)
+      Kokkos::parallel_for(Kokkos::TeamVectorRange(team, row_patches * column_patches), [&](int patch) {
+        int const i = patch % row_patches * height, j = patch / row_patches * width;
+        multiply_one({a_block + i * depth, 0}, i, j);
+      });
+    else
+      for (int i = 0; i < rows; i += height) { // one thread is the team
+        LeftPanel<Tile> const left = left_panel(row + i, Kokkos::min(height, rows - i), inner, depth, a_block);
+        for (int j = 0; j < columns; j += width) multiply_one(left, i, j);
+      }
+  }
+
+  /// Rows of op(A) where they lie, or widened and filled up to a whole patch with zeros in `packed`.
+  KOKKOS_FUNCTION LeftPanel<Tile> left_panel(Index row, int count, Index inner, int depth, float* packed) const {
+    Input const* const source = a.data + row * a.outer_stride + inner;
+    if constexpr (std::is_same_v<Input, float>) {
+      if (count == Tile::patch_rows) return {source, a.outer_stride};
+    }
+    for (int r = 0; r < Tile::patch_rows; ++r)
+      for (int i = 0; i < depth; ++i)
+        packed[r * depth + i] = r < count ? to_float(source[r * a.outer_stride + i]) : 0.0F;
+    return {packed, depth};
   }
 
   /// out = or += patch, of which rows by columns elements are in C.
@@ -189,7 +226,7 @@ struct GemmKernel {
 
   /// The sums stay in registers through the loop over k, where the compiler vectorises the columns. Not inlined: in
   /// some surroundings g++ 16 then keeps the sums in memory (33 instead of 90 GF/s with Kokkos 5.2 OpenMP).
-  [[gnu::noinline]] KOKKOS_FUNCTION static void multiply_patch(float const* KOKKOS_RESTRICT a_panel,
+  [[gnu::noinline]] KOKKOS_FUNCTION static void multiply_patch(LeftPanel<Tile> left,
                                                                float const* KOKKOS_RESTRICT b_panel, int depth,
                                                                float* KOKKOS_RESTRICT out, Index out_stride, int rows,
                                                                int columns, bool replace) {
@@ -197,10 +234,10 @@ struct GemmKernel {
     float sums[height][width];
     for (int r = 0; r < height; ++r)
       for (int s = 0; s < width; ++s) sums[r][s] = 0.0F;
-    TRAINSTONE_UNROLL
+    TRAINSTONE_UNROLL(4)
     for (int i = 0; i < depth; ++i) {
       for (int r = 0; r < height; ++r) {
-        float const factor = Left::at(a_panel, depth, r, i);
+        float const factor = left.at(r, i);
         for (int s = 0; s < width; ++s) sums[r][s] += factor * b_panel[i * width + s];
       }
     }
@@ -212,21 +249,22 @@ struct GemmKernel {
   }
 };
 
-template <class Input, class Output, class Left>
+template <class Input, class Output, class Tile>
 void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_data, void const* b_data, void* c_data) {
-  using Body = GemmKernel<Input, Output, Left>;
+  using Body = GemmKernel<Input, Output, Tile>;
   auto const* const a = static_cast<Input const*>(a_data);
   auto const* const b = static_cast<Input const*>(b_data);
   Index const column_tiles = divide_up(shape.n, Tile::columns);
-  Index const large_tiles = divide_up(shape.m, Tile::rows) * column_tiles;
-  bool const too_few = host_reaches_memory && large_tiles < 2 * exec.concurrency(); // half the rows: more can share
-  Index const tile_rows = too_few ? Tile::rows / 2 : Tile::rows;
-  Index const tiles = divide_up(shape.m, tile_rows) * column_tiles;
+  Index tile_rows = Tile::rows;
+  auto const tiles = [&] { return divide_up(shape.m, tile_rows) * column_tiles; };
+  if constexpr (host_reaches_memory) { // fewer rows: more threads can share
+    while (tiles() < 2 * exec.concurrency() && tile_rows > Tile::rows / 4) tile_rows /= 2;
+  }
   using Side = Operand<Input>;
   Side const left = shape.a == Transpose::no ? Side{a, shape.k, 1} : Side{a, 1, shape.m};
   Side const right = shape.b == Transpose::no ? Side{b, 1, shape.n} : Side{b, shape.k, 1};
   auto const policy =
-      Kokkos::TeamPolicy<ExecutionSpace>(exec, static_cast<int>(tiles), Tile::team_size, Tile::vector_length)
+      Kokkos::TeamPolicy<ExecutionSpace>(exec, static_cast<int>(tiles()), Tile::team_size, Tile::vector_length)
           .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(Body::scratch_bytes()));
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
              Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, tile_rows, column_tiles,
@@ -235,10 +273,12 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
 
 template <class Input, class Output>
 void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c) {
-  if constexpr (host_reaches_memory) {
-    if (shape.a == Transpose::no) return compute<Input, Output, ByRow>(exec, shape, a, b, c);
-  }
-  compute<Input, Output, ByStep>(exec, shape, a, b, c);
+  if constexpr (!host_reaches_memory)
+    compute<Input, Output, DeviceTile>(exec, shape, a, b, c);
+  else if (shape.a == Transpose::no)
+    compute<Input, Output, RowTile>(exec, shape, a, b, c);
+  else
+    compute<Input, Output, StepTile>(exec, shape, a, b, c);
 }
 
 } // namespace

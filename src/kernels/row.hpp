@@ -14,13 +14,14 @@
 #include <limits>
 #include <type_traits>
 
-/// Before a loop: four iterations between two tests of its end, where g++ compiles for the host. Beside multiply-adds
-/// every other instruction counts, most of all where another program shares the core: 133 instead of 107 GF/s on
-/// average over GPT-2's products (AVX2, two cores).
+/// Before a loop: `count` iterations between two tests of its end, where g++ compiles for the host. Beside
+/// multiply-adds every other instruction counts, most of all where another program shares the core: 133 instead of 107
+/// GF/s on average over GPT-2's products (AVX2, two cores).
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-#define TRAINSTONE_UNROLL _Pragma("GCC unroll 4")
+#define TRAINSTONE_PRAGMA(text) _Pragma(#text)
+#define TRAINSTONE_UNROLL(count) TRAINSTONE_PRAGMA(GCC unroll count)
 #else
-#define TRAINSTONE_UNROLL
+#define TRAINSTONE_UNROLL(count)
 #endif
 
 namespace trainstone::Impl {

@@ -83,7 +83,7 @@ template <Write mode, class Left>
   float patch[height][width];
   for (int r = 0; r < height; ++r)
     for (int c = 0; c < width; ++c) patch[r][c] = mode == Write::add ? sums[r * sums_stride + c] : 0.0F;
-  TRAINSTONE_UNROLL
+  TRAINSTONE_UNROLL(4)
   for (Index k = 0; k < depth; ++k) {
     for (int r = 0; r < height; ++r) {
       float const factor = left.at(r, k);
