@@ -17,6 +17,9 @@ namespace trainstone::Impl {
 
 namespace {
 
+/// Columns of op(B) that are packed at once.
+inline constexpr int strip = 64;
+
 /// A host's team is one thread. The sums of a patch fill the vector registers but for the operands: 6 by 32 with
 /// AVX-512 (halves of 256 bits, too), 6 by 16 without.
 struct Host {
@@ -35,14 +38,14 @@ struct Host {
 /// and is so deep that GPT-2's sums seldom leave the registers. Wants 210 kB of scratch.
 struct RowTile : Host {
   static constexpr bool packs_left = false;
-  static constexpr int rows = 264, columns = 64, strip = 64, depth = 768;
+  static constexpr int rows = 264, columns = strip, depth = 768;
 };
 
-/// Where they are not, as in weight gradients, op(A) is packed into L2 once per tile and block, and a strip of op(B),
-/// a patch wide, into L1. Wants 280 kB of scratch.
+/// Where they are not, as in weight gradients, op(A) is packed into L2 once per tile and block, and each patch's
+/// columns of op(B) stay in L1. Wants 260 kB of scratch.
 struct StepTile : Host {
   static constexpr bool packs_left = true;
-  static constexpr int rows = 264, columns = 384, strip = patch_columns, depth = 256;
+  static constexpr int rows = 192, columns = 384, depth = 256;
 };
 
 /// 256 threads with a patch of 4 by 4 each; 32 kB of shared memory.
@@ -52,7 +55,7 @@ struct DeviceTile {
   static constexpr int scratch_level = 0;
   static constexpr int group = 1;
   static constexpr bool packs_left = true;
-  static constexpr int rows = 64, columns = 64, strip = 64, depth = 64;
+  static constexpr int rows = 64, columns = strip, depth = 64;
 };
 
 /// op(A) or op(B) as seen from C: `outer` is the index that C shares (row of A, column of B), `inner` is k.
@@ -84,10 +87,10 @@ struct GemmKernel {
   /// Blocks of half the depth make room for the sums.
   static constexpr int tile_depth = sums_in_place ? Tile::depth : Tile::depth / 2;
   static constexpr int a_size = (Tile::packs_left ? Tile::rows : Tile::patch_rows) * tile_depth;
-  static constexpr int b_size = Tile::strip * tile_depth;
+  static constexpr int b_size = strip * tile_depth;
   static constexpr int c_size = sums_in_place ? 0 : Tile::rows * Tile::columns;
-  static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % Tile::strip == 0);
-  static_assert(Tile::strip % Tile::patch_columns == 0);
+  static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % strip == 0);
+  static_assert(strip % Tile::patch_columns == 0);
 
   Operand<Input> a, b;
   Output* c;
@@ -112,8 +115,8 @@ struct GemmKernel {
     do { // at least once: k = 0 writes zeros
       int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
       if constexpr (Tile::packs_left) pack<Tile::patch_rows>(team, a, row, rows, inner, depth, a_block.data());
-      for (int s = 0; s < columns; s += Tile::strip) {
-        int const width = columns - s < Tile::strip ? columns - s : Tile::strip;
+      for (int s = 0; s < columns; s += strip) {
+        int const width = columns - s < strip ? columns - s : strip;
         pack<Tile::patch_columns>(team, b, column + s, width, inner, depth, b_block.data());
         team.team_barrier();
         if constexpr (sums_in_place)
@@ -231,6 +234,8 @@ struct GemmKernel {
                                                                float* KOKKOS_RESTRICT out, Index out_stride, int rows,
                                                                int columns, bool replace) {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
+    if constexpr (Tile::packs_left) // few terms for many sums
+      for (int r = 0; r < rows; ++r) prefetch_to_write(out + r * out_stride, columns);
     float sums[height][width];
     for (int r = 0; r < height; ++r)
       for (int s = 0; s < width; ++s) sums[r][s] = 0.0F;

@@ -51,6 +51,13 @@ KOKKOS_INLINE_FUNCTION auto* row_of(MatrixView const& matrix, Index n) {
   return matrix.data() + n * static_cast<Index>(matrix.extent(1));
 }
 
+/// Asks a host's caches for `count` elements that will be written soon.
+KOKKOS_FORCEINLINE_FUNCTION void prefetch_to_write(float const* elements, int count) {
+  constexpr int line = 64 / sizeof(float);
+  KOKKOS_IF_ON_HOST((for (int i = 0; i < count; i += line) __builtin_prefetch(elements + i, 1);))
+  KOKKOS_IF_ON_DEVICE((static_cast<void>(elements); static_cast<void>(count); static_cast<void>(line);))
+}
+
 /// target = or += value.
 template <class T>
 KOKKOS_INLINE_FUNCTION void write(T& target, float value, Write mode) {

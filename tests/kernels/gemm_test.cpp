@@ -190,7 +190,7 @@ std::string exact_mismatches(GemmProvider provider, std::vector<double> const& a
 
 TEST_CASE("products of whole numbers are exact, and rounded once, for all providers, types, transposes and modes",
           "[gemm]") {
-  // one, odd, prime, around tile borders of the Kokkos kernel (66 to 264 x 64 x 768 or x 384 x 256, with half the
+  // one, odd, prime, around tile borders of the Kokkos kernel (66 to 264 x 64 x 768, 48 to 192 x 384 x 256, half the
   // depth where C has 16 bits, patches 6 x 16 or 32), 1024 columns and more; one has so many tiles for a host's threads
   // that they have all their rows
   Index const threads = host_reaches_memory ? ExecutionSpace().concurrency() : 1;
