@@ -1,8 +1,9 @@
 // The plain Kokkos matrix product: runs everywhere, needs no library, is no race car. A team computes one tile of C;
-// it walks through k in blocks, packs op(B) strip by strip into its scratch (which undoes transposes and pads with
-// zeros), op(A) too where its rows are not contiguous, and each thread or vector lane multiplies small patches of C in
-// registers. One row of sums per element of C and block, blocks added in order: the same bits on every run and any team
-// size. Operands become fp32 as they are packed. A C of 16 bits is added up in fp32 in the scratch and rounded once.
+// it walks through k in blocks, packs its operands into its scratch (which undoes transposes and pads with zeros), and
+// each thread or vector lane multiplies small patches of C in registers. On hosts fp32 rows of op(A) that are
+// contiguous serve where they lie, a whole patch of them at a time. One row of sums per element of C and block, blocks
+// added in order: the same bits on every run and any team size. Operands become fp32 as they are packed. A C of 16 bits
+// is added up in fp32 in the scratch and rounded once.
 
 #include "kernels/gemm_impl.hpp"
 
@@ -31,18 +32,19 @@ struct Host {
 #endif
   static constexpr int team_size = 1, vector_length = 1;
   static constexpr int scratch_level = 1;
-  static constexpr int group = 8; // rows whose elements become one vector when they are packed as columns
+  static constexpr int group = 8; // rows that are packed as columns at once: their elements become one vector
 };
 
-/// Where rows of op(A) are contiguous they serve as they lie. A strip of op(B) stays in L2 for all rows of the tile,
-/// and is so deep that GPT-2's sums seldom leave the registers. Wants 210 kB of scratch.
+/// Where rows of op(A) are contiguous. A strip of op(B) stays in L2 for all rows of the tile, and is so deep that
+/// GPT-2's sums seldom leave the registers. Wants 220 kB of scratch, 180 kB where C has 16 bits.
 struct RowTile : Host {
   static constexpr bool packs_left = false;
   static constexpr int rows = 264, columns = strip, depth = 768;
 };
 
-/// Where they are not, as in weight gradients, op(A) is packed into L2 once per tile and block, and each patch's
-/// columns of op(B) stay in L1. Wants 260 kB of scratch.
+/// Where they are not, as in weight gradients, op(A) is packed into L2 once per tile and block, and the columns of a
+/// patch stay in L1 (16 kB; with AVX-512 32 kB, which not every such processor has room for). Wants 260 kB of scratch,
+/// 230 kB where C has 16 bits.
 struct StepTile : Host {
   static constexpr bool packs_left = true;
   static constexpr int rows = 192, columns = 384, depth = 256;
@@ -53,7 +55,7 @@ struct DeviceTile {
   static constexpr int patch_rows = 4, patch_columns = 4;
   static constexpr int team_size = 16, vector_length = 16;
   static constexpr int scratch_level = 0;
-  static constexpr int group = 1;
+  static constexpr int group = 4;
   static constexpr bool packs_left = true;
   static constexpr int rows = 64, columns = strip, depth = 64;
 };
@@ -84,18 +86,20 @@ struct GemmKernel {
   using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
   static constexpr bool sums_in_place = std::is_same_v<Output, float>;
-  /// Blocks of half the depth make room for the sums.
+  /// Blocks of half the depth and fewer columns make room for the sums.
   static constexpr int tile_depth = sums_in_place ? Tile::depth : Tile::depth / 2;
+  static constexpr int most_columns = sums_in_place ? Tile::columns : std::min(Tile::columns, 2 * strip);
   static constexpr int a_size = (Tile::packs_left ? Tile::rows : Tile::patch_rows) * tile_depth;
   static constexpr int b_size = strip * tile_depth;
-  static constexpr int c_size = sums_in_place ? 0 : Tile::rows * Tile::columns;
-  static_assert(Tile::rows % Tile::patch_rows == 0 && Tile::columns % strip == 0);
+  static constexpr int c_size = sums_in_place ? 0 : Tile::rows * most_columns;
+  static_assert(Tile::rows % (4 * Tile::patch_rows) == 0 && most_columns % strip == 0);
   static_assert(strip % Tile::patch_columns == 0);
+  static_assert(Tile::packs_left || Tile::team_size * Tile::vector_length == 1);
 
   Operand<Input> a, b;
   Output* c;
   Index m, n, k;
-  Index tile_rows, column_tiles;
+  Index tile_rows, tile_columns, column_tiles;
   bool overwrite;
 
   static std::size_t scratch_bytes() {
@@ -104,9 +108,9 @@ struct GemmKernel {
 
   KOKKOS_FUNCTION void operator()(Team const& team) const {
     Index const row = team.league_rank() / column_tiles * tile_rows;
-    Index const column = team.league_rank() % column_tiles * Tile::columns;
+    Index const column = team.league_rank() % column_tiles * tile_columns;
     int const rows = static_cast<int>(Kokkos::min<Index>(tile_rows, m - row));
-    int const columns = static_cast<int>(Kokkos::min<Index>(Tile::columns, n - column));
+    int const columns = static_cast<int>(Kokkos::min<Index>(tile_columns, n - column));
     constexpr int level = Tile::scratch_level; // taken by reference, which device code cannot do with a member
     Scratch const a_block(team.team_scratch(level), a_size);
     Scratch const b_block(team.team_scratch(level), b_size);
@@ -123,7 +127,7 @@ struct GemmKernel {
           multiply(team, row, inner, depth, a_block.data(), b_block.data(), c + row * n + column + s, n, rows, width,
                    overwrite && inner == 0);
         else
-          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c_block.data() + s, Tile::columns, rows,
+          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c_block.data() + s, most_columns, rows,
                    width, inner == 0);
         team.team_barrier();
       }
@@ -136,7 +140,7 @@ struct GemmKernel {
   KOKKOS_FUNCTION void store(Team const& team, float const* sums, Output* out, int rows, int columns) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int i) {
       Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](int j) {
-        float const sum = sums[i * Tile::columns + j];
+        float const sum = sums[i * most_columns + j];
         Output& target = out[i * n + j];
         target = from_float<Output>(overwrite ? sum : to_float(target) + sum);
       });
@@ -156,7 +160,8 @@ struct GemmKernel {
   }
 
   /// One of the strides is 1, which gives better vector code where the compiler knows it, as do panels that are full.
-  /// Group lanes at a time: rows that become columns are transposed in registers.
+  /// Group lanes at a time: g++ loads vectors of rows that become columns and transposes them in registers, given that
+  /// it sees the lanes one by one (0.2 instead of 0.4 ns per element, and of 1.3 ns where rows lie 12 kB apart).
   template <int Width, int Group, bool outer_is_contiguous>
   KOKKOS_FUNCTION static void pack_panels(Team const& team, Input const* source, Index other_stride, int count,
                                           int depth, float* packed) {
@@ -211,9 +216,9 @@ struct GemmKernel {
     if constexpr (std::is_same_v<Input, float>) {
       if (count == Tile::patch_rows) return {source, a.outer_stride};
     }
-    for (int r = 0; r < Tile::patch_rows; ++r)
-      for (int i = 0; i < depth; ++i)
-        packed[r * depth + i] = r < count ? to_float(source[r * a.outer_stride + i]) : 0.0F;
+    for (int r = 0; r < count; ++r)
+      for (int i = 0; i < depth; ++i) packed[r * depth + i] = to_float(source[r * a.outer_stride + i]);
+    for (int e = count * depth; e < Tile::patch_rows * depth; ++e) packed[e] = 0.0F;
     return {packed, depth};
   }
 
@@ -234,7 +239,7 @@ struct GemmKernel {
                                                                float* KOKKOS_RESTRICT out, Index out_stride, int rows,
                                                                int columns, bool replace) {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
-    if constexpr (Tile::packs_left) // few terms for many sums
+    if constexpr (Tile::packs_left && sums_in_place) // C is large, its lines come from memory
       for (int r = 0; r < rows; ++r) prefetch_to_write(out + r * out_stride, columns);
     float sums[height][width];
     for (int r = 0; r < height; ++r)
@@ -259,11 +264,16 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
   using Body = GemmKernel<Input, Output, Tile>;
   auto const* const a = static_cast<Input const*>(a_data);
   auto const* const b = static_cast<Input const*>(b_data);
-  Index const column_tiles = divide_up(shape.n, Tile::columns);
-  Index tile_rows = Tile::rows;
-  auto const tiles = [&] { return divide_up(shape.m, tile_rows) * column_tiles; };
-  if constexpr (host_reaches_memory) { // fewer rows: more threads can share
-    while (tiles() < 2 * exec.concurrency() && tile_rows > Tile::rows / 4) tile_rows /= 2;
+  Index const shares = divide_up(shape.n, Body::most_columns);
+  Index tile_rows = Tile::rows, tile_columns = strip * divide_up(divide_up(shape.n, shares), strip); // even shares
+  auto const tiles = [&] { return divide_up(shape.m, tile_rows) * divide_up(shape.n, tile_columns); };
+  if constexpr (host_reaches_memory) { // smaller ones: more threads can share
+    while (tiles() < 2 * exec.concurrency() && tile_rows > Tile::rows / 4) {
+      if (tile_columns > 2 * strip)
+        tile_columns = strip * divide_up(tile_columns, 2 * strip);
+      else
+        tile_rows /= 2;
+    }
   }
   using Side = Operand<Input>;
   Side const left = shape.a == Transpose::no ? Side{a, shape.k, 1} : Side{a, 1, shape.m};
@@ -272,8 +282,8 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
       Kokkos::TeamPolicy<ExecutionSpace>(exec, static_cast<int>(tiles()), Tile::team_size, Tile::vector_length)
           .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(Body::scratch_bytes()));
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
-             Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, tile_rows, column_tiles,
-                  shape.mode == Write::overwrite});
+             Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, tile_rows, tile_columns,
+                  divide_up(shape.n, tile_columns), shape.mode == Write::overwrite});
 }
 
 template <class Input, class Output>

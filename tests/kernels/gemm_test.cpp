@@ -19,7 +19,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -190,14 +194,11 @@ std::string exact_mismatches(GemmProvider provider, std::vector<double> const& a
 
 TEST_CASE("products of whole numbers are exact, and rounded once, for all providers, types, transposes and modes",
           "[gemm]") {
-  // one, odd, prime, around tile borders of the Kokkos kernel (66 to 264 x 64 x 768, 48 to 192 x 384 x 256, half the
-  // depth where C has 16 bits, patches 6 x 16 or 32), 1024 columns and more; one has so many tiles for a host's threads
-  // that they have all their rows
-  Index const threads = host_reaches_memory ? ExecutionSpace().concurrency() : 1;
-  auto const extents = {Extents{1, 1, 1}, {1, 17, 3},      {19, 1, 5},      {5, 7, 1},
-                        {6, 32, 128},     {131, 127, 129}, {133, 129, 257}, {264, 33, 64},
-                        {265, 640, 129},  {533, 17, 3},    {3, 1024, 9},    {7, 3072, 31},
-                        {17, 2050, 13},   {67, 65, 769},   {13, 385, 257},  {265, threads * 384, 3}};
+  // one, odd, prime, around tile borders of the Kokkos kernel (66 to 264 x 64 x 768, 48 to 192 x 128 to 384 x 256, half
+  // the depth where C has 16 bits, patches 6 x 16 or 32), 1024 columns and more
+  auto const extents = {Extents{1, 1, 1}, {1, 17, 3},      {19, 1, 5},     {5, 7, 1},       {6, 32, 128},
+                        {131, 127, 129},  {133, 129, 257}, {264, 33, 64},  {265, 640, 129}, {533, 17, 3},
+                        {3, 1024, 9},     {7, 3072, 31},   {17, 2050, 13}, {67, 65, 769},   {13, 385, 257}};
   for (auto const [m, n, k] : extents) {
     for_each_form(m, n, k, [](GemmProvider provider, GemmShape const& shape) {
       Problem const problem(shape);
@@ -206,6 +207,79 @@ TEST_CASE("products of whole numbers are exact, and rounded once, for all provid
       CHECK(outcomes[0].guard_intact);
     });
   }
+}
+
+TEST_CASE("the largest tiles of the Kokkos kernel are exact", "[gemm]") {
+  // so many that a host's threads do not ask for smaller ones
+  Index const threads = host_reaches_memory ? ExecutionSpace().concurrency() : 1;
+  for (Transpose const a : transposes)
+    for (Transpose const b : transposes) {
+      Problem const problem({265, threads * 384, 257, a, b, Write::add, Storage::fp32, Storage::fp32});
+      CHECK(exact_mismatches(GemmProvider::kokkos, compute(GemmProvider::kokkos, problem)[0].c, problem) == "");
+    }
+}
+
+TEST_CASE("the Kokkos kernel gives a row of C the same bits however many rows there are", "[gemm]") {
+  Index const few = 66, many = 600, n = 130, k = 1600; // other tiles, and more than one block of k
+  for (Transpose const a : transposes)
+    for (auto const [inputs, output] : storages) {
+      Problem large({many, n, k, a, Transpose::yes, Write::overwrite, inputs, output});
+      Problem small({few, n, k, a, Transpose::yes, Write::overwrite, inputs, output});
+      for (Index row = 0; row < few; ++row)
+        for (Index i = 0; i < k; ++i) {
+          auto const at = [&](Index rows) {
+            return static_cast<std::size_t>(a == Transpose::no ? row * k + i : i * rows + row);
+          };
+          small.a[at(few)] = large.a[at(many)];
+        }
+      for (Problem* const problem : {&large, &small}) problem->scale(1.0f / 127, 0.0f);
+      std::vector<double> all = compute(GemmProvider::kokkos, large)[0].c;
+      all.resize(static_cast<std::size_t>(few * n));
+      CHECK(compute(GemmProvider::kokkos, small)[0].c == all);
+    }
+}
+
+/// `count` elements that end where memory ends: to read beyond them ends the program.
+class LastElements {
+public:
+  explicit LastElements(Index count) {
+    auto const page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(float);
+    std::size_t const used = (bytes + page - 1) / page * page;
+    m_bytes = used + page;
+    m_memory = mmap(nullptr, m_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(m_memory != MAP_FAILED);
+    auto* const first = static_cast<std::byte*>(m_memory);
+    REQUIRE(mprotect(first + used, page, PROT_NONE) == 0);
+    m_elements = reinterpret_cast<float*>(first + used - bytes);
+    std::fill_n(m_elements, count, 1.0f);
+  }
+  LastElements(LastElements const&) = delete;
+  LastElements& operator=(LastElements const&) = delete;
+  ~LastElements() { munmap(m_memory, m_bytes); }
+  float* data() const { return m_elements; }
+
+private:
+  std::size_t m_bytes;
+  void* m_memory;
+  float* m_elements;
+};
+
+TEST_CASE("the Kokkos kernel touches nothing behind its matrices", "[gemm]") {
+  if (!host_reaches_memory) SKIP("a device does not reach a host's pages");
+  ExecutionSpace const exec;
+  for (auto const [m, n, k] : {Extents{7, 17, 5}, {67, 65, 33}, {12, 64, 257}})
+    for (Transpose const ta : transposes)
+      for (Transpose const tb : transposes) {
+        LastElements const a(m * k), b(k * n), c(m * n);
+        Matrix<float> const left = ta == Transpose::no ? Matrix<float>(a.data(), m, k) : Matrix<float>(a.data(), k, m);
+        Matrix<float> const right = tb == Transpose::no ? Matrix<float>(b.data(), k, n) : Matrix<float>(b.data(), n, k);
+        Gemm gemm(GemmProvider::kokkos);
+        gemm(exec, ta, left, tb, right, Matrix<float>(c.data(), m, n), Write::add);
+        exec.fence();
+        CHECK(std::ranges::count(std::span(c.data(), static_cast<std::size_t>(m * n)), static_cast<float>(k + 1)) ==
+              m * n);
+      }
 }
 
 TEST_CASE("only cuBLASLt is allowed to store a product before it adds it, and only to a C of 16 bits", "[gemm]") {
