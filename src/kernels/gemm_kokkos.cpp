@@ -1,9 +1,9 @@
-// The plain Kokkos matrix product: runs everywhere, needs no library, is no race car. A team computes one tile of C;
-// it walks through k in blocks, packs its operands into its scratch (which undoes transposes and pads with zeros), and
-// each thread or vector lane multiplies small patches of C in registers. On hosts fp32 rows of op(A) that are
-// contiguous serve where they lie, a whole patch of them at a time. One row of sums per element of C and block, blocks
-// added in order: the same bits on every run and any team size. Operands become fp32 as they are packed. A C of 16 bits
-// is added up in fp32 in the scratch and rounded once.
+// The plain Kokkos matrix product: runs everywhere and needs no library. A team computes one tile of C; it walks
+// through k in blocks, packs its operands into its scratch (which undoes transposes and pads with zeros), and each
+// thread or vector lane multiplies small patches of C in registers. On hosts fp32 rows of op(A) that are contiguous
+// serve where they lie, a whole patch of them at a time. One row of sums per element of C and block, blocks added in
+// order: the same bits on every run and any team size. Operands become fp32 as they are packed. A C of 16 bits is added
+// up in fp32 in the scratch and rounded once.
 
 #include "kernels/gemm_impl.hpp"
 
