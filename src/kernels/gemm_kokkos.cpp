@@ -10,6 +10,7 @@
 #include "core/launch.hpp"
 #include "core/types.hpp"
 #include "kernels/row.hpp"
+#include "kernels/tile_product.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -67,22 +68,11 @@ struct Operand {
   Index outer_stride, inner_stride; // one of them is 1
 };
 
-/// The rows of op(A) that one patch multiplies: packed step by step as the sums take them, or where they lie.
-template <class Tile>
-struct LeftPanel {
-  float const* data;
-  Index stride; // of rows, where they are not packed
-  KOKKOS_INLINE_FUNCTION float at(int r, int i) const {
-    if constexpr (Tile::packs_left)
-      return data[i * Tile::patch_rows + r];
-    else
-      return data[r * stride + i];
-  }
-};
-
 template <class Input, class Output, class Tile>
 struct GemmKernel {
   using Team = Kokkos::TeamPolicy<ExecutionSpace>::member_type;
+  /// The rows of op(A) that one patch multiplies: packed step by step as the sums take them, or where they lie.
+  using Left = std::conditional_t<Tile::packs_left, ColumnsOf, RowsOf>;
   using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
   static constexpr bool sums_in_place = std::is_same_v<Output, float>;
@@ -99,7 +89,7 @@ struct GemmKernel {
   Operand<Input> a, b;
   Output* c;
   Index m, n, k;
-  Index tile_rows, tile_columns, column_tiles;
+  Index tile_rows, tile_columns;
   bool overwrite;
 
   static std::size_t scratch_bytes() {
@@ -107,6 +97,7 @@ struct GemmKernel {
   }
 
   KOKKOS_FUNCTION void operator()(Team const& team) const {
+    Index const column_tiles = divide_up(n, tile_columns);
     Index const row = team.league_rank() / column_tiles * tile_rows;
     Index const column = team.league_rank() % column_tiles * tile_columns;
     int const rows = static_cast<int>(Kokkos::min<Index>(tile_rows, m - row));
@@ -115,6 +106,15 @@ struct GemmKernel {
     Scratch const a_block(team.team_scratch(level), a_size);
     Scratch const b_block(team.team_scratch(level), b_size);
     Scratch const c_block(team.team_scratch(level), c_size);
+    float* sums;
+    Index stride;
+    if constexpr (sums_in_place) {
+      sums = c + row * n + column;
+      stride = n;
+    } else {
+      sums = c_block.data();
+      stride = most_columns;
+    }
     Index inner = 0;
     do { // at least once: k = 0 writes zeros
       int const depth = static_cast<int>(Kokkos::min<Index>(tile_depth, k - inner));
@@ -123,17 +123,13 @@ struct GemmKernel {
         int const width = columns - s < strip ? columns - s : strip;
         pack<Tile::patch_columns>(team, b, column + s, width, inner, depth, b_block.data());
         team.team_barrier();
-        if constexpr (sums_in_place)
-          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c + row * n + column + s, n, rows, width,
-                   overwrite && inner == 0);
-        else
-          multiply(team, row, inner, depth, a_block.data(), b_block.data(), c_block.data() + s, most_columns, rows,
-                   width, inner == 0);
+        bool const replace = inner == 0 && (overwrite || !sums_in_place);
+        multiply(team, row, inner, depth, a_block.data(), b_block.data(), sums + s, stride, rows, width, replace);
         team.team_barrier();
       }
       inner += depth;
     } while (inner < k);
-    if constexpr (!sums_in_place) store(team, c_block.data(), c + row * n + column, rows, columns);
+    if constexpr (!sums_in_place) store(team, sums, c + row * n + column, rows, columns);
   }
 
   /// out = or += sums, rounded once.
@@ -194,24 +190,24 @@ struct GemmKernel {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
     int const row_patches = static_cast<int>(divide_up(rows, height));
     int const column_patches = static_cast<int>(divide_up(columns, width));
-    auto const multiply_one = [&](LeftPanel<Tile> const& left, int i, int j) {
+    auto const multiply_one = [&](Left const& left, int i, int j) {
       multiply_patch(left, b_block + j * depth, depth, out + i * out_stride + j, out_stride,
                      Kokkos::min(height, rows - i), Kokkos::min(width, columns - j), replace);
     };
     if constexpr (Tile::packs_left)
       Kokkos::parallel_for(Kokkos::TeamVectorRange(team, row_patches * column_patches), [&](int patch) {
         int const i = patch % row_patches * height, j = patch / row_patches * width;
-        multiply_one({a_block + i * depth, 0}, i, j);
+        multiply_one({a_block + i * depth, height}, i, j);
       });
     else
       for (int i = 0; i < rows; i += height) { // one thread is the team
-        LeftPanel<Tile> const left = left_panel(row + i, Kokkos::min(height, rows - i), inner, depth, a_block);
+        Left const left = left_panel(row + i, Kokkos::min(height, rows - i), inner, depth, a_block);
         for (int j = 0; j < columns; j += width) multiply_one(left, i, j);
       }
   }
 
   /// Rows of op(A) where they lie, or widened and filled up to a whole patch with zeros in `packed`.
-  KOKKOS_FUNCTION LeftPanel<Tile> left_panel(Index row, int count, Index inner, int depth, float* packed) const {
+  KOKKOS_FUNCTION Left left_panel(Index row, int count, Index inner, int depth, float* packed) const {
     Input const* const source = a.data + row * a.outer_stride + inner;
     if constexpr (std::is_same_v<Input, float>) {
       if (count == Tile::patch_rows) return {source, a.outer_stride};
@@ -234,10 +230,9 @@ struct GemmKernel {
 
   /// The sums stay in registers through the loop over k, where the compiler vectorises the columns. Not inlined: in
   /// some surroundings g++ 16 then keeps the sums in memory (33 instead of 90 GF/s with Kokkos 5.2 OpenMP).
-  [[gnu::noinline]] KOKKOS_FUNCTION static void multiply_patch(LeftPanel<Tile> left,
-                                                               float const* KOKKOS_RESTRICT b_panel, int depth,
-                                                               float* KOKKOS_RESTRICT out, Index out_stride, int rows,
-                                                               int columns, bool replace) {
+  [[gnu::noinline]] KOKKOS_FUNCTION static void multiply_patch(Left left, float const* KOKKOS_RESTRICT b_panel,
+                                                               int depth, float* KOKKOS_RESTRICT out, Index out_stride,
+                                                               int rows, int columns, bool replace) {
     constexpr int height = Tile::patch_rows, width = Tile::patch_columns;
     if constexpr (Tile::packs_left && sums_in_place) // C is large, its lines come from memory
       for (int r = 0; r < rows; ++r) prefetch_to_write(out + r * out_stride, columns);
@@ -283,7 +278,7 @@ void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a_d
           .set_scratch_size(Tile::scratch_level, Kokkos::PerTeam(Body::scratch_bytes()));
   launch_for({"trainstone::gemm", Phase::gemm, shape.flops(), shape.bytes()}, policy,
              Body{left, right, static_cast<Output*>(c_data), shape.m, shape.n, shape.k, tile_rows, tile_columns,
-                  divide_up(shape.n, tile_columns), shape.mode == Write::overwrite});
+                  shape.mode == Write::overwrite});
 }
 
 template <class Input, class Output>

@@ -14,9 +14,10 @@
 #include <limits>
 #include <type_traits>
 
-/// Before a loop: `count` iterations between two tests of its end, where g++ compiles for the host. Beside
-/// multiply-adds every other instruction counts, most of all where another program shares the core: 133 instead of 107
-/// GF/s with 4 on average over GPT-2's products (AVX2, two cores).
+/// Before a loop: `count` iterations, which is a number, between two tests of its end, where g++ compiles for the host.
+/// Beside multiply-adds every other instruction counts, most of all where another program shares the core: with 4, 133
+/// instead of 107 GF/s on average over GPT-2's products (AVX2, two cores). A loop of no more than `count` iterations
+/// disappears, so that the one around it becomes vector code.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define TRAINSTONE_PRAGMA(text) _Pragma(#text)
 #define TRAINSTONE_UNROLL(count) TRAINSTONE_PRAGMA(GCC unroll count)

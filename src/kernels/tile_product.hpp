@@ -3,7 +3,7 @@
 // Products of small matrices of fp32 in a team's scratch, and the loops over such tiles. Owns the one mechanism:
 // patches whose sums stay in registers while the terms go by, vector code over columns on the host, a patch per lane on
 // a device. Promises: an element's terms are added one after the other, so that its bits depend on the number of terms
-// only. Included by k_impl.hpp files only.
+// only. Included by files of kernels' bodies only.
 
 #include "kernels/row.hpp"
 
