@@ -51,8 +51,9 @@ class Row(NamedTuple):
     mode: str
     their_ms: float
     our_ms: float
-    ratio: float  # theirs / ours
+    ratio: float  # theirs / ours; or None
     ci95: list  # or None
+    no_ratio: str  # why the ratio is None
     their_steps: int
     our_steps: int
     turns: str  # T theirs, O ours
@@ -163,11 +164,12 @@ def ratio_of(letters, turns):
     return found.ratio, [found.low, found.high] if len(values) >= LEAST_PAIRS else None
 
 
-def make_row(shape, precision, mode, letters, turns, parameters, first_losses):
+def make_row(shape, precision, mode, letters, turns, parameters, first_losses, no_ratio=None):
+    """\\param no_ratio  why the two times are not to be compared: the row then has no ratio"""
     theirs, ours = ([second for kind, turn in zip(letters, turns) if kind == letter for second in turn.seconds]
                     for letter in "TO")
-    ratio, interval = ratio_of(letters, turns)
-    return Row(shape, precision, mode, 1e3 * statistics.median(theirs), 1e3 * statistics.median(ours), ratio, interval,
+    ratio, interval = (None, None) if no_ratio else ratio_of(letters, turns)
+    return Row(shape, precision, mode, 1e3 * statistics.median(theirs), 1e3 * statistics.median(ours), ratio, interval, no_ratio,
                len(theirs), len(ours), letters, parameters, *first_losses)
 
 
@@ -177,10 +179,12 @@ def heading(program):
 
 
 def line_of(row):
-    interval = "too few turns" if row.ci95 is None else f"{row.ci95[0]:.3f} ... {row.ci95[1]:.3f}"
     steps = f"{row.their_steps}/{row.our_steps}"
-    return (f"{row.shape:<16}{row.precision:<6}{row.mode:<10}{row.their_ms:12.2f}{row.our_ms:10.2f}{row.ratio:8.3f}  "
-            f"{interval:<16}{steps:>9}")
+    times = f"{row.shape:<16}{row.precision:<6}{row.mode:<10}{row.their_ms:12.2f}{row.our_ms:10.2f}"
+    if row.no_ratio:
+        return f"{times}{'-':>8}  {'-':<16}{steps:>9}  no ratio: {row.no_ratio}"
+    interval = "too few turns" if row.ci95 is None else f"{row.ci95[0]:.3f} ... {row.ci95[1]:.3f}"
+    return f"{times}{row.ratio:8.3f}  {interval:<16}{steps:>9}"
 
 
 def threshold(text):
@@ -218,19 +222,22 @@ def add_arguments(parser):
                         help="exit 1 if a ratio of that name (MODE-PRECISION) is below")
 
 
-def check_arguments(arguments, names):
-    """\\param names  that rows will have. Raises Refused."""
+def check_arguments(arguments, names, no_ratio=None):
+    """\\param names  that rows will have   \\param no_ratio  reasons by name, of those that will have no ratio. Raises Refused."""
     if arguments.threads % arguments.ranks != 0:
         raise Refused(f"{arguments.ranks} ranks cannot share {arguments.threads} threads evenly")
     for name, _ in arguments.at_least:
         if name not in names:
             raise Refused(f"--at-least {name}: nothing of that name is measured, there are {', '.join(names)}")
+        if no_ratio and no_ratio.get(name):
+            raise Refused(f"--at-least {name}: {no_ratio[name]}")
 
 
 def below(rows, thresholds):
     """A sentence for every ratio that is."""
     return [f"{row.shape} {name}: ratio {row.ratio:.3f} is below {least}"
-            for name, least in thresholds for row in rows if row.name() == name and not row.ratio >= least]
+            for name, least in thresholds for row in rows
+            if row.name() == name and row.ratio is not None and not row.ratio >= least]
 
 
 def report(rows, arguments, ours, theirs):

@@ -8,7 +8,8 @@ SHAPE is gpt2-124m, 6x384, 2x128, or a deck with data.source = "synthetic".
 Both train the same model on batches of the same size on the same cores, in turns, and the ratio is PyTorch's time by ours:
 above 1 we are faster. PYTHON is one that has PyTorch (default: this one). Example:
     perf/compare_pytorch.py 2x128 6x384 --python venv/bin/python --program "ci/env --variant openmp build/openmp/trainstone"
-Exit 0; 1: a ratio is below what --at-least says, a run failed or the trainings are not the same; 64: usage; 77: no PyTorch.
+A row in bf16 has no ratio where the processor has no instructions that multiply bf16: PyTorch then runs a fallback that nobody
+would choose. Exit 0; 1: a ratio is below what --at-least says, a run failed or the trainings are not the same; 64: usage; 77: no PyTorch.
 """
 import argparse
 import contextlib
@@ -29,6 +30,9 @@ STEP = pathlib.Path(__file__).resolve().parent / "pytorch_step.py"
 MODES = ("eager", "compiled")
 LOSS_BOUND = 0.25  # nats: initial values and tokens are of the same kind, and not the same
 NO_PYTORCH = 77
+CPUINFO = pathlib.Path("/proc/cpuinfo")
+BF16_PRODUCTS = {"avx512_bf16", "amx_bf16", "bf16", "svebf16"}  # as Linux names them, of x86 and of Arm
+NO_BF16 = "this processor has no instructions that multiply bf16, so PyTorch runs a fallback"
 IDLE_POLL, IDLE_POLLS, IDLE_PATIENCE = 0.1, 2, 10.0  # seconds; threads spin for a moment after their work
 
 
@@ -103,6 +107,22 @@ def started(arguments, config):
             raise RunFailed(str(problem)) from None
 
 
+def multiplies_bf16():
+    """Whether the system says so of the first processor."""
+    try:
+        lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    keys = (line.partition(":") for line in lines)
+    features = next((words for key, _, words in keys if key.strip() in ("flags", "Features")), "")
+    return not BF16_PRODUCTS.isdisjoint(features.split())
+
+
+def no_ratio_in(precision):
+    """Why times in this precision are not compared; None if they are."""
+    return NO_BF16 if precision == "bf16" and not multiplies_bf16() else None
+
+
 def check_deck(values):
     """PyTorch's step is that of such decks alone. Raises Refused."""
     same = {"data.source": "synthetic", "model.dropout": 0, "optimizer.type": "adamw", "batch.accumulation": 1}
@@ -138,13 +158,13 @@ def compare_one(shape, precision, mode, arguments):
         counts = (compare.steps_of_turn(one, arguments, arguments.steps) for one in (step, probe.seconds[-1]))
         letters, turns = compare.take_turns(theirs, ours, *counts, arguments)
     row = compare.make_row(os.path.basename(shape), precision, mode, letters, turns, estimate["model_parameters"],
-                           (theirs.first["losses"], probe.losses))
+                           (theirs.first["losses"], probe.losses), no_ratio_in(precision))
     return row, ours.result, f"PyTorch {theirs.first['torch']} ({theirs.first['capability']})"
 
 
 def compare_all(arguments):
     names = [f"{mode}-{precision}" for precision in arguments.precision for mode in arguments.modes]
-    compare.check_arguments(arguments, names)
+    compare.check_arguments(arguments, names, {name: no_ratio_in(name.partition("-")[2]) for name in names})
     rows = []
     print(compare.heading("PyTorch"), flush=True)
     for shape in arguments.shapes:

@@ -100,10 +100,11 @@ def to_toml(value):
 
 
 def listing(mapping):
-    """A line per key that is not honoured."""
-    return [f"NOT HONOURED {path} = {json.dumps(mapping.leaves[path])}: {reason}"
-            + ("" if nearest == "none" else f"; {nearest}" if nearest.startswith("did you") else f"; nearest: {nearest}")
-            for path, (reason, nearest) in mapping.listed.items()]
+    """A line per name that is another one here, and per key that is not honoured."""
+    return mapping.renamed + [
+        f"NOT HONOURED {path} = {json.dumps(mapping.leaves[path])}: {reason}"
+        + ("" if nearest == "none" else f"; {nearest}" if nearest.startswith("did you") else f"; nearest: {nearest}")
+        for path, (reason, nearest) in mapping.listed.items()]
 
 
 def deck_text(mapping, name):

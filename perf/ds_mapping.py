@@ -6,6 +6,7 @@ are others.
 Facts about DeepSpeed are those of its runtime/config.py, zero/config.py, lr_schedules.py, fp16/loss_scaler.py and engine.py.
 """
 import difflib
+import itertools
 import json
 
 from ds_keys import ANY, SECTIONS, SETTLED, ZERO_SETTLED
@@ -54,11 +55,26 @@ def size_text(number):
     return f"{number} B"
 
 
+def with_deepspeeds_names(config):
+    """A configuration and the lines that say what of it has another name here: lectures call a section "zero"."""
+    if not isinstance(config.get("zero"), dict) or "zero_optimization" in config:
+        return config, []
+    renamed = {"zero_optimization" if name == "zero" else name: value for name, value in config.items()}
+    return renamed, ['READ AS zero_optimization: section "zero", which DeepSpeed itself does not know by this name']
+
+
+def common_ending(path, other):
+    """How many parts of two keys are the same, from the last one on."""
+    pairs = zip(reversed(path.split(".")), reversed(other.split(".")))
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
 class Mapping:
-    """`deck` and `origin` (by key of the deck), `honoured` and `listed` (by key of the configuration). `base`: keys of a deck
-    that says what a ds_config does not; `given`: those that the user set beside it."""
+    """`deck` and `origin` (by key of the deck), `honoured` and `listed` (by key of the configuration), `renamed` (lines). `base`:
+    keys of a deck that says what a ds_config does not; `given`: those that the user set beside it."""
 
     def __init__(self, config, base, given=None, ranks=None):
+        config, self.renamed = with_deepspeeds_names(config)
         self.leaves = dict(leaves_of(config))
         self.base, self.given, self.ranks = base, given or {}, ranks
         self.deck, self.origin, self.honoured, self.listed, self.keys_of = {}, {}, {}, {}, {}
@@ -152,7 +168,8 @@ class Mapping:
             elif value in ({}, None) and any(known.startswith(path + ".") for known in KNOWN):
                 self.keep(path, "an empty section")
             elif path != "zero_optimization" or not isinstance(value, bool):
-                same_name = [known for known in KNOWN if known.rpartition(".")[2] == name]
+                same_name = sorted((known for known in KNOWN if known.rpartition(".")[2] == name),
+                                   key=lambda known, path=path: -common_ending(path, known))
                 siblings = [known for known in KNOWN if known.rpartition(".")[0] == parent]
                 meant = [*difflib.get_close_matches(path, siblings, 1), *same_name, *difflib.get_close_matches(path, KNOWN, 1)]
                 self.refuse(path, "no key of DeepSpeed that ds2deck knows", f'did you mean "{meant[0]}"?' if meant else "none")
@@ -219,7 +236,8 @@ class Mapping:
         elif decided < 2:
             autos = [path for path in names.values() if self.leaves.get(path) == "auto"]
             if not autos and not any(key in self.given for key in names):
-                raise Unusable("there is no batch: DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu")
+                raise Unusable("there is no batch: DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu; "
+                               "--set batch.global=N gives one here")
             for key in names:
                 found[key] = found[key] or self.base.get(key, 0 if key == "batch.global" else 1)
         if self.ranks:
@@ -331,8 +349,8 @@ class Mapping:
                         "state shared out over all: hsdp shares out all three in a group",
                         f'parallel.strategy = "hsdp", parallel.shard_group = {hierarchical}')
         if not self.switch(ZERO + "reduce_scatter", True, "parallel.gradient_reduction"):
-            if stage == 1:
+            if stage in (1, 2):
                 self.put("parallel.gradient_reduction", "all_reduce", ZERO + "reduce_scatter")
             else:
                 self.refuse(ZERO + "reduce_scatter", f"stage {stage} adds up gradients by reduce-scatters",
-                            'parallel.zero_stage = 1 with parallel.gradient_reduction = "all_reduce"')
+                            'parallel.zero_stage = 1 or 2 with parallel.gradient_reduction = "all_reduce"')

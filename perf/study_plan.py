@@ -9,7 +9,7 @@ Writes study.json (for reports), plan.json (the estimates; how further numbers o
 import pathlib
 import tomllib
 
-from shared import write_json
+from shared import write_json, write_text
 from study_program import DOES_NOT_FIT, Program, Refused, USAGE
 
 KINDS = ("strong", "weak-batch", "weak-model")
@@ -143,10 +143,9 @@ def write(arguments, plan, estimates, program):
                            "overrides": overrides_for(arguments.kind, plan, ranks),
                            "predicted": {"step_seconds": step, "memory_bytes": one["predicted"]["memory_bytes"]["total"]}})
     plan["estimates"] = {str(one["topology"]["ranks"]): one for one in estimates}
-    (folder / "decks").mkdir(parents=True, exist_ok=True)
     for ranks in arguments.ranks:
         text = program.resolved_deck(plan["deck"], overrides_for(arguments.kind, plan, ranks))
-        (folder / "decks" / f"n{ranks}.toml").write_text(text, encoding="utf-8")
+        write_text(folder / "decks" / f"n{ranks}.toml", text)
     write_json(folder / "plan.json", plan)
     write_json(folder / "study.json", {"schema_version": 1, "kind": arguments.kind, "deck": plan["deck"],
                                        "invariant": invariant_of(arguments.kind, plan), "limit": plan["limit"],

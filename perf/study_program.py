@@ -64,6 +64,36 @@ def read_json(path):
         raise Refused(f"{path}: {failure}") from failure
 
 
+def is_count(value):
+    return type(value) is int and value > 0
+
+
+def is_one_line(value):
+    """A text without the characters that separate keys and runs in a job's plan."""
+    return isinstance(value, str) and not any(ord(letter) < 32 for letter in value)
+
+
+def check_points(path, study):
+    """Raises Refused unless the points of study.json are such as plan writes them. A point's name is a folder of its own below
+    runs/, which is cleared before a run: no other folder may be named."""
+    points = study.get("points") if isinstance(study, dict) else None
+    if not isinstance(points, list) or not points:
+        raise Refused(f"{path}: points must be an array of at least one point")
+    names = set()
+    for point in points:
+        name = point.get("name") if isinstance(point, dict) else None
+        if not is_one_line(name) or name in ("", ".", "..") or "/" in name:
+            raise Refused(f"{path}: a point is called {json.dumps(name)}, must be the name of a folder")
+        if name in names:
+            raise Refused(f"{path}: two points are called {json.dumps(name)}")
+        names.add(name)
+        if wrong := [key for key in ("ranks", "nodes", "repeat") if not is_count(point.get(key))]:
+            raise Refused(f"{path}: {', '.join(wrong)} of point {name} must be an integer above 0")
+        overrides = point.get("overrides")
+        if not isinstance(overrides, list) or not all(map(is_one_line, overrides)):
+            raise Refused(f"{path}: overrides of point {name} must be an array of texts of one line")
+
+
 class Study:
     """A planned study in its folder: `study` is study.json, which reports read, `plan` what else the tools must know."""
 
@@ -72,6 +102,7 @@ class Study:
         if not (self.folder / "study.json").exists():
             raise Refused(f"{folder}: there is no study.json; perf/study plan writes one")
         self.study, self.plan = read_json(self.folder / "study.json"), read_json(self.folder / "plan.json")
+        check_points(self.folder / "study.json", self.study)
 
     @property
     def points(self):

@@ -14,7 +14,7 @@ import sys
 from contextlib import contextmanager
 
 import study_jobs
-from shared import set_options
+from shared import set_options, write_text
 from study_plan import estimate_for
 from study_program import Program, Refused, different_keys, why_no_rate, why_not_usable
 
@@ -67,21 +67,31 @@ def clear(study, point, estimate):
     study.run_folder(point).mkdir(parents=True, exist_ok=True)
 
 
+def put_back(study, folder):
+    """The folders of runs that were set aside there."""
+    for one in list(folder.iterdir()):
+        there = study.run_folder({"name": one.name})
+        shutil.rmtree(there, ignore_errors=True)
+        one.rename(there)
+    folder.rmdir()
+
+
 @contextmanager
 def set_aside(study, points, estimate, folder):
     """Within it the points' folders are clear. What was there before is deleted afterwards, and put back if Refused is raised:
-    results may not go for a job that there never is."""
-    moved = [point for point in points if study.run_folder(point).exists() and not goes_on(study, point, estimate)]
+    results may not go for a job that there never is. After any other error it stays in `folder`, as a job may be there."""
     folder.mkdir()
-    for point in moved:
-        study.run_folder(point).rename(folder / point["name"])
+    try:
+        for point in points:
+            if study.run_folder(point).exists() and not goes_on(study, point, estimate):
+                study.run_folder(point).rename(folder / point["name"])
+    except OSError as failure:
+        put_back(study, folder)
+        raise Refused(f"{failure.filename}: cannot be set aside: {failure.strerror}") from failure
     try:
         yield
     except Refused:
-        for point in moved:
-            shutil.rmtree(study.run_folder(point), ignore_errors=True)
-            (folder / point["name"]).rename(study.run_folder(point))
-        folder.rmdir()
+        put_back(study, folder)
         raise
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -121,13 +131,13 @@ def job_script(study, program, folder, points, estimate, options):
     ranks = points[0]["ranks"]
     plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
     lines = ["\t".join([point["name"], *study.overrides(point, estimate)]) + "\n" for point in points]
-    plan.write_text("".join(lines), encoding="utf-8")
+    write_text(plan, "".join(lines))
     made = subprocess.run([sys.executable, MAKE_JOB, "slurm", study.plan["deck"], "--ranks", str(ranks), "--nodes",
                            str(points[0]["nodes"]), "--name", f"study-n{ranks}", "--program", shlex.join(program.words),
                            "--out", study.folder / "runs", "--plan", plan, *options], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise Refused(made.stderr.strip())
-    script.write_text(made.stdout, encoding="utf-8")
+    write_text(script, made.stdout)
     return script
 
 

@@ -4,6 +4,7 @@ usage: compare_pytorch_test.py PROGRAM [unittest options]
 Stand-ins take the places of PyTorch and of Trainstone; PROGRAM is asked what the shapes are.
 """
 import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -55,6 +56,14 @@ class Compared(Comparing):
             patch = mock.patch.object(compare_pytorch, name, value)
             patch.start()
             self.addCleanup(patch.stop)
+        self.processor("fpu avx512f avx512_bf16")
+
+    def processor(self, flags, key="flags"):
+        """This machine's, as the system describes it."""
+        described = self.write("cpuinfo", f"processor\t: 0\nmodel name\t: paper\n{key}\t\t: {flags}\n\nprocessor\t: 1\n")
+        patch = mock.patch.object(compare_pytorch, "CPUINFO", pathlib.Path(described))
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def tool(self, *arguments, **variables):
         return super().tool("--python", self.worker, *arguments, **variables)
@@ -79,6 +88,34 @@ class Compared(Comparing):
                          [("eager", "fp32"), ("compiled", "fp32"), ("eager", "bf16"), ("compiled", "bf16")])
         recipes = [word for words in self.log() if words[0] == "O" for word in words if "recipe" in word]
         self.assertEqual(recipes, ["precision.recipe=fp32"] * 4 + ["precision.recipe=mixed16"] * 4)
+
+    def test_a_fallback_without_instructions_for_bf16_has_times_and_no_ratio(self):
+        reason = compare_pytorch.NO_BF16
+        for flags, key, has_ratio in (("fpu avx512f avx512_bf16", "flags", True), ("fpu amx_tile amx_bf16", "flags", True),
+                                      ("fp asimd bf16 sve", "Features", True), ("fp asimd svebf16", "Features", True),
+                                      ("fpu avx2 avx512f avx512_fp16", "flags", False), ("fp asimd sve", "Features", False)):
+            with self.subTest(flags=flags):
+                self.processor(flags, key)
+                code, out = self.tool("2x128", "--modes", "eager", "--pairs", "6", "--steps", "1")
+                self.assertEqual(code, 0, out)
+                single, half = self.rows()
+                self.assertAlmostEqual(single["ratio"], 2, 9)
+                self.assertIsNone(single["no_ratio"])
+                self.assertAlmostEqual(half["their_ms"], 200, 9)
+                self.assertEqual(half["ratio"] is not None, has_ratio)
+                self.assertEqual((half["ci95"] is None, half["no_ratio"] == reason), (not has_ratio, not has_ratio))
+                self.assertEqual(reason in out, not has_ratio)
+                self.assertEqual(sum("2.000" in line for line in out.splitlines()), 2 if has_ratio else 1)
+
+    def test_a_ratio_that_is_not_told_has_no_threshold(self):
+        self.processor("fpu avx2")
+        self.assert_fails(64, "--at-least eager-bf16: " + compare_pytorch.NO_BF16, "2x128", "--modes", "eager", "--at-least",
+                          "eager-bf16=1")
+
+    def test_a_processor_that_the_system_does_not_describe_has_no_ratio_in_bf16(self):
+        with mock.patch.object(compare_pytorch, "CPUINFO", self.folder / "none"):
+            self.assertEqual(self.tool("2x128", "--modes", "eager", "--precision", "bf16", "--pairs", "1")[0], 0)
+        self.assertIsNone(self.rows()[0]["ratio"])
 
     def test_the_worker_is_told_what_the_deck_says(self):
         self.tool(*EAGER, "--pairs", "1", VALUES='{"model.layers": 5, "optimizer.clip": 0.5}')

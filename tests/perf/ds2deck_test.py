@@ -68,6 +68,10 @@ EXPECTED = {
         "precision.recipe": "mixed18", "parallel.zero_stage": 1, "parallel.gradient_reduction": "all_reduce",
         "parallel.overlap": False, "parallel.bucket": 25 * 2**20, "optimizer.lr": 2e-3, "optimizer.schedule": "constant",
         "optimizer.warmup": 0}),
+    "zero2_all_reduce": (0, set(), {
+        **ADAMW, "batch.micro": 2, "batch.accumulation": 4, "precision.recipe": "mixed16", "parallel.zero_stage": 2,
+        "parallel.gradient_reduction": "all_reduce", "parallel.overlap": True, "parallel.bucket": 12.5 * 2**20,
+        "optimizer.clip": 1.0, "optimizer.lr": 6e-4}),
     "ddp_sgd": (0, set(), {
         "batch.global": 32, "batch.accumulation": 1, "precision.recipe": "fp32", "parallel.strategy": "ddp",
         "parallel.overlap": False, "optimizer.type": "sgd", "optimizer.lr": 0.1, "optimizer.momentum": 0.9,
@@ -249,6 +253,34 @@ class CommandLine(unittest.TestCase):
         resolved = converted.resolved()
         self.assertEqual([resolved[key] for key in ("batch.micro", "batch.global", "batch.accumulation", "optimizer.clip")],
                          [4, 16, 0, 0.7])
+
+    def test_the_section_zero_of_a_lecture_is_read_as_zero_optimization(self):
+        for device in ("[cpu|nvme]", "cpu"):
+            text = """{"zero": {"stage": 3, "offload_optimizer": {"device": "DEVICE"}, "offload_param": {"device": "DEVICE"}}}"""
+            text = text.replace("DEVICE", device)
+            with self.subTest(device):
+                without_batch = self.convert(text)
+                self.assertEqual((without_batch.code, without_batch.deck), (64, ""))
+                self.assertIn("--set batch.global=", without_batch.errors)
+                converted = self.convert(text, "--set", "batch.global=8")
+                self.assertEqual(converted.code, 3, converted.errors)
+                said = 'READ AS zero_optimization: section "zero"'
+                self.assertTrue(converted.errors.startswith(said), converted.errors)
+                self.assertIn(f"# {said}", converted.deck)
+                self.assertEqual(sorted(converted.listed), [OFFLOAD + "optimizer.device", OFFLOAD + "param.device"])
+                self.assertIn("nothing is offloaded", converted.errors)
+                self.assertEqual(converted.honoured, ["zero_optimization.stage"])
+                resolved = converted.resolved()
+                self.assertEqual([resolved["parallel." + key] for key in ("strategy", "zero_stage")], ["zero", 3])
+
+    def test_a_section_zero_beside_zero_optimization_is_unknown_and_hints_compare_the_last_parts_first(self):
+        converted = self.convert({"train_batch_size": 8, "zero_optimization": {"stage": 1}, "zero": {
+            "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "overlap_com": True}})
+        self.assertEqual(converted.code, 3)
+        self.assertNotIn("READ AS", converted.errors)
+        for name, meant in (("offload_optimizer.device", "offload_optimizer.device"),
+                            ("offload_param.device", "offload_param.device"), ("overlap_com", "overlap_comm")):
+            self.assertRegex(converted.errors, f'NOT HONOURED zero.{name} = .*did you mean "zero_optimization.{meant}"')
 
     def test_model_and_data_come_from_the_base(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,13 +6,18 @@ usage: study_test.py [unittest options]
 import copy
 import csv
 import json
+import pathlib
+import subprocess
+import sys
 import unittest
+import unittest.mock
 
 # first, as it finds perf
-from study_fixture import CODE, collect_quietly, InFolder, PARAMETERS, record_of, result_of, seconds_of, TOKENS
+from study_fixture import CODE, collect_quietly, InFolder, PARAMETERS, PERF, record_of, result_of, seconds_of, TOKENS
 import study_collect
 import study_plan
 import study_submit
+from shared import write_json
 from study_program import Refused, Study, why_not_usable
 
 
@@ -180,6 +185,74 @@ class Plan(unittest.TestCase):
         self.assertEqual(one_node[-2], "sum of 6 runs: 6 node-hours")
         self.assertEqual(several[-1], "sum of 6 runs: 12 node-hours")
         self.assertEqual(self.lines((1,), None)[-1], "sum of 2 runs: 2 node-hours")
+
+
+class StudyFiles(InFolder):
+    """study.json decides which folders are cleared and written."""
+
+    def setUp(self):
+        super().setUp()
+        self.strong()
+        self.good = json.loads((self.folder / "study.json").read_text())
+
+    def refusal(self, **changes):
+        """Why the study with a changed first point is refused."""
+        study = copy.deepcopy(self.good)
+        study["points"][0].update(changes)
+        write_json(self.folder / "study.json", study)
+        with self.assertRaises(Refused) as refused:
+            study_submit.clear(Study(self.folder), study["points"][0], record_of(1))
+        return str(refused.exception)
+
+    def test_a_name_that_leaves_the_folder_of_runs_is_refused_and_nothing_is_removed(self):
+        victim = self.folder / "victim"
+        victim.mkdir()
+        (victim / "data").write_text("mine")
+        before = sorted(self.folder.rglob("*"))
+        for name in ("../victim", str(victim), "n1/../../victim", "..", ".", "", "a/b", "a\tb", "a\nb", None, 3, ["a"]):
+            with self.subTest(name=name):
+                self.assertIn("must be the name of a folder", self.refusal(name=name))
+        self.assertIn("two points are called", self.refusal(name=self.good["points"][1]["name"]))
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_every_command_refuses_such_a_study(self):
+        self.refusal(name="../victim")
+        for command in (["submit", self.folder, "local"], ["submit", self.folder, "slurm"], ["collect", self.folder],
+                        ["model", self.folder], ["report", self.folder]):
+            ended = subprocess.run([sys.executable, PERF / "study", *command, "--program", "/nowhere/trainstone"],
+                                   capture_output=True, text=True, check=False)
+            self.assertEqual(ended.returncode, 64, ended)
+            self.assertIn('a point is called "../victim"', ended.stderr)
+
+    def test_numbers_that_names_of_scripts_are_made_of_are_numbers(self):
+        for ranks in ("../../x", 0, -1, 1.5, True, None):
+            self.assertIn("ranks of point n1-r1 must be an integer above 0", self.refusal(ranks=ranks))
+        self.assertIn("nodes, repeat of point", self.refusal(nodes="1", repeat=[]))
+        for overrides in (None, "a=1", ["a=1\tb=2"], [1]):
+            self.assertIn("overrides of point n1-r1 must be", self.refusal(overrides=overrides))
+
+    def test_a_study_without_points_is_refused(self):
+        for study in ([], {}, {"points": []}, {"points": {"name": "x"}}):
+            write_json(self.folder / "study.json", study)
+            with self.assertRaisesRegex(Refused, "points must be an array"):
+                Study(self.folder)
+
+    def test_what_cannot_be_set_aside_leaves_all_as_it_was(self):
+        study = self.strong()
+        before = sorted((self.folder / "runs").rglob("*"))
+        self.assertGreater(len(before), 6)
+        whole, points = pathlib.Path.rename, [point for point in study.points if point["ranks"] == 1]
+
+        def second_fails(path, target):
+            if path.name == points[1]["name"] and path.parent.name == "runs":
+                raise OSError(18, "Invalid cross-device link", str(path))
+            return whole(path, target)
+
+        with unittest.mock.patch.object(pathlib.Path, "rename", second_fails), self.assertRaisesRegex(Refused, "cross-device"):
+            with study_submit.set_aside(study, points, record_of(1, {"batch.micro": 9}), self.folder / "aside"):
+                self.fail("entered")
+        self.assertEqual(sorted((self.folder / "runs").rglob("*")), before)
+        self.assertFalse((self.folder / "aside").exists())
 
 
 class WhatRuns(InFolder):
