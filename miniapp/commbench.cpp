@@ -7,15 +7,17 @@
 #include "comm/measurement/mpi_settings.hpp"
 #include "comm/prediction/calibration.hpp"
 #include "commbench_plan.hpp"
+#include "core/atomic_file.hpp"
 #include "git_version.hpp"
 #include "machine_source.hpp"
-#include "report/atomic_file.hpp"
 #include "report/commbench_table.hpp"
 #include "report/result.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <span>
 
 namespace trainstone {
@@ -117,8 +119,9 @@ private:
   std::size_t m_first = 0;
 };
 
+/// \param[in] keep  called whenever the table has grown
 void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communicator& communicator,
-             Machinery& machinery, Table& table) {
+             Machinery& machinery, Table& table, std::function<void()> const& keep) {
   MemoryLedger ledger;
   MeasuredMemory const memory(machinery.exec, communicator, ledger, "commbench",
                               plan.bytes(communicator.buffers(), communicator.rank()), options.buffers.shared_memory);
@@ -137,6 +140,7 @@ void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communi
     std::vector<Contestant> const contestants = contest.contestants();
     table.add(contest, run_contest(machinery.exec, communicator, contest.problem, options.operation, contest.type,
                                    contestants, memory.buffers(), how));
+    keep();
     if (i + 1 == plan.contests.size() || !same_table(plan.contests[i + 1])) table.end();
   }
 }
@@ -169,15 +173,20 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
   Drift const before = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("before", before));
   for (std::string const& reason : plan.left_out) table.print(fmt::format("# left out: {}\n", reason));
-  measure(options, plan, *communicator, machinery, table);
+  auto const keep = [&](std::optional<Drift> const& after) {
+    if (options.json_file.empty()) return;
+    collectively(*communicator, [&] {
+      if (!first) return;
+      make_folder_of(options.json_file);
+      write_file_atomically(options.json_file, commbench_json(header, before, after, table.rows()));
+    });
+  };
+  measure(options, plan, *communicator, machinery, table, [&] { keep({}); });
   Drift const after = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("after", after));
   bool right = true;
   for (CommbenchRow const& row : table.rows()) right = right && !row.is_wrong();
-  if (first && !options.json_file.empty()) {
-    make_folder_of(options.json_file);
-    write_file_atomically(options.json_file, commbench_json(header, before, after, table.rows()));
-  }
+  keep(after);
   table.print(!options.check ? "RESULT: UNCHECKED\n" : right ? "RESULT: ALL EXACT\n" : "RESULT: WRONG\n");
   return static_cast<int>(right ? ExitCode::valid : ExitCode::verification_failed);
 }

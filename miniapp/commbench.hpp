@@ -93,9 +93,6 @@ std::uint64_t parse_size(std::string const& flag, std::string const& text);
 /// \throws InputError unless it is an integer from `least` to `most`
 std::int64_t parse_count(std::string const& flag, std::string const& text, std::int64_t least, std::int64_t most);
 
-/// For a file that is written at the end; require_writable() has looked at the place before.
-void make_folder_of(std::string const& path);
-
 /// Whether ranks on several emulated nodes were asked for, and how many. \throws InputError
 int emulated_nodes(std::string const& text);
 

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <limits>
 #include <ranges>
 #include <string_view>
@@ -147,11 +146,6 @@ std::int64_t parse_count(std::string const& flag, std::string const& text, std::
   bool const legal = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
   TRAINSTONE_REQUIRE_INPUT(legal, "{} {} is out of range; it must be {} to {}", flag, text, least, most);
   return value;
-}
-
-void make_folder_of(std::string const& path) {
-  std::filesystem::path const folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
 }
 
 int emulated_nodes(std::string const& text) {

@@ -2,8 +2,9 @@
 
 #include "commands.hpp"
 
+#include "comm/buffers.hpp"
+#include "core/atomic_file.hpp"
 #include "machine_source.hpp"
-#include "report/atomic_file.hpp"
 #include "report/lecture_models.hpp"
 #include "report/output.hpp"
 #include "run_result.hpp"
@@ -42,6 +43,8 @@ void print_work(RunPlan const& plan) {
   for (auto const* rows : {&plan.sent, &plan.control})
     for (TrafficRow const& row : *rows)
       fmt::print("  {:<52} {:>14} bytes in {} messages\n", row.name, row.traffic.bytes, row.traffic.messages);
+  for (TrafficRow const& row : plan.start)
+    fmt::print("  {:<52} {:>14} bytes in {} messages, once\n", row.name, row.traffic.bytes, row.traffic.messages);
   if (plan.replica_check_every > 0)
     fmt::print("  {:<52} {:>14} bytes in {} messages, every {} steps\n", "control: hash of all parameters",
                plan.replica_check.bytes, plan.replica_check.messages, plan.replica_check_every);
@@ -132,7 +135,8 @@ int estimate(EstimateOptions const& options) {
   print_memory(plan);
   print_work(plans.busiest);
   std::optional<StepPrediction> const step = predict_step(options, config, plans.busiest, topology);
-  std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes;
+  std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
+  std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));

@@ -6,8 +6,8 @@
 #include "comm/registry.hpp"
 #include "comm/simulation/explanation.hpp"
 #include "commbench.hpp"
+#include "core/atomic_file.hpp"
 #include "parallel/step_walk.hpp"
-#include "report/atomic_file.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
 #include "report/strategy_svg.hpp"
@@ -58,16 +58,17 @@ Problem problem_of(ExplainArguments const& arguments) {
 
 struct NamedStrategy {
   char const* name;
-  char const* strategy; ///< parallel.strategy
+  Strategy strategy;
   Index zero_stage;
 };
 
-constexpr std::array<NamedStrategy, 6> strategies{{{"ddp", "ddp", 0},
-                                                   {"zero1", "zero", 1},
-                                                   {"zero2", "zero", 2},
-                                                   {"zero3", "zero", 3},
-                                                   {"fsdp", "zero", 3},
-                                                   {"hsdp", "hsdp", 0}}};
+constexpr std::array<NamedStrategy, 7> strategies{{{"naive", Strategy::naive, 0},
+                                                   {"ddp", Strategy::ddp, 0},
+                                                   {"zero1", Strategy::zero, 1},
+                                                   {"zero2", Strategy::zero, 2},
+                                                   {"zero3", Strategy::zero, 3},
+                                                   {"fsdp", Strategy::zero, 3},
+                                                   {"hsdp", Strategy::hsdp, 0}}};
 
 NamedStrategy const* find_strategy(std::string const& name) {
   auto const found = std::ranges::find(strategies, name, &NamedStrategy::name);
@@ -106,7 +107,7 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
   auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks));
   auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
   ParallelConfig parallel{.strategy = strategy.strategy, .zero_stage = strategy.zero_stage};
-  bool const hybrid = parallel.strategy == "hsdp", gathers = parallel.strategy != "ddp";
+  bool const hybrid = parallel.strategy == Strategy::hsdp, gathers = parallel.strategy == Strategy::zero || hybrid;
   if (!hybrid) require_not_given({{"--shard-group", arguments.shard_group}}, arguments.subject);
   if (!gathers) require_not_given({{"--prefetch", arguments.prefetch}}, arguments.subject);
   if (hybrid) {
@@ -131,7 +132,8 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
-      .add_option("SUBJECT", arguments.subject, "all_reduce, broadcast, ...; or ddp, zero1, zero2, zero3, fsdp, hsdp")
+      .add_option("SUBJECT", arguments.subject,
+                  "all_reduce, broadcast, ...; or naive, ddp, zero1, zero2, zero3, fsdp, hsdp")
       ->required();
   command.add_option("ALGORITHM", arguments.algorithm, "of a collective: ring, tree, ...");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->capture_default_str();

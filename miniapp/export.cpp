@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "report/atomic_file.hpp"
+#include "core/atomic_file.hpp"
 #include "train/checkpoint/export.hpp"
 #include "train/checkpoint/stored_checkpoint.hpp"
 

@@ -1,10 +1,11 @@
 #include "gemm_table.hpp"
 
 #include "comm/buffers.hpp"
+#include "core/atomic_file.hpp"
+#include "core/json_text.hpp"
 #include "kernels/gemm_measurement.hpp"
 #include "kernels/library_threads.hpp"
 #include "model/work.hpp"
-#include "report/atomic_file.hpp"
 #include "report/plural.hpp"
 #include "report/result.hpp"
 #include "run_result.hpp"
@@ -64,10 +65,9 @@ Kept read_kept(std::filesystem::path const& path) {
 /// How it went, for the note.
 std::string keep(std::filesystem::path const& path, Kept const& kept) {
   if (path.empty()) return "kept nowhere: there is neither XDG_CACHE_HOME nor HOME";
-  std::error_code ignored; // writing says what is wrong
-  std::filesystem::create_directories(path.parent_path(), ignored);
   try {
-    write_file_atomically(path.string(), nlohmann::json(kept).dump(1) + "\n");
+    make_folder_of(path);
+    write_file_atomically(path, json_text(nlohmann::json(kept)));
   } catch (Error const& error) {
     return fmt::format("kept nowhere: {}", error.what());
   }
@@ -76,7 +76,7 @@ std::string keep(std::filesystem::path const& path, Kept const& kept) {
 
 Table table_of_first(Communicator const& communicator, Table const& table) {
   bool const first = communicator.rank() == 0;
-  std::string const text = all_gather_texts(communicator, first ? nlohmann::json(table).dump() : "")[0];
+  std::string const text = all_gather_texts(communicator, first ? json_line(nlohmann::json(table)) : "")[0];
   return nlohmann::json::parse(text).get<Table>();
 }
 

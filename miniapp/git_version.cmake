@@ -1,4 +1,4 @@
-# Writes git_version.hpp with the commit of the sources, at every build; unchanged content keeps its time stamp.
+# Writes the values of git_version.hpp, the commit of the sources, at every build; unchanged content keeps its time stamp.
 # cmake -DSOURCE=dir -DOUTPUT=file -P git_version.cmake
 
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=8 HEAD
@@ -10,10 +10,10 @@ if(changes)
   set(dirty true)
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT
-"#pragma once
+"#include \"git_version.hpp\"
 
 namespace trainstone {
-inline constexpr char const* git_commit = \"@commit@\";
-inline constexpr bool git_dirty = @dirty@;
+char const* const git_commit = \"@commit@\";
+bool const git_dirty = @dirty@;
 } // namespace trainstone
 ")

@@ -3,25 +3,20 @@
 #include "commands.hpp"
 
 #include "comm/buffers_start.hpp"
-#include "core/host_copy.hpp"
 #include "gemm_table.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
-#include "report/atomic_file.hpp"
 #include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
-#include "report/trace.hpp"
 #include "run_energy.hpp"
+#include "run_outputs.hpp"
 #include "run_training.hpp"
 #include "stop_signals.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <iostream>
-#include <memory>
 #include <optional>
 
 namespace trainstone {
@@ -105,46 +100,6 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
   std::fflush(stdout);
 }
 
-/// All parameters, on the first rank; nothing on the others. Collective.
-std::vector<float> collect_parameters(PreparedRun const& run, Machinery const& machinery, Trainer& trainer) {
-  bool const first = machinery.communicator.rank() == 0;
-  std::vector<float> all(first ? static_cast<std::size_t>(run.plan->table.size()) : 0);
-  trainer.engine().read_parameters([&](Index group, ConstStoredVector whole) {
-    if (!first) return;
-    std::ranges::copy(copy_to_host(machinery.exec, whole, "trainstone::run::collect_parameters: written to a file"),
-                      all.begin() + run.plan->table.groups()[static_cast<std::size_t>(group)].offset);
-  });
-  return all;
-}
-
-void save_model(PreparedRun const& run, std::vector<float> const& parameters) {
-  std::filesystem::path const path = run.config.model_setup.save;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  bool const narrow = run.plan->storage().values == Storage::bf16; // llm.c has no fp16 files
-  save_parameters(path, run.config.model, run.plan->table, parameters, narrow ? Storage::bf16 : Storage::fp32);
-  fmt::print("model written to {}\n", path.string());
-}
-
-/// Null if no trace is asked for. All ranks begin together.
-std::unique_ptr<Recording> begin_trace(PreparedRun const& run, Communicator const& communicator) {
-  if (run.config.trace.file.empty()) return nullptr;
-  barrier(communicator);
-  return std::make_unique<Recording>();
-}
-
-/// Collective.
-void write_trace(PreparedRun const& run, Communicator const& communicator, Recording const& recording) {
-  std::vector<std::string> const ranks =
-      all_gather_texts(communicator, trace_events(communicator.rank(), recording.events()));
-  collectively(communicator, [&] {
-    if (communicator.rank() != 0) return;
-    std::filesystem::path const path = run.config.trace.file;
-    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-    write_file_atomically(path, trace_json(ranks));
-    fmt::print("trace written to {}\n", run.config.trace.file);
-  });
-}
-
 void record_golden(PreparedRun const& run, Result const& result) {
   GoldenCurve curve{result.losses_before, fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION,
                                                       kokkos_description(), result.topology.ranks)};
@@ -210,6 +165,7 @@ int run(RunOptions const& options, Machinery& machinery) {
   Result result = begin_result(run, machinery, measure_peaks(machinery, run));
 
   MemoryLedger ledger;
+  RunOutputs outputs(run, machinery, ledger);
   Trainer trainer(machinery.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());
   ModelSetup const& files = run.config.model_setup;
   if (!files.load.empty())
@@ -223,14 +179,13 @@ int run(RunOptions const& options, Machinery& machinery) {
         check_first_step(machinery.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
   checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
-  std::unique_ptr<Recording> recording = begin_trace(run, communicator);
+  outputs.begin_trace();
   RunEnergy energy(run, checkpoints.start().step, communicator.rank());
   Training training = train(trainer, run, checkpoints, ledger, [&](StepReport const& step) {
     energy.after(step);
     if (first) printer(step);
   });
-  if (recording) write_trace(run, communicator, *recording);
-  recording.reset();
+  outputs.end_trace();
   bool const stopped = training.stopped;
   if (!stopped) result.checks = verify_run(run, training, trainer, machinery, before);
   result.losses_before = checkpoints.start().losses;
@@ -241,13 +196,13 @@ int run(RunOptions const& options, Machinery& machinery) {
   result.wall_seconds = seconds_since(begin);
   bool const referenced = is_referenced(run.judgement.name, run.golden.has_value(), before.first_step.has_value());
   result.outcome = stopped ? Outcome::stopped : judge(result.checks, referenced, emulates_time(run.config));
-  bool const saves = !files.save.empty() && !stopped;
-  std::vector<float> parameters;
-  if (saves) parameters = collect_parameters(run, machinery, trainer);
+  std::string json_path;
+  collectively(communicator, [&] {
+    if (first) json_path = write_result(options.common.output_folder, result); // first: nothing may lose it
+  });
+  outputs.write(trainer, !stopped, json_path);
   collectively(communicator, [&] {
     if (!first) return;
-    std::string const json_path = write_result(options.common.output_folder, result); // first: nothing may lose it
-    if (saves) save_model(run, parameters);
     if (options.record_golden && result.outcome != Outcome::invalid && !stopped) record_golden(run, result);
     print_end(result, json_path);
   });

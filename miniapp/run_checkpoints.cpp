@@ -65,7 +65,7 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Ste
   Communicator const& communicator = machinery.communicator;
   CheckpointConfig const& config = run.config.checkpoint;
   collectively(communicator, [&] {
-    if (config.writes() && communicator.rank() == 0) m_lock.emplace(config.folder);
+    if (config.writes() && communicator.rank() == 0) m_lock.emplace(config.folder, ".lock", "checkpoint.dir");
   });
   if (config.writes()) m_all = from_first_rank(communicator, [&] { return checkpoints_in(config.folder); });
   find_start();

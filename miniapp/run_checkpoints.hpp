@@ -5,6 +5,7 @@
 #include "run_setup.hpp"
 
 #include "core/clock.hpp"
+#include "core/folder_lock.hpp"
 #include "report/result.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/folder.hpp"

@@ -60,10 +60,14 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
   return ranks;
 }
 
+std::optional<StartAmounts> start_amounts(Traffic const& start) {
+  return start.messages > 0 ? std::optional(StartAmounts{start.bytes, start.messages}) : std::nullopt;
+}
+
 WorkAmounts counted_amounts(Training const& training) {
   auto const steps = static_cast<std::uint64_t>(std::max<std::int64_t>(1, training.counted.steps));
   return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
-          training.step_flops / steps, training.step_launches / steps};
+          training.step_flops / steps,    training.step_launches / steps,   start_amounts(training.counted.start)};
 }
 
 std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow const& window) {
@@ -162,8 +166,12 @@ CodeInfo code_info() { return {TRAINSTONE_VERSION, git_commit, git_dirty, descri
 
 WorkAmounts predicted_amounts(RunPlan const& plan) {
   Traffic const sent = plan.step_sent() + plan.step_control();
-  return {named(plan.memory_bytes()), sent.bytes, sent.messages, plan.step_flops.total(),
-          plan.step_launches + plan.update_launches};
+  return {named(plan.memory_bytes()),
+          sent.bytes,
+          sent.messages,
+          plan.step_flops.total(),
+          plan.step_launches + plan.update_launches,
+          start_amounts(plan.start_sent())};
 }
 
 PeakInfo sum_peaks(Machinery& machinery, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
@@ -213,6 +221,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
   result.ranks = merge_times(training, result.window, machinery);
   result.counted = counted_amounts(training);
+  result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.samples = std::move(training.samples);

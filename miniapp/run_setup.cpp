@@ -2,10 +2,10 @@
 
 #include "comm/buffers.hpp"
 #include "comm/buffers_start.hpp"
+#include "core/atomic_file.hpp"
 #include "core/cores.hpp"
 #include "model/llmc_files.hpp"
 #include "model/llmc_parameters.hpp"
-#include "report/atomic_file.hpp"
 #include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/result.hpp"
@@ -51,15 +51,15 @@ void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, 
 }
 
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
-/// the device's. Pinned memory is always the machine's.
+/// the device's. Pinned memory, and what is kept for files, is always the machine's.
 void require_memory(PreparedRun const& run, Topology const& topology) {
   bool const on_devices = run.devices_per_node > 0;
   std::uint64_t of_machine = 0, of_device = 0;
   for (Rank const rank : run.neighbours) {
     RunPlan const plan = plan_run(run.config, rank, topology);
-    std::uint64_t const total = plan.memory_bytes().total(), of_kernels = total - plan.pinned_bytes;
-    of_machine += on_devices ? plan.pinned_bytes : total;
-    if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += of_kernels;
+    std::uint64_t const total = plan.memory_bytes().total(), of_host = plan.pinned_bytes + plan.host_bytes;
+    of_machine += on_devices ? of_host : total;
+    if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += total - of_host;
   }
   require_room(run, "device", run.sharers.size(), of_device, current_device().memory_bytes);
   require_room(run, "machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
@@ -97,13 +97,13 @@ void check_model_to_load(PreparedRun const& run) {
     fail_at(run.deck, "model.load", fmt::format("{} holds another model than the deck: {}", path, problem));
 }
 
-/// What is written when the training is over must not fail then.
-void check_output(PreparedRun const& run, RunOptions const& options) {
+/// What is written when the training is over must not fail then. Returns the hold on the output folder.
+FolderLock check_output(PreparedRun const& run, RunOptions const& options) {
   if (!run.config.model_setup.save.empty()) require_writable(run.config.model_setup.save);
   if (!run.config.trace.file.empty()) require_writable(run.config.trace.file);
   if (CheckpointConfig const& config = run.config.checkpoint; config.writes()) require_writable(config.folder + "/x");
   if (options.record_golden) require_writable(golden_path(run.deck.path));
-  prepare_output_folder(options.common.output_folder); // last: it makes the folder
+  return prepare_output_folder(options.common.output_folder); // last: it makes the folder
 }
 
 } // namespace
@@ -149,7 +149,7 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
                              golden_path(run.deck.path), run.golden_key, run.first_step->positions,
                              run.config.data.sequence);
   }
-  if (first) check_output(run, options);
+  if (first) run.output = check_output(run, options);
   return run;
 }
 

@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 
+#include "core/folder_lock.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/golden.hpp"
 #include "report/rank_map.hpp"
@@ -20,6 +21,7 @@
 namespace trainstone {
 
 struct PreparedRun {
+  std::optional<FolderLock> output; ///< on the output folder, of the first rank
   Deck deck;
   RunConfig config;
   std::unique_ptr<TrainingData> data;

@@ -19,7 +19,7 @@ bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
   return stop_loss > 0 && held_out <= stop_loss && step >= first;
 }
 
-/// Runs it and notes what it computed and sent; also what it has begun, if something follows that waits for it.
+/// Runs it and notes what it computed, sent and took; also what it has begun, if something follows that waits for it.
 StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& run, RunCheckpoints const& checkpoints,
                         Training& training, bool is_followed) {
   Counters const before = counters();
@@ -29,7 +29,7 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
     ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
     return trainer.step(step, [&] { return checkpoints.ask(); });
   }();
-  if (is_followed || checkpoints.writes_after(report)) trainer.finish();
+  if (is_followed || checkpoints.writes_after(report)) trainer.finish(report);
   training.step_flops += model_flops(counters()) - model_flops(before);
   training.step_launches += total_launches(counters()) - total_launches(before);
   training.step_sent += difference(total_sent(comm_counters()), sent);
@@ -42,10 +42,13 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
                StepListener const& listener) {
   Training training;
   InjectedDelay const delay(run.config.faults, run.plan->rank);
+  training.counted.start = comm_counters().total(Purpose::start);
   counters() = {};
   comm_counters() = {};
   training.losses = checkpoints.start().losses;
   training.counted.before = checkpoints.start().step;
+  bool const loads = !run.config.model_setup.load.empty(), resumes = training.counted.before > 0;
+  training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0);
   std::int64_t const steps = run.data->steps();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {

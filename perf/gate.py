@@ -77,6 +77,7 @@ CONFIGURATIONS = {  # name: ranks, keys
     "zero 1, bf16, 4 ranks": (4, zero(1, *BF16)),
     "zero 1 by all-reduce, 4 ranks": (4, zero(1, "parallel.gradient_reduction=all_reduce")),
     "zero 2, 2 ranks": (2, zero(2)),
+    "zero 2 by all-reduce, 4 ranks": (4, zero(2, "parallel.gradient_reduction=all_reduce")),
     "zero 2, ordered, 2 ranks": (2, zero(2, "parallel.reduction=ordered")),
     "zero 2, inter-layer, 4 ranks": (4, zero(2, "parallel.partition=inter_layer")),
     "zero 3, 1 rank": (1, zero(3)),
@@ -87,6 +88,8 @@ CONFIGURATIONS = {  # name: ranks, keys
     "hsdp, bf16, flash, 4 ranks": (4, (*HSDP, *BF16, *FLASH)),
     "naive, 2 ranks": (2, NAIVE),
     "naive, bf16, 4 ranks": (4, (*NAIVE, *BF16)),
+    "naive, rank 0 updates, 2 ranks": (2, (*NAIVE, "parallel.naive_update=main")),
+    "naive, rank 0 updates, bf16, 4 ranks": (4, (*NAIVE, "parallel.naive_update=main", *BF16)),
 }
 
 
@@ -95,7 +98,7 @@ class NoCounters(Exception):
 
 
 def counters_of(result):
-    """Of rank 0, per step: by name, in one level."""
+    """Of rank 0, per step, and before the first one: by name, in one level."""
     counted = dict(result["counted"])
     memory = counted.pop("memory_bytes")
     return {**counted, **{f"memory_bytes.{name}": amount for name, amount in memory.items() if name != "total"}}

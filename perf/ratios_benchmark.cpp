@@ -8,13 +8,14 @@
 #include "comm/control.hpp"
 #include "comm/environment.hpp"
 #include "comm/measurement/collective_contest.hpp"
+#include "core/atomic_file.hpp"
 #include "core/clock.hpp"
 #include "core/cores.hpp"
+#include "core/json_text.hpp"
 #include "core/launch.hpp"
 #include "kernels/library_threads.hpp"
 #include "kernels/peaks.hpp"
 #include "model/work.hpp"
-#include "report/atomic_file.hpp"
 #include "report/deck.hpp"
 #include "report/result.hpp"
 #include "train/injected_delay.hpp"
@@ -252,7 +253,7 @@ int measure_and_write(MpiEnvironment const& mpi, Arguments const& arguments) {
   nlohmann::json series = nlohmann::json::array();
   for (Series const& one : all)
     series.push_back({{"name", one.name}, {"spread", one.spread}, {"arms", one.arms}, {"seconds", one.seconds}});
-  write_file_atomically(arguments.file, nlohmann::json{{"about", about}, {"series", series}}.dump(1) + "\n");
+  write_file_atomically(arguments.file, json_text(nlohmann::json{{"about", about}, {"series", series}}));
   return EXIT_SUCCESS;
 }
 

@@ -156,7 +156,7 @@ bool InstanceEvent::is_done() const {
 }
 
 HeldEvents& held_events() {
-  static HeldEvents instance;
+  static constinit HeldEvents instance;
   return instance;
 }
 

@@ -6,12 +6,12 @@
 // put in order.
 
 #include "comm/message_buffers.hpp"
+#include "core/hook.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -87,8 +87,7 @@ private:
 };
 
 /// While it returns true, no event is done: with it tests make a host look like a device whose work is under way.
-/// Empty by default.
-using HeldEvents = std::function<bool()>;
+using HeldEvents = Hook<bool()>;
 HeldEvents& held_events();
 
 } // namespace trainstone

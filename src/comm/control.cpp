@@ -4,6 +4,7 @@
 #include "comm/mpi.hpp"
 #include "comm/registry.hpp"
 
+#include <exception>
 #include <limits>
 #include <numeric>
 
@@ -85,6 +86,82 @@ std::vector<std::string> all_gather_texts(Communicator const& communicator, std:
     texts.push_back(joined.substr(static_cast<std::size_t>(offsets[rank]), static_cast<std::size_t>(lengths[rank])));
   }
   return texts;
+}
+
+namespace {
+
+/// Runs what may throw, until it has thrown.
+class Guarded {
+public:
+  template <class Work>
+  void run(Work const& work) {
+    if (m_problem) return;
+    try {
+      work();
+    } catch (...) {
+      m_problem = std::current_exception();
+    }
+  }
+  bool has_failed() const { return m_problem != nullptr; }
+  void rethrow() const {
+    if (m_problem) std::rethrow_exception(m_problem);
+  }
+
+private:
+  std::exception_ptr m_problem;
+};
+
+/// Asks a rank for its pieces, one at a time, so that none waits in memory.
+void take_pieces(MPI_Comm comm, int tag, Rank from, Guarded& guarded,
+                 std::function<void(std::string const&)> const& take) {
+  for (std::string piece(1, ' '); !piece.empty();) {
+    int const wanted = guarded.has_failed() ? 0 : 1;
+    TRAINSTONE_MPI_CHECK(MPI_Send(&wanted, 1, MPI_INT, from, tag, comm));
+    if (wanted == 0) return;
+    MPI_Status status;
+    int length = 0;
+    TRAINSTONE_MPI_CHECK(MPI_Probe(from, tag, comm, &status));
+    TRAINSTONE_MPI_CHECK(MPI_Get_count(&status, MPI_CHAR, &length));
+    piece.resize(static_cast<std::size_t>(length));
+    TRAINSTONE_MPI_CHECK(MPI_Recv(piece.data(), length, MPI_CHAR, from, tag, comm, MPI_STATUS_IGNORE));
+    if (!piece.empty()) guarded.run([&] { take(piece); });
+  }
+}
+
+void give_pieces(MPI_Comm comm, int tag, Guarded& guarded, std::function<std::string()> const& next) {
+  for (std::string piece(1, ' '); !piece.empty();) {
+    int wanted = 0;
+    TRAINSTONE_MPI_CHECK(MPI_Recv(&wanted, 1, MPI_INT, 0, tag, comm, MPI_STATUS_IGNORE));
+    if (wanted == 0) return;
+    piece.clear();
+    int length = 0;
+    guarded.run([&] {
+      piece = next();
+      length = checked_length(piece.size());
+    });
+    if (guarded.has_failed()) piece.clear();
+    TRAINSTONE_MPI_CHECK(MPI_Send(piece.data(), length, MPI_CHAR, 0, tag, comm));
+  }
+}
+
+} // namespace
+
+void stream_to_first(Communicator& communicator, std::function<std::string()> const& next,
+                     std::function<void(std::string const&)> const& take) {
+  static CollectiveCall const call("texts that are brought to the first rank");
+  communicator.announce_and_compare(call);
+  HeldTag const tag = communicator.take_tag();
+  MPI_Comm const comm = communicator.handle().comm;
+  Guarded guarded;
+  if (communicator.rank() != 0) {
+    give_pieces(comm, tag.value(), guarded, next);
+  } else {
+    guarded.run([&] {
+      for (std::string piece = next(); !piece.empty(); piece = next()) take(piece);
+    });
+    for (Rank from = 1; from < communicator.size(); ++from) take_pieces(comm, tag.value(), from, guarded, take);
+  }
+  guarded.rethrow();
 }
 
 void collectively(Communicator const& communicator, std::function<void()> const& work) {

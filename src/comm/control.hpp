@@ -38,6 +38,14 @@ void barrier(Communicator const& communicator);
 /// Every rank's text, by rank.
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text);
 
+/// Brings texts of any length to the first rank, rank by rank and piece by piece: a rank has one piece of its own, and
+/// the first rank one of another's. Collective. All ranks come to the end, also if one of the two throws; their error
+/// is thrown again then, on the rank that had it.
+/// \param[in] next  the calling rank's next piece; an empty one ends its text
+/// \param[in] take  called on the first rank alone
+void stream_to_first(Communicator& communicator, std::function<std::string()> const& next,
+                     std::function<void(std::string const& piece)> const& take);
+
 /// Runs `work` on every rank; if it throws an Error on any of them, every rank throws a CollectiveError with the text
 /// of the first one. For set-up, where a file may be missing on one node only: no rank is left waiting.
 void collectively(Communicator const& communicator, std::function<void()> const& work);

@@ -33,10 +33,11 @@ Traffic operator*(std::uint64_t times, Traffic traffic);
 /// "6 messages, 48 bytes, 3 elements reduced", and what else is not zero.
 std::string to_string(Traffic const& traffic);
 
-/// What a collective is run for: the training proper, or small agreements (loss, norm, flags).
-enum class Purpose { training, control };
+/// What a collective is run for: the training proper, small agreements (loss, norm, flags), or the state that the
+/// training begins with.
+enum class Purpose { training, control, start };
 
-inline constexpr std::array<Purpose, 2> purposes{Purpose::training, Purpose::control};
+inline constexpr std::array purposes{Purpose::training, Purpose::control, Purpose::start};
 
 /// The most elements in one MPI message; a longer move travels as several messages.
 inline constexpr Index longest_mpi_message = std::numeric_limits<int>::max();

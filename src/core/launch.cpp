@@ -5,7 +5,7 @@
 namespace trainstone {
 
 DelayPoint& delay_point() {
-  static DelayPoint instance;
+  static constinit DelayPoint instance;
   return instance;
 }
 
@@ -14,17 +14,17 @@ void reach_delay_point(char const* label) {
 }
 
 KernelEnd& kernel_end() {
-  static KernelEnd instance;
+  static constinit KernelEnd instance;
   return instance;
 }
 
 LaunchObserver& launch_observer() {
-  static LaunchObserver instance;
+  static constinit LaunchObserver instance;
   return instance;
 }
 
 BetweenLaunches& between_launches() {
-  thread_local BetweenLaunches instance;
+  static constinit thread_local BetweenLaunches instance;
   return instance;
 }
 

@@ -1,18 +1,18 @@
 #pragma once
 
-// The one way to start a kernel. Owns the label, the counting (launches, FLOPs, bytes, seconds), the delay point and
-// what is called between launches.
+// The one way to start a kernel. Owns the label, the counting (launches, FLOPs, bytes, seconds) and the places around a
+// launch where others are called (core/hook.hpp).
 // Promises: the kernel runs on the given instance under the given label; nothing is fenced but where the docstring
 // says so. Seconds are taken where the host executes the kernel itself; on a device they are the launch's alone.
 
 #include "core/counters.hpp"
 #include "core/error.hpp"
+#include "core/hook.hpp"
 #include "core/region.hpp"
 #include "core/views.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -32,26 +32,26 @@ struct Kernel {
   std::uint64_t bytes = 0;
 };
 
-/// Called before every launch with the kernel's label; tests delay or record here. Empty by default.
-using DelayPoint = std::function<void(char const* label)>;
+/// Called before every launch with the kernel's label; tests delay or record here.
+using DelayPoint = Hook<void(char const* label)>;
 DelayPoint& delay_point();
-/// Calls it, if there is one: also at moments that are no launch.
+/// Calls it, if there is something to call: also at moments that are no launch.
 void reach_delay_point(char const* label);
 
 /// Called after every kernel with its label and the seconds that it took, on the clock of its phase: what it spends is
-/// taken for the kernel's. Devices then wait for every kernel. For injected faults; empty by default.
-using KernelEnd = std::function<void(char const* label, double seconds)>;
+/// taken for the kernel's. Devices then wait for every kernel. For injected faults.
+using KernelEnd = Hook<void(char const* label, double seconds)>;
 KernelEnd& kernel_end();
 
 /// Sees label and instance of every launch before it starts, because Kokkos Tools give all instances of a host back end
-/// one number. For tests; empty by default.
-using LaunchObserver = std::function<void(char const* label, ExecutionSpace const& exec)>;
+/// one number. For tests.
+using LaunchObserver = Hook<void(char const* label, ExecutionSpace const& exec)>;
 LaunchObserver& launch_observer();
 
-/// Called after every launch_for, launch_reduce and launch_external of the thread that sets it: what must go on while
-/// kernels run does so here. Not called for the kernels that it starts itself, nor for those that are part of something
-/// longer that is timed as a whole, such as a collective. Each thread has its own; empty by default.
-using BetweenLaunches = std::function<void()>;
+/// Called after every launch_for, launch_reduce and launch_external: what must go on while kernels run does so here.
+/// Not called for the kernels that it starts itself, nor for those that are part of something longer that is timed as a
+/// whole, such as a collective. Each thread has a place of its own.
+using BetweenLaunches = Hook<void()>;
 BetweenLaunches& between_launches();
 
 /// Adds the time of its own life to a phase. Used by launch and by the executor of collectives. Of nested ones the

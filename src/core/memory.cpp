@@ -51,6 +51,21 @@ void Allocation::swap(Allocation& other) noexcept {
   std::swap(m_memory, other.m_memory);
 }
 
+LedgerEntry::LedgerEntry(MemoryLedger& ledger, MemoryCategory category, std::uint64_t bytes)
+    : m_ledger(&ledger), m_category(category), m_bytes(bytes) {
+  m_ledger->add(category, bytes);
+}
+
+LedgerEntry::~LedgerEntry() {
+  if (m_ledger) m_ledger->remove(m_category, m_bytes);
+}
+
+void LedgerEntry::swap(LedgerEntry& other) noexcept {
+  std::swap(m_ledger, other.m_ledger);
+  std::swap(m_category, other.m_category);
+  std::swap(m_bytes, other.m_bytes);
+}
+
 std::byte* Arena::take(std::string_view label, std::uint64_t bytes) {
   std::uint64_t const size = footprint(bytes);
   TRAINSTONE_REQUIRE(m_used + size <= capacity(), "arena exhausted: {} asks for {} bytes, {} of {} are used", label,

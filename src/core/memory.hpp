@@ -74,6 +74,27 @@ private:
   Kokkos::View<std::byte*, MemorySpace> m_memory;
 };
 
+/// Memory of the host that another object holds, entered in a ledger for as long as this lives. The ledger must outlive
+/// it.
+class LedgerEntry {
+public:
+  LedgerEntry() = default;
+  LedgerEntry(MemoryLedger& ledger, MemoryCategory category, std::uint64_t bytes);
+  LedgerEntry(LedgerEntry&& other) noexcept { swap(other); }
+  LedgerEntry& operator=(LedgerEntry&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~LedgerEntry();
+
+private:
+  void swap(LedgerEntry& other) noexcept;
+
+  MemoryLedger* m_ledger = nullptr;
+  MemoryCategory m_category{};
+  std::uint64_t m_bytes = 0;
+};
+
 /// Cuts caller-provided memory into aligned tensors, in order; never frees. The memory may be an Allocation or a
 /// segment that other processes map as well.
 class Arena {

@@ -1,13 +1,16 @@
 #pragma once
 
 // What a rank did when, for traces. Owns the events of the process while a Recording lives. Promises: where nothing is
-// recorded, a span costs one branch and its name is not made. Does not write files.
+// recorded, a span costs one branch and its name is not made; the memory of a recording is known before it begins. Does
+// not write files.
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,28 +28,49 @@ struct TimelineEvent {
   std::int64_t end = 0;
 };
 
-/// While it lives, spans are recorded; one at a time. Any thread may end spans.
+/// Until it ends, spans are recorded; one at a time. Any thread may end spans.
 class Recording {
 public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// \throws Error if there is one already
-  Recording();
+  /// \param[in] most_events  that are kept: the first ones; the others are counted \throws Error if there is one
+  /// already
+  explicit Recording(std::size_t most_events);
   Recording(Recording const&) = delete;
   Recording& operator=(Recording const&) = delete;
   ~Recording();
 
   /// Another one for every recording of the process.
   std::uint64_t number() const { return m_number; }
-  void add(Lane lane, std::string name, Time begin, Time end);
-  /// Of all spans that have ended, in the order of their ends.
+  void add(Lane lane, std::string const& name, Time begin, Time end);
+  /// What ends from now on is neither kept nor counted. Events stay.
+  void end();
+
+  /// Events that are kept, in the order of their ends.
+  std::size_t size() const;
+  TimelineEvent event(std::size_t number) const;
   std::vector<TimelineEvent> events() const;
+  /// Events beyond those that could be kept.
+  std::uint64_t left_out() const;
+
+  /// What so many events take; texts of names, of which there are few, come on top.
+  static std::uint64_t bytes_of(std::size_t events) { return events * sizeof(Kept); }
 
 private:
+  struct Kept {
+    std::int64_t begin, end; ///< as in TimelineEvent
+    std::uint32_t name;      ///< its place in m_names
+    Lane lane;
+  };
+
   std::uint64_t m_number;
   Time m_begin = std::chrono::steady_clock::now();
   mutable std::mutex m_mutex;
-  std::vector<TimelineEvent> m_events;
+  std::size_t m_most;
+  std::uint64_t m_left_out = 0;
+  std::vector<Kept> m_events;
+  std::unordered_map<std::string, std::uint32_t> m_places; ///< of names
+  std::vector<std::string> m_names;
 };
 
 namespace Impl {

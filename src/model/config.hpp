@@ -34,6 +34,10 @@ struct GptConfig {
   bool operator==(GptConfig const&) const = default;
 };
 
+/// No member may be larger, so that sizes in bytes stay inside 64 bits: 12 layers channels^2 + (vocab + context)
+/// channels elements are below 2^57.
+inline constexpr GptConfig largest_gpt{10'000, 1'000'000, 1'000'000, 1'000'000'000, 1'000'000'000};
+
 enum class AttentionKind {
   materialized, ///< probabilities (T, T) of every head are kept for backward
   flash,        ///< they are computed tile by tile, forward and backward: no memory that grows with T^2

@@ -105,12 +105,27 @@ Index bytes_of(Storage storage, Index elements) { return elements * static_cast<
 
 Index float_bytes(Index elements) { return bytes_of(Storage::fp32, elements); }
 
-Index slice_offset(LlmcTensor const& tensor, Index layer, std::size_t elements) {
+Index slice_offset(LlmcTensor const& tensor, Index layer) {
   TRAINSTONE_REQUIRE(0 <= layer && layer < tensor.layers, "layer {} of {}, which has {}", layer, tensor.name,
                      tensor.layers);
+  return tensor.offset + layer * tensor.extent();
+}
+
+/// Of a whole slice.
+Index slice_offset(LlmcTensor const& tensor, Index layer, std::size_t elements) {
   TRAINSTONE_REQUIRE(static_cast<Index>(elements) == tensor.extent(), "{} elements for a slice of {}, which has {}",
                      elements, tensor.name, tensor.extent());
-  return tensor.offset + layer * tensor.extent();
+  return slice_offset(tensor, layer);
+}
+
+/// \throws InputError unless a file can be made there
+AtomicFile make_output(std::filesystem::path const& path) {
+  require_writable(path);
+  try {
+    return AtomicFile(path);
+  } catch (Error const& problem) {
+    throw InputError(problem.what());
+  }
 }
 
 std::string last_system_error() { return std::generic_category().message(errno); }
@@ -177,41 +192,6 @@ void BinaryInput::fail(Index offset, std::string const& message) const {
   throw InputError(fmt::format("{}: byte {}: {}", m_path.string(), offset, message));
 }
 
-PartialOutput::PartialOutput(std::filesystem::path path) : m_path(std::move(path)), m_partial(m_path) {
-  TRAINSTONE_REQUIRE_INPUT(!std::filesystem::is_directory(m_path), "{}: is a folder, expected a file to write",
-                           m_path.string());
-  m_partial += ".partial";
-  m_stream.open(m_partial, std::ios::binary | std::ios::trunc);
-  if (!m_stream.is_open()) fail(last_system_error());
-}
-
-PartialOutput::~PartialOutput() {
-  if (m_committed) return;
-  m_stream.close();
-  std::error_code ignored; // nothing more can be done here
-  std::filesystem::remove(m_partial, ignored);
-}
-
-void PartialOutput::write(std::span<std::byte const> bytes) {
-  m_stream.write(reinterpret_cast<char const*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!m_stream) fail(last_system_error());
-  m_written += static_cast<Index>(bytes.size());
-}
-
-void PartialOutput::commit() {
-  m_stream.close();
-  if (!m_stream) fail(last_system_error());
-  std::error_code error;
-  std::filesystem::rename(m_partial, m_path, error);
-  if (error) fail(error.message());
-  m_committed = true;
-}
-
-void PartialOutput::fail(std::string const& problem) const {
-  throw InputError(fmt::format("{}: cannot be written (at byte {} of {}): {}", m_path.string(), m_written,
-                               m_partial.string(), problem));
-}
-
 } // namespace Impl
 
 LlmcModelReader::LlmcModelReader(std::filesystem::path const& path) : m_file(path) {
@@ -233,7 +213,7 @@ void LlmcModelReader::read(LlmcTensor const& tensor, Index layer, std::span<floa
 }
 
 LlmcModelWriter::LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape, Storage storage)
-    : m_file(path), m_storage(storage), m_parameter_count(llmc_parameter_count(shape)) {
+    : m_file(make_output(path)), m_storage(storage), m_parameter_count(llmc_parameter_count(shape)) {
   TRAINSTONE_REQUIRE(storage != Storage::fp16, "llm.c has no model files in {}", to_string(storage));
   Header header{model_magic, storage == Storage::bf16 ? bf16_model_version : fp32_model_version};
   for (ShapeField const& field : shape_fields) {
@@ -248,22 +228,28 @@ LlmcModelWriter::LlmcModelWriter(std::filesystem::path const& path, LlmcShape co
   m_file.write(std::as_bytes(std::span(header)));
 }
 
-void LlmcModelWriter::write(LlmcTensor const& tensor, Index layer, std::span<float const> values) {
-  Index const offset = slice_offset(tensor, layer, values.size());
-  TRAINSTONE_REQUIRE(offset == m_written, "layer {} of {} lies at element {}, but the next to write is {}", layer,
-                     tensor.name, offset, m_written);
+void LlmcModelWriter::write(LlmcTensor const& tensor, Index layer, Index first, std::span<float const> values) {
+  Index const offset = slice_offset(tensor, layer);
+  Index& end = m_ends[offset];
+  auto const count = static_cast<Index>(values.size());
+  TRAINSTONE_REQUIRE(first == end && count <= tensor.extent() - first,
+                     "elements [{}, {}) of layer {} of {}, which has {}: the next to write is {}", first, first + count,
+                     layer, tensor.name, tensor.extent(), end);
+  auto const place = static_cast<std::uint64_t>(header_bytes + bytes_of(m_storage, offset + first));
   if (m_storage == Storage::fp32) {
-    m_file.write(std::as_bytes(values));
+    m_file.write_at(place, std::as_bytes(values));
   } else {
     std::vector<bf16> stored(values.size());
     std::ranges::transform(values, stored.begin(), [](float value) { return from_float<bf16>(value); });
-    m_file.write(std::as_bytes(std::span<bf16 const>(stored)));
+    m_file.write_at(place, std::as_bytes(std::span<bf16 const>(stored)));
   }
-  m_written += tensor.extent();
+  end += count;
 }
 
 void LlmcModelWriter::finish() {
-  TRAINSTONE_REQUIRE(m_written == m_parameter_count, "{} of {} elements were written", m_written, m_parameter_count);
+  Index written = 0;
+  for (auto const& [offset, end] : m_ends) written += end;
+  TRAINSTONE_REQUIRE(written == m_parameter_count, "{} of {} elements were written", written, m_parameter_count);
   m_file.commit();
 }
 

@@ -8,6 +8,7 @@
 //
 // Both files: 256 x int32, then the data; little endian, offsets 64-bit.
 
+#include "core/atomic_file.hpp"
 #include "core/index.hpp"
 #include "core/storage.hpp"
 
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,26 +66,6 @@ private:
   Index m_size = 0;
 };
 
-/// A file that is written as NAME.partial from front to back and takes its name when it is complete.
-class PartialOutput {
-public:
-  explicit PartialOutput(std::filesystem::path path);
-  PartialOutput(PartialOutput const&) = delete;
-  PartialOutput& operator=(PartialOutput const&) = delete;
-  ~PartialOutput(); ///< removes what was not committed
-  void write(std::span<std::byte const> bytes);
-  void commit();
-
-private:
-  [[noreturn]] void fail(std::string const& problem) const;
-
-  std::filesystem::path m_path;
-  std::filesystem::path m_partial;
-  std::ofstream m_stream;
-  Index m_written = 0;
-  bool m_committed = false;
-};
-
 } // namespace Impl
 
 class LlmcModelReader {
@@ -104,19 +86,21 @@ private:
 class LlmcModelWriter {
 public:
   /// Throws InputError if the file cannot be made there; Error if the shape is one that the reader would refuse, or if
-  /// `storage` is neither fp32 nor bf16.
+  /// `storage` is neither fp32 nor bf16. What follows throws Error if the file cannot be written: a full disk.
   LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape, Storage storage = Storage::fp32);
-  /// Rounds to bf16 if the file is in that. All slices in the file's order: for each tensor of llmc_tensors(shape),
-  /// layers 0, 1, ...
-  void write(LlmcTensor const& tensor, Index layer, std::span<float const> values);
-  /// Gives the file its name, replacing an older one. Without this call nothing stays.
+  /// Elements [first, first + values.size()) of slice `layer` of a tensor of llmc_tensors(shape), rounded to bf16 if
+  /// the file is in that. Slices come in any order, each from front to back. \throws Error if it is not the slice's
+  /// next part
+  void write(LlmcTensor const& tensor, Index layer, Index first, std::span<float const> values);
+  /// Gives the file its name, replacing an older one. Without this call nothing stays. \throws Error if not every
+  /// element was written
   void finish();
 
 private:
-  Impl::PartialOutput m_file;
+  AtomicFile m_file;
   Storage m_storage;
   Index m_parameter_count;
-  Index m_written = 0;
+  std::map<Index, Index> m_ends; ///< by offset of a slice: how many of its elements were written
 };
 
 /// A batch with its logits, loss and gradients, as an independent program computed them for one model.

@@ -59,21 +59,32 @@ void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& pa
   }
 }
 
-void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
-                     std::span<float const> parameters, Storage storage) {
-  LlmcShape const shape = llmc_shape_of(config);
-  LlmcModelWriter writer(path, shape, storage);
-  for (LlmcTensor const& tensor : llmc_tensors(shape)) {
+ParameterWriter::ParameterWriter(std::filesystem::path const& path, GptConfig const& config,
+                                 ParameterTable const& table, Storage storage)
+    : m_file(path, llmc_shape_of(config), storage), m_slices(table.groups().size()) {
+  for (LlmcTensor const& tensor : llmc_tensors(llmc_shape_of(config)))
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       ParameterTensor const& entry = table_entry(table, tensor, layer);
-      auto const part =
-          parameters.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.size()));
-      std::vector<float> values(part.begin(), part.end());
-      std::fill(values.begin() + common_elements(config, tensor), values.end(), 0.0f);
-      writer.write(tensor, layer, values);
+      auto const group = static_cast<std::size_t>(entry.group);
+      Index const first = entry.offset - table.groups()[group].offset;
+      m_slices[group].push_back({{first, first + entry.size()}, tensor, layer, common_elements(config, tensor)});
     }
+}
+
+void ParameterWriter::write(Index group, Index first, std::span<float const> values) {
+  std::vector<float> const zeros(std::min<std::size_t>(values.size(), 4096));
+  Range const given{first, first + static_cast<Index>(values.size())};
+  for (Slice const& slice : m_slices[static_cast<std::size_t>(group)]) {
+    Range const here{std::max(given.begin, slice.range.begin), std::min(given.end, slice.range.end)};
+    Index const own = std::clamp(slice.range.begin + slice.common, here.begin, std::max(here.begin, here.end));
+    if (own > here.begin)
+      m_file.write(
+          slice.tensor, slice.layer, here.begin - slice.range.begin,
+          values.subspan(static_cast<std::size_t>(here.begin - first), static_cast<std::size_t>(own - here.begin)));
+    for (Index begin = own; begin < here.end; begin += std::ssize(zeros))
+      m_file.write(slice.tensor, slice.layer, begin - slice.range.begin,
+                   std::span(zeros).first(std::min(zeros.size(), static_cast<std::size_t>(here.end - begin))));
   }
-  writer.finish();
 }
 
 } // namespace trainstone

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <span>
+#include <vector>
 
 namespace trainstone {
 
@@ -29,9 +30,29 @@ Index common_elements(GptConfig const& config, LlmcTensor const& tensor);
 void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& path, GptConfig const& config,
                      ParameterTable const& table, Index group, Range part, Vector<float> values);
 
-/// Writes `parameters` (table.size()), which lie on the host, as a model file in fp32, or rounded to bf16.
-/// \throws InputError if it cannot be written
-void save_parameters(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
-                     std::span<float const> parameters, Storage storage = Storage::fp32);
+/// A model file that is written from our groups, in as small parts as the caller likes, so that no memory has to hold
+/// the model. In fp32, or rounded to bf16.
+class ParameterWriter {
+public:
+  /// \throws InputError if no file can be made there. What follows throws Error if it cannot be written.
+  ParameterWriter(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
+                  Storage storage = Storage::fp32);
+  /// Elements [first, first + values.size()) of a group. Groups come in any order, each from front to back; padding may
+  /// be left out.
+  void write(Index group, Index first, std::span<float const> values);
+  /// Gives the file its name. Without this call nothing stays.
+  void finish() { m_file.finish(); }
+
+private:
+  struct Slice {
+    Range range; ///< of its group's elements
+    LlmcTensor tensor;
+    Index layer;
+    Index common; ///< elements behind these are padding of the vocabulary: zeros
+  };
+
+  LlmcModelWriter m_file;
+  std::vector<std::vector<Slice>> m_slices; ///< by group
+};
 
 } // namespace trainstone

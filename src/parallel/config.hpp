@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trainstone {
 
@@ -26,16 +27,43 @@ enum class Granularity {
   bucket,
 };
 
-/// How stage 1 adds up gradients: the paper's way, or with an all-reduce, as it is often drawn, 1.5 times the volume.
+/// How stages 1 and 2 add up gradients: to their owners alone, or on all ranks, as it is often drawn, with 1.5 times
+/// the volume. In stage 2 all but the owner drop the sum.
 enum class GradientReductionWay { reduce_scatter, all_reduce };
 
 /// What a rank owns where state is sharded: a part of every parameter group, or whole groups.
 enum class StatePartition { intra_layer, inter_layer };
 
+/// Who keeps what of the training's state.
+enum class Strategy {
+  naive, ///< everybody keeps all (NaiveUpdate::main: rank 0 alone the optimizer's), and rank 0 sends it out
+  ddp,   ///< everybody keeps all
+  zero,  ///< shared out among all ranks, by stage
+  hsdp,  ///< shared out in groups of ranks
+};
+
+/// As decks write it.
+constexpr std::string_view to_string(Strategy strategy) {
+  switch (strategy) {
+  case Strategy::naive: return "naive";
+  case Strategy::ddp: return "ddp";
+  case Strategy::zero: return "zero";
+  case Strategy::hsdp: return "hsdp";
+  }
+  return "unknown";
+}
+
+/// Who updates in naive data parallelism.
+enum class NaiveUpdate {
+  each, ///< every rank, with the mean gradient that rank 0 sends out
+  main, ///< rank 0 alone, which sends out parameters
+};
+
 struct ParallelConfig {
-  std::string strategy = "ddp";
+  Strategy strategy = Strategy::ddp;
   std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given
   std::int64_t shard_group = 0; ///< ranks that share one copy, of strategy hsdp; 0: not given
+  NaiveUpdate naive_update = NaiveUpdate::each;
   StatePartition partition = StatePartition::intra_layer;
   ReductionMode reduction = ReductionMode::fast;
   ReduceWhen reduce = ReduceWhen::by_strategy;

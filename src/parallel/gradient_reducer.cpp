@@ -19,6 +19,8 @@ GradientReducer::GradientReducer(ExecutionSpace const& exec, ExecutionSpace cons
                                  MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
                                  Memory memory)
     : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)) {
+  m_fresh_steps = static_cast<std::size_t>(
+      std::ranges::count_if(plan.reduction, [&](PlannedCollective const& step) { return !plan.is_of_sums(step); }));
   prepare_executions(communication, communicators);
 }
 
@@ -27,32 +29,19 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
     m_buckets.push_back(m_plan->buckets.bucket(b));
     Bucket const& bucket = m_buckets.back();
     Range const run = m_plan->run_memory(bucket.run);
-    StoredVector const fresh = m_memory.fresh->part(run.begin, run.size());
-    StoredVector const scratch = m_memory.scratch[at(b % m_plan->in_flight)];
-    std::span<std::byte> const staging = m_memory.staging[at(b % m_plan->in_flight)];
-    auto const [scatter, across] = m_plan->reduction_of(bucket);
-    if (scatter)
-      m_scatters.emplace_back(communication, communicators.of(scatter->axis),
-                              schedule_of(*scatter, m_plan->mesh, m_plan->rank), Operation::sum, fresh, scratch,
-                              ExecutionOptions{.segment = m_memory.fresh->segment(),
-                                               .pieces = m_plan->pieces_of(bucket),
-                                               .staging = staging,
-                                               .caller = &m_exec});
-    if (!across) continue;
-    Schedule const schedule = schedule_of(*across, m_plan->mesh, m_plan->rank);
-    if (m_plan->across_on_sums()) {
-      BucketPart const& first = bucket.parts.front();
-      Index const begin = m_plan->share_offset(first.group) + first.of_share.begin;
-      m_across.emplace_back(
-          communication, communicators.of(across->axis), schedule, Operation::sum,
-          m_memory.sums->part(begin, bucket.share_elements()), scratch,
-          ExecutionOptions{.segment = m_memory.sums->segment(), .staging = staging, .caller = &m_exec});
-    } else {
-      m_across.emplace_back(communication, communicators.of(across->axis), schedule, Operation::sum, fresh, scratch,
-                            ExecutionOptions{.segment = m_memory.fresh->segment(),
-                                             .pieces = m_plan->own_pieces_of(bucket),
-                                             .staging = staging,
-                                             .caller = &m_exec});
+    BucketPart const& first = bucket.parts.front();
+    for (PlannedCollective const& step : m_plan->reduction_of(bucket)) {
+      bool const of_sums = m_plan->is_of_sums(step);
+      StoredVector const data = of_sums ? m_memory.sums->part(m_plan->share_offset(first.group) + first.of_share.begin,
+                                                              bucket.share_elements())
+                                        : m_memory.fresh->part(run.begin, run.size());
+      m_executions.emplace_back(communication, communicators.of(step.axis),
+                                schedule_of(step, m_plan->mesh, m_plan->rank), Operation::sum, data,
+                                m_memory.scratch[at(b % m_plan->in_flight)],
+                                ExecutionOptions{.segment = (of_sums ? m_memory.sums : m_memory.fresh)->segment(),
+                                                 .pieces = m_plan->pieces_of(bucket, step),
+                                                 .staging = m_memory.staging[at(b % m_plan->in_flight)],
+                                                 .caller = &m_exec});
     }
   }
 }
@@ -109,7 +98,7 @@ void GradientReducer::completed(Index group, Index turn) {
 }
 
 void GradientReducer::make_due(Index bucket, Index turn) {
-  m_due.push_back({bucket, turn, Stage::scattering, InstanceEvent(m_exec)});
+  m_due.push_back({bucket, turn, 0, InstanceEvent(m_exec)});
   start_due();
   // Staging is used anew by other runs, and between these reductions gathers are started: not when timing says.
   if (m_plan->staged())
@@ -123,17 +112,23 @@ bool GradientReducer::has_scratch(Index bucket) const {
 }
 
 void GradientReducer::start_due() {
-  for (; !m_due.empty() && has_scratch(m_due.front().bucket); m_due.pop_front()) start(m_due.front());
+  for (; !m_due.empty() && has_scratch(m_due.front().bucket); m_due.pop_front())
+    begin_step(m_in_flight.emplace_back(m_due.front()));
 }
 
-void GradientReducer::start(Work const& due) {
-  Work& work = m_in_flight.emplace_back(due);
-  if (!m_scatters.empty()) {
-    m_queue->start(m_scatters[at(work.bucket)], work.complete);
-  } else if (!m_across.empty()) {
-    m_queue->start(m_across[at(work.bucket)], work.complete);
-    work.stage = Stage::crossing_fresh;
-  }
+/// How many collectives follow one another for a bucket of this turn: sums meet after the last one.
+std::size_t GradientReducer::steps(Index turn) const {
+  return last_turn(turn) ? m_plan->reduction.size() : m_fresh_steps;
+}
+
+Execution& GradientReducer::execution(Work const& work) {
+  return m_executions[at(work.bucket) * m_plan->reduction.size() + work.step];
+}
+
+void GradientReducer::begin_step(Work const& work) {
+  if (work.step == m_fresh_steps) add_up(work);
+  if (work.step == steps(work.turn)) return;
+  m_queue->start(execution(work), work.step < m_fresh_steps ? std::optional(work.complete) : std::nullopt);
 }
 
 bool GradientReducer::ended(Execution const& execution, Wait wait) {
@@ -141,26 +136,14 @@ bool GradientReducer::ended(Execution const& execution, Wait wait) {
   return !execution.in_flight();
 }
 
-/// Only of the oldest: whatever the timing, all ranks then start the second reductions in the same order.
+/// Only of the oldest: whatever the timing, all ranks then start the later steps in the same order.
 bool GradientReducer::go_on(Work& work, Wait wait) {
-  if (work.stage == Stage::scattering) {
-    if (!m_scatters.empty() && !ended(m_scatters[at(work.bucket)], wait)) return false;
-    bool const crosses = !m_across.empty() && !m_plan->across_on_sums();
-    if (crosses) m_queue->start(m_across[at(work.bucket)], work.complete);
-    if (!crosses) add_up(work);
-    work.stage = crosses ? Stage::crossing_fresh : Stage::summed;
+  while (work.step < steps(work.turn)) {
+    if (!ended(execution(work), wait)) return false;
+    ++work.step;
+    begin_step(work);
   }
-  if (work.stage == Stage::crossing_fresh) {
-    if (!ended(m_across[at(work.bucket)], wait)) return false;
-    add_up(work);
-    work.stage = Stage::summed;
-  }
-  if (work.stage == Stage::summed) {
-    if (!m_plan->across_on_sums() || !last_turn(work.turn)) return true;
-    m_queue->start(m_across[at(work.bucket)]);
-    work.stage = Stage::crossing_sums;
-  }
-  return ended(m_across[at(work.bucket)], wait);
+  return true;
 }
 
 /// What was reduced becomes part of the sums, if these are elsewhere.

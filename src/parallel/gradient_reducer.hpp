@@ -47,23 +47,26 @@ public:
 
   /// This rank's share of a group's summed gradient.
   StoredVector share(Index group) const;
+  /// Pinned memory of one reduction's messages: for others, after finish().
+  std::span<std::byte> idle_staging() const { return m_memory.staging.front(); }
 
 private:
-  enum class Stage { scattering, crossing_fresh, summed, crossing_sums };
   struct Work {
     Index bucket;
     Index turn;
-    Stage stage;
+    std::size_t step;       ///< of plan.reduction, that is under way
     InstanceEvent complete; ///< the gradient is, as far as this rank is concerned
   };
   enum class Wait { no, yes };
 
   void prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators);
   void make_due(Index bucket, Index turn);
-  void start(Work const& work);
+  void begin_step(Work const& work);
+  std::size_t steps(Index turn) const;
   bool has_scratch(Index bucket) const;
   void start_due();
   bool go_on(Work& work, Wait wait);
+  Execution& execution(Work const& work);
   bool ended(Execution const& execution, Wait wait);
   bool last_turn(Index turn) const { return turn + 1 == m_plan->turns; }
   void add_up(Work const& work);
@@ -76,7 +79,8 @@ private:
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
   Memory m_memory;
-  std::vector<Execution> m_scatters, m_across; ///< per bucket, or none
+  std::size_t m_fresh_steps = 0;       ///< of plan.reduction: those of fresh gradients come first
+  std::vector<Execution> m_executions; ///< of every bucket the steps of its reduction
   std::vector<Bucket> m_buckets;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
   Index m_begun = 0;            ///< buckets of the run that backward completes at present

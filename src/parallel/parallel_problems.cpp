@@ -25,13 +25,13 @@ std::string nearest_powers(Index value) {
 }
 
 Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
-  bool const zero = parallel.strategy == "zero", hsdp = parallel.strategy == "hsdp";
+  bool const zero = parallel.strategy == Strategy::zero, hsdp = parallel.strategy == Strategy::hsdp;
   if (zero && parallel.zero_stage == 0)
     return problem("parallel.zero_stage", "parallel.strategy = \"zero\" needs parallel.zero_stage: 1, 2 or 3");
   if (!zero && parallel.zero_stage != 0)
     return problem("parallel.zero_stage",
                    "parallel.zero_stage = {} belongs to parallel.strategy = \"zero\", not to \"{}\"",
-                   parallel.zero_stage, parallel.strategy);
+                   parallel.zero_stage, to_string(parallel.strategy));
   if (hsdp && parallel.shard_group == 0)
     return problem("parallel.shard_group",
                    "parallel.strategy = \"hsdp\" needs parallel.shard_group, a divisor of the "
@@ -40,34 +40,30 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
   if (!hsdp && parallel.shard_group != 0)
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} belongs to parallel.strategy = \"hsdp\", not to \"{}\"",
-                   parallel.shard_group, parallel.strategy);
+                   parallel.shard_group, to_string(parallel.strategy));
   if (hsdp && ranks % parallel.shard_group != 0)
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
-  bool const naive_step = parallel.strategy == "naive" && parallel.granularity == Granularity::step;
-  if (parallel.granularity != Granularity::bucket && parallel.strategy != "ddp" && !naive_step)
+  bool const naive_step = parallel.strategy == Strategy::naive && parallel.granularity == Granularity::step;
+  if (parallel.granularity != Granularity::bucket && parallel.strategy != Strategy::ddp && !naive_step)
     return problem("parallel.granularity",
                    "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
-                   parallel.strategy);
+                   to_string(parallel.strategy));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
-  if (all_reduces && !(zero && parallel.zero_stage == 1))
+  if (all_reduces && !(zero && parallel.zero_stage <= 2))
     return problem("parallel.gradient_reduction", "parallel.gradient_reduction = \"all_reduce\" belongs to strategy "
-                                                  "\"zero\" with parallel.zero_stage = 1");
+                                                  "\"zero\" with parallel.zero_stage = 1 or 2");
   return std::nullopt;
 }
 
 Found partition_problem(ParallelConfig const& parallel) {
   if (parallel.partition != StatePartition::inter_layer) return std::nullopt;
-  if (parallel.strategy != "zero")
+  if (parallel.strategy != Strategy::zero)
     return problem("parallel.partition",
                    "parallel.partition = \"inter_layer\" belongs to parallel.strategy = \"zero\"; legal value with "
                    "\"{}\": \"intra_layer\"",
-                   parallel.strategy);
-  if (parallel.gradient_reduction == GradientReductionWay::all_reduce)
-    return problem("parallel.gradient_reduction",
-                   "parallel.gradient_reduction = \"all_reduce\" brings sums to all ranks, and with parallel.partition "
-                   "= \"inter_layer\" they go to one; legal value: \"reduce_scatter\", here a reduce");
+                   to_string(parallel.strategy));
   return std::nullopt;
 }
 
@@ -79,7 +75,7 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
                    turns, parallel.zero_stage);
-  if (parallel.strategy == "naive" && parallel.reduce == ReduceWhen::each)
+  if (parallel.strategy == Strategy::naive && parallel.reduce == ReduceWhen::each)
     return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
                                       "of parallel.reduce \"last\"");
   if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
@@ -115,7 +111,8 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
 }
 
 Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks) {
-  bool const has_both_axes = parallel.strategy == "hsdp" && parallel.shard_group > 1 && parallel.shard_group < ranks;
+  bool const has_both_axes =
+      parallel.strategy == Strategy::hsdp && parallel.shard_group > 1 && parallel.shard_group < ranks;
   if (!has_both_axes || parallel.reduce != ReduceWhen::each || comm.allreduce == "auto") return std::nullopt;
   if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
            .uses_shared_memory())

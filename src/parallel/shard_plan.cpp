@@ -84,30 +84,55 @@ void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, 
   }
 }
 
+/// Whether rank 0 alone updates: then it owns everything.
+bool updates_alone(ParallelConfig const& parallel) {
+  return parallel.strategy == Strategy::naive && parallel.naive_update == NaiveUpdate::main;
+}
+
+Mesh mesh_of(ParallelConfig const& parallel, Rank ranks) {
+  if (parallel.strategy == Strategy::hsdp)
+    return {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
+  if (parallel.strategy == Strategy::zero || updates_alone(parallel)) return {ranks, 1};
+  return {1, ranks};
+}
+
 Ownership ownership_of(ParallelConfig const& parallel, ShardPlan const& plan) {
-  if (parallel.strategy == "naive") return Ownership::of_one(plan.groups, plan.mesh.shard, 0);
+  if (updates_alone(parallel)) return Ownership::of_one(plan.groups, plan.mesh.shard, 0);
   if (parallel.partition == StatePartition::inter_layer) return Ownership::of_groups(plan.groups, plan.mesh.shard);
   return Ownership::of_parts(plan.groups, plan.mesh.shard);
 }
 
 /// The main device collects everything at once.
 Granularity granularity_of(ParallelConfig const& parallel) {
-  return parallel.strategy == "naive" ? Granularity::step : parallel.granularity;
+  return parallel.strategy == Strategy::naive ? Granularity::step : parallel.granularity;
 }
 
-void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm,
-                  ParameterTable const& table) {
+void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, ParameterTable const& table) {
   ParallelConfig cut = parallel;
   cut.granularity = granularity_of(parallel);
   plan.buckets = make_buckets(table, plan.mesh, plan.ownership, cut, bytes_per_value(plan.gradient_storage()));
+}
+
+void plan_reduction(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm) {
+  auto const add = [&](Axis axis, Collective collective) {
+    if (plan.mesh.size(axis) > 1) plan.reduction.push_back(planned_collective(plan, comm, axis, collective, 0));
+  };
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = plan.ownership.owner(0).has_value();
-  Collective const first = all_reduces ? Collective::all_reduce
-                           : to_one    ? Collective::reduce
-                                       : Collective::reduce_scatter;
-  if (plan.mesh.shard > 1) plan.reduction.scatter = planned_collective(plan, comm, Axis::shard, first, 0);
-  if (plan.mesh.replicas > 1)
-    plan.reduction.across = planned_collective(plan, comm, Axis::replicate, Collective::all_reduce, 0);
+  add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
+  if (plan.main_device) {
+    add(Axis::replicate, Collective::reduce);
+    add(Axis::replicate, Collective::broadcast);
+  } else {
+    add(Axis::replicate, Collective::all_reduce);
+  }
+}
+
+/// Replicas of a main device have their state from it.
+void plan_start(ShardPlan& plan) {
+  if (!plan.main_device || plan.mesh.replicas == 1) return;
+  for (ParameterGroup const& group : plan.groups)
+    plan.state_broadcasts.push_back(planned_collective(plan, {}, Axis::replicate, Collective::broadcast, group.padded));
 }
 
 void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
@@ -134,23 +159,20 @@ Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank ra
 BucketReduction ShardPlan::reduction_of(Bucket const& bucket) const {
   BucketReduction sized = reduction;
   Index const share = bucket.share_elements();
-  if (sized.scatter) {
-    sized.scatter->problem.partition = Partition::even(share * ownership.owners(), mesh.shard);
-    sized.scatter->problem.root = ownership.owner(bucket.parts.front().group).value_or(0);
+  for (PlannedCollective& step : sized) {
+    Index const elements = step.axis == Axis::shard ? share * ownership.owners() : share;
+    step.problem.partition = Partition::even(elements, mesh.size(step.axis));
+    if (step.axis == Axis::shard && has_root(step.problem.collective))
+      step.problem.root = ownership.owner(bucket.parts.front().group).value_or(0);
   }
-  if (sized.across) sized.across->problem.partition = Partition::even(share, mesh.replicas);
   return sized;
 }
 
-Pieces ShardPlan::pieces_of(Bucket const& bucket) const {
+Pieces ShardPlan::pieces_of(Bucket const& bucket, PlannedCollective const& step) const {
   Pieces pieces;
-  for (Rank owner = 0; owner < mesh.shard; ++owner) append_member(pieces, *this, bucket, owner);
-  return pieces;
-}
-
-Pieces ShardPlan::own_pieces_of(Bucket const& bucket) const {
-  Pieces pieces;
-  append_member(pieces, *this, bucket, member());
+  if (is_of_sums(step)) return pieces;
+  for (Rank owner = 0; owner < mesh.shard; ++owner)
+    if (step.axis == Axis::shard || owner == member()) append_member(pieces, *this, bucket, owner);
   return pieces;
 }
 
@@ -192,21 +214,23 @@ Index ShardPlan::staging_elements() const {
 Index ShardPlan::waiting_sums() const { return ordered ? std::bit_width(static_cast<std::uint64_t>(turns)) - 1 : 0; }
 
 std::optional<Axis> ShardPlan::sharers_of_fresh() const {
-  return reduction.scatter ? sharers(reduction.scatter) : sharers(reduction.across);
+  for (PlannedCollective const& step : reduction)
+    if (!is_of_sums(step) && step.problem.shared_memory) return step.axis;
+  return std::nullopt;
 }
 
 std::optional<Axis> ShardPlan::sharers_of_sums() const {
-  return across_on_sums() ? sharers(reduction.across) : std::nullopt;
+  for (PlannedCollective const& step : reduction)
+    if (is_of_sums(step) && step.problem.shared_memory) return step.axis;
+  return std::nullopt;
 }
 
 std::optional<Axis> ShardPlan::sharers_of_parameters() const { return sharers(gathers.front()); }
 
 Index ShardPlan::reduction_scratch() const {
   Index most = 0;
-  for (auto const& [bucket, count] : buckets.by_size()) {
-    BucketReduction const sized = reduction_of(bucket);
-    most = std::max({most, scratch_of(*this, sized.scatter), scratch_of(*this, sized.across)});
-  }
+  for (auto const& [bucket, count] : buckets.by_size())
+    for (PlannedCollective const& step : reduction_of(bucket)) most = std::max(most, scratch_of(*this, step));
   return most;
 }
 
@@ -219,11 +243,11 @@ Index ShardPlan::gather_scratch() const {
 std::uint64_t ShardPlan::reduction_staging() const {
   std::size_t const element_bytes = bytes_per_value(gradient_storage());
   std::uint64_t most = 0;
-  for (auto const& [bucket, count] : buckets.by_size()) {
-    BucketReduction const sized = reduction_of(bucket);
-    most = std::max(
-        {most, staging_of(*this, sized.scatter, element_bytes), staging_of(*this, sized.across, element_bytes)});
-  }
+  for (auto const& [bucket, count] : buckets.by_size())
+    for (PlannedCollective const& step : reduction_of(bucket))
+      most = std::max(most, staging_of(*this, step, element_bytes));
+  for (PlannedCollective const& start : state_broadcasts)
+    most = std::max(most, staging_of(*this, start, sizeof(float)));
   return most;
 }
 
@@ -295,26 +319,25 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.message_buffers = resolve_buffers(comm.buffers);
   plan.types = state_types(precision);
   plan.moments = optimizer.moments();
-  if (parallel.strategy == "ddp") plan.mesh = {1, ranks};
-  if (parallel.strategy == "zero" || parallel.strategy == "naive") plan.mesh = {ranks, 1};
-  if (parallel.strategy == "hsdp")
-    plan.mesh = {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
+  plan.mesh = mesh_of(parallel, ranks);
   plan.ownership = ownership_of(parallel, plan);
-  Index const stage = parallel.strategy == "hsdp" ? 3 : parallel.zero_stage;
+  Index const stage = parallel.strategy == Strategy::hsdp ? 3 : parallel.zero_stage;
   bool const shards = plan.mesh.shard > 1; // with itself alone a rank shares nothing
   plan.sharding = {stage >= 3 && shards, stage >= 2 && shards};
   plan.ordered = parallel.reduction == ReductionMode::ordered;
-  plan.main_device = parallel.strategy == "naive" && shards;
+  plan.main_device = parallel.strategy == Strategy::naive && ranks > 1;
   plan.overlap = parallel.overlap && granularity_of(parallel) != Granularity::step;
   plan.reduce_each = plan.sharding.gradients || (parallel.reduce == ReduceWhen::each && turns > 1);
-  plan.across_each = parallel.strategy == "hsdp" && parallel.reduce == ReduceWhen::each;
-  plan.in_flight = parallel.strategy == "naive" ? 1 : parallel.in_flight;
+  plan.across_each = parallel.strategy == Strategy::hsdp && parallel.reduce == ReduceWhen::each;
+  plan.in_flight = parallel.strategy == Strategy::naive ? 1 : parallel.in_flight;
   plan.prefetch = parallel.prefetch;
   for (Collective const collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                                       Collective::reduce, Collective::broadcast})
     algorithm_of(collective, comm, plan); // unknown names are refused, used or not
-  plan_buckets(plan, parallel, comm, table);
+  plan_buckets(plan, parallel, table);
+  plan_reduction(plan, parallel, comm);
   plan_gathers(plan, comm);
+  plan_start(plan);
   return plan;
 }
 

@@ -35,11 +35,9 @@ struct PlannedCollective {
   Algorithm algorithm = Algorithm::ring;
 };
 
-/// How one bucket is reduced: over the shard axis first, then over the replicas.
-struct BucketReduction {
-  std::optional<PlannedCollective> scatter; ///< reduce-scatter, reduce or all-reduce; none on an axis of length 1
-  std::optional<PlannedCollective> across;  ///< all-reduce of one's share
-};
+/// The collectives that reduce a bucket, one after another: over the shard axis first (reduce-scatter, reduce or
+/// all-reduce), then over the replicas (all-reduce; or reduce to rank 0 and broadcast). None on an axis of length 1.
+using BucketReduction = std::vector<PlannedCollective>;
 
 /// A collective that a rank runs several times, each time alike.
 struct RepeatedCollective {
@@ -70,7 +68,7 @@ struct ShardPlan {
   Rank rank = 0;
   Sharding sharding;
   Index turns = 1;                                       ///< micro-batches per rank and step
-  bool main_device = false;                              ///< rank 0 owns everything, and reads the data of all ranks
+  bool main_device = false;                              ///< rank 0 reads the data of all ranks, collects gradients
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
   StateTypes types;
   Index moments = 2; ///< vectors that the optimizer keeps
@@ -85,11 +83,12 @@ struct ShardPlan {
   BucketReduction reduction;                             ///< of a bucket without elements
   std::vector<std::optional<PlannedCollective>> gathers; ///< of every group's parameters; none on an axis of length 1
   std::optional<PlannedCollective> norm_gather;          ///< of the squared sums of all blocks
+  std::vector<PlannedCollective> state_broadcasts;       ///< of every group, from rank 0; none: each sets its own
 
-  /// How a bucket is reduced, and where it lies in its run's memory: all of it, this rank's share.
   BucketReduction reduction_of(Bucket const& bucket) const;
-  Pieces pieces_of(Bucket const& bucket) const;
-  Pieces own_pieces_of(Bucket const& bucket) const;
+  /// Where the data of a collective of the bucket's reduction lies in the run's memory: on the shard axis the whole
+  /// bucket, on the other one this rank's share of it. Empty for a collective of sums, which lie elsewhere.
+  Pieces pieces_of(Bucket const& bucket, PlannedCollective const& step) const;
 
   Rank member() const { return mesh.place(Axis::shard, rank); }
   Index elements() const { return groups.back().offset + groups.back().padded; }
@@ -128,6 +127,8 @@ struct ShardPlan {
   Index gather_slots() const { return sharding.parameters ? prefetch + 1 : 0; }
   /// Replicas add up sums, where they are, not fresh gradients.
   bool across_on_sums() const { return sharding.gradients && mesh.replicas > 1 && !across_each; }
+  /// Whether a collective of the reduction works on sums over turns, once per step; else on fresh gradients.
+  bool is_of_sums(PlannedCollective const& step) const { return step.axis == Axis::replicate && across_on_sums(); }
   /// The ranks that look at a memory of this one, where they share it: at fresh gradients (the flat gradient, if
   /// nothing is staged), at sums apart from these, at parameters (the flat vector or the gather slots).
   std::optional<Axis> sharers_of_fresh() const;
@@ -153,12 +154,16 @@ struct ShardPlan {
   std::vector<PlannedTensor> buffers() const;
   std::vector<PlannedTensor> pinned_buffers() const;
 
+  /// What the rank runs whenever the state of the training is set: broadcasts of parameters (in fp32) and moments.
+  std::vector<RepeatedCollective> start_collectives() const;
   /// What the rank runs for the training per step, but after the update; after an update that is not skipped; and for
   /// every micro-batch of a validation.
   std::vector<RepeatedCollective> step_collectives() const;
   std::vector<RepeatedCollective> update_collectives() const;
   std::vector<RepeatedCollective> evaluation_collectives() const;
 
+  /// What the rank sends whenever the state is set.
+  std::vector<TrafficRow> start_traffic() const;
   /// What the rank sends per step for the training; how much of it an update that is skipped does not send; and what
   /// it sends for every micro-batch of a validation.
   std::vector<TrafficRow> step_traffic() const;

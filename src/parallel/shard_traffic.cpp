@@ -5,6 +5,7 @@
 #include "parallel/shard_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace trainstone {
 
@@ -30,6 +31,18 @@ Traffic traffic_of(ShardPlan const& plan, std::vector<RepeatedCollective> const&
   return sum;
 }
 
+/// One row for all that have its name.
+std::vector<TrafficRow> rows_of(ShardPlan const& plan, std::vector<RepeatedCollective> const& all) {
+  std::vector<TrafficRow> rows;
+  for (RepeatedCollective const& repeated : all) {
+    std::string const name = row_name(repeated.what, repeated.planned);
+    auto row = std::ranges::find(rows, name, &TrafficRow::name);
+    if (row == rows.end()) row = rows.insert(row, {name, {}});
+    row->traffic += traffic_of(plan, repeated);
+  }
+  return rows;
+}
+
 /// All groups.
 void add_gathers(std::vector<RepeatedCollective>& all, ShardPlan const& plan, std::uint64_t times) {
   for (auto const& gather : plan.gathers)
@@ -39,19 +52,23 @@ void add_gathers(std::vector<RepeatedCollective>& all, ShardPlan const& plan, st
 void add_reductions(std::vector<RepeatedCollective>& all, ShardPlan const& plan) {
   std::size_t const element_bytes = bytes_per_value(plan.gradient_storage());
   auto const turns = static_cast<std::uint64_t>(plan.turns);
-  std::uint64_t const scatters = plan.reduce_each ? turns : 1;
-  std::uint64_t const across = (plan.mesh.shard > 1 ? plan.across_each : plan.reduce_each) ? turns : 1;
   for (auto const& [bucket, count] : plan.buckets.by_size()) {
-    BucketReduction const sized = plan.reduction_of(bucket);
-    if (sized.scatter)
-      all.push_back({"gradients", *sized.scatter, element_bytes, plan.pieces_of(bucket), scatters * count});
-    if (sized.across)
-      all.push_back({"gradients", *sized.across, element_bytes,
-                     plan.across_on_sums() ? Pieces() : plan.own_pieces_of(bucket), across * count});
+    for (PlannedCollective const& step : plan.reduction_of(bucket)) {
+      std::uint64_t const times = plan.reduce_each && !plan.is_of_sums(step) ? turns : 1;
+      all.push_back({"gradients", step, element_bytes, plan.pieces_of(bucket, step), times * count});
+    }
   }
 }
 
 } // namespace
+
+std::vector<RepeatedCollective> ShardPlan::start_collectives() const {
+  std::vector<RepeatedCollective> all;
+  auto const vectors = static_cast<std::uint64_t>(1 + moments);
+  for (PlannedCollective const& group : state_broadcasts)
+    all.push_back({"state at the start", group, sizeof(float), {}, vectors});
+  return all;
+}
 
 std::vector<RepeatedCollective> ShardPlan::step_collectives() const {
   std::vector<RepeatedCollective> all;
@@ -75,17 +92,12 @@ std::vector<RepeatedCollective> ShardPlan::evaluation_collectives() const {
   return all;
 }
 
+std::vector<TrafficRow> ShardPlan::start_traffic() const { return rows_of(*this, start_collectives()); }
+
 std::vector<TrafficRow> ShardPlan::step_traffic() const {
-  std::vector<TrafficRow> rows;
-  for (auto const& all : {step_collectives(), update_collectives()}) {
-    for (RepeatedCollective const& repeated : all) {
-      std::string const name = row_name(repeated.what, repeated.planned);
-      auto row = std::ranges::find(rows, name, &TrafficRow::name);
-      if (row == rows.end()) row = rows.insert(row, {name, {}});
-      row->traffic += traffic_of(*this, repeated);
-    }
-  }
-  return rows;
+  std::vector<RepeatedCollective> all = step_collectives();
+  std::ranges::copy(update_collectives(), std::back_inserter(all));
+  return rows_of(*this, all);
 }
 
 Traffic ShardPlan::update_traffic() const { return traffic_of(*this, update_collectives()); }

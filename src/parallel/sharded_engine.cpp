@@ -1,5 +1,6 @@
 #include "parallel/sharded_engine.hpp"
 
+#include "comm/control.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
 #include "core/timed_region.hpp"
@@ -94,8 +95,12 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   if (plan.types.gradient_copy) m_gradient_copy = optimizer.vector<float>("gradients in fp32", plan.share_elements());
   for (Vector<float> const& moment : m_moments) set_to_zero(exec, moment);
   set_to_zero(exec, m_master);
-  if (!plan.overlap) return;
-  between_launches() = [this] { advance(); };
+}
+
+BetweenLaunches::Scoped ShardedEngine::drive_between_launches() {
+  std::function<void()> drive;
+  if (m_plan->overlap) drive = [this] { advance(); };
+  return {between_launches(), std::move(drive)};
 }
 
 void ShardedEngine::advance() {
@@ -106,7 +111,6 @@ void ShardedEngine::advance() {
 }
 
 ShardedEngine::~ShardedEngine() {
-  if (m_plan->overlap) between_launches() = nullptr;
   if (std::uncaught_exceptions() > 0) return; // other ranks may never come
   try {
     finish(); // the last update's gathers
@@ -127,8 +131,6 @@ ConstStoredVector ShardedEngine::before_forward(Unit unit) {
   if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
   return m_gatherer.acquire(gather_place(*m_plan, unit, Direction::forward));
 }
-
-void ShardedEngine::after_forward(Unit) {}
 
 BackwardMemory ShardedEngine::before_backward(Unit unit) {
   Busy const busy(m_busy);
@@ -214,13 +216,37 @@ Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
 void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
   finish();
   Busy const busy(m_busy);
-  for (Index g = 0; g < std::ssize(m_plan->groups); ++g) {
-    Vector<float> const values = master_share(g);
-    fill(g, m_plan->share(g), values);
-    if (m_plan->types.master) cast(m_exec, ConstStoredVector(values), m_gatherer.share(g));
+  auto const fill_all = [&] {
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g) fill(g, m_plan->share(g), master_share(g));
+  };
+  if (m_plan->state_broadcasts.empty()) {
+    fill_all();
+  } else {
+    collectively(m_communicators.replicas, [&] {
+      if (m_plan->rank == 0) fill_all();
+    });
+    broadcast_state();
   }
+  if (m_plan->types.master)
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+      cast(m_exec, ConstStoredVector(master_share(g)), m_gatherer.share(g));
   gather_updated();
   m_gatherer.finish();
+}
+
+/// Parameters (or master parameters) and moments of all groups, from rank 0.
+void ShardedEngine::broadcast_state() {
+  for (std::size_t g = 0; g < m_plan->state_broadcasts.size(); ++g) {
+    PlannedCollective const& planned = m_plan->state_broadcasts[g];
+    auto const group = static_cast<Index>(g);
+    std::vector<Vector<float>> state{master_share(group)};
+    for (Index moment = 0; moment < m_plan->moments; ++moment) state.push_back(moment_share(moment, group));
+    for (Vector<float> const& values : state)
+      Execution(m_exec, m_communicators.of(planned.axis), schedule_of(planned, m_plan->mesh, m_plan->rank),
+                Operation::sum, values, Vector<float>(),
+                {.purpose = Purpose::start, .persistent = false, .staging = m_reducer.idle_staging()})
+          .run();
+  }
 }
 
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {

@@ -2,13 +2,14 @@
 
 // Data parallelism, naive too, ZeRO-1, -2, -3 (FSDP) and HSDP: one engine that does what its ShardPlan says. Owns the
 // training state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop
-// calls it at the borders of every unit; between kernels it drives what is in flight, if the plan overlaps. Promises:
+// calls it at the borders of units, and lets kernels drive what is in flight, if the plan overlaps. Promises:
 // with equal parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is
 // what the plan says. Does not run the model and does not know about data.
 
 #include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/execution/execution_queue.hpp"
+#include "core/launch.hpp"
 #include "parallel/gradient_norm.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/mesh_communicators.hpp"
@@ -41,9 +42,8 @@ public:
 
   /// Before the units of a micro-batch are run: forward and backward, or forward alone. \param[in] turn from 0
   void begin(Pass pass, Index turn);
-  /// The whole parameters of the unit's group, until after_forward().
+  /// The whole parameters of the unit's group, until the next unit's.
   ConstStoredVector before_forward(Unit unit);
-  void after_forward(Unit unit);
   BackwardMemory before_backward(Unit unit);
   void after_backward(Unit unit);
 
@@ -51,8 +51,10 @@ public:
   double gradient_norm();
   /// Updates parameters and moments with numbers.gradient_scale times the gradients.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
-  /// Goes on with what is in flight, without waiting. After every launch, too, if the plan overlaps.
+  /// Goes on with what is in flight, without waiting.
   void advance();
+  /// While it lives, every launch of this thread does so, too, if the plan overlaps; if it does not, none does.
+  [[nodiscard]] BetweenLaunches::Scoped drive_between_launches();
   /// Waits for all that is in flight: parameters are complete.
   void finish();
 
@@ -60,7 +62,9 @@ public:
   Index find_non_finite_group(Vector<std::int64_t> count);
 
   /// Sets parameters: `fill` is given every group in turn, and which of its elements (padded) belong into `values`;
-  /// these become what the model reads, rounded. Collective; waits.
+  /// these become what the model reads, rounded. Where the plan has the state sent from rank 0, only rank 0 is asked,
+  /// and its parameters and moments become all ranks'. Collective; waits. What `fill` throws is thrown on all ranks
+  /// then.
   void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
   /// Hands every group in turn, whole, to `read`; collective.
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
@@ -81,6 +85,7 @@ private:
   class Busy;
 
   void gather_updated();
+  void broadcast_state();
 
   ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;

@@ -140,22 +140,20 @@ private:
 
   void start(Index number, bool waits, std::vector<WalkedCollective>& started) {
     Bucket const bucket = m_plan.buckets.bucket(number);
-    auto const reduction = [=](ShardPlan const& plan) { return plan.reduction_of(bucket); };
-    std::string const of = names_of(bucket);
-    if (m_plan.reduction.scatter) {
-      started.push_back(
-          collective("gradient of " + of, [&](ShardPlan const& plan) { return *reduction(plan).scatter; }));
-      started.back().waits = waits;
-    }
-    if (m_plan.reduction.across) {
-      bool const second = m_plan.reduction.scatter.has_value();
-      started.push_back(collective((second ? "its share of the gradient of " : "gradient of ") + of,
-                                   [&](ShardPlan const& plan) { return *reduction(plan).across; }));
-      started.back().follows = second;
-      started.back().waits = waits && !second;
+    for (std::size_t step = 0; step < m_plan.reduction.size(); ++step) {
+      started.push_back(collective(what_is_reduced(step) + names_of(bucket),
+                                   [&](ShardPlan const& plan) { return plan.reduction_of(bucket)[step]; }));
+      started.back().follows = step > 0;
+      started.back().waits = waits && step == 0;
     }
     for (BucketPart const& part : bucket.parts) m_states[at(part.group)].gradient = Holding::under_way;
     m_in_flight.push_back(number);
+  }
+
+  char const* what_is_reduced(std::size_t step) const {
+    if (step == 0) return "gradient of ";
+    bool const is_sum = m_plan.reduction[step].problem.collective == Collective::broadcast;
+    return is_sum ? "the sum of the gradient of " : "its share of the gradient of ";
   }
 
   std::string names_of(Bucket const& bucket) const {
@@ -166,9 +164,9 @@ private:
   }
 
   void finish_oldest() {
-    auto const& scatter = m_plan.reduction.scatter;
-    bool const shared_out = scatter && scatter->problem.collective == Collective::reduce_scatter;
-    Holding const sum = shared_out ? Holding::share : Holding::whole;
+    bool const scattered =
+        !m_plan.reduction.empty() && m_plan.reduction.front().problem.collective == Collective::reduce_scatter;
+    Holding const sum = scattered || m_plan.sharding.gradients ? Holding::share : Holding::whole;
     for (BucketPart const& part : m_plan.buckets.bucket(m_in_flight.front()).parts)
       m_states[at(part.group)].gradient = sum;
     m_in_flight.pop_front();

@@ -55,6 +55,7 @@ CommbenchFile read_commbench(JsonFile const& file) {
   for (std::size_t i = 0; i < file.length("/rows"); ++i)
     read.rows.push_back(read_row(file, fmt::format("/rows/{}/", i)));
   read.right = std::ranges::none_of(read.rows, &CommbenchFileRow::is_wrong);
+  if (file.has("/finished")) read.finished = file.boolean("/finished"); // older files are written at the end
   file.require(file.text("/status") == (read.right ? "RIGHT" : "WRONG"), "/status does not belong to the rows");
   return read;
 }

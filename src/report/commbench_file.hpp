@@ -25,7 +25,8 @@ struct CommbenchFileRow {
 
 struct CommbenchFile {
   std::string path;
-  bool right = true; ///< every result was
+  bool right = true;    ///< every result was
+  bool finished = true; ///< no: the measurement was cut off behind these rows
   std::string version, mpi, cpu, kokkos, buffers, predictions, timing;
   std::int64_t ranks = 1, nodes = 1;
   bool emulated_nodes = false;

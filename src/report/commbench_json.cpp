@@ -2,6 +2,7 @@
 
 #include "report/commbench_table.hpp"
 
+#include "core/json_text.hpp"
 #include "report/statistics.hpp"
 
 #include <nlohmann/json.hpp>
@@ -101,10 +102,11 @@ std::size_t same_kind(std::span<CommbenchRow const> rows) {
 
 } // namespace
 
-std::string commbench_json(CommbenchHeader const& header, Drift const& before, Drift const& after,
+std::string commbench_json(CommbenchHeader const& header, Drift const& before, std::optional<Drift> const& after,
                            std::span<CommbenchRow const> rows) {
   Json json = {{"schema_version", schema_version}, {"kind", "commbench"}, {"header", header_json(header)}};
-  json["drift"] = {{"before", drift_json(before)}, {"after", drift_json(after)}};
+  json["finished"] = after.has_value();
+  json["drift"] = {{"before", drift_json(before)}, {"after", after ? drift_json(*after) : Json(nullptr)}};
   bool const right = std::ranges::none_of(rows, &CommbenchRow::is_wrong);
   json["status"] = right ? "RIGHT" : "WRONG";
   json["rows"] = Json::array();
@@ -115,7 +117,7 @@ std::string commbench_json(CommbenchHeader const& header, Drift const& before, D
     json["summaries"].push_back(summary_json(rows.subspan(first, count)));
     first += count;
   }
-  return json.dump(1) + "\n";
+  return json_text(json);
 }
 
 } // namespace trainstone

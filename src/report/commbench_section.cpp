@@ -146,6 +146,9 @@ Page commbench_section(NamedCommbench const& named) {
                                         plural(file.nodes, file.emulated_nodes ? "emulated node" : "node"));
   Page page{Heading{2, fmt::format("Collectives {}: {}", named.name, where)}};
   append_wrong(page, file);
+  if (!file.finished)
+    page.emplace_back(
+        Line{"UNFINISHED: the measurement was cut off; what follows is what it had until then.", Tone::notice});
   Table table{{"", ""}, {}};
   table.rows = {{"file", file.path},
                 {"code", "trainstone " + file.version},

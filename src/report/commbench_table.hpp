@@ -99,7 +99,8 @@ std::string commbench_row_line(CommbenchRow const& row);
 std::string commbench_summary_lines(std::span<CommbenchRow const> rows);
 
 /// Everything as JSON text, samples included. Times in seconds, sizes in bytes, rates in bytes/s.
-std::string commbench_json(CommbenchHeader const& header, Drift const& before, Drift const& after,
+/// \param[in] after  nothing: the measurement is not finished, and has these rows so far
+std::string commbench_json(CommbenchHeader const& header, Drift const& before, std::optional<Drift> const& after,
                            std::span<CommbenchRow const> rows);
 
 } // namespace trainstone

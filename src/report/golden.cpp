@@ -1,7 +1,8 @@
 #include "report/golden.hpp"
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "report/atomic_file.hpp"
+#include "core/json_text.hpp"
 #include "report/json_file.hpp"
 #include "report/statistics.hpp"
 
@@ -30,7 +31,7 @@ Json read_curves(std::string const& path) {
     Json json = Json::parse(file);
     Json const& version = json.at("schema_version");
     TRAINSTONE_REQUIRE_INPUT(version == schema_version, "{}: golden curves of schema_version {}, must be {}", path,
-                             version.dump(), schema_version);
+                             json_line(version), schema_version);
     for (char const* section : {curves_section, first_steps_section})
       TRAINSTONE_REQUIRE_INPUT(json.value(section, Json::object()).is_object(), "{}: \"{}\" must be an object", path,
                                section);
@@ -54,10 +55,8 @@ std::optional<Entry> find_entry(std::string const& path, char const* section, st
 void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {
   Json json = read_curves(path);
   json[section][key] = entry;
-  std::filesystem::path const folder = std::filesystem::path(path).parent_path();
-  std::error_code failure; // reported by the write below
-  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
-  write_file_atomically(path, json.dump(1) + "\n");
+  make_folder_of(path);
+  write_file_atomically(path, json_text(json));
 }
 
 double relative_error(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }

@@ -1,6 +1,7 @@
 #include "report/json_file.hpp"
 
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -17,7 +18,7 @@ constexpr double largest = 1e100;
 std::string shown(JsonFile::Json const& value) {
   if (value.is_structured()) return value.is_object() ? "an object" : "an array";
   constexpr std::size_t most = 60;
-  std::string const text = value.dump(-1, ' ', true); // of ASCII alone, so that it may be cut anywhere
+  std::string const text = json_line(value, true); // of ASCII alone, so that it may be cut anywhere
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
 

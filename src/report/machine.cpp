@@ -2,6 +2,8 @@
 
 #include "report/result.hpp"
 
+#include "core/json_text.hpp"
+
 #include <cstdlib>
 #include <fstream>
 #include <sys/utsname.h>
@@ -59,7 +61,7 @@ MachineInfo describe_machine() {
   machine.memory_bytes =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   for (char const* name : listed_variables) {
-    if (char const* const value = std::getenv(name)) machine.environment[name] = value;
+    if (char const* const value = std::getenv(name)) machine.environment[name] = utf8_text(value);
   }
   return machine;
 }

@@ -1,7 +1,8 @@
 #include "report/machine_file.hpp"
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "report/atomic_file.hpp"
+#include "core/json_text.hpp"
 #include "report/json_file.hpp"
 #include "report/result.hpp"
 
@@ -162,7 +163,7 @@ std::string machine_json(MeasuredMachine const& machine) {
   json["peaks"] = {
       {"gemm_flops_per_second", optional_number(machine.gemm_flops_per_second, "the GEMM rate")},
       {"bandwidth_bytes_per_second", optional_number(machine.bandwidth_bytes_per_second, "the bandwidth")}};
-  return json.dump(1) + "\n";
+  return json_text(json);
 }
 
 void write_machine_file(std::string const& path, MeasuredMachine const& machine) {

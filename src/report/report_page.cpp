@@ -1,7 +1,7 @@
 #include "report/report_page.hpp"
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "report/atomic_file.hpp"
 #include "report/commbench_section.hpp"
 #include "report/plural.hpp"
 #include "report/result_section.hpp"

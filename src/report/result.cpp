@@ -1,7 +1,8 @@
 #include "report/result.hpp"
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "report/atomic_file.hpp"
+#include "core/json_text.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@ using Json = nlohmann::ordered_json; // writes numbers that are not finite as nu
 
 constexpr int schema_version = result_schema_version;
 constexpr char const* result_name = "result.json";
+constexpr char const* lock_name = ".result.lock"; // checkpoint.dir, whose lock is another, may be the same folder
 
 std::string now() {
   std::time_t const seconds = std::time(nullptr);
@@ -52,11 +54,16 @@ Json amounts_json(WorkAmounts const& amounts) {
   Json memory = Json::object();
   for (auto const& [name, bytes] : amounts.memory_bytes) memory[name] = bytes;
   memory["total"] = total(amounts.memory_bytes);
-  return {{"memory_bytes", memory},
-          {"sent_bytes", amounts.sent_bytes},
-          {"messages", amounts.messages},
-          {"flops", amounts.flops},
-          {"kernel_launches", amounts.kernel_launches}};
+  Json json = {{"memory_bytes", memory},
+               {"sent_bytes", amounts.sent_bytes},
+               {"messages", amounts.messages},
+               {"flops", amounts.flops},
+               {"kernel_launches", amounts.kernel_launches}};
+  if (amounts.start) {
+    json["start_sent_bytes"] = amounts.start->sent_bytes;
+    json["start_messages"] = amounts.start->messages;
+  }
+  return json;
 }
 
 Json kernels_json(std::vector<KernelRow> const& kernels) {
@@ -217,14 +224,12 @@ void add_provenance(Json& json, Result const& result) {
   if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
 }
 
-/// The largest folder that exists, and whether `folder` had to be made below it.
-std::filesystem::path first_missing(std::filesystem::path folder) {
-  std::filesystem::path missing;
+/// The folders of the path that are not there, the innermost one first.
+std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder) {
+  std::vector<std::filesystem::path> missing;
   std::error_code ignored;
-  while (!folder.empty() && !std::filesystem::exists(folder, ignored)) {
-    missing = folder;
-    folder = folder.parent_path();
-  }
+  for (; !folder.empty() && !std::filesystem::exists(folder, ignored); folder = folder.parent_path())
+    missing.push_back(folder);
   return missing;
 }
 
@@ -244,21 +249,30 @@ std::vector<double> measured_seconds(Result const& result) {
   return seconds;
 }
 
-void prepare_output_folder(std::string const& folder) {
+FolderLock prepare_output_folder(std::string const& folder) {
+  namespace fs = std::filesystem;
   TRAINSTONE_REQUIRE_INPUT(!folder.empty(), "--out is empty, must be a folder");
-  std::filesystem::path const path = std::filesystem::path(folder).lexically_normal();
-  std::filesystem::path const made = first_missing(path);
+  fs::path const path = fs::path(folder).lexically_normal();
+  std::vector<fs::path> const made = missing_folders(path);
+  auto const refuse = [&](std::string const& reason) {
+    std::error_code ignored; // another run may have put something into it since
+    for (fs::path const& one : made) fs::remove(one, ignored);
+    return InputError(
+        fmt::format("--out {}: cannot write into this folder ({}); name one that is writable", folder, reason));
+  };
   try {
-    std::filesystem::create_directories(path);
-    require_writable(path / result_name);
-    std::filesystem::remove(path / result_name); // an older run's must not be taken for this one's
-  } catch (std::exception const& failure) {
-    std::error_code ignored;
-    if (!made.empty()) std::filesystem::remove_all(made, ignored);
-    auto const* const system = dynamic_cast<std::filesystem::filesystem_error const*>(&failure);
-    throw InputError(fmt::format("--out {}: cannot write into this folder ({}); name one that is writable", folder,
-                                 system ? system->code().message() : failure.what()));
+    fs::create_directories(path);
+    require_writable(path / result_name); // before there is a lock: on failure a new folder is empty
+  } catch (fs::filesystem_error const& failure) {
+    throw refuse(failure.code().message());
+  } catch (Error const& failure) {
+    throw refuse(failure.what());
   }
+  FolderLock lock(path, lock_name, "--out");
+  std::error_code problem;
+  fs::remove(path / result_name, problem); // an older run's must not be taken for this one's
+  if (problem) throw refuse(problem.message());
+  return lock;
 }
 
 std::string result_json(Result const& result) {
@@ -299,7 +313,7 @@ std::string result_json(Result const& result) {
   json["unverified_rate"] = result.outcome == Outcome::invalid ? rate : Json(nullptr);
   json["metrics"] = result.metrics;
   json["verification"] = checks_json(result.checks);
-  return json.dump(1) + "\n";
+  return json_text(json);
 }
 
 std::string estimate_json(Estimate const& estimate) {
@@ -319,7 +333,7 @@ std::string estimate_json(Estimate const& estimate) {
   json["fits"] = estimate.given_bytes ? Json(estimate.needed_bytes <= *estimate.given_bytes) : Json(nullptr);
   json["compute_seconds"] = or_null(estimate.compute_seconds);
   json["communication_seconds"] = or_null(estimate.communication_seconds);
-  return json.dump(1) + "\n";
+  return json_text(json);
 }
 
 std::string write_result(std::string const& folder, Result const& result) {

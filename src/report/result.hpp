@@ -6,6 +6,7 @@
 
 #include "comm/out_port.hpp"
 #include "core/file_reads.hpp"
+#include "core/folder_lock.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/deck.hpp"
 #include "report/output.hpp"
@@ -59,6 +60,12 @@ struct PeakInfo {
   double bandwidth_bytes_per_second = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// What a rank sends before the first step, so that all ranks begin alike.
+struct StartAmounts {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t messages = 0;
+};
+
 /// What one rank needs or used: predicted from the plans, or counted. Messages, bytes, FLOPs and launches are per step.
 struct WorkAmounts {
   NamedAmounts memory_bytes;
@@ -66,6 +73,7 @@ struct WorkAmounts {
   std::uint64_t messages = 0;
   std::uint64_t flops = 0;
   std::uint64_t kernel_launches = 0;
+  std::optional<StartAmounts> start = {}; ///< of strategies that send the state out; in all
 };
 
 struct RankInfo {
@@ -146,10 +154,10 @@ std::string describe_compiler();
 /// caller.
 MachineInfo describe_machine();
 
-/// Makes the folder, proves that a file can be written there and removes an older result; leaves nothing behind on
-/// failure.
-/// Called before the training. \throws InputError
-void prepare_output_folder(std::string const& folder);
+/// Makes the folder, proves that a file can be written there and removes an older result. On failure no folder stays
+/// that is empty and was made here. Called before the training.
+/// \return  the run's hold on the folder, which it keeps until its end \throws InputError, also if another run has it
+[[nodiscard]] FolderLock prepare_output_folder(std::string const& folder);
 
 /// The result as JSON text.
 std::string result_json(Result const& result);

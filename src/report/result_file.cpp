@@ -1,6 +1,7 @@
 #include "report/result_file.hpp"
 
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/json_file.hpp"
 
@@ -57,6 +58,8 @@ WorkAmounts read_amounts(JsonFile const& file, std::string const& place) {
   amounts.messages = file.amount(place + "/messages");
   amounts.flops = file.amount(place + "/flops");
   amounts.kernel_launches = file.amount(place + "/kernel_launches");
+  if (file.has(place + "/start_messages"))
+    amounts.start = StartAmounts{file.amount(place + "/start_sent_bytes"), file.amount(place + "/start_messages")};
   return amounts;
 }
 
@@ -193,7 +196,7 @@ std::string read_deck_value(JsonFile const& file, std::string const& place) {
       value.is_array() && std::ranges::none_of(value, [](auto const& element) { return element.is_structured(); });
   file.require(is_list || (value.is_primitive() && !value.is_null()),
                place + " must be a number, a text, true, false, or an array of such");
-  return value.dump();
+  return json_line(value);
 }
 
 std::map<std::string, double> read_metrics(JsonFile const& file) {

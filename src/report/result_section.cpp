@@ -92,6 +92,12 @@ Table work_table(Result const& result) {
                 compared("messages", predicted.messages, counted.messages),
                 compared("FLOP of matrix products and attention", predicted.flops, counted.flops),
                 compared("kernels started", predicted.kernel_launches, counted.kernel_launches)};
+  if (predicted.start || counted.start) {
+    StartAmounts const expected = predicted.start.value_or(StartAmounts()),
+                       found = counted.start.value_or(StartAmounts());
+    table.rows.push_back(compared("bytes sent before the first step, in all", expected.sent_bytes, found.sent_bytes));
+    table.rows.push_back(compared("messages before the first step, in all", expected.messages, found.messages));
+  }
   return table;
 }
 

@@ -21,7 +21,6 @@ constexpr LegalRange positive() { return {.minimum = 0, .open_minimum = true}; }
 constexpr LegalRange below(double maximum) { return {.minimum = 0, .maximum = maximum, .open_maximum = true}; }
 
 // Bounds keep sizes in bytes and numbers of samples inside 64 bits.
-constexpr double ten_thousand = 1e4;
 constexpr double million = 1e6;
 constexpr double billion = 1e9;
 constexpr double trillion = 1e12;
@@ -62,14 +61,15 @@ std::vector<Key> model_keys() {
   return {
       choice("model.preset", setup, &ModelSetup::preset, preset_names(),
              "shape by name; each of the five numbers below that is given replaces the preset's"),
-      number("model.layers", model, &GptConfig::layers, "", up_to(ten_thousand),
+      number("model.layers", model, &GptConfig::layers, "", up_to(largest_gpt.layers),
              "transformer blocks; 0 = the preset's"),
-      number("model.heads", model, &GptConfig::heads, "", up_to(million), "attention heads; 0 = the preset's"),
-      number("model.channels", model, &GptConfig::channels, "", up_to(million),
+      number("model.heads", model, &GptConfig::heads, "", up_to(largest_gpt.heads),
+             "attention heads; 0 = the preset's"),
+      number("model.channels", model, &GptConfig::channels, "", up_to(largest_gpt.channels),
              "width, a multiple of model.heads; 0 = the preset's"),
-      number("model.context", model, &GptConfig::context, "tokens", up_to(billion),
+      number("model.context", model, &GptConfig::context, "tokens", up_to(largest_gpt.context),
              "positions that the model knows; 0 = the preset's"),
-      number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(billion),
+      number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(largest_gpt.vocab),
              "at least 256 for data.source = \"text\"; 0 = the preset's"),
       choice("model.attention", options, &GptOptions::attention,
              {{"materialized", AttentionKind::materialized}, {"flash", AttentionKind::flash}},
@@ -177,12 +177,18 @@ std::vector<Key> parallel_keys() {
   auto const parallel = &RunConfig::parallel;
   constexpr LegalRange some{.minimum = 1, .maximum = 64};
   return {
-      choice("parallel.strategy", parallel, &ParallelConfig::strategy, {"naive", "ddp", "zero", "hsdp"},
-             "naive: rank 0 alone updates, sends out model and data and collects all gradients at once; ddp: "
+      choice("parallel.strategy", parallel, &ParallelConfig::strategy,
+             {{"naive", Strategy::naive}, {"ddp", Strategy::ddp}, {"zero", Strategy::zero}, {"hsdp", Strategy::hsdp}},
+             "naive: rank 0 sends out the data, collects all gradients at once and sends out their mean; ddp: "
              "everything replicated; zero: shared out by parallel.zero_stage; hsdp: parameters, gradients and "
              "optimizer state shared out in groups of parallel.shard_group ranks, replicated across"),
       number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
              "of strategy zero: 1 shares out optimizer state, 2 gradients too, 3 parameters too (FSDP)"),
+      choice(
+          "parallel.naive_update", parallel, &ParallelConfig::naive_update,
+          {{"each", NaiveUpdate::each}, {"main", NaiveUpdate::main}},
+          "of strategy naive: each, every rank updates with the mean gradient, and has its parameters and optimizer "
+          "state at the start from rank 0; main, rank 0 alone updates and sends out parameters instead of gradients"),
       number("parallel.shard_group", parallel, &ParallelConfig::shard_group, "ranks", up_to(million),
              "of strategy hsdp: ranks that hold one copy together"),
       choice(
@@ -205,7 +211,8 @@ std::vector<Key> parallel_keys() {
       choice(
           "parallel.gradient_reduction", parallel, &ParallelConfig::gradient_reduction,
           {{"reduce_scatter", GradientReductionWay::reduce_scatter}, {"all_reduce", GradientReductionWay::all_reduce}},
-          "all_reduce: stage 1 as it is often drawn, with 1.5 times the volume"),
+          "all_reduce: stages 1 and 2 as they are often drawn, with 1.5 times the volume; stage 2 drops what is not "
+          "the rank's share"),
       quantity("parallel.bucket", parallel, &ParallelConfig::bucket_bytes, Dimension::size, positive(),
                "gradients that are reduced at a time"),
       quantity("parallel.first_bucket", parallel, &ParallelConfig::first_bucket_bytes, Dimension::size, positive(),
@@ -302,6 +309,8 @@ std::vector<Key> machine_keys() {
       key("trace.file", &RunConfig::trace, &TraceConfig::file,
           "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
           "none"),
+      number("trace.events", &RunConfig::trace, &TraceConfig::events, "events", {1, billion},
+             "that every rank keeps, the first ones; their memory is in the plan"),
   };
 }
 

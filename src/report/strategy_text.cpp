@@ -123,7 +123,12 @@ std::string strategy_title(std::string const& name, StepWalk const& walk) {
 
 std::string strategy_meaning(StepWalk const& walk) {
   ShardPlan const& plan = walk.plan();
-  if (plan.mesh.shard == 1) return "Every rank has all parameters, gradients and optimizer state, and updates all.";
+  if (plan.mesh.shard == 1) {
+    std::string const text = "Every rank has all parameters, gradients and optimizer state, and updates all.";
+    return text + (plan.main_device
+                       ? " Rank 0 collects gradients; not shown is the data that it sends out on every step."
+                       : "");
+  }
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
   if (plan.sharding.gradients) text += plan.sharding.parameters ? ", the gradients" : " and the gradients";
   if (plan.sharding.parameters)

@@ -1,21 +1,47 @@
 #pragma once
 
 // Timelines of all ranks as one file in Chrome's trace format, which Perfetto shows: a process per rank, what it
-// computes and what it waits for as lanes of nested events, collectives as events that may overlap. Pure.
+// computes and what it waits for as lanes of nested events, collectives as events that may overlap. Texts come in
+// pieces, so that neither a rank nor the file's writer ever holds all of one.
 
+#include "core/atomic_file.hpp"
 #include "core/timeline.hpp"
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace trainstone {
 
 /// The events of one rank, as JSON objects separated by commas. Times in us since the recording began.
-std::string trace_events(std::int64_t rank, std::span<TimelineEvent const> events);
+class TraceText {
+public:
+  /// \param[in] event  of a number below `events`: called once for each, in order
+  TraceText(std::int64_t rank, std::size_t events, std::function<TimelineEvent(std::size_t)> event);
+  /// The next piece, of at most 4096 events; empty: there is none.
+  std::string next();
 
-/// The file: a JSON array. \param[in] ranks trace_events of every rank
-std::string trace_json(std::span<std::string const> ranks);
+private:
+  std::int64_t m_rank;
+  std::size_t m_events;
+  std::function<TimelineEvent(std::size_t)> m_event;
+  std::size_t m_next = 0;
+  bool m_has_begun = false;
+};
+
+/// The file: a JSON array of the pieces of all ranks.
+class TraceFile {
+public:
+  /// \throws Error if it cannot be made there
+  explicit TraceFile(std::filesystem::path const& path);
+  void add(std::string const& piece);
+  /// Gives the file its name. Without this call nothing stays.
+  void finish();
+
+private:
+  AtomicFile m_file;
+  bool m_is_empty = true;
+};
 
 } // namespace trainstone

@@ -45,6 +45,7 @@ std::vector<ReadKey> const& read_keys() {
       {"precision.initial_loss_scale", {scaled}},
       {"precision.growth_interval", {scaled}},
       {"precision.most_skipped", {scaled}},
+      {"parallel.naive_update", {naive}},
       {"parallel.prefetch", {shares}}, // of gathered parameters
       {"comm.all_gather", {shares}},
       {"comm.reduce_scatter", {shares}},
@@ -52,6 +53,7 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.all_gather", {parts}},
       {"comm.reduce_scatter", {parts}},
       {"comm.reduce", {owners, naive}},
+      {"comm.reduce", {scatters}},
       {"comm.broadcast", {owners, naive}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
       {"parallel.granularity", {others}},
@@ -67,6 +69,7 @@ std::vector<ReadKey> const& read_keys() {
       {"checkpoint.every_steps", {checkpoints}},
       {"checkpoint.keep", {checkpoints}},
       {"checkpoint.on_signal", {checkpoints}},
+      {"trace.events", {{"trace.file", {}}}},
   };
   return rows;
 }

@@ -78,7 +78,8 @@ struct CheckpointConfig {
 };
 
 struct TraceConfig {
-  std::string file; ///< empty: no trace
+  std::string file;                            ///< empty: no trace
+  std::int64_t events = std::int64_t{1} << 20; ///< of a rank: the first ones are kept
 };
 
 /// Faults that tests inject.

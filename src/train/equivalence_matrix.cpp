@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "core/random.hpp"
+#include "parallel/all_strategies.hpp"
 #include "parallel/parameter_hash.hpp"
 #include "train/injected_delay.hpp"
 #include "train/trainer.hpp"
@@ -57,24 +58,11 @@ FaultConfig faults_of(MatrixDelays delays, Rank rank) {
   return faults;
 }
 
-std::vector<ParallelConfig> strategies(Rank ranks) {
-  std::vector<ParallelConfig> all{
-      {},
-      {.strategy = "naive"},
-      {.strategy = "zero", .zero_stage = 1},
-      {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
-      {.strategy = "zero", .zero_stage = 2},
-      {.strategy = "zero", .zero_stage = 3}};
-  for (std::int64_t const stage : {1, 2, 3})
-    all.push_back({.strategy = "zero", .zero_stage = stage, .partition = StatePartition::inter_layer});
-  for (Rank group = 2; group < ranks; group *= 2) all.push_back({.strategy = "hsdp", .shard_group = group});
-  for (ParallelConfig& parallel : all) parallel.reduction = ReductionMode::ordered;
-  return all;
-}
-
 std::string name_of(ParallelConfig const& parallel, Rank ranks) {
-  if (parallel.strategy == "hsdp") return fmt::format("hsdp {}x{}", ranks / parallel.shard_group, parallel.shard_group);
-  if (parallel.strategy != "zero") return parallel.strategy;
+  if (parallel.strategy == Strategy::hsdp)
+    return fmt::format("hsdp {}x{}", ranks / parallel.shard_group, parallel.shard_group);
+  if (parallel.strategy == Strategy::naive) return parallel.naive_update == NaiveUpdate::main ? "naive main" : "naive";
+  if (parallel.strategy != Strategy::zero) return std::string(to_string(parallel.strategy));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const whole_groups = parallel.partition == StatePartition::inter_layer;
   return fmt::format("zero {}{}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "",
@@ -103,7 +91,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<18} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
                      ranks, name_of(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays);
@@ -121,7 +109,8 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
   };
   for (std::int64_t const micro_batches : {8, 16}) {
     if (quick && micro_batches > 8) break;
-    for (ParallelConfig const& strategy : strategies(ranks)) {
+    for (ParallelConfig strategy : all_strategies(ranks)) {
+      strategy.reduction = ReductionMode::ordered;
       for (char const* const algorithm : {"ordered", "shared"}) {
         if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;
         for (char const* const recipe : {"fp32", "mixed16"}) {

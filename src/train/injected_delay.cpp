@@ -48,27 +48,21 @@ std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::
                                                         faults.delay_rank, ranks - 1)};
 }
 
-InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank)
-    : m_delays(faults.delay_time > 0 && (faults.delay_rank < 0 || faults.delay_rank == rank)),
-      m_slows(faults.slow_factor > 1) {
-  if (m_slows)
-    kernel_end() = [kernel = faults.slow_kernel, more = faults.slow_factor - 1](char const* label, double seconds) {
-      if (!is_kernel(label, kernel)) return;
-      SteadyTime const start = std::chrono::steady_clock::now();
-      while (seconds_since(start) < more * seconds) continue;
-    };
-  if (!m_delays) return;
+InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank) {
+  auto const slow = [kernel = faults.slow_kernel, more = faults.slow_factor - 1](char const* label, double seconds) {
+    if (!is_kernel(label, kernel)) return;
+    SteadyTime const start = std::chrono::steady_clock::now();
+    while (seconds_since(start) < more * seconds) continue;
+  };
+  if (faults.slow_factor > 1) m_slow.emplace(kernel_end(), slow);
   // a progress thread comes to delay points, too
   auto const times = std::make_shared<std::atomic<std::int64_t>>(0);
   std::chrono::duration<double> const time(faults.delay_time);
-  delay_point() = [where = faults.delay_where, every = faults.delay_every, time, times](char const* label) {
+  auto const delay = [where = faults.delay_where, every = faults.delay_every, time, times](char const* label) {
     if (place_of(label) == where && ++*times % every == 0) std::this_thread::sleep_for(time);
   };
-}
-
-InjectedDelay::~InjectedDelay() {
-  if (m_delays) delay_point() = nullptr;
-  if (m_slows) kernel_end() = nullptr;
+  bool const is_here = faults.delay_rank < 0 || faults.delay_rank == rank;
+  if (faults.delay_time > 0 && is_here) m_delay.emplace(delay_point(), delay);
 }
 
 } // namespace trainstone

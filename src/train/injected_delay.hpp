@@ -1,10 +1,11 @@
 #pragma once
 
 // Delays that a deck injects (faults.delay, faults.slow), so that tests can slow down computing or communication, on
-// one rank or on all: results must not change. Owns the delay point and the kernel end of core/launch.hpp while they
-// are installed.
+// one rank or on all: results must not change. They are called at the delay point and the kernel end of
+// core/launch.hpp.
 
 #include "core/error.hpp"
+#include "core/hook.hpp"
 #include "train/config.hpp"
 
 #include <array>
@@ -40,10 +41,10 @@ public:
   InjectedDelay(FaultConfig const& faults, std::int64_t rank);
   InjectedDelay(InjectedDelay const&) = delete;
   InjectedDelay& operator=(InjectedDelay const&) = delete;
-  ~InjectedDelay();
 
 private:
-  bool m_delays, m_slows;
+  std::optional<Hook<void(char const* label)>::Scoped> m_delay;
+  std::optional<Hook<void(char const* label, double seconds)>::Scoped> m_slow;
 };
 
 } // namespace trainstone

@@ -2,6 +2,7 @@
 
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "core/timeline.hpp"
 #include "kernels/gemm_measurement.hpp"
 #include "parallel/step_launches.hpp"
 #include "train/replica_check.hpp"
@@ -87,8 +88,12 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
   add_items(plan, MemoryCategory::buffers, pinned);
   plan.pinned_bytes = total_bytes(pinned);
+  std::vector<PlannedTensor> const for_files = host_plan(config, rank);
+  add_items(plan, MemoryCategory::buffers, for_files);
+  plan.host_bytes = total_bytes(for_files);
   add_items(plan, MemoryCategory::data, data_plan(plan));
 
+  plan.start = plan.parallel.start_traffic();
   plan.sent = plan.parallel.step_traffic();
   plan.update_sent = plan.parallel.update_traffic();
   plan.control = plan.parallel.control_traffic();
@@ -108,6 +113,15 @@ std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
   tensors.push_back(planned<double>("loss sums", plan.accumulation));
   tensors.push_back(planned<std::int64_t>("non-finite count", 1));
   return tensors;
+}
+
+std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank) {
+  std::vector<PlannedTensor> items;
+  if (!config.trace.file.empty())
+    items.push_back({"trace.file", Recording::bytes_of(static_cast<std::size_t>(config.trace.events))});
+  if (!config.model_setup.save.empty() && rank == 0)
+    items.push_back({"model.save", static_cast<std::uint64_t>(saved_at_a_time) * sizeof(float)});
+  return items;
 }
 
 std::vector<PlannedTensor> data_plan(RunPlan const& plan) {

@@ -31,6 +31,8 @@ struct RunPlan {
 
   std::vector<MemoryItem> memory = {};
   std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
+  std::uint64_t host_bytes = 0;          ///< likewise, for files that the run writes: host_plan()
+  std::vector<TrafficRow> start = {};    ///< by the rank, whenever the state is set
   std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
   Traffic update_sent = {};              ///< of `sent`, what a step does not send whose update is skipped
   std::vector<TrafficRow> control = {};  ///< per step: losses, norm
@@ -46,8 +48,9 @@ struct RunPlan {
 
   /// What the model's numbers are stored in.
   ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }
-  /// Sums of `memory`, `sent` and `control`.
+  /// Sums of `memory`, `start`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
+  Traffic start_sent() const { return sum_of(start); }
   Traffic step_sent() const { return sum_of(sent); }
   Traffic step_control() const { return sum_of(control); }
 
@@ -70,6 +73,12 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 /// What Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
 std::vector<PlannedTensor> data_plan(RunPlan const& plan);
+
+/// What a run keeps on the host for the files that it writes, beside checkpoints: names and bytes, not rounded up.
+/// Empty for a training that writes none.
+std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank);
+/// Elements of the model that are on their way into model.save at a time.
+inline constexpr Index saved_at_a_time = Index{1} << 18;
 
 inline constexpr Algorithm batch_scatter_algorithm = Algorithm::linear;
 

@@ -106,14 +106,13 @@ private:
 
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
   MeshCommunicators communicators(communicator, plan.mesh);
-  auto const& [scatter, across] = plan.reduction;
+  std::vector<PlannedCollective> all = plan.reduction;
+  if (plan.gathers.front()) all.push_back(*plan.gathers.front());
   bool equal = true;
   std::string names;
-  for (auto const& planned : {scatter, across, plan.gathers.front()}) {
-    if (!planned) continue;
-    names += fmt::format(" {} {}", to_string(planned->problem.collective), to_string(planned->algorithm));
-    Communicator& communicator_of_axis = communicators.of(planned->axis);
-    PlannedCollective tried = *planned;
+  for (PlannedCollective tried : all) {
+    names += fmt::format(" {} {}", to_string(tried.problem.collective), to_string(tried.algorithm));
+    Communicator& communicator_of_axis = communicators.of(tried.axis);
     for (Rank const root : {tried.problem.root, communicator_of_axis.size() - 1}) { // owners of groups
       tried.problem.root = root;
       for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
@@ -182,12 +181,17 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Run
   Traffic const not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent;
   Traffic const sent = counted.communication.total(Purpose::training) + not_sent;
   Traffic const agreed = counted.communication.total(Purpose::control);
-  return exact(
-      exec, communicator, "comm-volume", training == sent && control == agreed,
+  Traffic const start = static_cast<std::uint64_t>(counted.starts) * plan.start_sent();
+  std::string detail =
       fmt::format("bytes and messages, predicted {} {} and control {} {}, sent (or skipped with an update) {} {} and "
                   "control {} {}",
                   training.bytes, training.messages, control.bytes, control.messages, sent.bytes, sent.messages,
-                  agreed.bytes, agreed.messages));
+                  agreed.bytes, agreed.messages);
+  if (start.messages + counted.start.messages > 0)
+    detail += fmt::format("; at the start predicted {} {}, sent {} {}", start.bytes, start.messages,
+                          counted.start.bytes, counted.start.messages);
+  return exact(exec, communicator, "comm-volume", training == sent && control == agreed && start == counted.start,
+               detail);
 }
 
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,

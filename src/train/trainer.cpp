@@ -40,6 +40,16 @@ Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation co
   return all;
 }
 
+/// What a part of the step took since its start. Where the host computes, it communicates only while it computes
+/// nothing.
+void add_times(StepReport& report, SteadyTime start, PerPhase<double> const& phases_before) {
+  report.seconds += seconds_since(start);
+  for (Phase phase : phases) report.phase_seconds[phase] += counters().seconds[phase] - phases_before[phase];
+  if (launches_wait)
+    report.exposed_communication_seconds +=
+        counters().seconds[Phase::communication] - phases_before[Phase::communication];
+}
+
 } // namespace
 
 Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger, RunConfig const& config,
@@ -110,13 +120,19 @@ StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask
                                       step, m_scaler.skipped_in_a_row(), m_scaler.scale(),
                                       describe_non_finite(training_batch(step))));
   m_exec.fence("trainstone::train::step: the step is timed");
-
-  report.seconds = seconds_since(start);
-  for (Phase phase : phases) report.phase_seconds[phase] = counters().seconds[phase] - phases_before[phase];
   report.phases_are_timed = launches_wait || kernel_table();
-  report.exposed_communication_seconds =
-      launches_wait ? report.phase_seconds[Phase::communication] : m_uncovered_seconds;
+  report.exposed_communication_seconds = launches_wait ? 0 : m_uncovered_seconds;
+  add_times(report, start, phases_before);
   return report;
+}
+
+void Trainer::finish(StepReport& report) {
+  SteadyTime const start = std::chrono::steady_clock::now();
+  PerPhase<double> const phases_before = counters().seconds;
+  m_engine.finish();
+  m_exec.fence("trainstone::train::finish: the step is timed");
+  if (!launches_wait) report.exposed_communication_seconds += seconds_since(start);
+  add_times(report, start, phases_before);
 }
 
 /// Clips by the norm: with min(1, clip / (norm + 1e-6)), or not at all.
@@ -141,6 +157,7 @@ Trainer::GlobalBatch Trainer::training_batch(std::int64_t step) const {
 
 /// The host waits for no kernel before total_loss().
 double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask) {
+  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   GlobalBatch const global = training_batch(step);
   std::vector<MicroBatch> const batches = load(global);
   for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
@@ -196,7 +213,6 @@ void Trainer::forward_and_loss(GlobalBatch const& global, MicroBatch const& batc
     ConstStoredVector const parameters = m_engine.before_forward(unit);
     m_model.forward(m_exec, unit, batch, parameters);
     inject_fault(unit, global.step);
-    m_engine.after_forward(unit);
   }
   m_model.loss(m_exec, batch, global.mode);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + turn, 1));
@@ -237,6 +253,7 @@ void Trainer::meet(std::vector<double>& losses, Requests* requests) {
 }
 
 double Trainer::validate() {
+  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   constexpr std::int64_t no_step = 0; // faults are for training steps
   double loss_sum = 0;
   for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
@@ -255,13 +272,13 @@ double Trainer::validate() {
 }
 
 MicroBatch Trainer::evaluate(std::int64_t batch, Index micro_batch) {
+  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   m_loader.begin(m_exec);
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
   m_engine.begin(Pass::evaluation, 0);
   for (Unit unit : m_units) {
     ConstStoredVector const parameters = m_engine.before_forward(unit);
     m_model.forward(m_exec, unit, loaded, parameters);
-    m_engine.after_forward(unit);
   }
   return loaded;
 }

@@ -61,6 +61,9 @@ public:
 
   /// Waits for all that is in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
+  /// The same of what the step of the report has begun; adds the wait to the report: it is a part of the step, whatever
+  /// follows it.
+  void finish(StepReport& report);
 
   /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
   void logits(std::int64_t batch, Index micro_batch);

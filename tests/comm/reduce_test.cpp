@@ -317,11 +317,10 @@ TEST_CASE("kernels of any size are labelled, counted and delayed, and run on the
     std::vector<std::string> delayed;
     Counters const before = counters();
     ToolsGuard const guard(exec);
-    delay_point() = [&](char const* label) { delayed.emplace_back(label); };
+    DelayPoint::Scoped const recording(delay_point(), [&](char const* label) { delayed.emplace_back(label); });
     reduce<float>(exec, Operation::sum, blocks.vector(1), blocks.vector(0));
     copy<float>(exec, blocks.vector(1), blocks.vector(0));
     combine<float>(exec, Operation::sum, blocks.sources(), static_cast<Index>(n), blocks.targets(targets));
-    delay_point() = nullptr;
     INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
     CHECK(guard.violations().empty());
     CHECK(guard.kernels() ==

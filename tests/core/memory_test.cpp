@@ -33,6 +33,19 @@ TEST_CASE("the ledger refuses to free more than is allocated") {
   CHECK_THROWS_AS(ledger.remove(MemoryCategory::data, 1), Error);
 }
 
+TEST_CASE("memory that another object holds is in the ledger while its entry lives") {
+  MemoryLedger ledger;
+  {
+    LedgerEntry entry(ledger, MemoryCategory::buffers, 5);
+    LedgerEntry moved = std::move(entry);
+    CHECK(ledger.current()[MemoryCategory::buffers] == 5);
+    moved = LedgerEntry(ledger, MemoryCategory::data, 7);
+    LedgerEntry const none;
+  }
+  CHECK(ledger.current().total() == 0);
+  CHECK(ledger.high_water_total() == 12);
+}
+
 TEST_CASE("every memory category has its own name") {
   for (MemoryCategory const a : memory_categories)
     for (MemoryCategory const b : memory_categories) CHECK((to_string(a) == to_string(b)) == (a == b));

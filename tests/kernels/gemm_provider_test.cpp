@@ -108,11 +108,10 @@ TEST_CASE("a Gemm computes every product by whom the choice names", "[gemm]") {
             Vector<std::byte>(scratch.data(), bytes));
   Kokkos::View<float*, MemorySpace> const memory("test", 12);
   std::vector<std::string> labels;
-  delay_point() = [&](char const* label) { labels.emplace_back(label); };
+  DelayPoint::Scoped const recording(delay_point(), [&](char const* label) { labels.emplace_back(label); });
   for (Index const k : {Index{2}, Index{1}})
     gemm(exec, Transpose::no, Matrix<float>(memory.data(), 2, k), Transpose::no, Matrix<float>(memory.data() + 4, k, 2),
          Matrix<float>(memory.data() + 8, 2, 2), Write::overwrite);
-  delay_point() = {};
   REQUIRE(labels.size() == 2);
   CHECK(labels[0] == "trainstone::gemm");
   CHECK(labels[1] != "trainstone::gemm");

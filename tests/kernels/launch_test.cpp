@@ -22,7 +22,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <thread>
 
@@ -106,17 +105,6 @@ struct CountOne {
 };
 using Elements = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
 
-class CallAtEnd {
-public:
-  explicit CallAtEnd(std::function<void()> call) : m_call(std::move(call)) {}
-  CallAtEnd(CallAtEnd const&) = delete;
-  CallAtEnd& operator=(CallAtEnd const&) = delete;
-  ~CallAtEnd() { m_call(); }
-
-private:
-  std::function<void()> m_call;
-};
-
 /// The violations while `body` runs, of a guard on `exec`.
 template <class Body>
 std::vector<std::string> violations(ExecutionSpace const& exec, Body const& body,
@@ -197,11 +185,10 @@ TEST_CASE("what is called between launches is called after each, and not for the
     launch_for({"trainstone::test::for"}, Elements(space, 0, 1), DoNothing());
   };
   std::vector<std::uint64_t> launches_before; // each call
-  between_launches() = [&] {
+  BetweenLaunches::Scoped const launching(between_launches(), [&] {
     launches_before.push_back(total_launches(counters()));
     launch(exec);
-  };
-  CallAtEnd const reset([] { between_launches() = {}; });
+  });
   std::uint64_t const first = total_launches(counters());
   launch(exec);
   CHECK(launches_before == std::vector{first + 1});
@@ -263,8 +250,7 @@ TEST_CASE("kernels inside of what is timed as a whole, and those of other thread
   ExecutionSpace const exec;
   auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
   int calls = 0;
-  between_launches() = [&] { ++calls; };
-  CallAtEnd const reset([] { between_launches() = {}; });
+  BetweenLaunches::Scoped const counting(between_launches(), [&] { ++calls; });
   {
     PhaseTimer const collective(Phase::communication);
     launch();
@@ -280,11 +266,10 @@ TEST_CASE("kernels inside of what is timed as a whole, and those of other thread
 TEST_CASE("what is called between launches may throw, and is called again") {
   ExecutionSpace const exec;
   int calls = 0;
-  between_launches() = [&] {
+  BetweenLaunches::Scoped const failing(between_launches(), [&] {
     ++calls;
     TRAINSTONE_REQUIRE(calls != 1, "the first call fails");
-  };
-  CallAtEnd const reset([] { between_launches() = {}; });
+  });
   auto const launch = [&] { launch_for({"trainstone::test::for"}, Elements(exec, 0, 1), DoNothing()); };
   CHECK_THROWS_AS(launch(), Error);
   CHECK_NOTHROW(launch());

@@ -127,6 +127,15 @@ class Choices(CheckpointTest):
         self.assertEqual(final_hash(outcome), final_hash(self.whole))
         self.assertIn("kept/step-00000012.2/manifest", outcome.left)
 
+    def test_one_whose_manifest_is_no_file_is_named_and_the_one_before_it_used(self):
+        def replace_by_a_folder(kept):
+            (kept / "step-00000012" / "manifest").unlink()
+            (kept / "step-00000012" / "manifest").mkdir()
+
+        outcome = self.resumed(replace_by_a_folder)
+        self.assert_ended(outcome, 0, "note: not used: checkpoint kept/step-00000012: its manifest is no file",
+                          "resumed after step 10 from kept/step-00000010, restart 1")
+
     def test_a_damaged_one_that_was_asked_for_ends_the_run(self):
         outcome = self.resumed(self.damage_newest, *settings("checkpoint.resume=kept/step-00000012"))
         self.assert_ended(outcome, USAGE, "checkpoint kept/step-00000012: rank-00001 has 0 bytes")

@@ -2,10 +2,11 @@
 import json
 import os
 import re
+import signal
 import unittest
 
 from refusals import RefusalTest
-from support import run, start
+from support import Started, run, start
 
 # as few calls as possible: several programs share the cores
 QUICK = ("-n", "1", "-w", "1", "--samples", "2")
@@ -124,12 +125,28 @@ class Measurements(unittest.TestCase):
         self.assertIn("# 4 ranks on 2 emulated nodes | buffers private\n", nodes.result().out)
         self.assertNotIn("shared", algorithms(table(nodes.result())[("all_reduce", "float32")]))
 
+    def test_a_measurement_that_is_killed_has_kept_what_it_had(self):
+        measuring = Started("commbench", "-b", "8", "-e", "4M", "--collectives=all_reduce", "--algorithms=ring,mpi",
+                            "--json=kept/bench.json", "-n", "1", "-w", "1", "--samples", "200")
+        measuring.wait_for(" 131072 ")
+        for rank in measuring.ranks():
+            os.kill(rank, signal.SIGKILL)
+        measuring.ended()
+        file = strict_json(measuring.folder / "kept" / "bench.json")
+        self.assertEqual((file["status"], file["finished"]), ("RIGHT", False))
+        rows = [(row["bytes"], row["algorithm"]) for row in file["rows"]]
+        self.assertEqual(rows[:28], [(8 << power, name) for power in range(14) for name in ("ring", "mpi")])
+        shown = run("report", measuring.folder / "kept" / "bench.json", "--out", "shown")
+        self.assertEqual(shown.code, 0, shown)
+        self.assertIn("UNFINISHED: the measurement was cut off", (shown.folder / "shown" / "report.md").read_text())
+
     def test_the_json_file_has_every_sample_and_the_summaries(self):
         outcome = run("commbench", "-b", "64", "-e", "128", "--collectives=all_reduce", "--algorithms=ring,auto,mpi",
                       "--json=bench.json", *QUICK, ranks=2)
         self.assert_ok(outcome, ["bench.json"])
         file = strict_json(outcome.folder / "bench.json")
         self.assertEqual((file["schema_version"], file["kind"], file["status"]), (1, "commbench", "RIGHT"))
+        self.assertTrue(file["finished"])
         header = file["header"]
         self.assertEqual((header["ranks"], header["nodes"], header["buffers"]), (2, 1, "shared"))
         self.assertEqual([(row["bytes"], row["algorithm"]) for row in file["rows"]],

@@ -65,6 +65,25 @@ class Emulation(TrainingTest):
         self.assertEqual(sum(sent), predicted["sent_bytes"], self.estimate)
 
 
+class Clock(TrainingTest):
+    """ZeRO-1 gathers the updated parameters after a step: a half of its bytes. The clock charges them to that step."""
+
+    def test_a_step_is_charged_for_its_gathers_whatever_follows_it(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None, "model.channels": "96",
+                     "parallel.strategy": '"zero"', "parallel.zero_stage": "1"})
+        slow = "comm.emulated_network.bandwidth=50 MB/s"
+        followed = {"nothing": [], "a comparison": ["parallel.check_replicas=1"],
+                    "a checkpoint": ["checkpoint.dir=kept", "checkpoint.every_steps=1"]}
+        outcomes = {name: self.assert_ended(run("run", deck.path, *settings(slow, *keys), ranks=2), 0)
+                    for name, keys in followed.items()}
+        for name, outcome in outcomes.items():
+            with self.subTest(name):
+                samples = outcome.result["samples"]["seconds"]
+                # The network takes that long on every machine; a busy machine only adds to it.
+                network = outcome.result["predicted"]["sent_bytes"] * len(samples) / 50e6
+                self.assertGreater(sum(samples), 0.95 * network, samples)
+
+
 class Buffers(TrainingTest):
     def test_staged_messages_change_neither_losses_nor_counts(self):
         deck = Deck({"parallel.strategy": '"zero"', "parallel.zero_stage": "3"})

@@ -51,6 +51,7 @@ class Explain(unittest.TestCase):
 class ExplainStrategies(unittest.TestCase):
     def test_every_strategy_is_walked_through_to_its_sum(self):
         cases = {
+            ("naive",): "= 4 (N-1)/N Psi",  # of rank 0, which sends its sum to N-1 ranks
             ("ddp",): "= 2 (N-1)/N Psi",
             ("zero1",): "= 2 (N-1)/N Psi",
             ("zero2",): "= 2 (N-1)/N Psi",

@@ -159,12 +159,12 @@ def start(*arguments, **options):
 
 
 class Started(RunFolder):
-    """A run in the background, to be interrupted; `folder` is where it works."""
+    """A run in the background, to be interrupted; `folder` is where it works, `wrapper` words before the command of a rank."""
 
-    def __init__(self, *arguments, ranks=2, folder=None):
+    def __init__(self, *arguments, ranks=2, folder=None, wrapper=()):
         super().__init__(folder or new_folder())
         self.out = self.folder / "stdout"
-        command = [Context.mpiexec, "-n", str(ranks), Context.program, *map(str, arguments)]
+        command = [Context.mpiexec, "-n", str(ranks), *wrapper, Context.program, *map(str, arguments)]
         with open(self.out, "wb") as out:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL,
                                             stdout=out, stderr=subprocess.STDOUT)

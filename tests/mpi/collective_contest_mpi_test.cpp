@@ -151,14 +151,13 @@ TEST_CASE("a wrong result is found, whether it is wrong before or after the timi
   for (int const bad_start : {1, 2}) {
     for (Rank const bad_rank : {0, communicator.size() - 1}) {
       int starts = 0;
-      delay_point() = [&](char const* label) {
+      DelayPoint::Scoped const spoiling(delay_point(), [&](char const* label) {
         if (std::string_view(label) != "trainstone::comm::start") return;
         bool const first_or_last = ++starts == (bad_start == 1 ? 1 : 1 + 1 + 2 + 2 + 1);
         if (first_or_last && communicator.rank() == bad_rank) data[17] += 1;
-      };
+      });
       auto const results =
           run_contest(exec, communicator, problem, Operation::sum, ElementType::float32, ring, memory.buffers(), quick);
-      delay_point() = nullptr;
       CHECK(starts == 1 + 1 + 2 + 2 + 1); // check, warm-up, two to see how long it takes, two samples, check
       CHECK(results[0].wrong == communicator.size()); // one element on every rank
     }
@@ -178,6 +177,12 @@ TEST_CASE("MPI's own collectives refuse what they have no right answer for", "[m
   Problem push = problem;
   push.collective = Collective::server_push;
   CHECK(mpi_refusal(push, ElementType::float32).find("parameter servers") != std::string::npos);
+  for (Index const elements : {Index{1} << 31, Index{1} << 40}) {
+    Problem const large = all_reduce_of(elements, communicator);
+    CHECK(mpi_refusal(large, ElementType::float32) ==
+          "MPI's collectives count elements in 31 bits, so no all_reduce of more than 2147483647");
+  }
+  CHECK(mpi_refusal(all_reduce_of((Index{1} << 31) - 1, communicator), ElementType::float32).empty());
   std::vector<float> too_short(2);
   Vector<float> const two(too_short.data(), 2);
   CHECK_THROWS_AS(MpiCollective(exec, communicator, problem, Operation::sum, two, {}), Error);

@@ -11,6 +11,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <array>
+#include <functional>
+#include <string>
 #include <utility>
 
 using namespace trainstone;
@@ -121,6 +123,62 @@ TEST_CASE("control traffic is counted by itself and as predicted", "[mpi][contro
   Schedule const schedule = make_schedule(problem, Algorithm::ring, world.rank());
   CHECK(comm_counters().total(Purpose::control) == predict_traffic(schedule, problem.topology, sizeof(double)));
   CHECK(comm_counters().total(Purpose::training) == Traffic{});
+}
+
+namespace {
+
+/// The pieces "r.0", "r.1", ... of a rank, r of them; then nothing.
+std::function<std::string()> pieces_of(Rank rank) {
+  return [rank, number = 0]() mutable { return number < rank ? fmt::format("{}.{}", rank, number++) : std::string(); };
+}
+
+} // namespace
+
+TEST_CASE("texts come to the first rank one after the other, in pieces", "[mpi][control]") {
+  Communicator world = Communicator::world();
+  for (int time = 0; time < 2; ++time) {
+    std::string expected, taken;
+    for (Rank rank = 1; rank < world.size() + 1; ++rank)
+      for (Rank i = 0; i < rank; ++i) expected += fmt::format("{}.{} ", rank, i);
+    stream_to_first(world, pieces_of(world.rank() + 1), [&](std::string const& piece) { taken += piece + " "; });
+    CHECK(taken == (world.rank() == 0 ? expected : ""));
+  }
+}
+
+TEST_CASE("texts of many pieces come whole", "[mpi][control]") {
+  Communicator world = Communicator::world();
+  constexpr std::size_t pieces = 64, length = std::size_t{1} << 18;
+  std::size_t bytes = 0;
+  stream_to_first(
+      world, [number = std::size_t{0}]() mutable { return std::string(number++ < pieces ? length : 0, 'x'); },
+      [&](std::string const& piece) { bytes += piece.size(); });
+  CHECK(bytes == (world.rank() == 0 ? static_cast<std::size_t>(world.size()) * pieces * length : 0));
+}
+
+TEST_CASE("an error of the first rank or of another ends a stream on all ranks, and is thrown where it was",
+          "[mpi][control]") {
+  Communicator world = Communicator::world();
+  Rank const last = world.size() - 1;
+  auto const fails_on = [&](bool in_next, bool in_take) {
+    std::string seen;
+    try {
+      stream_to_first(
+          world,
+          [&, own = pieces_of(3)] {
+            if (in_next && world.rank() == last) throw Error("next");
+            return own();
+          },
+          [&](std::string const&) {
+            if (in_take) throw Error("take");
+          });
+    } catch (Error const& error) {
+      seen = error.what();
+    }
+    return seen;
+  };
+  CHECK(fails_on(true, false) == (world.rank() == last ? "next" : ""));
+  CHECK(fails_on(false, true) == (world.rank() == 0 ? "take" : ""));
+  CHECK(all_gather_values(world, world.rank()).size() == static_cast<std::size_t>(world.size())); // no message is left
 }
 
 TEST_CASE("reports gather values and texts by rank", "[mpi][control]") {

@@ -30,18 +30,17 @@ namespace {
 /// While it lives, every delay point waits for a random time now and then, other times on every rank.
 class RandomDelays {
 public:
-  explicit RandomDelays(unsigned seed) : m_random(seed) {
-    delay_point() = [this](char const* label) {
-      m_labels.insert(label);
-      if (m_random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(m_random() % 300));
-    };
-  }
-  ~RandomDelays() { delay_point() = nullptr; }
+  explicit RandomDelays(unsigned seed)
+      : m_random(seed), m_hook(delay_point(), [this](char const* label) {
+          m_labels.insert(label);
+          if (m_random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(m_random() % 300));
+        }) {}
   std::set<std::string> const& labels() const { return m_labels; }
 
 private:
   std::minstd_rand m_random;
   std::set<std::string> m_labels;
+  DelayPoint::Scoped m_hook;
 };
 
 /// Fractions, whose sums depend on the order of additions.

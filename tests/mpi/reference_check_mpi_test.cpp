@@ -52,12 +52,15 @@ TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") 
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
   ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
   std::vector<ParallelConfig> strategies{
-      {.strategy = "zero", .zero_stage = 1},
-      {.strategy = "zero", .zero_stage = 2},
-      {.strategy = "zero", .zero_stage = 3},
-      {.strategy = "zero", .zero_stage = 2, .partition = StatePartition::inter_layer},
-      {.strategy = "zero", .zero_stage = 3, .partition = StatePartition::inter_layer}};
-  if (world.size() % 2 == 0) strategies.push_back({.strategy = "hsdp", .shard_group = 2});
+      {.strategy = Strategy::naive},
+      {.strategy = Strategy::naive, .naive_update = NaiveUpdate::main},
+      {.strategy = Strategy::zero, .zero_stage = 1},
+      {.strategy = Strategy::zero, .zero_stage = 2},
+      {.strategy = Strategy::zero, .zero_stage = 2, .gradient_reduction = GradientReductionWay::all_reduce},
+      {.strategy = Strategy::zero, .zero_stage = 3},
+      {.strategy = Strategy::zero, .zero_stage = 2, .partition = StatePartition::inter_layer},
+      {.strategy = Strategy::zero, .zero_stage = 3, .partition = StatePartition::inter_layer}};
+  if (world.size() % 2 == 0) strategies.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
   for (ParallelConfig const& parallel : strategies) {
     RunConfig choices;
     choices.comm.buffers = to_string(world.buffers());
@@ -65,8 +68,8 @@ TEST_CASE("every strategy stays within the bounds of fp32", "[mpi][reference]") 
     choices.parallel.bucket_bytes = 8192;
     try {
       for (ReferenceRow const& row : compare_with_reference(ExecutionSpace(), world, files, choices)) {
-        INFO(name << ", " << parallel.strategy << ' ' << parallel.zero_stage << ", " << row.name << ": absolute "
-                  << row.max_absolute << ", relative " << row.max_relative << ", bound " << row.bound);
+        INFO(name << ", " << to_string(parallel.strategy) << ' ' << parallel.zero_stage << ", " << row.name
+                  << ": absolute " << row.max_absolute << ", relative " << row.max_relative << ", bound " << row.bound);
         CHECK(row.passed);
       }
     } catch (InputError const& error) {

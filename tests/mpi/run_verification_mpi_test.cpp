@@ -67,6 +67,26 @@ TEST_CASE("memory, message and FLOP checks pass on the plan and fail on a plan w
   CHECK_FALSE(check_flops(run.exec, world, attention, counted).passed);
 }
 
+TEST_CASE("what was sent before the first step is compared with the plan, as often as the state was set",
+          "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config({1, 1, 8, 5, 29}, {1, 1, world.size()});
+  config.parallel.strategy = Strategy::naive;
+  comm_counters() = {};
+  TrainingRun run(world, config);
+  Traffic const start = comm_counters().total(Purpose::start);
+  CountedRun counted = run_two_steps(run);
+  counted.start = start;
+  CHECK(check_messages(run.exec, world, run.plan, counted).passed);
+  RunPlan more = run.plan;
+  more.start.push_back({"one message more", {.messages = 1}});
+  CHECK_FALSE(check_messages(run.exec, world, more, counted).passed);
+  counted.starts = 2;
+  CHECK(check_messages(run.exec, world, run.plan, counted).passed == (world.size() == 1));
+  counted.start += start;
+  CHECK(check_messages(run.exec, world, run.plan, counted).passed);
+}
+
 TEST_CASE("a plan that is wrong on one rank alone fails the check on all", "[mpi][checks]") {
   Communicator world = Communicator::world();
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
@@ -109,7 +129,7 @@ TEST_CASE("a training in which replicas differ ends on all ranks, with the step 
   };
   auto const whole = [](ShardedEngine& engine) { return engine.whole_parameters(0).as<float>(); };
   auto const share = [](ShardedEngine& engine) { return engine.parameter_share(0).as<float>(); };
-  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = "zero", .zero_stage = 1}}) {
+  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = Strategy::zero, .zero_stage = 1}}) {
     std::string const found = difference_of(parallel, whole);
     if (last == 0) {
       CHECK(found == "none");
@@ -120,10 +140,10 @@ TEST_CASE("a training in which replicas differ ends on all ranks, with the step 
   }
   if (world.size() != 4) return;
   // a shard is part of the hash of its whole group
-  CHECK_THAT(difference_of({.strategy = "hsdp", .shard_group = 2}, share),
+  CHECK_THAT(difference_of({.strategy = Strategy::hsdp, .shard_group = 2}, share),
              ContainsSubstring("ranks 0, 1: hash ") && ContainsSubstring("ranks 2, 3: hash "));
   // what one rank alone holds has nothing to be compared with
-  CHECK(difference_of({.strategy = "zero", .zero_stage = 3}, share) == "none");
+  CHECK(difference_of({.strategy = Strategy::zero, .zero_stage = 3}, share) == "none");
 }
 
 TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {
@@ -143,9 +163,10 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
   for (std::string const name : {"ring", "direct", "circulant", "recursive", "shared"}) {
     INFO(name);
     if (!host_reaches_memory && name == "shared") continue;
-    CHECK(check({.strategy = "zero", .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
+    CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
   }
-  ParallelConfig const whole_groups{.strategy = "zero", .zero_stage = 1, .partition = StatePartition::inter_layer};
+  ParallelConfig const whole_groups{
+      .strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer};
   for (std::string const name : {"binomial", "linear", "shared"}) {
     INFO(name);
     if (!host_reaches_memory && name == "shared") continue;

@@ -4,6 +4,8 @@
 #include "parallel/parameter_hash.hpp"
 
 #include "comm/control.hpp"
+#include "core/host_copy.hpp"
+#include "parallel/all_strategies.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
@@ -26,38 +28,24 @@ namespace {
 GptConfig const odd{2, 3, 12, 11, 29};
 
 std::string describe(ParallelConfig const& parallel) {
-  return fmt::format("{} stage {}{} shard group {} bucket {} overlap {}", parallel.strategy, parallel.zero_stage,
-                     parallel.partition == StatePartition::inter_layer ? " inter-layer" : "", parallel.shard_group,
-                     parallel.bucket_bytes, parallel.overlap);
-}
-
-std::vector<ParallelConfig> strategies(Rank ranks) {
-  std::vector<ParallelConfig> all{
-      {},
-      {.strategy = "naive"},
-      {.strategy = "zero", .zero_stage = 1},
-      {.strategy = "zero", .zero_stage = 1, .gradient_reduction = GradientReductionWay::all_reduce},
-      {.strategy = "zero", .zero_stage = 2},
-      {.strategy = "zero", .zero_stage = 3},
-      {.strategy = "zero", .zero_stage = 1, .partition = StatePartition::inter_layer},
-      {.strategy = "zero", .zero_stage = 2, .partition = StatePartition::inter_layer},
-      {.strategy = "zero", .zero_stage = 3, .partition = StatePartition::inter_layer}};
-  for (Rank group = 2; group < ranks; ++group)
-    if (ranks % group == 0) all.push_back({.strategy = "hsdp", .shard_group = group});
-  return all;
+  return fmt::format("{}{} stage {}{}{} shard group {} bucket {} overlap {}", to_string(parallel.strategy),
+                     parallel.naive_update == NaiveUpdate::main ? " main" : "", parallel.zero_stage,
+                     parallel.partition == StatePartition::inter_layer ? " inter-layer" : "",
+                     parallel.gradient_reduction == GradientReductionWay::all_reduce ? " all-reduce" : "",
+                     parallel.shard_group, parallel.bucket_bytes, parallel.overlap);
 }
 
 std::vector<ParallelConfig> fast_ones(Rank ranks) {
-  std::vector<ParallelConfig> all = strategies(ranks);
+  std::vector<ParallelConfig> all = all_strategies(ranks);
   all.push_back({.granularity = Granularity::step});
   all.push_back({.granularity = Granularity::tensor});
   all.push_back({.reduce = ReduceWhen::each});
-  all.push_back({.strategy = "zero", .zero_stage = 1, .reduce = ReduceWhen::each});
-  if (ranks == 4) all.push_back({.strategy = "hsdp", .shard_group = 2, .reduce = ReduceWhen::each});
+  all.push_back({.strategy = Strategy::zero, .zero_stage = 1, .reduce = ReduceWhen::each});
+  if (ranks == 4) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2, .reduce = ReduceWhen::each});
   for (int const stage : {1, 2, 3}) {
-    all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 1, .prefetch = 0});
-    all.push_back({.strategy = "zero", .zero_stage = stage, .in_flight = 5, .prefetch = 9});
-    all.push_back({.strategy = "zero",
+    all.push_back({.strategy = Strategy::zero, .zero_stage = stage, .in_flight = 1, .prefetch = 0});
+    all.push_back({.strategy = Strategy::zero, .zero_stage = stage, .in_flight = 5, .prefetch = 9});
+    all.push_back({.strategy = Strategy::zero,
                    .zero_stage = stage,
                    .partition = StatePartition::inter_layer,
                    .reduce = ReduceWhen::each,
@@ -87,6 +75,11 @@ Traffic check_counts(TrainingRun& run, Communicator& world) {
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());
   CHECK(check_replicas(run.exec, world, run.trainer).passed);
   return sent;
+}
+
+bool is_everywhere(ExecutionSpace const& exec, Vector<float> values, float expected) {
+  std::vector<float> const read = copy_to_host(exec, ConstStoredVector(values), "test: the host compares");
+  return std::ranges::all_of(read, [=](float value) { return value == expected; });
 }
 
 /// The first row of the matrix on one rank in this recipe.
@@ -129,7 +122,7 @@ TEST_CASE("every recipe allocates and sends what its plan says, with every strat
   auto const reduction = GENERATE(ReductionMode::fast, ReductionMode::ordered);
   Communicator world = Communicator::world();
   if (reduction == ReductionMode::ordered && (world.size() & (world.size() - 1)) != 0) return;
-  for (ParallelConfig parallel : strategies(world.size())) {
+  for (ParallelConfig parallel : all_strategies(world.size())) {
     INFO(recipe << ' ' << to_string(storage) << ' ' << describe(parallel));
     parallel.reduction = reduction;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
@@ -140,10 +133,58 @@ TEST_CASE("every recipe allocates and sends what its plan says, with every strat
   }
 }
 
+TEST_CASE(
+    "setting the state sends what the plan says, and gives all ranks that of rank 0 where they have it from there",
+    "[mpi][engine][start]") {
+  std::string const recipe = GENERATE("fp32", "mixed16", "mixed20");
+  std::string const buffers = GENERATE("auto", "staged");
+  Communicator world = Communicator::world();
+  for (ParallelConfig const& parallel : all_strategies(world.size())) {
+    INFO(describe(parallel) << ", " << recipe << ", buffers " << buffers);
+    RunConfig config = training_config(odd, {1, 1, world.size()});
+    config.parallel = parallel;
+    config.precision.recipe = recipe;
+    config.comm.buffers = buffers;
+    comm_counters() = {};
+    TrainingRun run(world, config);
+    CHECK(comm_counters().total(Purpose::start) == run.plan.start_sent());
+    bool const from_first = parallel.strategy == Strategy::naive && parallel.naive_update == NaiveUpdate::each;
+    CHECK((run.plan.start_sent().messages > 0) == (from_first && world.rank() == 0 && world.size() > 1));
+    if (!from_first) continue;
+    // every rank would say something else
+    ShardedEngine& engine = run.trainer.engine();
+    auto const own = static_cast<float>(1 + world.rank());
+    Index asked = 0;
+    engine.set_parameters([&](Index group, Range, Vector<float> values) {
+      ++asked;
+      Kokkos::deep_copy(run.exec, values, own);
+      for (Index moment = 0; moment < run.plan.parallel.moments; ++moment)
+        Kokkos::deep_copy(run.exec, engine.moment_share(moment, group), own * static_cast<float>(2 + moment));
+    });
+    CHECK(asked == (world.rank() == 0 ? std::ssize(run.plan.parallel.groups) : 0));
+    CHECK(comm_counters().total(Purpose::start) == 2 * run.plan.start_sent());
+    for (Index group = 0; group < std::ssize(run.plan.parallel.groups); ++group) {
+      CHECK(is_everywhere(run.exec, engine.master_share(group), 1));
+      for (Index moment = 0; moment < run.plan.parallel.moments; ++moment)
+        CHECK(is_everywhere(run.exec, engine.moment_share(moment, group), static_cast<float>(2 + moment)));
+    }
+    CHECK(check_replicas(run.exec, world, run.trainer).passed);
+  }
+}
+
+TEST_CASE("a state that rank 0 cannot set ends the setting on all ranks with its reason", "[mpi][engine][start]") {
+  Communicator world = Communicator::world();
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.parallel.strategy = Strategy::naive;
+  TrainingRun run(world, config);
+  auto const fails = [](Index, Range, Vector<float>) { throw InputError("no such model"); };
+  CHECK_THROWS_WITH(run.trainer.engine().set_parameters(fails), Catch::Matchers::ContainsSubstring("no such model"));
+}
+
 TEST_CASE("comparing replicas sends what its plan says, under every strategy", "[mpi][engine][replicas]") {
   std::string const recipe = GENERATE("fp32", "mixed16");
   Communicator world = Communicator::world();
-  for (ParallelConfig parallel : strategies(world.size())) {
+  for (ParallelConfig parallel : all_strategies(world.size())) {
     INFO(describe(parallel));
     parallel.check_replicas = 2;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
@@ -165,7 +206,7 @@ TEST_CASE("comparing replicas sends what its plan says, under every strategy", "
 TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][engine]") {
   test::skip_on_devices("the host's memory alone can be shared");
   Communicator world = Communicator::world();
-  for (ParallelConfig const& parallel : strategies(world.size())) {
+  for (ParallelConfig const& parallel : all_strategies(world.size())) {
     INFO(describe(parallel));
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;
@@ -173,8 +214,8 @@ TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][en
     config.comm.reduce = config.comm.broadcast = "shared";
     TrainingRun run(world, config);
     check_counts(run, world);
-    // but tokens and targets of the other ranks: 2 turns of one sample of 10 tokens
-    bool const sends_data = parallel.strategy == "naive" && world.rank() == 0;
+    // but tokens and targets of the other ranks: 2 turns of one sample of 10 tokens; the start's are others
+    bool const sends_data = parallel.strategy == Strategy::naive && world.rank() == 0;
     CHECK(run.plan.step_sent().bytes ==
           (sends_data ? 2 * 2 * 10 * 4 * static_cast<std::uint64_t>(world.size() - 1) : 0));
     CHECK((run.plan.step_sent().shared_bytes > 0) == (world.size() > 1));
@@ -185,7 +226,7 @@ TEST_CASE("staged messages change neither the bits of a strategy nor the truth o
   Communicator world = Communicator::world();
   std::string const recipe = GENERATE("fp32", "mixed16", "mixed20");
   double const bucket = GENERATE(2048.0, 1e9);
-  for (ParallelConfig parallel : recipe == "fp32" ? fast_ones(world.size()) : strategies(world.size())) {
+  for (ParallelConfig parallel : recipe == "fp32" ? fast_ones(world.size()) : all_strategies(world.size())) {
     INFO(describe(parallel) << ", " << recipe);
     parallel.bucket_bytes = parallel.first_bucket_bytes = bucket;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
@@ -207,7 +248,7 @@ TEST_CASE("staged messages of more than one MiB are cut in training, as planned"
   Communicator world = Communicator::world();
   if (world.size() == 1 || world.size() > 3) return; // the blocks of more ranks are shorter
   RunConfig config = training_config({1, 1, 128, 5, 8192}, {1, 1, world.size()});
-  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = "zero", .zero_stage = 3}}) {
+  for (ParallelConfig const& parallel : {ParallelConfig{}, {.strategy = Strategy::zero, .zero_stage = 3}}) {
     INFO(describe(parallel));
     config.parallel = parallel;
     config.comm.buffers = host_reaches_memory ? "host" : "device";
@@ -284,7 +325,7 @@ TEST_CASE("every strategy in 16 bits trains like fp32, as closely as these bits 
     return loss;
   };
   double const expected = loss_after(8);
-  for (ParallelConfig const& parallel : strategies(world.size())) {
+  for (ParallelConfig const& parallel : all_strategies(world.size())) {
     INFO(to_string(storage) << ' ' << describe(parallel));
     config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = scaling, .initial_loss_scale = 1024};
     config.parallel = parallel;
@@ -308,7 +349,7 @@ TEST_CASE("the order of additions shows in the bits, and the rounding of their s
 
 TEST_CASE("a step of any strategy labels everything and stays on its instance", "[mpi][engine]") {
   Communicator world = Communicator::world();
-  for (ParallelConfig const& parallel : strategies(world.size())) {
+  for (ParallelConfig const& parallel : all_strategies(world.size())) {
     INFO(describe(parallel));
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;

@@ -39,7 +39,7 @@ TEST_CASE("a collective in flight overlaps what is computed, and the wait for it
   Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, memory.data.vector(),
                       memory.scratch.vector(), memory.options);
   execution.run(); // not recorded
-  Recording const recording;
+  Recording const recording(100);
   {
     ExecutionQueue queue;
     queue.start(execution);

@@ -6,6 +6,7 @@
 #include "comm/control.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "core/launch.hpp"
 #include "parallel/parameter_hash.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
@@ -18,7 +19,9 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +31,19 @@ using namespace trainstone::test;
 namespace {
 
 GptConfig const odd{2, 3, 12, 11, 29};
+
+/// How often a step looks at messages between two kernels of a unit, where only launches drive what is in flight.
+int looks_inside_of_units(TrainingRun& run, std::int64_t step) {
+  int looks = 0;
+  bool is_inside = false; // right after a kernel that is never a unit's last one
+  DelayPoint::Scoped const counting(delay_point(), [&](char const* label) {
+    std::string_view const reached = label;
+    if (is_inside && reached == "trainstone::comm::wait") ++looks;
+    is_inside = reached.starts_with("trainstone::attention::");
+  });
+  run.trainer.step(step);
+  return looks;
+}
 
 } // namespace
 
@@ -174,7 +190,7 @@ TEST_CASE("gradients that overflow on one rank skip the step on all, and half th
   config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = LossScaling::dynamic};
   config.precision.initial_loss_scale = 1024;
   config.precision.growth_interval = 3;
-  if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+  if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
   config.faults.overflow_step = 2;
   config.faults.overflow_rank = world.size() - 1;
   TrainingRun run(world, config);
@@ -205,7 +221,7 @@ TEST_CASE("a skipped update sends less, by what the plan says", "[mpi][trainer][
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 1, world.size()});
   config.precision = {.recipe = "mixed16", .loss_scale = LossScaling::dynamic};
-  if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+  if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
   config.faults.overflow_step = 1;
   TrainingRun run(world, config);
   comm_counters() = {};
@@ -262,7 +278,7 @@ TEST_CASE("a step waits for its kernels before it fills arrays and where the hos
   Communicator world = Communicator::world();
   Index const accumulation = GENERATE(1, 2, 3);
   RunConfig config = training_config(odd, {1, accumulation, accumulation * world.size()});
-  config.parallel = {.strategy = "zero", .zero_stage = GENERATE(1, 3)};
+  config.parallel = {.strategy = Strategy::zero, .zero_stage = GENERATE(1, 3)};
   TrainingRun run(world, config);
   run.trainer.step(1); // makes what is made once
   run.trainer.finish();
@@ -280,7 +296,8 @@ TEST_CASE("a step waits for its kernels before it fills arrays and where the hos
 TEST_CASE("with a main device, rank 0 reads for all ranks, and every rank gets its own micro-batch", "[mpi][trainer]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
-  config.parallel.strategy = "naive";
+  config.parallel.strategy = Strategy::naive;
+  config.parallel.naive_update = GENERATE(NaiveUpdate::each, NaiveUpdate::main);
   RunPlan const plan = plan_run(config, world.rank(), world.topology());
   world.use_buffers(plan.parallel.message_buffers, ExecutionSpace());
   TrainingBatches batches = training_batches(odd.vocab);
@@ -299,4 +316,23 @@ TEST_CASE("with a main device, rank 0 reads for all ranks, and every rank gets i
   for (Index turn = 0; turn < 2; ++turn)
     for (Index rank = 0; rank < world.size() && world.rank() == 0; ++rank) expected.push_back(2 * rank + turn);
   CHECK(read == expected);
+}
+
+TEST_CASE("of trainings that take turns, each one drives its own collectives between its kernels", "[mpi][trainer]") {
+  Communicator world = Communicator::world();
+  if (!launches_wait || world.size() < 2) return;                  // nothing is known to be in flight
+  world.emulate_network({.latency = 1e-3, .seconds_per_byte = 0}); // much longer than a unit's kernels take
+  RunConfig config = training_config(odd, {1, 1, world.size()});
+  config.parallel.bucket_bytes = 1;
+  auto first = std::make_unique<TrainingRun>(world, config);
+  auto second = std::make_unique<TrainingRun>(world, config);
+  config.parallel.overlap = false;
+  TrainingRun idle(world, config);
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    CHECK(looks_inside_of_units(*first, step) > 0);
+    CHECK(looks_inside_of_units(*second, step) > 0);
+    CHECK(looks_inside_of_units(idle, step) == 0);
+  }
+  second.reset();
+  CHECK(looks_inside_of_units(*first, 3) > 0);
 }

@@ -55,7 +55,13 @@ std::string whats(std::vector<WalkedCollective> const& collectives) {
   return text;
 }
 
-ParallelConfig zero(Index stage) { return {.strategy = "zero", .zero_stage = stage}; }
+ParallelConfig zero(Index stage) { return {.strategy = Strategy::zero, .zero_stage = stage}; }
+
+ParallelConfig by_all_reduce(Index stage) {
+  ParallelConfig parallel = zero(stage);
+  parallel.gradient_reduction = GradientReductionWay::all_reduce;
+  return parallel;
+}
 
 constexpr Holding nothing = Holding::nothing, share = Holding::share, own = Holding::own,
                   under_way = Holding::under_way, whole = Holding::whole;
@@ -68,13 +74,14 @@ TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[p
   Rank const ranks = GENERATE(1, 2, 3, 4, 7, 8);
   Index const prefetch = GENERATE(0, 1, 2, 9), layers = GENERATE(1, 2, 3);
   std::vector<ParallelConfig> all{{}, zero(1), zero(2), zero(3)};
-  all.push_back(zero(1));
-  all.back().gradient_reduction = GradientReductionWay::all_reduce;
-  if (ranks % 2 == 0) all.push_back({.strategy = "hsdp", .shard_group = 2});
+  for (Index const stage : {1, 2}) all.push_back(by_all_reduce(stage));
+  if (ranks % 2 == 0) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
+  all.push_back({.strategy = Strategy::naive});
   for (ParallelConfig& parallel : all) {
     parallel.prefetch = prefetch;
     StepWalk const walk = walk_small(parallel, ranks, layers);
-    INFO(parallel.strategy << " stage " << parallel.zero_stage << " on " << ranks << " ranks, prefetch " << prefetch);
+    INFO(to_string(parallel.strategy) << " stage " << parallel.zero_stage << " on " << ranks << " ranks, prefetch "
+                                      << prefetch);
     for (Rank rank = 0; rank < ranks; ++rank) {
       Traffic planned;
       for (TrafficRow const& row : walk.plans[static_cast<std::size_t>(rank)].step_traffic()) planned += row.traffic;
@@ -86,7 +93,12 @@ TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[p
 
 TEST_CASE("a step sends 2 (N-1)/N of the parameters, fully sharded 3 (N-1)/N", "[parallel][walk]") {
   auto const ranks = static_cast<std::uint64_t>(GENERATE(2, 3, 4, 5, 8));
-  for (auto const& [parallel, times] : {std::pair{ParallelConfig{}, 2}, {zero(1), 2}, {zero(2), 2}, {zero(3), 3}}) {
+  for (auto const& [parallel, times] : {std::pair{ParallelConfig{}, 2},
+                                        {zero(1), 2},
+                                        {by_all_reduce(1), 3},
+                                        {zero(2), 2},
+                                        {by_all_reduce(2), 3},
+                                        {zero(3), 3}}) {
     StepWalk const walk = walk_small(parallel, static_cast<Rank>(ranks));
     auto const psi = static_cast<std::uint64_t>(walk.plan().elements());
     for (Rank rank = 0; rank < walk.ranks(); ++rank)
@@ -95,7 +107,7 @@ TEST_CASE("a step sends 2 (N-1)/N of the parameters, fully sharded 3 (N-1)/N", "
 }
 
 TEST_CASE("hybrid sharding reduces in the group first and then across replicas", "[parallel][walk]") {
-  StepWalk const walk = walk_small({.strategy = "hsdp", .shard_group = 2}, 6);
+  StepWalk const walk = walk_small({.strategy = Strategy::hsdp, .shard_group = 2}, 6);
   std::vector<WalkedCollective> const& after = moment(walk, "backward block 0").after;
   REQUIRE(after.size() == 2);
   CHECK(after[0].planned.axis == Axis::shard);
@@ -142,6 +154,29 @@ TEST_CASE("without sharding nothing is gathered, and gradients end whole", "[par
     CHECK(one.before.empty());
   }
   CHECK(gradients(moment(walk, "update")) == Held{whole, whole, whole});
+}
+
+TEST_CASE("naive data parallelism collects gradients on rank 0 after backward and sends out their sum",
+          "[parallel][walk]") {
+  StepWalk const walk = walk_small({.strategy = Strategy::naive}, 4);
+  auto const psi = static_cast<std::uint64_t>(walk.plan().elements());
+  for (Rank rank = 0; rank < walk.ranks(); ++rank) CHECK(sent(walk, rank) == (rank == 0 ? 3 * psi : psi));
+  for (Moment const& one : walk.moments) {
+    CHECK(parameters(one) == Held{whole, whole, whole});
+    CHECK(one.after.empty() == (one.name != "backward embed"));
+  }
+  CHECK(whats(moment(walk, "backward embed").after) ==
+        "gradient of root, block 0, block 1; the sum of the gradient of root, block 0, block 1");
+  CHECK_FALSE(moment(walk, "backward embed").after[0].follows);
+  CHECK(moment(walk, "backward embed").after[1].follows);
+  CHECK(gradients(moment(walk, "backward embed")) == Held{own, own, own});
+  CHECK(gradients(moment(walk, "update")) == Held{whole, whole, whole});
+}
+
+TEST_CASE("an all-reduce leaves stage 1 the whole sum, stage 2 a share of it: the rest is dropped",
+          "[parallel][walk]") {
+  CHECK(gradients(moment(walk_small(by_all_reduce(1), 3), "update")) == Held{whole, whole, whole});
+  CHECK(gradients(moment(walk_small(by_all_reduce(2), 3), "update")) == Held{share, share, share});
 }
 
 TEST_CASE("more reductions than scratch wait in line, and for it where gradients are staged", "[parallel][walk]") {

@@ -131,6 +131,18 @@ TEST_CASE("choices are compared among our algorithms, without auto and mpi", "[c
   CHECK_THAT(json["summaries"][0]["crossovers"][0]["loss"].get<double>(), WithinRel(0.5));
 }
 
+TEST_CASE("a file of a measurement that goes on says so", "[commbench]") {
+  std::vector const rows{row("ring", 8, {1e-6})};
+  auto const begun = nlohmann::json::parse(commbench_json({}, Drift{{"combine", 1}}, {}, rows));
+  CHECK(begun["finished"] == false);
+  CHECK(begun["drift"]["before"]["combine"] == 1.0);
+  CHECK(begun["drift"]["after"].is_null());
+  CHECK(begun["rows"].size() == 1);
+  auto const ended = nlohmann::json::parse(commbench_json({}, {}, Drift{}, rows));
+  CHECK(ended["finished"] == true);
+  CHECK(ended["drift"]["after"].empty());
+}
+
 TEST_CASE("collectives and types have summaries of their own", "[commbench]") {
   CommbenchRow other = row("ring", 8, {1e-6});
   other.type = "float64";
@@ -165,7 +177,7 @@ TEST_CASE("a machine that has left the state it was calibrated in is noted", "[c
   CHECK_THAT(drift_lines("after", {{"node_barrier", 3.1}}), ContainsSubstring("3.10\n# note: the machine is not in"));
   CHECK_THAT(drift_lines("after", {{"node_barrier", 0.3}}), ContainsSubstring("# note"));
   CHECK(drift_lines("before", {}).empty()); // one rank
-  auto const json = nlohmann::json::parse(commbench_json({}, same, {}, {}));
+  auto const json = nlohmann::json::parse(commbench_json({}, same, Drift{}, {}));
   CHECK(json["drift"]["before"]["node_barrier"] == 0.7);
   CHECK(json["drift"]["after"].empty());
 }

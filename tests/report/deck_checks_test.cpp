@@ -290,21 +290,25 @@ TEST_CASE("keys that the strategy does not read are refused where they were set"
       by_tensor{"parallel.granularity=tensor"},
       drawn{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.gradient_reduction=all_reduce"},
       owners{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.partition=inter_layer"},
+      drawn_owners{"parallel.strategy=zero", "parallel.zero_stage=2", "parallel.partition=inter_layer",
+                   "parallel.gradient_reduction=all_reduce"},
       naive{"parallel.strategy=naive"};
   struct Case {
     char const* assignment;
     std::vector<std::vector<std::string>> read, unread;
   };
-  for (Case const& one : {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners}},
-                          Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners}, {ddp, by_step, by_tensor}},
-                          Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners}},
-                          Case{"comm.reduce=binomial", {owners, naive}, {ddp, zero, hsdp}},
-                          Case{"comm.broadcast=binomial", {owners, naive}, {ddp, zero, hsdp}},
-                          Case{"comm.allreduce=ring", {ddp, hsdp, by_step, drawn}, {zero}},
-                          Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor, naive}},
-                          Case{"parallel.first_bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
-                          Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step, naive}},
-                          Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step, naive}}}) {
+  for (Case const& one :
+       {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners, drawn_owners}},
+        Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners, drawn_owners}, {ddp, by_step, by_tensor}},
+        Case{"parallel.naive_update=main", {naive}, {ddp, zero, hsdp}},
+        Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners, drawn_owners}},
+        Case{"comm.reduce=binomial", {owners, naive}, {ddp, zero, hsdp, drawn_owners}},
+        Case{"comm.broadcast=binomial", {owners, naive, drawn_owners}, {ddp, zero, hsdp}},
+        Case{"comm.allreduce=ring", {ddp, hsdp, by_step, drawn, drawn_owners}, {zero}},
+        Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor, naive}},
+        Case{"parallel.first_bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
+        Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step, naive}},
+        Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step, naive}}}) {
     INFO(one.assignment);
     auto const with = [&](std::vector<std::string> overrides) {
       overrides.emplace_back(one.assignment);

@@ -93,6 +93,8 @@ TEST_CASE("the resolved deck of each strategy reads back as the same deck", "[de
         zero,
         drawn,
         {"parallel.strategy=hsdp", "parallel.shard_group=2"},
+        {"parallel.strategy=naive"},
+        {"parallel.strategy=naive", "parallel.naive_update=main"},
         {"parallel.granularity=step"},
         {"parallel.granularity=tensor"},
         {"parallel.strategy=zero", "parallel.zero_stage=3", "parallel.partition=inter_layer"}}) {

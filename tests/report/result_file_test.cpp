@@ -44,6 +44,23 @@ TEST_CASE("a result that is read back writes the same file", "[report][result_fi
   }
 }
 
+TEST_CASE("what was sent before the first step is written and read where there was anything", "[report][result_file]") {
+  Result run = run_of(Outcome::valid, 1, 1000);
+  CHECK_FALSE(json_of(run)["counted"].contains("start_messages"));
+  CHECK_FALSE(read_back(json_of(run)).result.counted.start);
+  run.predicted.start = run.counted.start = StartAmounts{4800, 6};
+  Json const written = json_of(run);
+  CHECK(written["predicted"]["start_sent_bytes"] == 4800);
+  CHECK(written["counted"]["start_messages"] == 6);
+  ResultFile const file = read_back(written);
+  REQUIRE(file.result.counted.start);
+  CHECK(file.result.counted.start->sent_bytes == 4800);
+  CHECK(file.result.counted.start->messages == 6);
+  Json half = written;
+  half["counted"].erase("start_sent_bytes");
+  CHECK_THAT(error_of(half), ContainsSubstring("/counted/start_sent_bytes"));
+}
+
 TEST_CASE("phases that were not timed stay so", "[report][result_file]") {
   Result run = run_of(Outcome::valid, 1, 1000);
   for (StepReport& step : run.samples) step.phases_are_timed = false;

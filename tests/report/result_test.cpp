@@ -57,6 +57,9 @@ Result result(Outcome outcome) {
   return run;
 }
 
+/// And gives it back.
+void prepare(std::string const& folder) { static_cast<void>(prepare_output_folder(folder)); }
+
 } // namespace
 
 TEST_CASE("the result file holds status, deck, machine and measurements", "[result]") {
@@ -186,37 +189,53 @@ TEST_CASE("the machine is described without secrets", "[result]") {
 
 TEST_CASE("the result is written whole, under its name, and replaces an older one", "[result]") {
   TemporaryFolder const folder;
-  prepare_output_folder(folder.path());
+  FolderLock const lock = prepare_output_folder(folder.path());
   CHECK(write_result(folder.path(), result(Outcome::valid)) == folder.path() + "/result.json");
   write_result(folder.path(), result(Outcome::invalid));
   std::ifstream file(folder.path() + "/result.json");
   CHECK(Json::parse(file)["status"] == "INVALID");
-  CHECK(folder.files() == std::vector<std::string>{"result.json"});
+  CHECK(folder.files() == std::vector<std::string>{".result.lock", "result.json"});
 }
 
 TEST_CASE("the output folder is made with its parents and stays empty", "[result]") {
   TemporaryFolder const folder;
-  prepare_output_folder(folder.path() + "/a/b/");
-  prepare_output_folder(folder.path() + "/a/b"); // one that exists
+  prepare(folder.path() + "/a/b/");
+  prepare(folder.path() + "/a/b"); // one that exists
   CHECK(folder.files() == std::vector<std::string>{"a", "a/b"});
 }
 
 TEST_CASE("an older result is removed before a run", "[result]") {
   TemporaryFolder const folder;
   std::ofstream(folder.path() + "/result.json") << "{}";
-  prepare_output_folder(folder.path());
+  prepare(folder.path());
   CHECK(folder.files().empty());
+}
+
+TEST_CASE("a folder that another run works in is refused, and its result stays", "[result]") {
+  TemporaryFolder const folder;
+  FolderLock const lock = prepare_output_folder(folder.path() + "/a");
+  write_result(folder.path() + "/a", result(Outcome::valid));
+  CHECK(input_error_of([&] { prepare(folder.path() + "/a"); }) ==
+        "--out " + folder.path() + "/a: another run works in it");
+  CHECK(folder.files() == std::vector<std::string>{"a", "a/.result.lock", "a/result.json"});
+}
+
+TEST_CASE("a refusal removes no folder that was there before", "[result]") {
+  TemporaryFolder const folder;
+  std::filesystem::create_directories(folder.path() + "/a/result.json"); // nobody's result
+  std::ofstream(folder.path() + "/a/theirs") << "x";
+  CHECK_THAT(input_error_of([&] { prepare(folder.path() + "/a"); }), ContainsSubstring("is a folder"));
+  CHECK(folder.files() == std::vector<std::string>{"a", "a/result.json", "a/theirs"});
 }
 
 TEST_CASE("an output folder that cannot be written is refused and nothing stays behind", "[result]") {
   TemporaryFolder const folder;
   std::ofstream(folder.path() + "/file") << "x";
-  std::string const message = input_error_of([&] { prepare_output_folder(folder.path() + "/file/out"); });
+  std::string const message = input_error_of([&] { prepare(folder.path() + "/file/out"); });
   CHECK_THAT(message, ContainsSubstring("file/out: cannot write into this folder") && ContainsSubstring("writable"));
-  CHECK_THAT(input_error_of([&] { prepare_output_folder(folder.path() + "/file"); }),
-             ContainsSubstring("cannot write"));
-  CHECK_THAT(input_error_of([] { prepare_output_folder(""); }), ContainsSubstring("--out is empty"));
-  CHECK_THAT(input_error_of([] { prepare_output_folder("/proc/trainstone/out"); }), ContainsSubstring("cannot write"));
+  CHECK_THAT(input_error_of([&] { prepare(folder.path() + "/file"); }), ContainsSubstring("cannot write"));
+  CHECK_THAT(input_error_of([] { prepare(""); }), ContainsSubstring("--out is empty"));
+  CHECK_THAT(input_error_of([] { prepare("/proc/trainstone/out"); }), ContainsSubstring("cannot write"));
   CHECK(folder.files() == std::vector<std::string>{"file"});
 }
 

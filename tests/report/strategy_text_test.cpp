@@ -21,7 +21,7 @@ StepWalk walk_small(ParallelConfig const& parallel, Rank ranks) {
   return walk_step(parallel, {}, ParameterTable(model, ranks), Topology::one_node(ranks));
 }
 
-ParallelConfig zero(Index stage) { return {.strategy = "zero", .zero_stage = stage}; }
+ParallelConfig zero(Index stage) { return {.strategy = Strategy::zero, .zero_stage = stage}; }
 
 std::size_t occurrences(std::string const& text, std::string const& word) {
   std::size_t found = 0;
@@ -52,10 +52,10 @@ TEST_CASE("the sums are told in units of the parameters", "[report][strategy]") 
                                         {zero(2), "= 2 (N-1)/N Psi"},
                                         {zero(3), "= 3 (N-1)/N Psi"}})
     for (Rank const ranks : {2, 3, 4, 7}) {
-      INFO(parallel.strategy << " " << parallel.zero_stage << " on " << ranks);
+      INFO(to_string(parallel.strategy) << " " << parallel.zero_stage << " on " << ranks);
       CHECK_THAT(strategy_sums(walk_small(parallel, ranks)), ContainsSubstring(words));
     }
-  std::string const hybrid = strategy_sums(walk_small({.strategy = "hsdp", .shard_group = 2}, 6));
+  std::string const hybrid = strategy_sums(walk_small({.strategy = Strategy::hsdp, .shard_group = 2}, 6));
   CHECK_THAT(hybrid, ContainsSubstring("= 3 (F-1)/F Psi\n"));
   CHECK_THAT(hybrid, ContainsSubstring("= 2 (R-1)/R Psi/F\n"));
   CHECK_THAT(strategy_sums(walk_small(zero(3), 1)), ContainsSubstring("nothing"));

@@ -13,20 +13,17 @@ namespace trainstone::test {
 class HeldEvents {
 public:
   enum class Until { chance, release };
-  explicit HeldEvents(Until until, unsigned seed = 1) : m_random(seed) {
-    held_events() = [this, until] {
-      ++m_looks;
-      return until == Until::release || m_random() % 2 == 0;
-    };
-  }
-  HeldEvents(HeldEvents const&) = delete;
-  HeldEvents& operator=(HeldEvents const&) = delete;
-  ~HeldEvents() { held_events() = nullptr; }
+  explicit HeldEvents(Until until, unsigned seed = 1)
+      : m_random(seed), m_hook(held_events(), [this, until] {
+          ++m_looks;
+          return until == Until::release || m_random() % 2 == 0;
+        }) {}
   int looks() const { return m_looks; }
 
 private:
   std::minstd_rand m_random;
   int m_looks = 0;
+  trainstone::HeldEvents::Scoped m_hook;
 };
 
 } // namespace trainstone::test

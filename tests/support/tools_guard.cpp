@@ -101,7 +101,8 @@ void on_fence(char const* name, std::uint32_t device, std::uint64_t* /*id*/) {
 
 } // namespace
 
-ToolsGuard::ToolsGuard(ExecutionSpace const& exec, CollectiveInstances collectives) {
+ToolsGuard::ToolsGuard(ExecutionSpace const& exec, CollectiveInstances collectives)
+    : m_observer(launch_observer(), on_launch) {
   record() = std::make_unique<Record>(Record{exec, collectives, Tools::get_callbacks(), {}, {}, {}, {}});
   Tools::set_begin_parallel_for_callback(on_kernel);
   Tools::set_begin_parallel_reduce_callback(on_kernel);
@@ -109,11 +110,9 @@ ToolsGuard::ToolsGuard(ExecutionSpace const& exec, CollectiveInstances collectiv
   Tools::set_push_region_callback(on_region);
   Tools::set_allocate_data_callback(on_allocation);
   Tools::set_begin_fence_callback(on_fence);
-  launch_observer() = on_launch;
 }
 
 ToolsGuard::~ToolsGuard() {
-  launch_observer() = nullptr;
   Tools::set_callbacks(record()->previous_callbacks);
   record().reset();
 }

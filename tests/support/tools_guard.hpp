@@ -38,6 +38,9 @@ public:
   std::vector<std::string> const& kernels() const;
   /// Reasons of the fences seen so far that are not Kokkos' own.
   std::vector<std::string> const& fences() const;
+
+private:
+  LaunchObserver::Scoped m_observer;
 };
 
 } // namespace trainstone::test

@@ -1,14 +1,11 @@
-#include "core/error.hpp"
+#include "support/errors.hpp"
 #include "support/temporary_folder.hpp"
-#include "train/checkpoint/durable_file.hpp"
 #include "train/checkpoint/folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <xxhash.h>
 
 #include <fstream>
-#include <numeric>
 #include <set>
 
 using namespace trainstone;
@@ -29,16 +26,6 @@ std::set<std::string> everything_in(fs::path const& folder) {
   std::set<std::string> names;
   for (fs::directory_entry const& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
   return names;
-}
-
-template <class Call>
-std::string error_of(Call const& call) {
-  try {
-    call();
-  } catch (Error const& error) {
-    return error.what();
-  }
-  return "no Error";
 }
 
 } // namespace
@@ -83,46 +70,11 @@ TEST_CASE("all but the newest checkpoints of a list are removed", "[checkpoint]"
   CHECK(everything_in(temporary.path()) == std::set<std::string>{"step-00000004"});
 }
 
-TEST_CASE("one run at a time has a folder of checkpoints", "[checkpoint]") {
-  TemporaryFolder const temporary;
-  {
-    FolderLock const first(temporary.path());
-    CHECK_THAT(error_of([&] { FolderLock second(temporary.path()); }), ContainsSubstring("another run works in it"));
-  }
-  CHECK_NOTHROW(FolderLock(temporary.path()));
-  CHECK(checkpoints_in(temporary.path()).empty());
-}
-
 TEST_CASE("a folder that cannot be listed is not taken for an empty one", "[checkpoint]") {
   TemporaryFolder const temporary;
   std::ofstream(fs::path(temporary.path()) / "file") << "no folder";
   CHECK_THAT(error_of([&] { checkpoints_in(fs::path(temporary.path()) / "file"); }),
              ContainsSubstring("Not a directory"));
-}
-
-TEST_CASE("a durable file has the digest of its bytes, and is read at any place", "[checkpoint]") {
-  TemporaryFolder const temporary;
-  fs::path const path = fs::path(temporary.path()) / "numbers";
-  std::vector<std::byte> bytes(3 << 20);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 3);
-  DurableOutput output(path);
-  std::span<std::byte const> const all(bytes);
-  output.write(all.first(1));
-  output.write({});
-  output.write(all.subspan(1));
-  FileDigest const digest = output.finish();
-  CHECK(digest == FileDigest{bytes.size(), XXH3_64bits(bytes.data(), bytes.size())});
-  CHECK(digest_of(path) == digest);
-
-  std::vector<std::byte> part(1000);
-  FileInput const input(path);
-  input.read(2000000, part);
-  CHECK(std::equal(part.begin(), part.end(), bytes.begin() + 2000000));
-  CHECK_THAT(error_of([&] { input.read(bytes.size() - 999, part); }), ContainsSubstring("numbers: ends at byte"));
-  CHECK_THAT(error_of([&] { DurableOutput again(path); }),
-             ContainsSubstring("numbers: cannot make the file: File exists"));
-  CHECK_THAT(error_of([&] { FileInput missing(fs::path(temporary.path()) / "no"); }),
-             ContainsSubstring("No such file"));
 }
 
 TEST_CASE("a folder that cannot be made is an error with its name", "[checkpoint]") {

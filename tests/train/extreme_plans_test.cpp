@@ -41,10 +41,10 @@ void check_extremes(RunConfig const& config, Topology const& topology) {
 TEST_CASE("no rank sends more or needs more memory than those of the extreme plans", "[train][plan][extremes]") {
   std::vector<ParallelConfig> const strategies{
       {},
-      {.strategy = "zero", .zero_stage = 1},
-      {.strategy = "zero", .zero_stage = 3},
-      {.strategy = "zero", .zero_stage = 2, .partition = StatePartition::inter_layer},
-      {.strategy = "hsdp", .shard_group = 5}};
+      {.strategy = Strategy::zero, .zero_stage = 1},
+      {.strategy = Strategy::zero, .zero_stage = 3},
+      {.strategy = Strategy::zero, .zero_stage = 2, .partition = StatePartition::inter_layer},
+      {.strategy = Strategy::hsdp, .shard_group = 5}};
   std::vector<CommConfig> const algorithms{
       {},
       {.allreduce = "tree"},
@@ -55,8 +55,8 @@ TEST_CASE("no rank sends more or needs more memory than those of the extreme pla
     for (int const nodes : {1, 3})
       for (ParallelConfig const& parallel : strategies)
         for (CommConfig const& comm : algorithms) {
-          INFO(parallel.strategy << " " << parallel.zero_stage << " " << comm.allreduce << " on " << ranks << " ranks, "
-                                 << nodes << " nodes");
+          INFO(to_string(parallel.strategy) << " " << parallel.zero_stage << " " << comm.allreduce << " on " << ranks
+                                            << " ranks, " << nodes << " nodes");
           check_extremes(small_config(ranks, parallel, comm), Topology::block(ranks, nodes));
         }
 }

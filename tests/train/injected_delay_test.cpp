@@ -61,9 +61,9 @@ TEST_CASE("a slowed kernel takes a share of its own time longer, on the clock of
     kernel_end()("trainstone::gelu::backward", 3600);
     CHECK(seconds_since(start) < 3600);
   }
-  CHECK_FALSE(kernel_end());
+  CHECK_FALSE(bool(kernel_end()));
   InjectedDelay const none(FaultConfig{}, 0);
-  CHECK_FALSE(kernel_end());
+  CHECK_FALSE(bool(kernel_end()));
 }
 
 TEST_CASE("a kernel is known by the whole of its label's first part", "[faults]") {
@@ -83,13 +83,13 @@ TEST_CASE("a delay waits at its place alone, and until it is gone", "[faults]") 
     InjectedDelay const injected(delay("send"), 0);
     CHECK(waits(labels) == 2);
   }
-  CHECK_FALSE(delay_point());
+  CHECK_FALSE(bool(delay_point()));
   {
     InjectedDelay const injected(delay("kernel"), 0);
     CHECK(waits(labels) == 2);
   }
   InjectedDelay const none(FaultConfig{}, 0);
-  CHECK_FALSE(delay_point());
+  CHECK_FALSE(bool(delay_point()));
 }
 
 TEST_CASE("a delay waits on its rank, every so many times", "[faults]") {
@@ -101,5 +101,5 @@ TEST_CASE("a delay waits on its rank, every so many times", "[faults]") {
     CHECK(waits({"trainstone::comm::send"}) == 1);
   }
   InjectedDelay const other(delay("send", 2, 3), 1);
-  CHECK_FALSE(delay_point());
+  CHECK_FALSE(bool(delay_point()));
 }

@@ -101,7 +101,7 @@ TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds 
   auto const n = static_cast<std::size_t>(ranks);
   std::vector<Count> const groups = padded_groups(model, n);
   RunConfig config = make_config(model, turns, ranks);
-  config.parallel.strategy = "zero";
+  config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = stage;
   config.parallel.partition = StatePartition::inter_layer;
   Count const reductions = stage == 1 ? 1 : static_cast<Count>(turns);
@@ -125,6 +125,35 @@ TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds 
   CHECK(owned_by_all == elements);
 }
 
+TEST_CASE("whole groups by all-reduce: all ranks get the sums, the owner keeps them and sends parameters",
+          "[train][plan]") {
+  GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{5, 1, 4, 4, 7});
+  Rank const ranks = GENERATE(1, 2, 3, 4, 8);
+  Index const turns = GENERATE(1, 4);
+  std::int64_t const stage = GENERATE(1, 2);
+  auto const n = static_cast<Count>(ranks), others = n - 1;
+  std::vector<Count> const groups = padded_groups(model, n);
+  RunConfig config = make_config(model, turns, ranks);
+  config.parallel.strategy = Strategy::zero;
+  config.parallel.zero_stage = stage;
+  config.parallel.partition = StatePartition::inter_layer;
+  config.parallel.gradient_reduction = GradientReductionWay::all_reduce;
+  Count const reductions = stage == 1 ? 1 : static_cast<Count>(turns);
+  Count const runs = owners_of_runs(owners_of(groups, n)).size();
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << turns << " turns");
+    Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
+    RunPlan const plan = plan_run(config, rank, ranks);
+    Traffic const sent = plan.step_sent();
+    CHECK(sent.messages == reductions * 2 * others * runs + expected.broadcasts);
+    CHECK(sent.bytes == 4 * (reductions * 2 * others * expected.elements / n + expected.broadcast));
+    CHECK(sent.reduced == reductions * others * expected.elements / n);
+    CategoryBytes const memory = plan.memory_bytes();
+    CHECK(memory[MemoryCategory::gradients] == 4 * (stage == 2 ? expected.owned : expected.elements));
+    CHECK(memory[MemoryCategory::optimizer] == 8 * expected.owned);
+  }
+}
+
 TEST_CASE("whole groups: sums of all blocks go around the ring in blocks of what each rank owns", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(2, 3, 4, 8);
@@ -138,7 +167,7 @@ TEST_CASE("whole groups: sums of all blocks go around the ring in blocks of what
     all += groups[g] / 256;
   }
   RunConfig config = make_config(model, 1, ranks);
-  config.parallel.strategy = "zero";
+  config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   for (std::size_t rank = 0; rank < n; ++rank) {
@@ -154,7 +183,7 @@ TEST_CASE("whole groups: slices of a group go to its owner, and none crosses fro
   Rank const ranks = 2;
   std::vector<Count> const groups = padded_groups(model, 2);
   RunConfig config = make_config(model, 1, ranks);
-  config.parallel.strategy = "zero";
+  config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.bucket_bytes = config.parallel.first_bucket_bytes = 1024; // 256 elements
@@ -172,7 +201,7 @@ TEST_CASE("whole groups in ordered mode: the owner adds up N contributions", "[t
   auto const n = static_cast<std::size_t>(ranks);
   std::vector<Count> const groups = padded_groups(model, n);
   RunConfig config = make_config(model, 2, ranks);
-  config.parallel.strategy = "zero";
+  config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.reduction = ReductionMode::ordered;
@@ -184,26 +213,126 @@ TEST_CASE("whole groups in ordered mode: the owner adds up N contributions", "[t
   }
 }
 
-TEST_CASE("naive data parallelism: rank 0 sends model and data to all, collects, and alone has optimizer state",
+namespace {
+
+/// What rank 0 sends beside gradients or parameters: the data of every turn, two values per token.
+Count data_of(GptConfig const& model) { return 2 * static_cast<Count>(model.context); }
+
+Count sum_of(std::vector<Count> const& groups) {
+  Count sum = 0;
+  for (Count const group : groups) sum += group;
+  return sum;
+}
+
+/// Of the data of all ranks, in an arena.
+Count batch_bytes(GptConfig const& model, Count ranks) {
+  return ranks == 1 ? 0 : (4 * ranks * data_of(model) + 63) / 64 * 64;
+}
+
+/// Naive data parallelism on some ranks and turns: what both of its forms are compared with.
+struct NaiveProblem {
+  GptConfig model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
+  Rank ranks = GENERATE(1, 2, 3, 4, 8);
+  Count turns = GENERATE(1, 4);
+  Count n = static_cast<Count>(ranks), others = n - 1, data = data_of(model);
+  std::vector<Count> groups = padded_groups(model, n);
+  Count elements = sum_of(groups);
+  RunConfig config = make_config(model, static_cast<Index>(turns), ranks);
+  CategoryBytes alone = plan_run(config, 0, ranks).memory_bytes(); ///< of a rank without others
+
+  explicit NaiveProblem(NaiveUpdate update) {
+    config.parallel.strategy = Strategy::naive;
+    config.parallel.naive_update = update;
+  }
+};
+
+} // namespace
+
+TEST_CASE("naive data parallelism as taught: rank 0 collects gradients and sends their mean, every rank updates",
           "[train][plan]") {
-  GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
-  Rank const ranks = GENERATE(1, 2, 3, 4, 8);
-  Index const turns = GENERATE(1, 4);
-  auto const n = static_cast<Count>(ranks), others = n - 1;
-  std::vector<Count> const groups = padded_groups(model, n);
-  Count elements = 0;
-  for (Count const group : groups) elements += group;
-  Count const data = 2 * static_cast<Count>(model.context); // tokens and targets of a micro-batch of one sample
-  RunConfig config = make_config(model, turns, ranks);
-  CategoryBytes const alone = plan_run(config, 0, ranks).memory_bytes();
-  config.parallel.strategy = "naive";
+  NaiveProblem const problem(NaiveUpdate::each);
+  auto const& [model, ranks, turns, n, others, data, groups, elements, config, alone] = problem;
   for (Rank rank = 0; rank < ranks; ++rank) {
     INFO("rank " << rank << " of " << ranks << ", " << turns << " turns");
     bool const first = rank == 0;
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
-    CHECK(sent.bytes == 4 * (first ? others * (elements + static_cast<Count>(turns) * data) : elements));
-    CHECK(sent.messages == (first ? others * (groups.size() + static_cast<Count>(turns)) : 1));
+    Count const collected = ranks == 1 ? 0 : elements;
+    CHECK(sent.bytes == 4 * (first ? others * (elements + turns * data) : collected));
+    CHECK(sent.messages == (first ? others * (1 + turns) : 1));
+    CHECK(sent.reduced == (first ? others * elements : 0));
+    CHECK(plan.update_sent == Traffic{});                             // what is sent is sent before it
+    CHECK(plan.step_control().bytes == 8 * 2 * others * (turns + 1)); // losses and requests: all know the whole norm
+    CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
+    CategoryBytes const memory = plan.memory_bytes();
+    CHECK(memory[MemoryCategory::parameters] == 4 * elements);
+    CHECK(memory[MemoryCategory::gradients] == 4 * elements);
+    CHECK(memory[MemoryCategory::optimizer] == 8 * elements);
+    CHECK(memory[MemoryCategory::data] == alone[MemoryCategory::data] + batch_bytes(model, n));
+    // at the start: parameters and two moments of every group
+    CHECK(plan.start_sent().bytes == (first ? 4 * 3 * others * elements : 0));
+    CHECK(plan.start_sent().messages == (first ? 3 * others * groups.size() : 0));
+  }
+}
+
+TEST_CASE("rank 0 sends the optimizer's state in fp32, whatever recipe and optimizer", "[train][plan]") {
+  GptConfig const model{2, 3, 12, 11, 29};
+  Rank const ranks = GENERATE(2, 4);
+  Count const elements = sum_of(padded_groups(model, static_cast<Count>(ranks)));
+  auto const others = static_cast<Count>(ranks) - 1;
+  struct Case {
+    char const* recipe;
+    OptimizerConfig optimizer;
+    Count held, sent; ///< bytes per parameter of the optimizer's state; sent at the start
+  };
+  OptimizerConfig const descent{.type = OptimizerType::sgd}, momentum{.type = OptimizerType::sgd, .momentum = 0.9};
+  for (Case const& one :
+       {Case{"fp32", {}, 8, 12}, Case{"mixed16", {}, 12, 12}, Case{"mixed18", {}, 12, 12}, Case{"mixed20", {}, 16, 12},
+        Case{"fp32", descent, 0, 4}, Case{"fp32", momentum, 4, 8}, Case{"mixed16", momentum, 8, 8}}) {
+    INFO(one.recipe << ", " << one.sent << " bytes");
+    RunConfig config = make_config(model, 1, ranks);
+    config.parallel.strategy = Strategy::naive;
+    config.precision.recipe = one.recipe;
+    config.optimizer = one.optimizer;
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      RunPlan const plan = plan_run(config, rank, ranks);
+      CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == one.held * elements);
+      CHECK(plan.start_sent().bytes == (rank == 0 ? one.sent * others * elements : 0));
+    }
+    config.parallel.naive_update = NaiveUpdate::main;
+    CHECK(plan_run(config, 0, ranks).start_sent() == Traffic{});
+  }
+}
+
+TEST_CASE("naive data parallelism in ordered mode: the same, in fp32 and summed by the balanced tree",
+          "[train][plan]") {
+  GptConfig const model{2, 3, 12, 11, 29};
+  Rank const ranks = GENERATE(2, 4, 8);
+  Count const elements = sum_of(padded_groups(model, static_cast<Count>(ranks)));
+  auto const others = static_cast<Count>(ranks) - 1;
+  RunConfig config = make_config(model, 2, ranks);
+  config.parallel.strategy = Strategy::naive;
+  config.parallel.reduction = ReductionMode::ordered;
+  config.precision.recipe = "mixed16";
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    RunPlan const plan = plan_run(config, rank, ranks);
+    CHECK(plan.step_sent().bytes == 4 * (rank == 0 ? others * (elements + 2 * data_of(model)) : elements));
+    CHECK(plan.step_sent().reduced == (rank == 0 ? others * elements : 0));
+  }
+}
+
+TEST_CASE("naive data parallelism with one updater: rank 0 sends parameters and data to all, collects, and alone has "
+          "optimizer state",
+          "[train][plan]") {
+  NaiveProblem const problem(NaiveUpdate::main);
+  auto const& [model, ranks, turns, n, others, data, groups, elements, config, alone] = problem;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    INFO("rank " << rank << " of " << ranks << ", " << turns << " turns");
+    bool const first = rank == 0;
+    RunPlan const plan = plan_run(config, rank, ranks);
+    Traffic const sent = plan.step_sent();
+    CHECK(sent.bytes == 4 * (first ? others * (elements + turns * data) : elements));
+    CHECK(sent.messages == (first ? others * (groups.size() + turns) : 1));
     CHECK(sent.reduced == (first ? others * elements : 0));
     CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
     CHECK(plan.validation_sent.messages == (first ? others : 0));
@@ -211,58 +340,6 @@ TEST_CASE("naive data parallelism: rank 0 sends model and data to all, collects,
     CHECK(memory[MemoryCategory::parameters] == 4 * elements);
     CHECK(memory[MemoryCategory::gradients] == 4 * elements);
     CHECK(memory[MemoryCategory::optimizer] == (first ? 8 * elements : 0));
-    Count const batches = ranks == 1 ? 0 : (4 * n * data + 63) / 64 * 64; // in an arena
-    CHECK(memory[MemoryCategory::data] == alone[MemoryCategory::data] + batches);
+    CHECK(memory[MemoryCategory::data] == alone[MemoryCategory::data] + batch_bytes(model, n));
   }
-}
-
-TEST_CASE("the main device collects once per step, and everything at once", "[train][plan]") {
-  ParallelConfig parallel{.strategy = "naive"};
-  CHECK_FALSE(find_parallel_problem(parallel, {}, 3, 2));
-  parallel.granularity = Granularity::step;
-  CHECK_FALSE(find_parallel_problem(parallel, {}, 3, 2));
-  parallel.granularity = Granularity::tensor;
-  CHECK(find_parallel_problem(parallel, {}, 3, 2)->key == "parallel.granularity");
-  ParallelConfig const each{.strategy = "naive", .reduce = ReduceWhen::each};
-  auto const problem = find_parallel_problem(each, {}, 3, 2);
-  REQUIRE(problem);
-  CHECK(problem->key == "parallel.reduce");
-  CHECK(problem->message.find("\"last\"") != std::string::npos);
-}
-
-TEST_CASE("whole groups belong to ZeRO and to reduces", "[train][plan]") {
-  struct Refusal {
-    ParallelConfig parallel;
-    CommConfig comm;
-    char const* key;
-    char const* legal;
-  };
-  auto const inter_layer = StatePartition::inter_layer;
-  for (auto const& [parallel, comm, key, legal] : std::vector<Refusal>{
-           {{.partition = inter_layer}, {}, "parallel.partition", "\"intra_layer\""},
-           {{.strategy = "naive", .partition = inter_layer}, {}, "parallel.partition", "\"intra_layer\""},
-           {{.strategy = "hsdp", .shard_group = 2, .partition = inter_layer},
-            {},
-            "parallel.partition",
-            "\"intra_layer\""},
-           {{.strategy = "zero",
-             .zero_stage = 1,
-             .partition = inter_layer,
-             .gradient_reduction = GradientReductionWay::all_reduce},
-            {},
-            "parallel.gradient_reduction",
-            "\"reduce_scatter\""},
-           {{.strategy = "zero", .zero_stage = 1, .partition = inter_layer, .reduction = ReductionMode::ordered},
-            {.reduce = "binomial"},
-            "comm.reduce",
-            "ordered, shared"},
-       }) {
-    auto const problem = find_parallel_problem(parallel, comm, 4, 2);
-    INFO(key);
-    REQUIRE(problem);
-    CHECK(problem->key == key);
-    INFO(problem->message);
-    CHECK(problem->message.find(legal) != std::string::npos);
-  }
-  CHECK_FALSE(find_parallel_problem({.strategy = "zero", .zero_stage = 3, .partition = inter_layer}, {}, 4, 2));
 }

@@ -71,9 +71,9 @@ std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups
   return {
       {"ddp", {}, 2 * others, 4, 0, 1, 1, 1},
       {"ddp, reduced on every turn", {.reduce = ReduceWhen::each}, 2 * turns * others, 4 * turns, 0, 1, 1, 1},
-      {"zero 1", {.strategy = "zero", .zero_stage = 1}, 2 * others, 2, groups, 1, 1, n},
+      {"zero 1", {.strategy = Strategy::zero, .zero_stage = 1}, 2 * others, 2, groups, 1, 1, n},
       {"zero 1, reduced on every turn",
-       {.strategy = "zero", .zero_stage = 1, .reduce = ReduceWhen::each},
+       {.strategy = Strategy::zero, .zero_stage = 1, .reduce = ReduceWhen::each},
        (turns + 1) * others,
        2 * turns,
        groups,
@@ -81,15 +81,30 @@ std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups
        1,
        n},
       {"zero 1 with all-reduce",
-       {.strategy = "zero", .zero_stage = 1, .gradient_reduction = all_reduce},
+       {.strategy = Strategy::zero, .zero_stage = 1, .gradient_reduction = all_reduce},
        3 * others,
        4,
        groups,
        1,
        1,
        n},
-      {"zero 2", {.strategy = "zero", .zero_stage = 2}, (turns + 1) * others, 2 * turns, groups, 1, n, n},
-      {"zero 3", {.strategy = "zero", .zero_stage = 3}, 3 * turns * others, 2 * turns, 2 * turns * groups, n, n, n},
+      {"zero 2", {.strategy = Strategy::zero, .zero_stage = 2}, (turns + 1) * others, 2 * turns, groups, 1, n, n},
+      {"zero 2 with all-reduce",
+       {.strategy = Strategy::zero, .zero_stage = 2, .gradient_reduction = all_reduce},
+       (2 * turns + 1) * others,
+       4 * turns,
+       groups,
+       1,
+       n,
+       n},
+      {"zero 3",
+       {.strategy = Strategy::zero, .zero_stage = 3},
+       3 * turns * others,
+       2 * turns,
+       2 * turns * groups,
+       n,
+       n,
+       n},
   };
 }
 
@@ -117,6 +132,36 @@ TEST_CASE("every strategy sends and holds what the closed forms say", "[train][p
   }
 }
 
+TEST_CASE("stage 2 by all-reduce stages whole buckets, as by reduce-scatter, and keeps a share of the sum",
+          "[train][plan]") {
+  GptConfig const model{3, 3, 36, 19, 97};
+  Rank const ranks = GENERATE(2, 3, 4);
+  std::string const recipe = GENERATE("fp32", "mixed16");
+  auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
+  std::uint64_t const block = round_up(12 * 36 * 36 + 13 * 36, n * 256), bytes = recipe == "fp32" ? 4 : 2;
+  RunConfig config = make_config(model, model.context, {1, 2, 2 * ranks});
+  config.precision.recipe = recipe;
+  config.parallel = {.strategy = Strategy::zero,
+                     .zero_stage = 2,
+                     .gradient_reduction = GradientReductionWay::all_reduce,
+                     .bucket_bytes = static_cast<double>(bytes * block)};
+  config.parallel.first_bucket_bytes = config.parallel.bucket_bytes;
+  for (bool const two_in_flight : {true, false}) {
+    config.parallel.in_flight = two_in_flight ? 2 : 1;
+    RunPlan const plan = plan_run(config, 0, ranks);
+    std::uint64_t staging = 0;
+    for (MemoryItem const& item : plan.memory)
+      if (item.name == "gradient staging") staging = item.bytes;
+    // root's gradients, which live from head to embed, and one block per reduction in flight
+    std::uint64_t const root = elements - 3 * block, slots = two_in_flight ? 2 : 1;
+    CHECK(staging == (bytes * (root + slots * block) + 63) / 64 * 64);
+    CHECK(plan.memory_bytes()[MemoryCategory::gradients] == bytes * elements / n);
+    config.parallel.gradient_reduction = GradientReductionWay::reduce_scatter;
+    CHECK(plan_run(config, 0, ranks).memory_bytes() == plan.memory_bytes());
+    config.parallel.gradient_reduction = GradientReductionWay::all_reduce;
+  }
+}
+
 TEST_CASE("recipes hold and send what the closed forms say, in every stage", "[train][plan]") {
   struct Bytes {
     char const* recipe;
@@ -131,7 +176,7 @@ TEST_CASE("recipes hold and send what the closed forms say, in every stage", "[t
       INFO(bytes.recipe << ", stage " << stage << ", " << ranks << " ranks");
       RunConfig config = make_config(model, model.context, {1, 1, ranks});
       config.precision.recipe = bytes.recipe;
-      if (stage > 0) config.parallel = {.strategy = "zero", .zero_stage = stage};
+      if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
       RunPlan const plan = plan_run(config, ranks - 1, ranks);
       CategoryBytes const held = plan.memory_bytes();
       CHECK(held[MemoryCategory::parameters] == bytes.parameter * elements / (stage >= 3 ? n : 1));
@@ -152,7 +197,7 @@ TEST_CASE("ordered mode sums gradients in fp32 whatever their type", "[train][pl
   auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
   RunConfig config = make_config(model, model.context, {1, 4, 4 * ranks});
   config.precision.recipe = "mixed16";
-  config.parallel = {.strategy = "zero", .zero_stage = 1, .reduction = ReductionMode::ordered};
+  config.parallel = {.strategy = Strategy::zero, .zero_stage = 1, .reduction = ReductionMode::ordered};
   RunPlan const plan = plan_run(config, 0, ranks);
   CHECK(plan.memory_bytes()[MemoryCategory::gradients] == 4 * elements);
   CHECK(plan.memory_bytes()[MemoryCategory::parameters] == 2 * elements);
@@ -168,7 +213,7 @@ TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R acro
   auto const g = static_cast<std::uint64_t>(turns);
   std::uint64_t const elements = padded_parameters(model, n);
   RunConfig config = make_config(model, model.context, {1, turns, turns * ranks});
-  config.parallel = {.strategy = "hsdp", .shard_group = group};
+  config.parallel = {.strategy = Strategy::hsdp, .shard_group = group};
   if (across_each) config.parallel.reduce = ReduceWhen::each;
   RunPlan const plan = plan_run(config, 1, ranks);
   std::uint64_t const inside = 3 * g * elements * (f - 1) / f;
@@ -195,7 +240,7 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
   CHECK(ddp.step_sent().messages == 2 * ((block + 1048575) / 1048576));
   CHECK(ddp.step_sent().bytes == host.step_sent().bytes);
 
-  config.parallel = {.strategy = "zero", .zero_stage = 3, .prefetch = 2};
+  config.parallel = {.strategy = Strategy::zero, .zero_stage = 3, .prefetch = 2};
   config.precision.recipe = "mixed16";
   RunPlan const zero = plan_run(config, 0, 2);
   std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.largest_group());
@@ -215,7 +260,7 @@ TEST_CASE(
   GptConfig const model{1, 1, 4, 4, 7};
   RunConfig config = make_config(model, 4, {1, 2, 2 * ranks});
   for (int const stage : {0, 3}) {
-    config.parallel = {.strategy = stage == 0 ? "ddp" : "zero", .zero_stage = stage};
+    config.parallel = {.strategy = stage == 0 ? Strategy::ddp : Strategy::zero, .zero_stage = stage};
     RunPlan const plan = plan_run(config, ranks - 1, ranks);
     std::uint64_t const losses = 8 * 2 * 2 * (n - 1); // 2 N of them, in blocks of 2
     std::uint64_t const norm = stage == 0 ? 0 : 8 * padded_parameters(model, n) / 256 * (n - 1) / n;
@@ -229,7 +274,7 @@ TEST_CASE("buckets cut what is too large, and their number shows in the messages
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = 2;
   RunConfig config = make_config(model, model.context, {1, 1, ranks});
-  config.parallel = {.strategy = "zero", .zero_stage = 2};
+  config.parallel = {.strategy = Strategy::zero, .zero_stage = 2};
   config.parallel.bucket_bytes = config.parallel.first_bucket_bytes =
       2048; // a granule: 256 elements on each of 2 ranks
   std::uint64_t const granules = padded_parameters(model, 2) / 512;
@@ -237,45 +282,6 @@ TEST_CASE("buckets cut what is too large, and their number shows in the messages
   config.parallel.first_bucket_bytes = 1e9;
   config.parallel.bucket_bytes = 1e9;
   CHECK(plan_run(config, 0, ranks).step_sent().messages == 2 + 3);
-}
-
-TEST_CASE("what a strategy cannot do is refused, with what would be right", "[train][plan]") {
-  struct Refusal {
-    ParallelConfig parallel;
-    CommConfig comm;
-    char const* key;
-    char const* legal;
-  };
-  Index const ranks = 6;
-  for (auto const& [parallel, comm, key, legal] : std::vector<Refusal>{
-           {{.strategy = "zero"}, {}, "parallel.zero_stage", "1, 2 or 3"},
-           {{.zero_stage = 1}, {}, "parallel.zero_stage", "\"zero\""},
-           {{.strategy = "hsdp"}, {}, "parallel.shard_group", "divisor of the 6 ranks"},
-           {{.strategy = "hsdp", .shard_group = 4}, {}, "parallel.shard_group", "3 or 6"},
-           {{.shard_group = 2}, {}, "parallel.shard_group", "\"hsdp\""},
-           {{.reduction = ReductionMode::ordered}, {}, "parallel.reduction", "4 or 8"},
-           {{.strategy = "zero", .zero_stage = 2, .reduce = ReduceWhen::last}, {}, "parallel.reduce", "\"each\""},
-           {{.strategy = "zero", .zero_stage = 1, .granularity = Granularity::tensor},
-            {},
-            "parallel.granularity",
-            "ddp"},
-           {{.gradient_reduction = GradientReductionWay::all_reduce},
-            {},
-            "parallel.gradient_reduction",
-            "zero_stage = 1"},
-       }) {
-    auto const problem = find_parallel_problem(parallel, comm, ranks, 2);
-    INFO(key);
-    REQUIRE(problem);
-    CHECK(problem->key == key);
-    INFO(problem->message);
-    CHECK(problem->message.find(legal) != std::string::npos);
-  }
-  ParallelConfig const ordered{.reduction = ReductionMode::ordered};
-  CHECK(find_parallel_problem(ordered, {}, 4, 3)->message.find("8 or 16") != std::string::npos);
-  CHECK(find_parallel_problem(ordered, {.allreduce = "ring"}, 4, 2)->key == "comm.allreduce");
-  CHECK_FALSE(find_parallel_problem(ordered, {.allreduce = "shared"}, 4, 2));
-  CHECK_FALSE(find_parallel_problem({.strategy = "hsdp", .shard_group = 3}, {}, ranks, 2));
 }
 
 TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 7 for norm and update", "[train][plan]") {
@@ -305,7 +311,8 @@ TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose
   auto const buckets = static_cast<std::uint64_t>(plan.parallel.buckets.buckets());
   CHECK((buckets > 1) == (granularity == Granularity::bucket));
   CHECK(plan.step_launches == plan_of(1, ddp).step_launches + reductions * buckets);
-  ParallelConfig const zero{.strategy = "zero", .zero_stage = 1, .bucket_bytes = 1e9, .first_bucket_bytes = 1e9};
+  ParallelConfig const zero{
+      .strategy = Strategy::zero, .zero_stage = 1, .bucket_bytes = 1e9, .first_bucket_bytes = 1e9};
   CHECK(plan_of(ranks, zero).step_launches == plan_of(1, zero).step_launches + reductions * (layers + 1));
 }
 
@@ -318,6 +325,31 @@ TEST_CASE("staged messages take pinned memory, which is told apart, and nothing 
   RunPlan const staged = plan_run(config, 1, 4);
   CHECK(staged.pinned_bytes > 0);
   CHECK(staged.memory_bytes().total() == host + staged.pinned_bytes);
+}
+
+TEST_CASE("what a run keeps for the files that it writes is planned where it is kept, and told apart",
+          "[train][plan]") {
+  RunConfig config = make_config({3, 3, 12, 11, 29}, 11, {2, 3, 24});
+  for (Rank const rank : {0, 1}) {
+    RunConfig with_files = config;
+    with_files.trace = {.file = "trace.json", .events = 1000};
+    with_files.model_setup.save = "model.bin";
+    RunPlan const plain = plan_run(config, rank, 4), planned = plan_run(with_files, rank, 4);
+    CHECK(plain.host_bytes == 0);
+    std::uint64_t const trace = 1000 * 24, save = rank == 0 ? 4 << 18 : 0;
+    CHECK(planned.host_bytes == trace + save);
+    CategoryBytes expected = plain.memory_bytes();
+    expected[MemoryCategory::buffers] += trace + save;
+    CHECK(planned.memory_bytes() == expected);
+    auto const bytes_of = [&](std::string const& name) {
+      std::uint64_t bytes = 0;
+      for (MemoryItem const& item : planned.memory)
+        if (item.name == name) bytes += item.bytes;
+      return bytes;
+    };
+    CHECK(bytes_of("trace.file") == trace);
+    CHECK(bytes_of("model.save") == save);
+  }
 }
 
 TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", "[train][plan]") {

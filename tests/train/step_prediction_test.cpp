@@ -55,26 +55,26 @@ TEST_CASE("on an alpha-beta-gamma machine messages of a step cost alpha each, be
 TEST_CASE("a step's update takes what the rank updates that updates most, at the bandwidth of one rank",
           "[train][prediction]") {
   // With products that take no time, a second is an element that is updated.
-  auto const updated = [](char const* strategy, Rank ranks, StatePartition partition = StatePartition::intra_layer) {
+  auto const updated = [](Strategy strategy, Rank ranks, StatePartition partition = StatePartition::intra_layer) {
     RunConfig config = small_config(ranks);
     config.parallel.strategy = strategy;
     config.parallel.partition = partition;
-    if (config.parallel.strategy == "zero") config.parallel.zero_stage = 1;
-    if (config.parallel.strategy == "hsdp") config.parallel.shard_group = std::max(1, ranks / 2);
+    if (config.parallel.strategy == Strategy::zero) config.parallel.zero_stage = 1;
+    if (config.parallel.strategy == Strategy::hsdp) config.parallel.shard_group = std::max(1, ranks / 2);
     RunPlan const plan = plan_run(config, ranks - 1, ranks); // any rank's plan knows
     ComputeRates const one{std::numeric_limits<double>::infinity(), 28};
     return predict_step(plan, config.optimizer, one, uniform_machine({})).compute_seconds / plan.table.size();
   };
   for (Rank const ranks : {1, 2, 8}) {
     INFO(ranks);
-    CHECK(updated("ddp", ranks) == Approx(1));
-    CHECK(updated("naive", ranks) == Approx(1));
-    CHECK(updated("zero", ranks) == Approx(1.0 / ranks));
-    CHECK(updated("hsdp", ranks) == Approx(1.0 / std::max(1, ranks / 2)));
+    CHECK(updated(Strategy::ddp, ranks) == Approx(1));
+    CHECK(updated(Strategy::naive, ranks) == Approx(1));
+    CHECK(updated(Strategy::zero, ranks) == Approx(1.0 / ranks));
+    CHECK(updated(Strategy::hsdp, ranks) == Approx(1.0 / std::max(1, ranks / 2)));
   }
   RunPlan const plan = plan_run(small_config(8), 0, 8);
   auto const largest = static_cast<double>(plan.parallel.largest_group()) / static_cast<double>(plan.table.size());
-  CHECK(updated("zero", 8, StatePartition::inter_layer) == Approx(largest)); // fewer groups than ranks
+  CHECK(updated(Strategy::zero, 8, StatePartition::inter_layer) == Approx(largest)); // fewer groups than ranks
 }
 
 TEST_CASE("one rank alone spends no time on messages, and behind a slow network no message is faster than there",

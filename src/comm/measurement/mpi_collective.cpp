@@ -23,10 +23,10 @@ MPI_Op mpi_operation(Operation operation) {
   return MPI_OP_NULL;
 }
 
+constexpr Index most_elements = std::numeric_limits<int>::max();
+
 int mpi_count(Index elements) {
-  TRAINSTONE_REQUIRE_INPUT(elements <= std::numeric_limits<int>::max(),
-                           "MPI's collectives take at most {} elements, not {}", std::numeric_limits<int>::max(),
-                           elements);
+  TRAINSTONE_REQUIRE(elements <= most_elements, "{} elements for MPI, at most {}", elements, most_elements);
   return static_cast<int>(elements);
 }
 
@@ -55,6 +55,9 @@ std::string mpi_refusal(Problem const& problem, ElementType type) {
     return fmt::format("MPI has no standard 16-bit floating-point type, so no {} of {}", to_string(problem.collective),
                        to_string(type));
   }
+  if (problem.elements() > most_elements)
+    return fmt::format("MPI's collectives count elements in 31 bits, so no {} of more than {}",
+                       to_string(problem.collective), most_elements);
   return "";
 }
 

@@ -22,7 +22,8 @@ namespace trainstone {
 
 /// Why MPI has no collective for this ("MPI has no 16-bit floating-point type to add up"); empty if it has.
 /// Sums of bf16 and fp16 are left out even where a library could do them: MPI has no standard type for them, and what
-/// a library's own type is added up and rounded in is not defined.
+/// a library's own type is added up and rounded in is not defined. The reason is the same for all sizes that are too
+/// large to be counted.
 std::string mpi_refusal(Problem const& problem, ElementType type);
 
 /// Elements that a rank needs beside the data: a reduce-scatter of unequal blocks is not done in place.

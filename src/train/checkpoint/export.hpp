@@ -9,7 +9,8 @@ namespace trainstone {
 
 class StoredCheckpoint;
 
-/// Verifies all of the checkpoint first. Needs memory for the parameters. \throws InputError
+/// Verifies all of the checkpoint first. Needs little memory, however large the model is. \throws InputError; Error if
+/// the file cannot be written
 void export_model(StoredCheckpoint const& checkpoint, std::filesystem::path const& file);
 
 } // namespace trainstone

@@ -1,14 +1,9 @@
 #include "train/checkpoint/folder.hpp"
 
+#include "core/durable_file.hpp"
 #include "core/error.hpp"
-#include "train/checkpoint/durable_file.hpp"
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <regex>
 #include <system_error>
@@ -115,20 +110,5 @@ std::vector<std::string> remove_older_checkpoints(fs::path const& folder, std::v
   }
   return problems;
 }
-
-FolderLock::FolderLock(fs::path const& folder) {
-  on_files([&] { fs::create_directories(folder); });
-  fs::path const path = folder / ".lock";
-  m_file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (m_file < 0) throw Error(fmt::format("{}: {}", path.string(), std::strerror(errno)));
-  struct flock whole = {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  if (::fcntl(m_file, F_OFD_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES)) return;
-  ::close(m_file);
-  throw InputError(fmt::format("checkpoint.dir {}: another run works in it", folder.string()));
-}
-
-FolderLock::~FolderLock() { ::close(m_file); }
 
 } // namespace trainstone

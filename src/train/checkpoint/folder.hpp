@@ -16,19 +16,6 @@ inline constexpr char const* manifest_name = "manifest";
 /// "rank-00003"
 std::string checkpoint_file_name(int rank);
 
-/// One run at a time works in a folder of checkpoints: another one could remove what it writes.
-class FolderLock {
-public:
-  /// Makes the folder. \throws InputError if another run has it. Where the file system knows no locks nobody has it.
-  explicit FolderLock(std::filesystem::path const& folder);
-  FolderLock(FolderLock const&) = delete;
-  FolderLock& operator=(FolderLock const&) = delete;
-  ~FolderLock();
-
-private:
-  int m_file;
-};
-
 /// Complete checkpoints by name, those of later steps first, of one step those that were written later. None if there
 /// is no such folder; any other problem throws Error. Names: "step-00000100", and "step-00000100.2" where the first one
 /// was there already.

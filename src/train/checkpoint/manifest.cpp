@@ -1,12 +1,16 @@
 #include "train/checkpoint/manifest.hpp"
 
 #include "core/error.hpp"
+#include "core/json_text.hpp"
+#include "train/checkpoint/folder.hpp"
 
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <set>
 
 namespace trainstone {
 
@@ -26,9 +30,33 @@ Json json_of(CheckpointFile const& file) {
   return {{"name", file.name}, {"bytes", file.digest.bytes}, {"xxh3", file.digest.hash}, {"parts", parts}};
 }
 
+/// A manifest may come from anybody: nothing of it is believed that was not looked at.
+constexpr std::size_t most_bytes = std::size_t{1} << 30; // a part takes about 60: of 65,536 ranks and 270 groups
+constexpr int most_depth = 8;                            // of lists and objects in each other
+constexpr Index most_vectors = 16;                       // with largest_gpt their bytes are below 2^63
+constexpr Index most_steps = Index{1} << 53;             // counts of steps
+
+/// An integer, in any part of the manifest. \throws InputError unless it is within the bounds
+Index integer(Json const& json, Index least, Index most) {
+  constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
+  bool const whole = json.is_number_integer() && (!json.is_number_unsigned() || json.get<std::uint64_t>() <= largest);
+  TRAINSTONE_REQUIRE_INPUT(whole && json.get<Index>() >= least && json.get<Index>() <= most,
+                           "the manifest has {} in place of an integer from {} to {}",
+                           json.is_number() ? json_line(json) : json.type_name(), least, most);
+  return json.get<Index>();
+}
+
+std::uint64_t amount(Json const& json) {
+  TRAINSTONE_REQUIRE_INPUT(json.is_number_unsigned(), "the manifest has {} in place of an amount",
+                           json.is_number() ? json_line(json) : json.type_name());
+  return json.get<std::uint64_t>();
+}
+
 CheckpointFile file_of(Json const& json) {
-  CheckpointFile file{json.at("name"), {json.at("bytes"), json.at("xxh3")}, {}};
-  for (Json const& part : json.at("parts")) file.parts.push_back({part.at(0), {part.at(1), part.at(2)}});
+  constexpr Index most = std::numeric_limits<Index>::max();
+  CheckpointFile file{json.at("name"), {amount(json.at("bytes")), amount(json.at("xxh3"))}, {}};
+  for (Json const& part : json.at("parts"))
+    file.parts.push_back({integer(part.at(0), 0, most), {integer(part.at(1), 0, most), integer(part.at(2), 0, most)}});
   return file;
 }
 
@@ -51,29 +79,35 @@ Json json_of(TrainingProgress const& progress) {
 }
 
 TrainingProgress progress_of(Json const& json) {
-  return {.step = json.at("step"),
-          .updates = json.at("updates"),
-          .loss_scaler = {json.at("loss_scale"), json.at("steps_since_overflow"), json.at("skipped_in_a_row")},
+  auto const count = [&](char const* name) { return integer(json.at(name), 0, most_steps); };
+  return {.step = count("step"),
+          .updates = count("updates"),
+          .loss_scaler = {json.at("loss_scale"), count("steps_since_overflow"), count("skipped_in_a_row")},
           .losses = json.at("losses"),
-          .restarts = json.at("restarts"),
+          .restarts = count("restarts"),
           .finished = json.at("finished")};
 }
 
-/// Sizes fit to parts, and parts cover every group exactly once.
-void require_complete(CheckpointManifest const& manifest) {
-  std::vector<std::vector<Range>> ranges(manifest.groups.size());
+/// Each file has a name of its own, of a file in the checkpoint's folder.
+void require_plain_names(CheckpointManifest const& manifest) {
+  std::set<std::string> names{manifest_name};
   for (CheckpointFile const& file : manifest.files) {
-    Index elements = 0;
-    for (CheckpointPart const& part : file.parts) {
-      TRAINSTONE_REQUIRE_INPUT(part.group >= 0 && part.group < std::ssize(ranges), "{} has group {} of {}", file.name,
-                               part.group, ranges.size());
-      ranges[static_cast<std::size_t>(part.group)].push_back(part.range);
-      elements += part.range.size();
-    }
-    auto const bytes = static_cast<std::uint64_t>(elements * manifest.vectors) * sizeof(float);
-    TRAINSTONE_REQUIRE_INPUT(file.digest.bytes == bytes, "{} has {} bytes, its parts have {}", file.name,
-                             file.digest.bytes, bytes);
+    bool const plain = !file.name.empty() && file.name != "." && file.name != ".." &&
+                       file.name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+    TRAINSTONE_REQUIRE_INPUT(plain, "no name of a file in the checkpoint's folder: \"{}\"", file.name);
+    TRAINSTONE_REQUIRE_INPUT(names.insert(file.name).second, "{} is there twice", file.name);
   }
+}
+
+/// Parts cover every group exactly once. Sizes are compared alone: nothing can overflow.
+void require_every_element(CheckpointManifest const& manifest) {
+  std::vector<std::vector<Range>> ranges(manifest.groups.size());
+  for (CheckpointFile const& file : manifest.files)
+    for (CheckpointPart const& part : file.parts) {
+      TRAINSTONE_REQUIRE_INPUT(part.group < std::ssize(ranges), "{} has group {} of {}", file.name, part.group,
+                               ranges.size());
+      ranges[static_cast<std::size_t>(part.group)].push_back(part.range);
+    }
   for (std::size_t g = 0; g < ranges.size(); ++g) {
     std::ranges::sort(ranges[g], {}, &Range::begin);
     Index end = 0;
@@ -87,14 +121,42 @@ void require_complete(CheckpointManifest const& manifest) {
   }
 }
 
+/// Of files whose parts cover the groups of a model once: sums are those of parts of the model.
+void require_sizes(CheckpointManifest const& manifest) {
+  for (CheckpointFile const& file : manifest.files) {
+    Index elements = 0;
+    for (CheckpointPart const& part : file.parts) elements += part.range.size();
+    auto const bytes = static_cast<std::uint64_t>(elements * manifest.vectors) * sizeof(float);
+    TRAINSTONE_REQUIRE_INPUT(file.digest.bytes == bytes, "{} has {} bytes, its parts have {}", file.name,
+                             file.digest.bytes, bytes);
+  }
+}
+
+void require_sound(CheckpointManifest const& manifest) {
+  TRAINSTONE_REQUIRE_INPUT(manifest.groups == groups_of(ParameterTable(manifest.model, 1).groups()),
+                           "its groups are not those of its model");
+  require_plain_names(manifest);
+  require_every_element(manifest);
+  require_sizes(manifest);
+}
+
+Json parsed(std::string const& content) {
+  return Json::parse(content, [](int depth, Json::parse_event_t, Json const&) {
+    TRAINSTONE_REQUIRE_INPUT(depth <= most_depth, "the manifest has lists in each other, more than {}", most_depth);
+    return true;
+  });
+}
+
 CheckpointManifest manifest_of(Json const& json) {
   CheckpointManifest manifest;
   manifest.written_by = json.at("written_by");
-  for (auto const& [name, member] : model_members) manifest.model.*member = json.at("model").at(name);
+  for (auto const& [name, member] : model_members)
+    manifest.model.*member = integer(json.at("model").at(name), 1, largest_gpt.*member);
   manifest.progress = progress_of(json.at("progress"));
   for (auto const& [key, value] : json.at("identity").items()) manifest.identity.emplace_back(key, value);
-  for (Json const& group : json.at("groups")) manifest.groups.push_back({group.at("name"), group.at("size")});
-  manifest.vectors = json.at("vectors");
+  for (Json const& group : json.at("groups"))
+    manifest.groups.push_back({group.at("name"), integer(group.at("size"), 1, std::numeric_limits<Index>::max())});
+  manifest.vectors = integer(json.at("vectors"), 1, most_vectors);
   for (Json const& file : json.at("files")) manifest.files.push_back(file_of(file));
   return manifest;
 }
@@ -128,26 +190,31 @@ std::string to_text(CheckpointManifest const& manifest) {
   json["vectors"] = manifest.vectors;
   json["files"] = Json::array();
   for (CheckpointFile const& file : manifest.files) json["files"].push_back(json_of(file));
-  std::string const content = json.dump(1) + "\n";
+  std::string const content = json_text(json);
   return first_line(content) + content;
 }
 
+void require_manifest_size(std::uintmax_t bytes) {
+  TRAINSTONE_REQUIRE_INPUT(bytes <= most_bytes, "the manifest has {} bytes, more than {}", bytes, most_bytes);
+}
+
 CheckpointManifest read_manifest(std::string const& text) {
+  require_manifest_size(text.size());
   std::string const version = version_in(text);
   TRAINSTONE_REQUIRE_INPUT(version == std::to_string(checkpoint_version),
                            "the checkpoint has version {}, this program reads version {}", version, checkpoint_version);
   std::string const content = text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
   TRAINSTONE_REQUIRE_INPUT(text == first_line(content) + content, "the manifest is damaged: its hash is another one");
   try {
-    CheckpointManifest manifest = manifest_of(Json::parse(content));
-    require_complete(manifest);
+    CheckpointManifest manifest = manifest_of(parsed(content));
+    require_sound(manifest);
     return manifest;
   } catch (Json::exception const& problem) { // written by something else
     throw InputError(fmt::format("the manifest is not readable: {}", problem.what()));
   }
 }
 
-std::string to_text(CheckpointFile const& file) { return json_of(file).dump(); }
+std::string to_text(CheckpointFile const& file) { return json_line(json_of(file)); }
 
 CheckpointFile read_checkpoint_file(std::string const& text) { return file_of(Json::parse(text)); }
 

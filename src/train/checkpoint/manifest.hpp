@@ -1,14 +1,16 @@
 #pragma once
 
 // The manifest of a checkpoint: all that it holds beside vectors, and where these lie. Owns the text and its version.
-// Promises: a text that differs from a written one in any byte is refused. A value; does not open files.
+// Promises: a text that differs from a written one in any byte is refused. A text whose hash fits may still come from
+// anybody: what read_manifest() returns has names of files in one folder, a model that a deck could have, and sizes
+// that fit it. A value; does not open files.
 //
 // Text: a line "trainstone checkpoint VERSION XXH3", then JSON; the hash is that of the bytes behind the line.
 
 #include "comm/partition.hpp"
+#include "core/durable_file.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"
-#include "train/checkpoint/durable_file.hpp"
 #include "train/loss_scaler.hpp"
 
 #include <cstdint>
@@ -72,9 +74,10 @@ inline constexpr int checkpoint_version = 1;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every
-/// element
-///         exactly once
+///         element of the model exactly once
 CheckpointManifest read_manifest(std::string const& text);
+/// Before a text of so many bytes is read. \throws InputError if no manifest is that large
+void require_manifest_size(std::uintmax_t bytes);
 
 /// A file's entry as text, for ranks to send each other.
 std::string to_text(CheckpointFile const& file);

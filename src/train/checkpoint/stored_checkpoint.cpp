@@ -2,6 +2,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 #include "train/checkpoint/folder.hpp"
 
 #include <fmt/ranges.h>
@@ -17,9 +18,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Runs `work`; errors name the checkpoint.
+template <class Work>
+auto naming(fs::path const& checkpoint, Work const& work) {
+  try {
+    return work();
+  } catch (InputError const& problem) {
+    throw InputError(fmt::format("checkpoint {}: {}", checkpoint.string(), problem.what()));
+  } catch (Error const& problem) {
+    throw Error(fmt::format("checkpoint {}: {}", checkpoint.string(), problem.what()));
+  }
+}
+
 /// "data.seed is 1 there and 2 here"; empty if they agree.
 std::string differences(TrainingIdentity const& there, TrainingIdentity const& here) {
-  std::map<std::string, std::string> const wanted(here.begin(), here.end()), found(there.begin(), there.end());
+  std::map<std::string, std::string> wanted;
+  std::map<std::string, std::string> const found(there.begin(), there.end());
+  for (auto const& [key, value] : here) wanted.emplace(key, utf8_text(value)); // as the manifest has it
   std::vector<std::string> texts;
   for (auto const& [key, value] : wanted)
     if (auto const other = found.find(key); other == found.end() || other->second != value)
@@ -35,19 +50,26 @@ std::string differences(TrainingIdentity const& there, TrainingIdentity const& h
 std::string read_manifest_text(fs::path const& checkpoint) {
   fs::path const path = checkpoint / manifest_name;
   std::error_code problem;
-  if (!fs::exists(path, problem) && !problem)
-    throw InputError(fmt::format("checkpoint {}: there is no {}: it was not written to its end, or lost it",
-                                 checkpoint.string(), manifest_name));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(fs::file_size(path, problem)));
-  if (problem) throw Error(fmt::format("{}: {}", path.string(), problem.message()));
-  FileInput(path).read(0, bytes);
-  return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+  bool const is_there = fs::exists(path, problem);
+  bool const is_file = is_there && fs::is_regular_file(path, problem);
+  std::uintmax_t const size = is_file ? fs::file_size(path, problem) : 0;
+  if (problem && problem != std::errc::no_such_file_or_directory)
+    throw Error(fmt::format("{}: {}", path.string(), problem.message()));
+  return naming(checkpoint, [&] {
+    TRAINSTONE_REQUIRE_INPUT(is_there && !problem, "there is no {}: it was not written to its end, or lost it",
+                             manifest_name);
+    TRAINSTONE_REQUIRE_INPUT(is_file, "its {} is no file", manifest_name);
+    require_manifest_size(size);
+    std::string text(static_cast<std::size_t>(size), '\0');
+    FileInput(path).read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+  });
 }
 
 StoredCheckpoint::StoredCheckpoint(fs::path path) : StoredCheckpoint(path, read_manifest_text(path)) {}
 
 StoredCheckpoint::StoredCheckpoint(fs::path path, std::string const& manifest) : m_path(std::move(path)) {
-  naming_it([&] { m_manifest = read_manifest(manifest); });
+  naming(m_path, [&] { m_manifest = read_manifest(manifest); });
   m_places.resize(m_manifest.groups.size());
   for (std::size_t i = 0; i < m_manifest.files.size(); ++i) {
     Index first = 0;
@@ -64,7 +86,7 @@ void StoredCheckpoint::require_identity(TrainingIdentity const& identity) const 
 }
 
 void StoredCheckpoint::require_whole(std::size_t file) const {
-  naming_it([&] {
+  naming(m_path, [&] {
     auto const& [name, digest, parts] = m_manifest.files[file];
     std::error_code missing;
     auto const size = fs::file_size(m_path / name, missing);
@@ -86,7 +108,7 @@ void StoredCheckpoint::read(Index vector, Index group, Range wanted, std::span<f
     auto const part =
         out.subspan(static_cast<std::size_t>(here.begin - wanted.begin), static_cast<std::size_t>(here.size()));
     SteadyTime const begin = std::chrono::steady_clock::now();
-    naming_it([&] {
+    naming(m_path, [&] {
       input(place.file).read(static_cast<std::uint64_t>(offset) * sizeof(float), std::as_writable_bytes(part));
     });
     m_reads += {part.size_bytes(), seconds_since(begin)};
@@ -101,16 +123,6 @@ FileInput const& StoredCheckpoint::input(std::size_t file) const {
 
 void StoredCheckpoint::refuse(std::string const& reason) const {
   throw InputError(fmt::format("checkpoint {}: {}", m_path.string(), reason));
-}
-
-void StoredCheckpoint::naming_it(std::function<void()> const& work) const {
-  try {
-    work();
-  } catch (InputError const& problem) {
-    refuse(problem.what());
-  } catch (Error const& problem) {
-    throw Error(fmt::format("checkpoint {}: {}", m_path.string(), problem.what()));
-  }
 }
 
 } // namespace trainstone

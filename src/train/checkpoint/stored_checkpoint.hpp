@@ -8,7 +8,6 @@
 #include "train/checkpoint/manifest.hpp"
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,7 +46,6 @@ private:
     Index first; ///< element of the file with which the part begins
   };
 
-  void naming_it(std::function<void()> const& work) const;
   FileInput const& input(std::size_t file) const;
 
   std::filesystem::path m_path;

@@ -1,4 +1,4 @@
-#include "train/checkpoint/durable_file.hpp"
+#include "core/durable_file.hpp"
 
 #include "core/error.hpp"
 
@@ -15,8 +15,8 @@ namespace trainstone {
 
 namespace {
 
-[[noreturn]] void fail(std::filesystem::path const& path, char const* action) {
-  throw Error(fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
+[[noreturn]] void fail(std::string const& name, char const* action) {
+  throw Error(fmt::format("{}: cannot {}: {}", name, action, std::strerror(errno)));
 }
 
 /// Signals that ask for a checkpoint come while one is written.
@@ -27,9 +27,9 @@ int uninterrupted(Call const& call) {
   return result;
 }
 
-int open_file(std::filesystem::path const& path, int flags, char const* action) {
+int open_file(std::filesystem::path const& path, std::string const& shown, int flags, char const* action) {
   int const file = uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
-  if (file < 0) fail(path, action);
+  if (file < 0) fail(shown, action);
   return file;
 }
 
@@ -48,9 +48,10 @@ private:
   XXH3_state_t* m_state = XXH3_createState();
 };
 
-DurableOutput::DurableOutput(std::filesystem::path path)
+DurableOutput::DurableOutput(std::filesystem::path path, std::string shown)
     : m_path(std::move(path)),
-      m_file(open_file(m_path, O_WRONLY | O_CREAT | O_EXCL, "make the file")),
+      m_shown(shown.empty() ? m_path.string() : std::move(shown)),
+      m_file(open_file(m_path, m_shown, O_WRONLY | O_CREAT | O_EXCL, "write")), // O_EXCL follows no link
       m_hash(std::make_unique<Impl::StreamHash>()) {}
 
 DurableOutput::~DurableOutput() {
@@ -59,22 +60,28 @@ DurableOutput::~DurableOutput() {
 
 void DurableOutput::write(std::span<std::byte const> bytes) {
   m_hash->add(bytes);
+  write_at(m_bytes, bytes);
   m_bytes += bytes.size();
+}
+
+void DurableOutput::write_at(std::uint64_t offset, std::span<std::byte const> bytes) {
   while (!bytes.empty()) {
-    ssize_t const written = ::write(m_file, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) fail(m_path, "write");
-    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
+    ssize_t const written = ::pwrite(m_file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno != EINTR) fail(m_shown, "write");
+    if (written <= 0) continue;
+    offset += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 FileDigest DurableOutput::finish() {
-  if (uninterrupted([&] { return ::fsync(m_file); }) != 0) fail(m_path, "bring it to the medium");
-  if (::close(std::exchange(m_file, -1)) != 0 && errno != EINTR) fail(m_path, "close");
+  if (uninterrupted([&] { return ::fsync(m_file); }) != 0) fail(m_shown, "bring it to the medium");
+  if (::close(std::exchange(m_file, -1)) != 0 && errno != EINTR) fail(m_shown, "close");
   return {m_bytes, m_hash->value()};
 }
 
 FileInput::FileInput(std::filesystem::path path)
-    : m_path(std::move(path)), m_file(open_file(m_path, O_RDONLY, "read")) {}
+    : m_path(std::move(path)), m_file(open_file(m_path, m_path.string(), O_RDONLY, "read")) {}
 
 FileInput::~FileInput() { ::close(m_file); }
 
@@ -82,7 +89,7 @@ std::size_t FileInput::read_some(std::uint64_t offset, std::span<std::byte> out)
   for (;;) {
     ssize_t const got = ::pread(m_file, out.data(), out.size(), static_cast<off_t>(offset));
     if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR) fail(m_path, "read");
+    if (errno != EINTR) fail(m_path.string(), "read");
   }
 }
 
@@ -108,7 +115,7 @@ FileDigest digest_of(std::filesystem::path const& path) {
 }
 
 void make_durable(std::filesystem::path const& folder) {
-  int const file = open_file(folder, O_RDONLY | O_DIRECTORY, "open the folder");
+  int const file = open_file(folder, folder.string(), O_RDONLY | O_DIRECTORY, "open the folder");
   int const failed = uninterrupted([&] { return ::fsync(file); });
   int const reason = errno;
   ::close(file);
@@ -116,7 +123,7 @@ void make_durable(std::filesystem::path const& folder) {
   bool const cannot = reason == EINVAL || reason == ENOTSUP || reason == ENOSYS || reason == EBADF || reason == EISDIR;
   if (failed != 0 && !cannot) {
     errno = reason;
-    fail(folder, "bring the folder to the medium");
+    fail(folder.string(), "bring the folder to the medium");
   }
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // Files that are on the medium when a call returns, and whose content is known by its hash. POSIX alone; knows nothing
-// of checkpoints. Promises: every problem throws Error with the file's name and the system's reason.
+// of what files mean. Promises: every problem throws Error with the file's name and the system's reason; a new file is
+// never written through a link that somebody else has put there.
 
 #include "core/index.hpp"
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace trainstone {
 
@@ -24,21 +26,27 @@ struct FileDigest {
   bool operator==(FileDigest const&) const = default;
 };
 
-/// A new file that is written front to back.
+/// A new file.
 class DurableOutput {
 public:
+  /// \param[in] shown  the name in messages; empty: the path
   /// \throws Error if the file is there already, or cannot be made
-  explicit DurableOutput(std::filesystem::path path);
+  explicit DurableOutput(std::filesystem::path path, std::string shown = {});
   DurableOutput(DurableOutput const&) = delete;
   DurableOutput& operator=(DurableOutput const&) = delete;
   ~DurableOutput();
 
+  std::filesystem::path const& path() const { return m_path; }
+  /// Writes behind all that write() has written before.
   void write(std::span<std::byte const> bytes);
-  /// Returns when all of it is on the medium.
+  /// Writes anywhere. These bytes are not in the digest.
+  void write_at(std::uint64_t offset, std::span<std::byte const> bytes);
+  /// Returns when all of the file is on the medium. The digest is that of the bytes of write().
   FileDigest finish();
 
 private:
   std::filesystem::path m_path;
+  std::string m_shown;
   int m_file;
   std::uint64_t m_bytes = 0;
   std::unique_ptr<Impl::StreamHash> m_hash;

@@ -1,0 +1,26 @@
+# Headers of other projects that most files of a target include are compiled once per target. Headers of this project
+# never belong here: a change of one would recompile everything, and a missing include would go unnoticed.
+
+option(TRAINSTONE_PRECOMPILE "compile headers of other projects once (ccache: CCACHE_SLOPPINESS=pch_defines,time_macros)" ON)
+
+set(TRAINSTONE_STANDARD_HEADERS <algorithm> <chrono> <cstdint> <functional> <map> <memory> <numeric> <optional> <ranges> <span>
+                                <string> <string_view> <vector>)
+
+# A Kokkos that was built with CUDA is no C++ header: g++ cannot compile it.
+set(TRAINSTONE_KOKKOS_HEADERS <Kokkos_Core.hpp> <fmt/format.h> ${TRAINSTONE_STANDARD_HEADERS})
+
+# \param ARGN  the headers, or REUSE_FROM and a target with the same options
+function(trainstone_precompile target)
+  if(NOT TRAINSTONE_PRECOMPILE OR (TRAINSTONE_CUDA AND "Kokkos" IN_LIST ARGN))
+    return()
+  endif()
+  if(ARGV1 STREQUAL "REUSE_FROM")
+    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # ccache looks for what the precompiled header has in the preprocessed text
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+endfunction()

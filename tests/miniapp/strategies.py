@@ -1,0 +1,82 @@
+"""What a whole run promises under particular strategies: naive data parallelism in its two forms."""
+import json
+import re
+
+from checkpoints import kept_in
+from support import Deck, final_hash, run, settings, start
+from training import TrainingTest
+
+NAIVE = "parallel.strategy=naive"
+MAIN = (NAIVE, "parallel.naive_update=main")
+START = "state at the start, broadcast linear across replicas"
+
+
+def start_of(amounts):
+    return amounts.get("start_sent_bytes"), amounts.get("start_messages")
+
+
+class Naive(TrainingTest):
+    """One training on one rank, which is on record, and the same on two ranks in both forms."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck({"data.validate_every": "4"})
+        cls.recorded = run("run", cls.deck.path, "--record-golden")
+        futures = [start("run", cls.deck.path, *settings(NAIVE), ranks=2),
+                   start("run", cls.deck.path, *settings(*MAIN), ranks=2),
+                   start("estimate", cls.deck.path, *settings(NAIVE), "--ranks", 2, "--json", "e.json"),
+                   start("estimate", cls.deck.path, *settings(*MAIN), "--ranks", 2)]
+        cls.each, cls.main, cls.estimate, cls.estimate_main = (future.result() for future in futures)
+
+    def test_both_forms_follow_the_golden_curve(self):
+        for outcome in (self.each, self.main):
+            self.assert_ended(outcome, 0, "VERIFICATION PASSED (8/8)", "\nRESULT: VALID ")
+            self.assertEqual(outcome.result["predicted"], outcome.result["counted"])
+
+    def test_every_rank_has_optimizer_state_or_rank_0_alone(self):
+        states = [re.search(r"optimizer ([0-9.]+)", outcome.out)[1] for outcome in (self.each, self.main)]
+        self.assertEqual(*states)  # of the rank that needs most
+        for outcome, gathered in ((self.each, "gradients, broadcast linear"), (self.main, "parameters, broadcast linear")):
+            estimate = self.estimate if outcome is self.each else self.estimate_main
+            self.assertIn("gradients, reduce linear", estimate.out)
+            self.assertIn(gathered, estimate.out)
+
+    def test_what_rank_0_sends_at_the_start_is_predicted_counted_and_shown(self):
+        parameters = self.each.result["counted"]["memory_bytes"]["parameters"]
+        sent = start_of(self.each.result["counted"])
+        self.assertEqual(sent[0], 3 * parameters)  # and two moments, to one other rank
+        self.assertEqual(start_of(self.each.result["predicted"]), sent)
+        row = re.search(rf"(?m)^  {START} +(\d+) bytes in (\d+) messages, once$", self.estimate.out)
+        self.assertEqual(tuple(map(int, row.groups())), sent, self.estimate.out)
+        self.assertEqual(start_of(json.loads((self.estimate.folder / "e.json").read_text())["predicted"]), sent)
+        (check,) = [check for check in self.each.result["verification"] if check["name"] == "comm-volume"]
+        self.assertIn(f"at the start predicted {sent[0]} {sent[1]}, sent {sent[0]} {sent[1]}", check["detail"])
+        self.assertEqual(start_of(self.main.result["counted"]), (None, None))
+        self.assertNotIn(START, self.estimate_main.out)
+
+    def test_state_from_a_model_file_is_sent_once_more(self):
+        saved = run("run", self.deck.path, *settings("model.save=saved.bin"))
+        loaded = self.assert_ended(run("run", self.deck.path, *settings(NAIVE, f"model.load={saved.folder}/saved.bin"), ranks=2),
+                                   0, "VERIFICATION PASSED")
+        self.assertEqual(start_of(loaded.result["counted"])[0], 2 * start_of(self.each.result["counted"])[0])
+
+    def test_a_restart_goes_on_to_the_same_bits_and_sends_the_state_that_it_read(self):
+        deck = Deck({"parallel.reduction": '"ordered"', "batch.global": "8", "checkpoint.dir": '"kept"'})
+        whole = run("run", deck.path)
+        for forms in (((NAIVE,), MAIN), (MAIN, (NAIVE,))):
+            with self.subTest(forms):
+                first = run("run", deck.path, *settings(*forms[0]), "--max-time", "1ms", ranks=4)
+                last = run("run", deck.path, *settings(*forms[1]), ranks=2, prepare=kept_in(first.folder))
+                self.assert_ended(last, 0, "resumed after step 1", "VERIFICATION PASSED")
+                self.assertEqual(final_hash(last), final_hash(whole))
+                self.assertEqual(last.result["predicted"], last.result["counted"])
+                once = 3 * last.result["counted"]["memory_bytes"]["parameters"]
+                self.assertEqual(start_of(last.result["counted"])[0], 2 * once if forms[1] == (NAIVE,) else None)
+
+    def test_skipped_updates_are_known_to_both_forms(self):
+        keys = ("precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic",
+                "precision.initial_loss_scale=1024", "faults.overflow.step=5", "faults.overflow.rank=1")
+        for form in ((NAIVE,), MAIN):
+            with self.subTest(form):
+                outcome = run("run", self.deck.path, *settings(*form, *keys), ranks=2)
+                self.assert_ended(outcome, 0, "SKIPPED", "VERIFICATION PASSED (7/7)")
