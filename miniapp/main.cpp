@@ -1,6 +1,7 @@
 // trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
 
 #include "comm/buffers_start.hpp"
+#include "comm/execution/neighbour_watch.hpp"
 #include "commands.hpp"
 #include "commbench.hpp"
 #include "explain.hpp"
@@ -92,9 +93,11 @@ void describe_options(CLI::App& app, CommandLine& line) {
   app.failure_message([](CLI::App const*, CLI::Error const& problem) {
     return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
   });
-  app.footer("Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid or unreferenced, 64 usage, 65 "
-             "verification failed,\n"
-             "69 does not fit, 70 internal error or non-finite loss, 75 stopped with a checkpoint: start it again.");
+  app.footer(
+      "Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid or unreferenced, 64 usage, 65 "
+      "verification failed,\n"
+      "69 does not fit, 70 internal error, non-finite loss or a killed neighbour, 75 stopped with a checkpoint: start "
+      "it again.");
 
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
   add_common(*run, line.run.common, true);
@@ -189,6 +192,7 @@ int handle(Error const& error, MpiEnvironment const& mpi) {
 int run_on_ranks(CLI::App const& app, CommandLine const& line, MpiEnvironment const& mpi) {
   try {
     Communicator world = Communicator::world();
+    NeighbourWatch const watch(world);
     Machinery machinery{mpi, world, ExecutionSpace()};
     if (app.got_subcommand("verify")) return verify(line.verify, machinery);
     if (app.got_subcommand("commbench")) return commbench(line.commbench, machinery);

@@ -142,4 +142,17 @@ void NodeMemory::populate(std::uint64_t offset, std::uint64_t bytes) const {
   for (std::uint64_t page = 0; page < bytes; page += page_bytes()) begin()[offset + page] = std::byte{0};
 }
 
+NodeMemory share_memory(Communicator const& communicator, std::string_view purpose, std::uint64_t bytes) {
+  try {
+    return {communicator, bytes, Sharing::nameless};
+  } catch (CollectiveError const& nameless) {
+    try {
+      return {communicator, bytes, Sharing::named};
+    } catch (CollectiveError const& named) {
+      throw CollectiveError(
+          fmt::format("shared memory for {}: {}; and with a name: {}", purpose, nameless.what(), named.what()));
+    }
+  }
+}
+
 } // namespace trainstone::Impl

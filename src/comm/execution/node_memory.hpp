@@ -1,7 +1,7 @@
 #pragma once
 
 // Pages that the processes of a node map together. Owns the mapping; knows nothing of what lies in it. For
-// src/comm/execution/shared_segment.cpp and its tests.
+// src/comm/execution/shared_segment.cpp, neighbour_watch.cpp and their tests.
 
 #include "comm/communicator.hpp"
 
@@ -43,6 +43,8 @@ public:
   /// \throws CollectiveError on all ranks of the communicator, naming rank and reason, if one of them cannot map it
   NodeMemory(Communicator const& communicator, std::uint64_t bytes, Sharing sharing);
 
+  /// Opened by this process itself, so that locks of the file are its own.
+  File const& file() const { return m_file; }
   /// Page-aligned.
   std::byte* begin() const { return m_mapping.get(); }
 
@@ -58,6 +60,10 @@ private:
   File m_file;
   std::unique_ptr<std::byte, Unmap> m_mapping;
 };
+
+/// Nameless, or with a name where that is impossible. \param[in] purpose  of messages, e.g. "trainstone::gradients"
+/// \throws CollectiveError on all ranks of the communicator if both are impossible
+NodeMemory share_memory(Communicator const& communicator, std::string_view purpose, std::uint64_t bytes);
 
 /// The smallest unit of memory that the system hands out.
 std::uint64_t page_bytes();

@@ -75,19 +75,6 @@ void relax() {
 #endif
 }
 
-Impl::NodeMemory share(Communicator const& communicator, std::string const& label, std::uint64_t bytes) {
-  try {
-    return {communicator, bytes, Impl::Sharing::nameless};
-  } catch (CollectiveError const& nameless) {
-    try {
-      return {communicator, bytes, Impl::Sharing::named};
-    } catch (CollectiveError const& named) {
-      throw CollectiveError(
-          fmt::format("shared memory for {}: {}; and with a name: {}", label, nameless.what(), named.what()));
-    }
-  }
-}
-
 } // namespace
 
 struct SharedSegment::State {
@@ -122,7 +109,7 @@ SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& led
   for (Rank const rank : neighbours) total += footprint(part_bytes[static_cast<std::size_t>(rank)]);
   auto const me = static_cast<std::size_t>(std::ranges::find(neighbours, communicator.rank()) - neighbours.begin());
   m_state = std::make_unique<State>(
-      State{&ledger, category, neighbours, share(communicator, label, total), {}, me, 0, 0, {}, false});
+      State{&ledger, category, neighbours, Impl::share_memory(communicator, label, total), {}, me, 0, 0, {}, false});
 
   std::byte* place = m_state->memory.begin();
   for (Rank const rank : neighbours) {
