@@ -187,7 +187,7 @@ class Measurements(unittest.TestCase):
         self.assertEqual(strict_json(peaks)["provenance"]["ranks"], 2)
         rates = strict_json(peaks)["peaks"].values()
         if os.cpu_count() >= 2:
-            self.assertTrue(all(1e6 < rate < 1e15 for rate in rates), rates)
+            self.assertTrue(all(0 < rate < 1e15 for rate in rates), rates)
             self.assertIn(" GFLOP/s in matrix products of fp32 and moves ", calibration.out)
         else:
             self.assertEqual(list(rates), [None, None])

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from support import Context, Deck, environment, run, settings, start
+from support import PATIENCE, Context, Deck, environment, run, settings, start
 from training import TrainingTest
 
 
@@ -107,7 +107,7 @@ class Overlap(TrainingTest):
                    "--set", "comm.emulated_network.latency=200 us"]
         for least, code in ((-1000, 0), (2, 1)):  # nothing hides twice what there is
             ended = subprocess.run([*map(str, command), "--least", str(least)], capture_output=True, text=True,
-                                   env=environment(), check=False, timeout=120)
+                                   env=environment(), check=False, timeout=PATIENCE)
             self.assertEqual(ended.returncode, code, ended)
             self.assertRegex(ended.stdout, r"(?m)^exposed without overlap [0-9.]+ ms, with [0-9.]+ ms: overlap hides -?\d+ %$")
             self.assertEqual(len(re.findall(r"(?m)^overlap (?:true |false)  exposed +[0-9.]+ ms", ended.stdout)), 4)

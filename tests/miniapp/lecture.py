@@ -1,7 +1,6 @@
 """What the program says of collectives without running any: `estimate --lecture` and `commbench --simulate`."""
 import json
 import re
-import time
 import unittest
 
 from refusals import RefusalTest
@@ -88,14 +87,13 @@ class Simulation(unittest.TestCase):
         self.assertRegex(outcome.out, r"(?m)^all_reduce +65536  ring [^~]*$")
         self.assertRegex(outcome.out, r"(?m)^all_reduce +1048576  ring .*~$")
 
-    def test_65536_ranks_take_seconds(self):
-        begin = time.monotonic()
+    def test_65536_ranks_are_possible(self):
+        # 3 s; an algorithm that has lost its symmetry would take hours, which run() does not wait
         outcome = run("commbench", "--simulate", "ranks=65536,nodes=8192", "-b", "1M", "-e", "64M", "-f", "64",
                       "--collectives", "all_reduce", "--algorithms",
                       "ring,tree,butterfly,rabenseifner,circulant,hierarchical")
         self.assertEqual(outcome.code, 0, outcome)
         self.assertEqual(len(re.findall(r"(?m)^all_reduce +\d+  ", outcome.out)), 12)
-        self.assertLess(time.monotonic() - begin, 60, "a slow machine, or an algorithm has lost its symmetry")
 
 
 class Refusals(RefusalTest):

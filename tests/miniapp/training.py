@@ -2,6 +2,7 @@
 import json
 import math
 import re
+import statistics
 import struct
 import unittest
 
@@ -270,34 +271,44 @@ class Precision(TrainingTest):
 
 
 class Faults(TrainingTest):
+    """Of times: on a busy machine something else may take as long as a fault, but not as long as all of ever longer ones."""
+
+    DECK = {"data.validation_fraction": None, "data.validate_every": None}
+
+    def assert_slower_training(self, outcome, undisturbed, note):
+        self.assert_ended(outcome, 0, note, "\nRESULT: EMULATED ")
+        self.assertEqual(outcome.losses, undisturbed.losses, outcome)
+        self.assertEqual(outcome.result["counted"], undisturbed.result["counted"])
+
     def test_delays_change_times_and_nothing_else(self):
-        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
-        delays = {"none": [], "kernel": ["faults.delay.time=1 ms", "faults.delay.rank=1", "faults.delay.every=3"],
-                  "send": ["faults.delay.time=3 ms"]}
-        futures = [start("run", deck.path, *settings(*keys, *([f"faults.delay.where={where}"] if keys else [])), ranks=2)
-                   for where, keys in delays.items()]
-        none, kernel, send = (self.assert_ended(future.result(), 0) for future in futures)
-        for outcome in (kernel, send):
-            self.assertEqual(outcome.losses, none.losses, outcome)
-            self.assertEqual(outcome.result["counted"], none.result["counted"])
-            self.assertIn("\nnote: a delay is injected: ", outcome.out)
-            self.assertIn("\nRESULT: EMULATED ", outcome.out)
-        self.assertEqual(kernel.result["straggler"]["rank"], 1, kernel)
-        phases = kernel.result["samples"]["phases"]  # rank 0's, who waits for rank 1: that is not exposed communication
-        self.assertLess(sum(phases["exposed communication"]), sum(phases["comm"]), kernel)
+        deck = Deck(self.DECK)
+        futures = [start("run", deck.path, *keys, ranks=2)
+                   for keys in ((), settings("faults.delay.where=send", "faults.delay.time=3 ms"))]
+        none, send = (self.assert_ended(future.result(), 0) for future in futures)
+        self.assert_slower_training(send, none, "\nnote: a delay is injected: ")
         for seconds in send.result["samples"]["seconds"]:
             self.assertGreater(seconds, 3e-3 * send.result["predicted"]["messages"] / 2)  # busiest rank's; all send
+        for time in ("1 ms", "10 ms", "100 ms"):
+            kernel = run("run", deck.path, *settings("faults.delay.where=kernel", f"faults.delay.time={time}",
+                                                     "faults.delay.rank=1", "faults.delay.every=3"), ranks=2)
+            self.assert_slower_training(kernel, none, "\nnote: a delay is injected: ")
+            phases = kernel.result["samples"]["phases"]  # rank 0's, who waits for rank 1: that is not exposed communication
+            waits = sum(phases["comm"]) - sum(phases["exposed communication"])
+            if kernel.result["straggler"]["rank"] == 1 and waits > 0:
+                break
+        self.assertEqual(kernel.result["straggler"]["rank"], 1, kernel)
+        self.assertGreater(waits, 0, kernel)
 
     def test_a_slowed_kernel_changes_times_and_nothing_else(self):
-        deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
-        none, slow = (self.assert_ended(run("run", deck.path, *settings(*keys), ranks=2), 0)
-                      for keys in ((), ("faults.slow.kernel=gemm", "faults.slow.factor=50")))
-        self.assertEqual(slow.losses, none.losses, slow)
-        self.assertEqual(slow.result["counted"], none.result["counted"])
-        self.assertIn("\nnote: kernels are slowed down: gemm takes 50 times as long\n", slow.out)
-        self.assertIn("\nRESULT: EMULATED ", slow.out)
-        gemm, other = (sum(slow.result["samples"]["phases"][name]) / sum(none.result["samples"]["phases"][name])
-                       for name in ("gemm", "attention"))
+        deck = Deck(self.DECK)
+        none = self.assert_ended(run("run", deck.path, ranks=2), 0)
+        for factor in (50, 500, 5000):
+            slow = run("run", deck.path, *settings("faults.slow.kernel=gemm", f"faults.slow.factor={factor}"), ranks=2)
+            self.assert_slower_training(slow, none, f"\nnote: kernels are slowed down: gemm takes {factor} times as long\n")
+            gemm, other = (statistics.median(slow.result["samples"]["phases"][name]) /
+                           statistics.median(none.result["samples"]["phases"][name]) for name in ("gemm", "attention"))
+            if gemm > 5 * other:
+                break
         self.assertGreater(gemm, 5 * other, slow)
 
     def test_a_message_that_no_plan_knows_fails_the_comparison(self):

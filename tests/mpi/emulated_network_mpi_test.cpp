@@ -101,15 +101,11 @@ TEST_CASE("a rank's messages queue, also those of communicators that are made of
 
 TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network]") {
   Communicator communicator = test::world();
-  Communicator const messenger = Communicator::world();
-  communicator.emulate_network({.latency = 0.4});
+  communicator.emulate_network({.latency = 1e6}); // whoever waited for it would not come to the end of this test
   Broadcast broadcast(communicator);
-  double const start = now();
   broadcast.execution.start();
   CHECK(broadcast.execution.progress() == (communicator.size() == 1));
-  CHECK(now() - start < 0.4); // for what takes microseconds
-  barrier(messenger);
-  broadcast.execution.wait();
+  communicator.give_up();
 }
 
 TEST_CASE("an emulated network changes neither results nor counts", "[mpi][network]") {

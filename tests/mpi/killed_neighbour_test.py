@@ -8,6 +8,7 @@ one of them. The others must end with exit code 70 and name it. Prints how long 
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import tempfile
 import time
 
 RANKS, VICTIM, INTERNAL = 4, 2, 70
-PATIENCE = 120  # seconds; 4 where cores are idle
+PATIENCE = 300  # seconds; 4 where cores are idle
+SAID = re.compile(r"trainstone: rank (\d+): rank (\d+) \(process (\d+) on \S+\) has ended without a word")
 DECK = """
 model = {layers = 1, heads = 2, channels = 16, context = 8, vocab = 256}
 data = {files = ["text.txt"], steps = 100000000, validate_every = 0}
@@ -84,18 +86,14 @@ def check(folder, algorithm, program, mpiexec):
 
 def problems(victim, ended, text):
     """Of an ended run."""
-    wrong = [] if len(ended) == RANKS else [f"{len(ended)} ranks were started"]
-    wrong += [f"process {number} ended with {code}" for number, code in ended.items()
-              if code != (-signal.SIGKILL if number == victim else INTERNAL)]
-    lines = [line for line in text.splitlines() if "has ended without a word" in line]
-    tellers = {line.split("rank ")[1].split(":")[0] for line in lines}
-    named = {line.split(": ")[2].split(" has")[0].split(" on ")[0] for line in lines}
-    if len(tellers) != RANKS - 1 or len(lines) != RANKS - 1:
-        wrong.append("not each of the others says why it ends")
-    if len(named) != 1 or not next(iter(named)).endswith(f"(process {victim}"):
-        wrong.append(f"process {victim} was killed, others are named: {sorted(named)}")
-    elif next(iter(named)).split()[1] in tellers:
-        wrong.append("the rank that was killed says that it ends")
+    wrong = [f"process {number} ended with {code}" for number, code in ended.items()
+             if code != (-signal.SIGKILL if number == victim else INTERNAL)]
+    told = [tuple(map(int, words)) for words in SAID.findall(text)]
+    named = {(rank, process) for _, rank, process in told}
+    if len(named) != 1 or next(iter(named))[1] != victim:
+        wrong.append(f"process {victim} was killed, but rank and process were named: {sorted(named)}")
+    elif sorted(teller for teller, _, _ in told) != [rank for rank in range(RANKS) if rank != next(iter(named))[0]]:
+        wrong.append("not each of the others, and they alone, have said once why they end")
     return [*wrong, text] if wrong else []
 
 

@@ -43,7 +43,7 @@ def main():
         while_running = names(ranks)
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
-        status = run.wait(timeout=60)
+        status = run.wait(timeout=600)
     if status == 0:
         sys.exit("the run ended well although its ranks were killed")
     left = while_running | names(ranks)

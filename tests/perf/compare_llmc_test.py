@@ -8,7 +8,6 @@ import os
 import pathlib
 import sys
 import tempfile
-import time
 import types
 import unittest
 
@@ -34,7 +33,7 @@ for step in range(41):
     if step == int(os.environ.get("ENDS", "-1")):
         sys.exit("out of luck")
     if step == 12:
-        time.sleep(60)
+        time.sleep(3600)
     print(f"step {{step}}: train loss {{(losses + [6.0] * 41)[step]}} (took {{900.0 if step == 0 else 200.0}} ms)")
 """
 
@@ -77,9 +76,7 @@ class Compared(Comparing):
                 self.assertIn(part, text)
 
     def test_theirs_takes_few_steps_and_is_ended(self):
-        start = time.monotonic()
-        self.tool("--pairs", "1", "--steps", "99", "--turn-seconds", "99")
-        self.assertLess(time.monotonic() - start, 30, "it was waited for")
+        self.tool("--pairs", "1", "--steps", "99", "--turn-seconds", "99")  # whoever waits for it does so for an hour
         self.assertEqual(self.rows()[0]["their_steps"], compare_llmc.MOST_STEPS)
         for process in (int(words[1]) for words in self.log() if words[0] == "T"):
             with self.assertRaises(ProcessLookupError):

@@ -3,10 +3,12 @@
 usage: compare_pytorch_test.py PROGRAM [unittest options]
 Stand-ins take the places of PyTorch and of Trainstone; PROGRAM is asked what the shapes are.
 """
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
+import time
 import types
 import unittest
 from unittest import mock
@@ -18,7 +20,7 @@ import compare_pytorch  # noqa: E402
 
 PROGRAM = None
 WORKER = f"""#!{sys.executable}
-import json, os, sys, threading
+import json, os, sys
 def log(text):
     with open(os.environ["LOG"], "a") as file:
         file.write(text + "\\n")
@@ -30,11 +32,6 @@ seconds = float(os.environ.get("THEIR_SECONDS", "0.2"))
 print(json.dumps({{"seconds": [40.0, seconds, seconds], "losses": json.loads(os.environ.get("THEIR_LOSSES", "{LOSSES}")),
                   "torch": "9.9", "capability": "paper", "parameters": int(os.environ.get("PARAMETERS", "{PARAMETERS}"))}}),
       flush=True)
-def spin():
-    while True:
-        pass
-if "SPINS" in os.environ:
-    threading.Thread(target=spin, daemon=True).start()
 for line in sys.stdin:
     if "DIES" in os.environ:
         sys.exit("out of luck")
@@ -52,7 +49,7 @@ class Compared(Comparing):
     def setUp(self):
         super().setUp()
         self.worker = self.write("python", WORKER)
-        for name, value in (("IDLE_POLL", 0.01), ("IDLE_PATIENCE", 5.0)):
+        for name, value in (("IDLE_POLL", 0.01), ("IDLE_PATIENCE", 300.0)):
             patch = mock.patch.object(compare_pytorch, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -182,8 +179,16 @@ class Compared(Comparing):
         self.assert_fails(1, "No such file", *EAGER, "--python", str(self.folder / "none"))
 
     def test_threads_that_spin_are_an_error(self):
-        with mock.patch.object(compare_pytorch, "IDLE_PATIENCE", 0.5):
-            self.assert_fails(1, "takes processor time 0.5 seconds after its turn", *EAGER, SPINS="yes")
+        with (mock.patch.object(compare_pytorch, "IDLE_PATIENCE", 0.5),
+              mock.patch.object(compare_pytorch, "processor_ticks", side_effect=itertools.count())):
+            self.assert_fails(1, "takes processor time 0.5 seconds after its turn", *EAGER)
+
+    def test_processor_time_is_seen(self):
+        before, enough = compare_pytorch.processor_ticks(os.getpid()), time.process_time() + 0.1
+        while time.process_time() < enough:
+            pass
+        self.assertGreater(compare_pytorch.processor_ticks(os.getpid()), before)
+        self.assertIsNone(compare_pytorch.processor_ticks(2**30))  # nobody has that number
 
     def test_without_pytorch_it_says_how_to_get_it(self):
         self.assert_fails(77, "`pip install torch`, and name the interpreter that has it by --python", *EAGER, NO_TORCH="yes")

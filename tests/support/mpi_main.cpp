@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(30); // for ranks that are slow because they share a core
+constexpr auto patience = std::chrono::minutes(5); // for ranks that are slow because they share a core
 
 int world_rank() {
   int rank = 0;

@@ -23,15 +23,15 @@ double time_calls(Communicator const& communicator, TimedCall const& call, int c
   return std::ranges::max(all_gather_values(communicator, mine)); // the same on all ranks
 }
 
-int calls_by_time(double seconds, TimingOptions const& options) {
+} // namespace
+
+int calls_of_sample(double seconds, TimingOptions const& options) {
   constexpr int enough = 20;
   constexpr double most = 1e6; // a call that takes no time
   double const fill = std::min(most, std::ceil(options.sample_seconds / std::max(seconds, 1e-9)));
   if (fill >= enough) return static_cast<int>(fill);
   return std::clamp(static_cast<int>(10 * options.sample_seconds / seconds), static_cast<int>(fill), enough);
 }
-
-} // namespace
 
 std::vector<TimedSamples> time_interleaved(Communicator const& communicator, std::span<TimedCall const> calls,
                                            TimingOptions const& options) {
@@ -44,7 +44,7 @@ std::vector<TimedSamples> time_interleaved(Communicator const& communicator, std
     for (int call = 0; call < options.warmup_calls; ++call) calls[i]();
     // twice: a first time may be long for reasons that never come back
     double const once = std::min(time_calls(communicator, calls[i], 1), time_calls(communicator, calls[i], 1));
-    results[i].calls = options.calls > 0 ? options.calls : calls_by_time(once, options);
+    results[i].calls = options.calls > 0 ? options.calls : calls_of_sample(once, options);
   }
   for (int pass = 0; pass < options.samples; ++pass) {
     for (std::size_t step = 0; step < calls.size(); ++step) {

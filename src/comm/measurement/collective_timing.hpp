@@ -29,6 +29,9 @@ struct TimedSamples {
   int calls = 0;               ///< per sample
 };
 
+/// Where options leave it open. \param[in] seconds  that one call takes
+int calls_of_sample(double seconds, TimingOptions const& options);
+
 /// Sample i of one call and sample i of another one were measured in the same pass over all calls.
 /// Collective over the communicator. \throws Error unless warmup_calls and calls are >= 0 and samples even and >= 2
 std::vector<TimedSamples> time_interleaved(Communicator const& communicator, std::span<TimedCall const> calls,
