@@ -5,9 +5,20 @@
 
 namespace trainstone {
 
+namespace {
+
+std::string assumed_description(Topology const& topology) {
+  std::string const assumed = "assumed, typical figures (no --machine)";
+  if (topology.nodes() == 1) return assumed;
+  return fmt::format("{}; {} ranks of a node share a port of {} GB/s", assumed, assumed_ranks_per_node,
+                     assumed_node_bandwidth / 1e9);
+}
+
+} // namespace
+
 MachineSource read_machine_source(std::string const& path, Topology const& topology,
                                   std::optional<BuffersChoice> const& buffers) {
-  if (path.empty()) return {default_machine(), "assumed, typical figures (no --machine)", {}};
+  if (path.empty()) return {default_machine(), assumed_description(topology), {}};
   MeasuredMachine measured = read_machine_file(path);
   MessageBuffers const known = measured.provenance.buffers;
   TRAINSTONE_REQUIRE_INPUT(

@@ -107,6 +107,24 @@ TEST_CASE("a slow network makes algorithms win that cross node borders less", "[
   CHECK(choose_algorithm(problem, element, machine, pair).algorithm == Algorithm::hierarchical);
 }
 
+TEST_CASE("the assumed machine is slower between nodes than inside, at every size", "[chooser]") {
+  MachineModel const machine = default_machine();
+  for (double bytes = 1; bytes < 1e10; bytes *= 4) {
+    INFO(bytes << " bytes");
+    CHECK(machine.of(Link::inter)(bytes) > machine.of(Link::intra)(bytes));
+  }
+  // 8 ranks that send at a time fill a port of 25 GB/s
+  CHECK(std::abs(machine.of(Link::inter)(1e9) - (2e-6 + 8e9 / 25e9)) < 1e-12);
+}
+
+TEST_CASE("on the assumed machine rings lose that cross node borders with all their data", "[chooser]") {
+  Problem problem = all_reduce(1 << 24, 16); // 64 MiB
+  problem.topology = Topology::block(16, 2);
+  auto const seconds = [&](Algorithm algorithm) { return price(problem, algorithm, element, default_machine()); };
+  // inside 14/8 S at 10 GB/s and between nodes 1/8 S at 3.125 GB/s, against 15/8 S at 3.125 GB/s
+  CHECK(seconds(Algorithm::hierarchical) < seconds(Algorithm::ring) / 2);
+}
+
 TEST_CASE("segmented algorithms are tried with several segments, others have none", "[chooser]") {
   Problem problem = all_reduce(1 << 20, 4);
   std::vector<PricedAlgorithm> const ranked = rank_algorithms(problem, element, default_machine());

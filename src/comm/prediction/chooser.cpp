@@ -68,7 +68,7 @@ PricedAlgorithm choose_algorithm(Problem const& problem, std::size_t element_byt
 MachineModel default_machine() {
   MachineModel machine;
   machine.set_messages(Link::intra, PiecewiseLinear(1e-6, 1 / 10e9));
-  machine.set_messages(Link::inter, PiecewiseLinear(2e-6, 1 / 12.5e9));
+  machine.set_messages(Link::inter, PiecewiseLinear(2e-6, assumed_ranks_per_node / assumed_node_bandwidth));
   machine.reduce = PiecewiseLinear(1e-7, 1 / 8e9);
   machine.copy = PiecewiseLinear(1e-7, 1 / 10e9);
   machine.combine_to_own = PiecewiseLinear(1e-7, 1 / 20e9);

@@ -43,9 +43,15 @@ PricedAlgorithm choose_algorithm(Problem const& problem, std::size_t element_byt
                                  std::span<Algorithm const> among = {});
 
 /// Where no machine file is given: figures typical of servers with about ten cores' worth of memory bandwidth per rank
-/// and a 100 Gbit/s network. Messages inside a node 1 us + 10 GB/s, between nodes 2 us + 12.5 GB/s; additions 0.1 us +
-/// 8 GB/s of what is added, copies 0.1 us + 10 GB/s; shared memory 0.1 us + 20 GB/s read and written; node barrier
-/// 0.5 us. A guess: orders of magnitude, good enough to tell small messages from large ones.
+/// and of nodes whose assumed_ranks_per_node ranks share one port of 25 GB/s, whatever topology is priced. Messages
+/// inside a node 1 us + 10 GB/s, between nodes 2 us + a rank's share of the port; additions 0.1 us + 8 GB/s of what is
+/// added, copies 0.1 us + 10 GB/s; shared memory 0.1 us + 20 GB/s read and written; node barrier 0.5 us. A guess:
+/// orders of magnitude, good enough to tell small messages from large ones. The share is what a rank has while all of
+/// its node send; a schedule that crosses node borders with one rank per node, as rings do, is priced as if the others
+/// sent, too.
 MachineModel default_machine();
+
+inline constexpr int assumed_ranks_per_node = 8;
+inline constexpr double assumed_node_bandwidth = 25e9; ///< bytes per second, each way
 
 } // namespace trainstone
