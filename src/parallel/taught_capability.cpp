@@ -11,9 +11,7 @@ namespace trainstone {
 
 namespace {
 
-constexpr std::int64_t node_ranks = 16;   // of the published measurements
-constexpr std::int64_t many_ranks = 1024; // "more than a thousand"
-constexpr std::int64_t taught_stages = 128;
+constexpr std::int64_t node_ranks = 16;             // of the published measurements
 constexpr std::int64_t gpt3_batch = 3200000 / 2048; // samples of 3.2 M tokens
 
 double bytes_per_parameter() { return static_cast<double>(recipe("mixed16").total()); }
@@ -28,19 +26,19 @@ std::int64_t divisor_up_to(std::int64_t number, std::int64_t most) {
 }
 
 std::vector<CapabilityRow> method_rows() {
-  GptConfig const gpt3 = *find_preset("gpt3-175b");
-  std::int64_t const tensor = divisor_up_to(gpt3.heads, node_ranks), stages = std::min(gpt3.layers, taught_stages);
-  std::int64_t const ranks = std::min(gpt3_batch, many_ranks);
-  std::vector<CapabilityRow> rows{
-      {"data parallelism", "1.2", "N", 1, 0, "N <= batch; state is not divided"},
-      {"tensor parallelism", "20", "16", tensor, 0, "t divides a"},
-      {"pipeline parallelism", "100", "128", stages, 0, "p <= L"},
-      {"tensor x pipeline", "-", "> 1000", tensor * stages, 0, "t divides a, p <= L"},
-      {"ZeRO stage 3", "> 1000", "> 1000", ranks, 0, "N <= batch"},
-      {"ZeRO stage 3 x tensor", "> 1000", "> 1000", ranks * tensor, 0, "N <= batch, t divides a"},
+  std::string const many = "> 1000", good = "Good", very_good = "Very Good";
+  std::string const rewrite = "Needs Model Rewrite", missing = "not in this program";
+  double const on_one_card = capability_card / bytes_per_parameter();
+  return {
+      {"DP", "1.2", many, very_good, "Great", gpt3_batch, on_one_card, "N <= batch; state is not divided"},
+      {"MP", "20", "16", good, rewrite, {}, {}, missing},
+      {"MP + DP", "20", many, good, rewrite, {}, {}, missing},
+      {"PP", "100", "128", very_good, rewrite, {}, {}, missing},
+      {"PP + DP", "100", many, very_good, rewrite, {}, {}, missing},
+      {"MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", {}, {}, missing},
+      {"ZeRO", many, many, very_good, "Great", gpt3_batch, static_cast<double>(gpt3_batch) * on_one_card,
+       "N <= batch; stage 3"},
   };
-  for (CapabilityRow& row : rows) row.exact = capability_card / bytes_per_parameter() * static_cast<double>(row.degree);
-  return rows;
 }
 
 /// The least value from 1 to `most` that is legal and fits.

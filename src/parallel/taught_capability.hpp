@@ -14,14 +14,15 @@
 
 namespace trainstone {
 
-/// One kind of parallelism and the largest model that it trains on cards of capability_card bytes, in parameters, if
-/// the degree divides all state evenly.
+/// One kind of parallelism and the largest model that it trains on cards of capability_card bytes.
 struct CapabilityRow {
   std::string method;
   std::string taught_parameters; ///< in 10^9
   std::string taught_degree;
-  std::int64_t degree = 1; ///< the largest legal one of GPT-3's shape, or the lecture's if that is smaller
-  double exact = 0;
+  std::string taught_efficiency;
+  std::string taught_usability;
+  std::optional<std::int64_t> degree; ///< the largest legal one of GPT-3's shape and batch; of what is implemented here
+  std::optional<double> exact;        ///< parameters, if that degree divides what the method divides
   std::string limit;
 };
 
