@@ -1,14 +1,17 @@
 #pragma once
 
-// What is taught about named models, beside what is exact: their sizes, how much they compute, what their state takes.
-// Owns the nominal figures and which cards hold how much; exact counts are those of the parameter table, exact bytes
-// parallel/recipe.hpp's. Pure; renders no text (report/lecture_models.hpp).
+// What is taught about named models, beside what is exact: their sizes, how much they compute, what their state and
+// activations take. Owns the taught figures and which cards hold how much; exact counts are those of the parameter
+// table, exact bytes parallel/recipe.hpp's and the activation plan's. Pure; renders no text
+// (report/lecture_models.hpp).
 
 #include "model/config.hpp"
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -22,14 +25,21 @@ inline constexpr double gibibyte = 1024.0 * 1024.0 * 1024.0;
 /// Those of card_sizes, in units of `unit` bytes, that hold so many bytes.
 std::vector<int> cards_that_hold(double bytes, double unit);
 
+/// As a slide prints it, rounded.
+struct TaughtModel {
+  std::string_view name;
+  double computation = 0; ///< relative to the smallest of the four
+  double gigabytes = 0;   ///< of model state
+};
+
 struct ModelRow {
   std::string name;
-  double nominal = 0;              ///< parameters, as the model is called
-  std::int64_t computed = 0;       ///< of its shape, unpadded
-  double taught_computation = 0;   ///< nominal parameters, relative to the smallest of the lecture's four
-  double exact_computation = 0;    ///< FLOP per token at full context, relative to the same
-  bool in_lecture = false;         ///< one of the four that are taught
-  double taught_bytes = 0;         ///< 16 per nominal parameter
+  std::int64_t layers = 0;
+  std::int64_t channels = 0; ///< hidden dimension
+  double nominal = 0;        ///< parameters, as the model is called
+  std::int64_t computed = 0; ///< of its shape, unpadded
+  std::optional<TaughtModel> taught;
+  double exact_computation = 0;    ///< FLOP per token at full context, relative to the smallest taught model
   std::int64_t exact_bytes_16 = 0; ///< of mixed16
   std::int64_t exact_bytes_20 = 0; ///< of mixed20
 };
@@ -42,9 +52,19 @@ struct StateRow {
   std::int64_t exact = 0;
 };
 
+/// Activations of GPT-3 that are kept for backward, in 16 bits, with dropout.
+struct ActivationRow {
+  std::string kind;
+  double sample = 0; ///< bytes of a micro-batch of one sequence, all layers
+  double batch = 0;  ///< bytes of taught_batch_tokens
+};
+
+inline constexpr double taught_batch_tokens = 3.2e6;
+
 struct TaughtModels {
   std::vector<ModelRow> models;
   std::vector<StateRow> states;
+  std::vector<ActivationRow> activations; ///< first closed forms, then this program's plan
 };
 
 TaughtModels compare_taught_models();

@@ -7,6 +7,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 using namespace trainstone;
@@ -55,15 +56,35 @@ TEST_CASE("computation and memory of the four taught models are the published on
                                Taught{"turing-nlg", 17.2, 54, 275}, Taught{"gpt3-175b", 175, 547, 2800}}) {
     INFO(taught.name);
     ModelRow const& row = row_of(lecture, taught.name);
-    CHECK(row.in_lecture);
+    REQUIRE(row.taught.has_value());
     CHECK(row.nominal == taught.billions * 1e9);
-    // printed with two (4.7, 54) and three digits
-    CHECK_THAT(row.taught_computation, WithinAbs(taught.computation, taught.computation < 10 ? 0.05 : 0.5));
-    CHECK_THAT(row.taught_bytes / 1e9, WithinAbs(taught.gigabytes, 0.5));
+    CHECK(row.taught->computation == taught.computation);
+    CHECK(row.taught->gigabytes == taught.gigabytes);
+    // what is printed is the quotient of nominal sizes and 16 bytes of each parameter, to two or three digits
+    CHECK_THAT(row.nominal / 0.32e9, WithinAbs(taught.computation, taught.computation < 10 ? 0.05 : 0.5));
+    CHECK_THAT(16 * row.nominal / 1e9, WithinAbs(taught.gigabytes, 0.5));
     CHECK(row.exact_bytes_16 == 16 * row.computed);
     CHECK(row.exact_bytes_20 == 20 * row.computed);
   }
-  CHECK(std::ranges::count_if(lecture.models, &ModelRow::in_lecture) == 4);
+  CHECK(std::ranges::count_if(lecture.models, [](ModelRow const& row) { return row.taught.has_value(); }) == 4);
+}
+
+TEST_CASE("activations of GPT-3 are the closed forms of a block times its layers", "[lecture]") {
+  constexpr double s = 2048, h = 12288, a = 96, layers = 96, sh = s * h, ass = a * s * s;
+  // statistics in fp32: mean and rstd of two norms per row; flash attention one number per row and head
+  constexpr std::array<double, 6> blocks{
+      34 * sh + 5 * ass,         34 * sh, 2 * sh, 34 * sh + 3 * ass + 16 * s, 32 * sh + 2 * ass + 16 * s,
+      32 * sh + (16 + 4 * a) * s};
+  // embedded, lnf, branch, d_stream, 3 of d_qkv, 4 of d_fc; logits; mean, rstd and loss of each row
+  constexpr double outside = 2 * (11 * sh + 50304 * s) + 12 * s;
+  std::vector<ActivationRow> const rows = compare_taught_models().activations;
+  REQUIRE(rows.size() == 7);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    INFO(rows[i].kind);
+    CHECK(rows[i].sample == layers * blocks[i]); // all tensors are multiples of an arena's 64 bytes
+    CHECK_THAT(rows[i].batch, WithinRel(layers * blocks[i] * 1562.5, 1e-15));
+  }
+  CHECK(rows[6].sample == outside);
 }
 
 TEST_CASE("exact computation is that of matrix products and attention per token", "[lecture]") {
