@@ -41,7 +41,7 @@ std::string totals_table(TaughtCollectives const& lecture) {
          "  Note: N steps are counted as taught instead of N-1: at N = 2 that is twice the counter. A server that "
          "is none of\n  the N ranks does receive and send N messages; one that is (main device) has its own "
          "data already. The totals\n  of server, ring and tree are equal, the balance is not: the server's "
-         "port carries all of it.\n\n";
+         "port carries all of it. One deck has N (N-1) M\n  and N^2 M for the naive way; the first is exact.\n\n";
 }
 
 std::string times_table(TimeTable const& table, char letter) {
@@ -67,6 +67,22 @@ std::string times_table(TimeTable const& table, char letter) {
                             constants.gamma > 0 ? fmt::format("{:.2f}", 1e-9 / constants.gamma) : "infinite");
 }
 
+/// The cost that is taught, at both sizes.
+std::string costs_table(std::vector<TimeTable> const& times) {
+  constexpr auto line = "  {:<17} {:<42} {:>12} {:>12} {:>12} {:>12}\n";
+  std::string text = "2c. Cost with start-up as taught (gamma = 0) and exact, us\n";
+  std::string const large = fmt::format("{} B", times[0].bytes), small = fmt::format("{} B", times[1].bytes);
+  text += fmt::format(line, "", "", large, "", small, "");
+  text += fmt::format(line, "method", "as taught", "as taught", "exact", "as taught", "exact");
+  for (std::size_t i = 0; i < times[0].rows.size(); ++i) {
+    TimeRow const &first = times[0].rows[i], &second = times[1].rows[i];
+    if (first.taught_cost)
+      text += fmt::format(line, first.method, first.taught_cost_formula, microseconds(first.taught_cost),
+                          microseconds(first.exact), microseconds(second.taught_cost), microseconds(second.exact));
+  }
+  return text;
+}
+
 std::string times_tables(TaughtCollectives const& lecture) {
   std::string text;
   char letter = 'a';
@@ -76,27 +92,39 @@ std::string times_tables(TaughtCollectives const& lecture) {
       "simulated:\n  critical path of the schedules; on machine: the machine's own curves. \"Ring has the best "
       "latency\" "
       "is true for alpha = 0,\n  where it is the quickest with Rabenseifner and circulant; with start-up cost the tree "
-      "(and the butterfly) win small\n  messages. M N / B of the server counts one direction.\n";
+      "(and the butterfly) win small\n  messages. M N / B of the server counts one direction. One deck says \"Intra "
+      "nodes: low bandwidth; Inter node: high bandwidth\";\n  it is the other way round.\n";
   if (lecture.butterfly_until)
     text += fmt::format("  Butterfly beats Rabenseifner below {:.0f} bytes (N = {}).\n", *lecture.butterfly_until,
                         lecture.ranks);
-  return text + "\n";
+  return text + costs_table(lecture.times) +
+         "  Note: in these two formulas beta is a factor beside B (here 1), elsewhere seconds per byte; neither counts "
+         "additions.\n  As taught Rabenseifner's algorithm costs less than the ring at every size if N is 4 or more, "
+         "as 2 "
+         "ceil(lg N) < 2 (N-1);\n  yet the lecture's pros and cons give large data to the ring. On one port with one "
+         "beta the ring never wins for N = 2^k. It\n  does where links between neighbours are faster, because it "
+         "crosses "
+         "each node border once, or where N is no power of two\n  and Rabenseifner folds. Ring: any N, one neighbour "
+         "each way, most start-ups. Rabenseifner: fewest start-ups, peers far apart.\n\n";
 }
 
 std::string busiest_table(TaughtCollectives const& lecture) {
-  std::string text = "3. Ring against Rabenseifner: rounds, and bytes sent by the busiest rank\n";
-  text += fmt::format("  {:<17} {:>7} {:>7} {:>7}  {:<16} {:>14} {:<16} {:>14} {:>14}\n", "method", "rounds", "", "",
+  std::string text = "3. Rounds, and bytes sent by the busiest rank\n";
+  text += fmt::format("  {:<18} {:>7} {:>7} {:>7}  {:<12} {:>14} {:<16} {:>14} {:>14}\n", "method", "rounds", "", "",
                       "as taught", "bytes", "exact", "bytes", "counted");
-  text += fmt::format("  {:<17} {:>7} {:>7} {:>7}\n", "", "taught", "exact", "counted");
+  text += fmt::format("  {:<18} {:>7} {:>7} {:>7}\n", "", "taught", "exact", "counted");
   for (RankRow const& row : lecture.busiest)
-    text += fmt::format("  {:<17} {:>7} {:>7} {:>7}  {:<16} {:>14} {:<16} {:>14} {:>14}\n", row.method,
+    text += fmt::format("  {:<18} {:>7} {:>7} {:>7}  {:<12} {:>14} {:<16} {:>14} {:>14}\n", row.method,
                         row.taught_rounds ? fmt::format("{}", *row.taught_rounds) : "-", row.exact_rounds,
                         row.counted_rounds, row.taught_formula.empty() ? "-" : row.taught_formula,
                         number(row.taught_bytes), row.exact_formula, row.exact_bytes, row.counted_bytes);
   text += folding_note(lecture.ranks);
   return text +
          "  Note: Rabenseifner's traffic as taught holds for N = 2^k; folded it is more. Circulant needs no "
-         "folding: the same\n  bytes in 2 ceil(lg N) rounds at any N. The alpha-beta cost of both is in tables 2.\n\n";
+         "folding: the same\n  bytes in 2 ceil(lg N) rounds at any N. Decks give two algorithms the same name, Ring "
+         "AllReduce: one passes whole data on\n  N-1 times, the other slices, which are N/2 times fewer bytes. 2 M of "
+         "each "
+         "worker is the slices' sum, rounded up.\n\n";
 }
 
 std::string loads_table(TaughtCollectives const& lecture) {
@@ -104,10 +132,25 @@ std::string loads_table(TaughtCollectives const& lecture) {
   text += fmt::format("  {:<17} {:>18} {:>16} {:>16} {:>16}\n", "method", "taught per rank", "busiest exact",
                       "busiest counted", "mean counted");
   for (LoadRow const& row : lecture.loads)
-    text += fmt::format("  {:<17} {:>18} {:>16} {:>16} {:>16}\n", row.method, number(row.taught), row.exact_busiest,
-                        row.counted_busiest, number(row.mean));
-  return text + "  Note: 2 S lg N of the tree is its busiest rank's, sent and received together; the mean is "
-                "4 S (N-1)/N, the ring's.\n";
+    text += fmt::format("  {:<17} {:>18} {:>16} {:>16} {:>16}\n", row.method, number(row.taught),
+                        row.exact_busiest ? fmt::format("{}", *row.exact_busiest) : "-", row.counted_busiest,
+                        number(row.mean));
+  return text +
+         "  Note: 2 S lg N of the tree is its busiest rank's, sent and received together, \"without "
+         "overlapping\"; the mean is\n  4 S (N-1)/N, the ring's. The pipelined tree overlaps: inner ranks receive, "
+         "add and send segments at a time (times in table 2).\n\n";
+}
+
+std::string exchanges_table(TaughtCollectives const& lecture) {
+  std::string text = "5. Rabenseifner round by round: bytes that a rank sends\n";
+  if (lecture.exchanges.empty()) return text + folding_note(lecture.ranks);
+  text += fmt::format("  {:>7} {:>10} {:>14} {:>14}\n", "round", "as taught", "bytes", "counted");
+  for (ExchangeRow const& row : lecture.exchanges)
+    text += fmt::format("  {:>7} {:>10} {:>14} {:>14}\n", row.round, row.taught_formula, number(row.taught_bytes),
+                        row.counted);
+  return text +
+         "  Note: the sum 2 S (N-1)/N, taught with an almost-equal sign, is exact for N = 2^k. Among the operations "
+         "of libraries one\n  slide lists SIGNAL+WAIL: signal and wait.\n";
 }
 
 } // namespace
@@ -116,7 +159,8 @@ std::string lecture_collectives_text(TaughtCollectives const& lecture, std::stri
   std::string text = fmt::format("All-reduce of S = {} bytes on N = {} ranks of one node: as taught, and exact\n",
                                  lecture.bytes, lecture.ranks);
   text += fmt::format("machine: {}\n\n", machine);
-  return text + totals_table(lecture) + times_tables(lecture) + busiest_table(lecture) + loads_table(lecture);
+  return text + totals_table(lecture) + times_tables(lecture) + busiest_table(lecture) + loads_table(lecture) +
+         exchanges_table(lecture);
 }
 
 } // namespace trainstone

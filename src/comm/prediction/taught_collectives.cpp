@@ -1,5 +1,6 @@
 #include "comm/prediction/taught_collectives.hpp"
 
+#include "comm/prediction/chooser.hpp"
 #include "comm/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
@@ -59,9 +60,11 @@ struct Method {
     return {push, pull};
   }
 
+  /// Of segmented algorithms with the best segment.
   double price_on(MachineModel const& machine, Numbers const& numbers) const {
     double seconds = 0;
-    for (Problem const& problem : problems(numbers)) seconds += price(problem, algorithm, element, machine);
+    for (Problem const& problem : problems(numbers))
+      seconds += choose_algorithm(problem, element, machine, {&algorithm, 1}).seconds;
     return seconds;
   }
 };
@@ -102,7 +105,9 @@ Method const main_device{"main device", Algorithm::main_device};
 Method const dedicated_server{"dedicated server", Algorithm::direct, true};
 Method const naive{"naive", Algorithm::naive};
 Method const ring{"ring", Algorithm::ring};
+Method const whole_ring{"ring of whole data", Algorithm::whole_ring};
 Method const tree{"tree", Algorithm::tree};
+Method const pipelined_tree{"pipelined tree", Algorithm::pipelined_tree};
 Method const butterfly{"butterfly", Algorithm::butterfly};
 Method const rabenseifner{"rabenseifner", Algorithm::rabenseifner};
 Method const circulant{"circulant", Algorithm::circulant};
@@ -151,36 +156,51 @@ TimeTable time_table(Numbers const& x, MachineModel const& machine) {
   MachineModel const without_start = uniform_machine({0, constants.beta, 0});
   MachineModel const uniform = uniform_machine(constants);
   TimeTable table{x.bytes, constants, {}};
+  double const transfer = x.s * constants.beta;
   auto const add = [&](Method const& method, std::string const& taught_formula, std::optional<double> taught) {
     table.rows.push_back({method.name, taught_formula, taught, method.price_on(without_start, x),
                           closed_price(method.algorithm, x, constants), method.price_on(uniform, x),
-                          method.price_on(machine, x)});
+                          method.price_on(machine, x), "", std::nullopt});
   };
-  double const transfer = x.s * constants.beta;
+  auto const add_cost = [&](std::string const& formula, double rounds) {
+    table.rows.back().taught_cost_formula = formula;
+    table.rows.back().taught_cost = rounds * constants.alpha + 2 * (x.n - 1) * transfer / x.n;
+  };
   add(main_device, "M N / B", transfer * x.n);
   add(dedicated_server, "M N / B", transfer * x.n);
   add(naive, "", std::nullopt);
   add(ring, "2 M / B", 2 * transfer);
+  add_cost("2 (N-1) (alpha + beta S/(N B))", 2 * (x.n - 1));
   add(tree, "2 M lg N / B", 2 * transfer * std::log2(x.n));
+  add(pipelined_tree, "", std::nullopt);
   add(butterfly, "", std::nullopt);
   add(rabenseifner, "", std::nullopt);
+  add_cost("2 ceil(lg N) alpha + 2 (N-1) beta S/(N B)", 2 * x.rounds());
   add(circulant, "", std::nullopt);
   return table;
 }
 
 std::vector<RankRow> rank_rows(Numbers const& x) {
   auto const rounds = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
+  bool const even = x.power_of_two();
   std::uint64_t const twice_around = 2 * x.bytes / x.ranks * (x.ranks - 1);
-  std::uint64_t const folded = 2 * x.bytes / x.core * (x.core - 1) + (x.power_of_two() ? 0 : x.bytes);
+  std::uint64_t const folded = 2 * x.bytes / x.core * (x.core - 1) + (even ? 0 : x.bytes);
+  std::uint64_t const whole = (x.ranks - 1) * x.bytes;
+  std::int64_t const around = rounds(2 * (x.ranks - 1)), both_ways = rounds(2 * x.ceil);
   double const taught = 2 * x.s * x.share();
   std::string const formula = "2 S (N-1)/N";
   std::vector<RankRow> rows{
-      {ring.name, rounds(2 * (x.ranks - 1)), rounds(2 * (x.ranks - 1)), 0, formula, taught, formula, twice_around},
-      {rabenseifner.name, rounds(2 * x.ceil), rounds(2 * x.floor + (x.power_of_two() ? 0 : 2)), 0, formula, taught,
-       x.power_of_two() ? formula : "2 S (P-1)/P + S", folded},
-      {circulant.name, {}, rounds(2 * x.ceil), 0, "", {}, formula, twice_around},
+      {ring.name, around, around, 0, formula, taught, formula, twice_around},
+      {"ring, rounded", {}, around, 0, "2 M", 2 * x.s, formula, twice_around},
+      {whole_ring.name, around / 2, around / 2, 0, "(N-1) S", (x.n - 1) * x.s, "(N-1) S", whole},
+      {tree.name, both_ways, both_ways, 0, "", {}, even ? "lg N S" : "ceil(lg N) S", x.ceil * x.bytes},
+      {butterfly.name, rounds(x.ceil), rounds(x.floor + (even ? 0 : 2)), 0, "S lg N", x.s * std::log2(x.n),
+       even ? "S lg N" : "(k+1) S", (x.floor + (even ? 0 : 1)) * x.bytes},
+      {rabenseifner.name, both_ways, rounds(2 * x.floor + (even ? 0 : 2)), 0, formula, taught,
+       even ? formula : "2 S (P-1)/P + S", folded},
+      {circulant.name, {}, both_ways, 0, "", {}, formula, twice_around},
   };
-  Method const* const methods[] = {&ring, &rabenseifner, &circulant};
+  Method const* const methods[] = {&ring, &ring, &whole_ring, &tree, &butterfly, &rabenseifner, &circulant};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Counted const counted = count_method(*methods[i], x);
     rows[i].counted_rounds = counted.rounds;
@@ -191,13 +211,35 @@ std::vector<RankRow> rank_rows(Numbers const& x) {
 
 std::vector<LoadRow> load_rows(Numbers const& x) {
   std::vector<LoadRow> rows{{tree.name, 2 * x.s * std::log2(x.n), 2 * x.ceil * x.bytes},
+                            {pipelined_tree.name, {}, {}},
                             {ring.name, {}, 4 * x.bytes / x.ranks * (x.ranks - 1)}};
-  Method const* const methods[] = {&tree, &ring};
+  Method const* const methods[] = {&tree, &pipelined_tree, &ring};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Counted const counted = count_method(*methods[i], x);
     for (std::size_t rank = 0; rank < counted.sent.size(); ++rank) {
       rows[i].counted_busiest = std::max(rows[i].counted_busiest, counted.load(rank));
       rows[i].mean += static_cast<double>(counted.load(rank)) / x.n;
+    }
+  }
+  return rows;
+}
+
+/// First halves, then quarters, and so on, and back.
+std::vector<ExchangeRow> exchange_rows(Numbers const& x) {
+  std::vector<ExchangeRow> rows;
+  if (!x.power_of_two()) return rows;
+  auto const rounds = static_cast<int>(2 * x.floor);
+  for (int round = 1; round <= rounds; ++round) {
+    int const halvings = std::min(round, rounds + 1 - round);
+    rows.push_back({round, fmt::format("S/{}", 1U << halvings), std::ldexp(x.s, -halvings), 0});
+  }
+  for (Schedule const& schedule : make_schedules(rabenseifner.problems(x).front(), rabenseifner.algorithm)) {
+    TRAINSTONE_REQUIRE(schedule.rounds.size() == rows.size(), "{} rounds, not {}", schedule.rounds.size(), rows.size());
+    for (std::size_t round = 0; round < rows.size(); ++round) {
+      std::uint64_t sent = 0;
+      for (Move const& move : schedule.rounds[round])
+        if (move.action == Action::send) sent += static_cast<std::uint64_t>(move.size()) * element;
+      rows[round].counted = std::max(rows[round].counted, sent);
     }
   }
   return rows;
@@ -238,7 +280,7 @@ TaughtCollectives compare_taught_collectives(int ranks, std::uint64_t bytes, Mac
   require_legal(ranks, bytes);
   Numbers const x(ranks, bytes);
   Numbers const small(ranks, element * x.ranks);
-  TaughtCollectives lecture{ranks, bytes, total_rows(x), {}, rank_rows(x), load_rows(x), {}};
+  TaughtCollectives lecture{ranks, bytes, total_rows(x), {}, rank_rows(x), load_rows(x), exchange_rows(x), {}};
   lecture.times = {time_table(x, machine), time_table(small, machine)};
   lecture.butterfly_until = butterfly_until(x, lecture.times.front().constants);
   return lecture;

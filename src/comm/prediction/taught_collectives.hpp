@@ -28,12 +28,14 @@ struct TotalRow {
 /// Seconds of one all-reduce.
 struct TimeRow {
   std::string method;
-  std::string taught_formula;   ///< empty: not taught
-  std::optional<double> taught; ///< bytes / bandwidth
-  double without_start = 0;     ///< simulated with alpha = gamma = 0
-  std::optional<double> exact;  ///< closed form with alpha, beta, gamma, where there is one
-  double priced = 0;            ///< simulated with alpha, beta, gamma
-  double on_machine = 0;        ///< simulated with the machine's own curves
+  std::string taught_formula;        ///< empty: not taught
+  std::optional<double> taught;      ///< bytes / bandwidth
+  double without_start = 0;          ///< simulated with alpha = gamma = 0
+  std::optional<double> exact;       ///< closed form with alpha, beta, gamma, where there is one
+  double priced = 0;                 ///< simulated with alpha, beta, gamma
+  double on_machine = 0;             ///< simulated with the machine's own curves
+  std::string taught_cost_formula;   ///< with start-up; empty: not taught
+  std::optional<double> taught_cost; ///< with alpha and beta, gamma = 0
 };
 
 /// All methods at one size, and which of them is the quickest.
@@ -60,9 +62,17 @@ struct RankRow {
 struct LoadRow {
   std::string method;
   std::optional<double> taught;
-  std::uint64_t exact_busiest = 0;
+  std::optional<std::uint64_t> exact_busiest; ///< where there is a closed form
   std::uint64_t counted_busiest = 0;
   double mean = 0; ///< over ranks, counted
+};
+
+/// One round of Rabenseifner's algorithm.
+struct ExchangeRow {
+  int round = 0; ///< from 1
+  std::string taught_formula;
+  double taught_bytes = 0;   ///< that a rank sends
+  std::uint64_t counted = 0; ///< that the busiest rank sends
 };
 
 struct TaughtCollectives {
@@ -72,6 +82,7 @@ struct TaughtCollectives {
   std::vector<TimeTable> times; ///< at the given size, and at a small one of one element per rank
   std::vector<RankRow> busiest;
   std::vector<LoadRow> loads;
+  std::vector<ExchangeRow> exchanges; ///< of powers of two only
   /// Below so many bytes a butterfly beats Rabenseifner's algorithm, with the constants of the given size; of powers of
   /// two above 2 only.
   std::optional<double> butterfly_until;
