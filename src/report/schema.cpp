@@ -159,7 +159,8 @@ std::vector<Key> optimizer_keys() {
              "of adamw and adam: added outside the square root"),
       number("optimizer.momentum", optimizer, &OptimizerConfig::momentum, "", below(1), "of sgd; 0 = none"),
       number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {},
-             "decoupled with adamw, added to the gradient with adam and sgd; 0 = off"),
+             "decoupled with adamw; adam and sgd add it times the parameter to the gradient, as the penalty lambda "
+             "|w|^2 of the loss does with 2 lambda; the printed loss is without it; 0 = off"),
       choice("optimizer.decay", optimizer, &OptimizerConfig::decay,
              {{"matrices", DecayScope::matrices}, {"all", DecayScope::all}},
              "what decays: matrices (not biases and layer norms) or all parameters"),
