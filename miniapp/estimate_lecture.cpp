@@ -7,6 +7,8 @@
 #include "report/lecture_capability.hpp"
 #include "report/lecture_collectives.hpp"
 #include "report/lecture_models.hpp"
+#include "report/lecture_networks.hpp"
+#include "report/lecture_optimizer.hpp"
 #include "report/lecture_zero.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +37,10 @@ std::string collectives(EstimateOptions const& options) {
 }
 
 std::string zero(EstimateOptions const& options) {
-  return lecture_zero_text(compare_taught_zero(options.ranks.value_or(usual_ranks)));
+  std::int64_t const ranks = options.ranks.value_or(usual_ranks);
+  MachineSource const machine =
+      read_machine_source(options.machine_file, Topology::one_node(2)); // messages of one node
+  return lecture_zero_text(compare_taught_zero(ranks, machine.model), machine.description);
 }
 
 std::string models(EstimateOptions const& /*options*/) { return lecture_models_text(compare_taught_models()); }
@@ -44,14 +49,21 @@ std::string capability(EstimateOptions const& /*options*/) {
   return lecture_capability_text(compare_taught_capability());
 }
 
+std::string optimizer(EstimateOptions const& /*options*/) { return lecture_optimizer_text(compare_taught_optimizer()); }
+
+std::string networks(EstimateOptions const& /*options*/) { return lecture_networks_text(compare_taught_networks()); }
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
-  bool takes_ranks;
-  bool takes_size_and_machine;
+  bool takes_ranks; ///< and --machine
+  bool takes_size;
 };
-constexpr std::array lectures{Lecture{"collectives", collectives, true, true}, Lecture{"zero", zero, true, false},
-                              Lecture{"models", models, false, false}, Lecture{"capability", capability, false, false}};
+constexpr std::array lectures{
+    Lecture{"collectives", collectives, true, true}, Lecture{"zero", zero, true, false},
+    Lecture{"models", models, false, false},         Lecture{"capability", capability, false, false},
+    Lecture{"optimizer", optimizer, false, false},   Lecture{"networks", networks, false, false},
+};
 
 } // namespace
 
@@ -65,10 +77,9 @@ int estimate_lecture(EstimateOptions const& options) {
                                !options.device_memory && options.nodes == 1 && options.json_file.empty(),
                            "--lecture takes --ranks, --size and --machine; a DECK, --set, --device-mem, --nodes and "
                            "--json belong to an estimate without it");
-  TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || !options.ranks, "--ranks: the lecture \"{}\" has none",
-                           lecture->name);
-  TRAINSTONE_REQUIRE_INPUT(lecture->takes_size_and_machine || (!options.size && options.machine_file.empty()),
-                           "--size and --machine belong to --lecture collectives");
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || (!options.ranks && options.machine_file.empty()),
+                           "--ranks and --machine: the lecture \"{}\" has none", lecture->name);
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_size || !options.size, "--size belongs to --lecture collectives");
   fmt::print("{}", lecture->text(options));
   return 0;
 }

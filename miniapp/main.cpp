@@ -120,7 +120,8 @@ void describe_options(CLI::App& app, CommandLine& line) {
   add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
   estimate->add_option(
       "--lecture", line.estimate.lecture,
-      "collectives, zero, models or capability: figures as they are taught beside the exact ones; needs no deck");
+      "collectives, zero, models, capability, optimizer or networks: figures as they are taught beside the exact ones; "
+      "needs no deck");
   add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--machine", line.estimate.machine_file,
                        "peaks.json of calibrate: a step's time is predicted, or the lecture's collectives are priced");

@@ -15,21 +15,26 @@ double bytes_per_parameter(std::string_view name, int stage, std::int64_t ranks)
 
 std::vector<ZeroMemoryRow> memory_rows() {
   std::vector<ZeroMemoryRow> rows{
-      {0, "16", {120, 120, 120, 120, 120, 120}, {}},
-      {1, "4 + 12/N", {120, 52.5, 35.6, 31.4, 30.4, 30.1}, {}},
-      {2, "2 + 14/N", {120, 41.3, 21.6, 16.6, 15.4, 15.1}, {}},
-      {3, "16/N", {120, 30, 7.5, 1.88, 0.469, 0.117}, {}},
+      {0, "16", {120, 120, 120, 120, 120, 120}, {}, "", 0},
+      {1, "4 + 12/N", {120, 52.5, 35.6, 31.4, 30.4, 30.1}, {}, "4 Psi", 0},
+      {2, "2 + 14/N", {120, 41.3, 21.6, 16.6, 15.4, 15.1}, {}, "2 Psi", 0},
+      {3, "16/N", {120, 30, 7.5, 1.88, 0.469, 0.117}, {}, "0", 0},
   };
-  for (ZeroMemoryRow& row : rows)
+  Recipe const mixed16 = recipe("mixed16");
+  // what a stage leaves whole on every device
+  std::array<std::int64_t, 4> const whole{mixed16.total(), mixed16.parameter + mixed16.gradient, mixed16.parameter, 0};
+  for (ZeroMemoryRow& row : rows) {
     for (std::size_t i = 0; i < taught_zero_ranks.size(); ++i)
       row.bytes[i] = taught_zero_parameters * bytes_per_parameter("mixed16", row.stage, taught_zero_ranks[i]);
+    row.limit = taught_zero_parameters * static_cast<double>(whole[static_cast<std::size_t>(row.stage)]);
+  }
   return rows;
 }
 
 std::vector<ZeroRatioRow> ratio_rows(std::int64_t ranks) {
   std::vector<ZeroRatioRow> rows{{"mixed16", {"4", "8", "N"}, {}},
                                  {"mixed18", {"", "", ""}, {}},
-                                 {"mixed20", {"5", "10", "N"}, {}},
+                                 {"mixed20", {"4", "8", "N"}, {}},
                                  {"fp32", {"", "", ""}, {}}};
   for (ZeroRatioRow& row : rows)
     for (int stage = 1; stage <= 3; ++stage)
@@ -66,24 +71,27 @@ std::vector<ZeroVolumeRow> volume_rows(std::int64_t parameters, Rank ranks) {
   std::string const two = "2 Psi (N-1)/N", three = "3 Psi (N-1)/N";
   return {{"data parallel, all-reduce", "1", two, 2 * share, all_reduce, "2 G Psi (N-1)/N"},
           {"stage 1", "1", two, 2 * share, reduce_scatter + all_gather, "(G+1) Psi (N-1)/N"},
-          {"stage 1, all-reduce", "1.5", three, 3 * share, all_reduce + all_gather, "(2G+1) Psi (N-1)/N"},
+          {"stage 1, all-reduce", "", three, 3 * share, all_reduce + all_gather, "(2G+1) Psi (N-1)/N"},
           {"stage 2", "1", two, 2 * share, reduce_scatter + all_gather, "(G+1) Psi (N-1)/N"},
           {"stage 3", "1.5", three, 3 * share, reduce_scatter + 2 * all_gather, "3 G Psi (N-1)/N"}};
 }
 
 } // namespace
 
-TaughtZero compare_taught_zero(std::int64_t ranks) {
+TaughtZero compare_taught_zero(std::int64_t ranks, MachineModel const& machine) {
   TRAINSTONE_REQUIRE_INPUT(2 <= ranks && ranks <= most_zero_lecture_ranks,
                            "--ranks {}: the lecture on ZeRO compares 2 to {} ranks", ranks, most_zero_lecture_ranks);
   std::int64_t const unit = 256 * ranks;
   std::int64_t const padded = (static_cast<std::int64_t>(taught_zero_parameters) + unit - 1) / unit * unit;
-  return {ranks,
-          padded,
-          memory_rows(),
-          ratio_rows(ranks),
-          largest_rows(ranks),
-          volume_rows(padded, static_cast<Rank>(ranks))};
+  TaughtZero lecture{ranks,
+                     padded,
+                     memory_rows(),
+                     ratio_rows(ranks),
+                     largest_rows(ranks),
+                     volume_rows(padded, static_cast<Rank>(ranks)),
+                     {}};
+  if (ranks <= most_gather_ranks) lecture.gathers = compare_taught_gathers(static_cast<Rank>(ranks), machine);
+  return lecture;
 }
 
 } // namespace trainstone

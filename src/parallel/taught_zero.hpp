@@ -5,6 +5,8 @@
 // counted ones come from the schedules of the collectives alone. Pure; renders no text (report/lecture_zero.hpp).
 // Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
 
+#include "parallel/taught_gathers.hpp"
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -26,6 +28,8 @@ struct ZeroMemoryRow {
   std::string formula;                      ///< of N devices, in bytes per parameter
   std::array<double, 6> taught_gigabytes{}; ///< 10^9 bytes, as published
   std::array<double, 6> bytes{};
+  std::string taught_limit; ///< per device, of many devices; empty: not taught
+  double limit = 0;         ///< bytes of the same
 };
 
 /// How many times less memory a stage takes than plain data parallelism.
@@ -47,7 +51,7 @@ struct ZeroLargestRow {
 /// What the busiest rank sends per step, in elements.
 struct ZeroVolumeRow {
   std::string method;
-  std::string taught; ///< relative to data parallelism
+  std::string taught; ///< relative to data parallelism; empty: not taught
   std::string formula;
   std::int64_t exact = 0;   ///< gradients reduced once
   std::int64_t counted = 0; ///< of the ring's schedules
@@ -61,9 +65,11 @@ struct TaughtZero {
   std::vector<ZeroRatioRow> ratios;
   std::vector<ZeroLargestRow> largest;
   std::vector<ZeroVolumeRow> volumes;
+  std::optional<TaughtGathers> gathers; ///< up to most_gather_ranks
 };
 
-/// \param[in] ranks 2 ... most_zero_lecture_ranks    \throws InputError
-TaughtZero compare_taught_zero(std::int64_t ranks);
+/// \param[in] ranks 2 ... most_zero_lecture_ranks    \param[in] machine that gathers are priced on
+/// \throws InputError
+TaughtZero compare_taught_zero(std::int64_t ranks, MachineModel const& machine);
 
 } // namespace trainstone

@@ -9,7 +9,7 @@
 
 namespace trainstone {
 
-/// All tables, lines with their ends.
-std::string lecture_zero_text(TaughtZero const& lecture);
+/// All tables, lines with their ends. \param[in] machine where the constants of gathers come from
+std::string lecture_zero_text(TaughtZero const& lecture, std::string const& machine);
 
 } // namespace trainstone

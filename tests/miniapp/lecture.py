@@ -53,10 +53,21 @@ class Lecture(unittest.TestCase):
         self.assertAlmostEqual(float(rows["ring"][-1].lstrip("*")), expected, delta=0.01)
 
 
+    def test_gathers_of_zero_are_priced_on_the_machine(self):
+        outcome = run("estimate", "--lecture=zero", "--ranks=4", "--machine=peaks.json", prepare=write_machine)
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertIn("machine: peaks.json: 2 ranks on 1 node of paper", outcome.out)
+        # two gathers of 13 groups, 3 rounds of 3 us each, and 3/4 of 124479488 parameters of 2 bytes at 5 GB/s
+        expected = 2 * (13 * 3 * 3e-6 + 0.75 * 2 * 124479488 * 2e-10) * 1e3
+        [row] = [line.split() for line in outcome.out.splitlines() if line.startswith("  all-gather, ring")]
+        self.assertAlmostEqual(float(row[-2]), expected, delta=0.001)
+
     def test_each_lecture_prints_its_tables_without_a_deck(self):
         for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
                                "models": ["gpt3-175b", "174604259328", "as taught"],
-                               "capability": ["as taught", "p <= L"]}.items():
+                               "capability": ["as taught", "not in this program"],
+                               "optimizer": ["as taught", "adam, adamw"],
+                               "networks": ["as taught", "TorchGPipe"]}.items():
             with self.subTest(lecture=lecture):
                 outcome = run("estimate", "--lecture", lecture)
                 self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
@@ -80,6 +91,14 @@ class Simulation(unittest.TestCase):
                 self.assertEqual([us for us, marked in times if marked], [min(times)[0]])
         self.assertRegex(outcome.out, r"(?m)^all_reduce\n +from B +to B +auto picks")
 
+    def test_the_assumed_machine_says_what_ranks_of_a_node_share(self):
+        for nodes, shares in ((1, False), (2, True)):
+            outcome = run("commbench", "--simulate", f"ranks=4,nodes={nodes}", "-b", "8", "-e", "8", "--collectives",
+                          "all_reduce")
+            self.assertEqual(outcome.code, 0, outcome)
+            self.assertIn("machine: assumed, typical figures (no --machine)", outcome.out)
+            self.assertEqual("8 ranks of a node share a port of 25 GB/s" in outcome.out, shares)
+
     def test_sizes_that_the_machine_was_not_measured_for_are_marked(self):
         outcome = run("commbench", "--simulate", "ranks=4", "-b", "64KiB", "-e", "1M", "-f", "16", "--algorithms", "ring",
                       "--collectives", "all_reduce", "--machine", "peaks.json", prepare=write_machine)
@@ -100,16 +119,19 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks"]),
             "a file for a lecture": (start(*lecture, "--json", "x.json"), ["--json", "without it"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
+            "a machine for models": (start("estimate", "--lecture", "models", "--machine", "peaks.json"),
+                                     ["--machine", "models"]),
+            "ranks for networks": (start("estimate", "--lecture", "networks", "--ranks", 8), ["--ranks", "networks"]),
             "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),
             "one rank for zero": (start("estimate", "--lecture", "zero", "--ranks", 1), ["2 to 65536"]),
             "no machine file": (start(*lecture, "--machine", "peaks.json"),
