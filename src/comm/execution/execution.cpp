@@ -9,11 +9,14 @@
 #include "core/types.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory_resource>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trainstone {
 
@@ -206,7 +209,7 @@ void Execution::begin_round() {
 
 void Execution::arrive_at_barrier() {
   static std::string const label = "trainstone::comm::execute: neighbours touch the buffers"; // allocates once
-  if (std::exchange(m_kernels_enqueued, false)) m_exec.fence(label);
+  if (std::exchange(m_kernels_enqueued, false)) wait_for_kernels(m_exec, label);
   reach_delay_point("trainstone::comm::barrier");
   SharedSegment& segment = *m_options.segment;
   std::byte const* const begin = segment.bytes().data();
@@ -292,8 +295,12 @@ void Execution::enqueue_part(Move const& move, Range const& part) {
 
 template <class T>
 void Execution::enqueue_combine(Move const& move, Range const& part) {
-  std::vector<T const*> parts;
-  std::vector<T*> targets;
+  std::array<std::byte, 1024> room; // of few ranks: nothing is allocated
+  std::pmr::monotonic_buffer_resource addresses(room.data(), room.size());
+  std::pmr::vector<T const*> parts(&addresses);
+  std::pmr::vector<T*> targets(&addresses);
+  parts.reserve(static_cast<std::size_t>(combined_parts(move, m_schedule)));
+  targets.reserve(move.to.owner == every_neighbour ? m_schedule.neighbours.size() : 1);
   if (move.from.owner == every_neighbour) {
     for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
       parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, part.begin, i)));

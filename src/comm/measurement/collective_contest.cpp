@@ -7,11 +7,13 @@
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
+#include "core/launch.hpp"
 #include "core/types.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <string>
 
 namespace trainstone {
 
@@ -57,9 +59,9 @@ public:
     auto const execution =
         std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
                                     ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
-    return [execution, exec = m_exec] {
+    return [execution, exec = m_exec, label = std::string("trainstone::comm::contest: the clock is read")] {
       execution->run();
-      exec.fence("trainstone::comm::contest: the clock is read");
+      wait_for_kernels(exec, label);
     };
   }
 

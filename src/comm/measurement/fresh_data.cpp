@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -43,9 +44,9 @@ void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
 
 template <class T>
 TimedCall write_call(ExecutionSpace const& exec, Vector<T> data) {
-  return [data, exec] {
+  return [data, exec, label = std::string("trainstone::comm::write_call: the data is written")] {
     write_all<T>(exec, data, one<T>());
-    exec.fence("trainstone::comm::write_call: the data is written");
+    wait_for_kernels(exec, label);
   };
 }
 

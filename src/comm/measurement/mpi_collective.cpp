@@ -3,6 +3,7 @@
 #include "comm/buffers.hpp"
 #include "comm/meaning.hpp"
 #include "comm/mpi.hpp"
+#include "core/launch.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -127,7 +128,8 @@ void MpiCollective::run() {
   m_communicator->announce_and_compare(m_call);
   if (m_buffers == MessageBuffers::staged && !m_read.empty())
     copy_to_pinned(m_exec, m_data + bytes(m_read.begin), {m_given + bytes(m_read.begin), bytes(m_read.size())});
-  m_exec.fence("trainstone::comm::mpi_collective: MPI touches the data");
+  static std::string const label = "trainstone::comm::mpi_collective: MPI touches the data"; // allocates once
+  wait_for_kernels(m_exec, label);
   call();
   bring_result();
 }

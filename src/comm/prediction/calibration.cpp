@@ -5,6 +5,7 @@
 #include "comm/measurement/measured_memory.hpp"
 #include "comm/prediction/calibration_probes.hpp"
 #include "core/error.hpp"
+#include "core/launch.hpp"
 
 #include <algorithm>
 #include <array>
@@ -106,9 +107,9 @@ private:
     auto const execution =
         std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), Operation::sum, data, scratch,
                                     ExecutionOptions{.segment = buffers.segment, .staging = buffers.staging});
-    return [execution, exec = m_exec] {
+    return [execution, exec = m_exec, label = std::string("trainstone::comm::calibration: the clock is read")] {
       execution->run();
-      exec.fence("trainstone::comm::calibration: the clock is read");
+      wait_for_kernels(exec, label);
     };
   }
 
