@@ -12,6 +12,7 @@
 #include "machine_source.hpp"
 #include "report/commbench_table.hpp"
 #include "report/result.hpp"
+#include "report/statistics.hpp"
 
 #include <fmt/format.h>
 
@@ -52,6 +53,7 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   header.mpi = machinery.mpi.implementation();
   header.thread_level = machinery.mpi.thread_level();
   header.mpi_settings = mpi_control_variables();
+  header.transports = loaded_transports();
   header.ranks = communicator.size();
   header.nodes = communicator.topology().nodes();
   header.emulated_nodes = emulated;
@@ -61,6 +63,10 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   std::string_view const where = options.buffers.shared_memory ? "shared" : "private";
   header.buffers = messages == MessageBuffers::host ? where : to_string(messages);
   header.machine = machine;
+  header.choice =
+      fmt::format("auto: of the algorithms that are predicted to take at most {:g} times the least time, the "
+                  "fastest in a short measurement; mpi: the faster one of one buffer and two",
+                  close_factor);
   header.timing = fmt::format(
       "{} samples of each, interleaved A B B A; a sample is {} calls after a barrier, its time the slowest rank's; {}",
       options.samples, options.calls > 0 ? std::to_string(options.calls) : "some",
@@ -82,7 +88,7 @@ public:
 
   void add(PlannedContest const& contest, std::vector<ContestResult> const& results) {
     std::string const collective(to_string(contest.problem.collective));
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    for (std::size_t const i : shown(contest, results)) {
       PlannedRow const& planned = contest.rows[i];
       CommbenchRow row;
       row.collective = collective;
@@ -113,6 +119,20 @@ public:
   std::vector<CommbenchRow> const& rows() const { return m_rows; }
 
 private:
+  /// All rows but the slower ones of MPI's forms.
+  static std::vector<std::size_t> shown(PlannedContest const& contest, std::vector<ContestResult> const& results) {
+    std::vector<std::size_t> rows;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      bool const again =
+          !rows.empty() && !contest.rows[i].contestant.algorithm && !contest.rows[rows.back()].contestant.algorithm;
+      if (!again)
+        rows.push_back(i);
+      else if (median(results[i].samples.seconds) < median(results[rows.back()].samples.seconds))
+        rows.back() = i;
+    }
+    return rows;
+  }
+
   CommbenchOptions const& m_options;
   bool m_prints;
   std::vector<CommbenchRow> m_rows;
@@ -120,8 +140,8 @@ private:
 };
 
 /// \param[in] keep  called whenever the table has grown
-void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communicator& communicator,
-             Machinery& machinery, Table& table, std::function<void()> const& keep) {
+void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator& communicator, Machinery& machinery,
+             Table& table, std::function<void()> const& keep) {
   MemoryLedger ledger;
   MeasuredMemory const memory(machinery.exec, communicator, ledger, "commbench",
                               plan.bytes(communicator.buffers(), communicator.rank()), options.buffers.shared_memory);
@@ -132,11 +152,15 @@ void measure(CommbenchOptions const& options, CommbenchPlan const& plan, Communi
   how.check = options.check;
   how.fresh = options.fresh;
   for (std::size_t i = 0; i < plan.contests.size(); ++i) {
-    PlannedContest const& contest = plan.contests[i];
+    PlannedContest& contest = plan.contests[i];
     auto const same_table = [&](PlannedContest const& other) {
       return other.problem.collective == contest.problem.collective && other.type == contest.type;
     };
     if (i == 0 || !same_table(plan.contests[i - 1])) table.begin(contest);
+    for (PlannedRow& row : contest.rows)
+      if (!row.candidates.empty())
+        row.pick(choose_by_measurement(machinery.exec, communicator, contest.problem, options.operation, contest.type,
+                                       row.candidates, memory.buffers(), options.fresh));
     std::vector<Contestant> const contestants = contest.contestants();
     table.add(contest, run_contest(machinery.exec, communicator, contest.problem, options.operation, contest.type,
                                    contestants, memory.buffers(), how));

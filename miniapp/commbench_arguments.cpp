@@ -236,7 +236,8 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("-r,--root", arguments.root, "rank that broadcasts, reduces, gathers or scatters");
   add("--servers", arguments.servers, "parameter servers of server_push and server_pull");
   add("--collectives", arguments.collectives, "all_reduce,...; default: all");
-  add("--algorithms", arguments.algorithms, "ring,mpi,auto,...; default: all that apply");
+  add("--algorithms", arguments.algorithms,
+      "ring,mpi,auto,...; default: all that apply. auto: the fastest of those with close predictions");
   add("--buffers", arguments.buffers,
       std::string(buffers_help) +
           "default: shared on one node, private on several; on devices device if that is proved, else staged");

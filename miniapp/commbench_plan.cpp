@@ -24,15 +24,17 @@ public:
     std::vector<PlannedRow> rows;
     for (Algorithm const algorithm : algorithms_of(problem.collective)) {
       std::string const name(to_string(algorithm));
-      if (takes_part(name, refusal(problem, algorithm))) rows.push_back({{.algorithm = algorithm}, name, {}, {}});
+      if (takes_part(name, refusal(problem, algorithm)))
+        rows.push_back({.contestant = {.algorithm = algorithm}, .algorithm = name});
     }
-    if (is_wanted(automatic)) rows.push_back({{}, automatic, {}, {}});
+    if (is_wanted(automatic)) rows.push_back({.algorithm = automatic});
     if (is_wanted(library)) {
       std::string const reason = mpi_refusal(problem, type);
-      if (reason.empty())
-        rows.push_back({{}, library, {}, {}});
-      else
-        leave_out(reason);
+      if (!reason.empty()) leave_out(reason);
+      for (MpiForm const form : reason.empty() ? mpi_forms(problem) : std::vector<MpiForm>{})
+        rows.push_back({.contestant = {.algorithm = {}, .form = form},
+                        .algorithm = library,
+                        .picked = std::string(to_string(form))});
     }
     return rows;
   }
@@ -59,6 +61,16 @@ private:
 
 } // namespace
 
+void PlannedRow::pick(PricedAlgorithm const& choice) {
+  contestant = {.algorithm = choice.algorithm, .segment = choice.segment};
+  picked = to_string(choice);
+  predict(choice.seconds);
+}
+
+void PlannedRow::predict(double seconds) {
+  predicted_seconds = seconds > 0 ? std::optional(seconds) : std::nullopt; // one rank has nothing to do
+}
+
 std::vector<Contestant> PlannedContest::contestants() const {
   std::vector<Contestant> all;
   for (PlannedRow const& row : rows) all.push_back(row.contestant);
@@ -67,8 +79,13 @@ std::vector<Contestant> PlannedContest::contestants() const {
 
 MeasuredBytes CommbenchPlan::bytes(MessageBuffers buffers, Rank rank) const {
   MeasuredBytes all;
-  for (PlannedContest const& contest : contests)
-    all.include(contest_bytes(buffers, contest.problem, rank, contest.type, contest.contestants()));
+  for (PlannedContest const& contest : contests) {
+    std::vector<Contestant> everybody = contest.contestants();
+    for (PlannedRow const& row : contest.rows)
+      for (PricedAlgorithm const& one : row.candidates)
+        everybody.push_back({.algorithm = one.algorithm, .segment = one.segment});
+    all.include(contest_bytes(buffers, contest.problem, rank, contest.type, everybody));
+  }
   return all;
 }
 
@@ -99,16 +116,12 @@ void predict_contests(CommbenchPlan& plan, MachineModel const& machine) {
     std::size_t const element = size_of(contest.type);
     for (PlannedRow& row : contest.rows) {
       if (row.algorithm == library) continue;
-      double seconds = 0;
       if (row.algorithm == automatic) {
-        PricedAlgorithm const choice = choose_algorithm(contest.problem, element, machine);
-        row.contestant = {.algorithm = choice.algorithm, .segment = choice.segment};
-        row.picked = to_string(choice);
-        seconds = choice.seconds;
+        row.candidates = close_candidates(contest.problem, element, machine);
+        row.pick(row.candidates.front());
       } else {
-        seconds = price(contest.problem, *row.contestant.algorithm, element, machine);
+        row.predict(price(contest.problem, *row.contestant.algorithm, element, machine));
       }
-      if (seconds > 0) row.predicted_seconds = seconds; // one rank has nothing to do
     }
   }
 }

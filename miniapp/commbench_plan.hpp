@@ -5,7 +5,7 @@
 
 #include "commbench.hpp"
 
-#include "comm/measurement/collective_contest.hpp"
+#include "comm/measurement/measured_choice.hpp"
 #include "comm/simulation/machine_model.hpp"
 
 #include <optional>
@@ -16,10 +16,15 @@ namespace trainstone {
 
 /// One line of the table.
 struct PlannedRow {
-  Contestant contestant;
-  std::string algorithm; ///< "ring", "auto", "mpi"
-  std::string picked;    ///< of auto
-  std::optional<double> predicted_seconds;
+  Contestant contestant = {};
+  std::string algorithm;   ///< "ring", "auto", "mpi"; there is a row for every form of MPI's own
+  std::string picked = {}; ///< what auto runs; the form of MPI's own
+  std::optional<double> predicted_seconds = {};
+  std::vector<PricedAlgorithm> candidates = {}; ///< of auto
+
+  /// Of auto: from now on this is what it runs.
+  void pick(PricedAlgorithm const& choice);
+  void predict(double seconds);
 };
 
 /// All that is measured against each other on one problem.
@@ -44,7 +49,7 @@ struct CommbenchPlan {
 /// \throws InputError if an algorithm that was named refuses a collective that has it
 CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology);
 
-/// Fills them in.
+/// Fills them in; auto runs what is predicted to be the quickest until a measurement decides between its candidates.
 void predict_contests(CommbenchPlan& plan, MachineModel const& machine);
 
 } // namespace trainstone

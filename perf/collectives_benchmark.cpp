@@ -79,7 +79,8 @@ void register_collective(Stage& stage, Collective collective, std::uint64_t byte
   std::vector<Contestant> contestants;
   for (Algorithm const algorithm : algorithms_of(collective))
     if (refusal(problem, algorithm).empty()) contestants.push_back({.algorithm = algorithm});
-  if (mpi_refusal(problem, ElementType::float32).empty()) contestants.push_back({});
+  if (mpi_refusal(problem, ElementType::float32).empty())
+    for (MpiForm const form : mpi_forms(problem)) contestants.push_back({.algorithm = {}, .form = form});
   for (Contestant const& contestant : contestants) {
     std::string const name = fmt::format("{}/{}/bytes:{}", to_string(collective), to_string(contestant), bytes);
     benchmark::RegisterBenchmark(name,

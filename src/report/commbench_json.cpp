@@ -26,6 +26,7 @@ Json header_json(CommbenchHeader const& header) {
           {"mpi", header.mpi},
           {"thread_level", header.thread_level},
           {"mpi_settings", settings},
+          {"transports", header.transports},
           {"ranks", header.ranks},
           {"nodes", header.nodes},
           {"emulated_nodes", header.emulated_nodes},
@@ -33,6 +34,7 @@ Json header_json(CommbenchHeader const& header) {
           {"kokkos", header.kokkos},
           {"buffers", header.buffers},
           {"predictions", header.machine},
+          {"choices", header.choice},
           {"timing", header.timing}};
 }
 

@@ -4,6 +4,7 @@
 #include "report/statistics.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +53,7 @@ std::string score_lines(std::span<CommbenchRow const> rows) {
 } // namespace
 
 std::string CommbenchRow::name() const {
-  return picked.empty() ? algorithm : fmt::format("{} ({})", algorithm, picked);
+  return picked.empty() || algorithm == "mpi" ? algorithm : fmt::format("{} ({})", algorithm, picked);
 }
 
 std::optional<double> algorithm_bandwidth(CommbenchRow const& row) {
@@ -115,13 +116,15 @@ std::string commbench_header_lines(CommbenchHeader const& header) {
   for (auto const& [name, value] : header.mpi_settings) settings += fmt::format(" {}={}", name, value);
   return fmt::format("# trainstone {} | Kokkos {} | {}, {} | {}\n"
                      "# {} rank{} on {}{} node{} | buffers {}\n"
-                     "# control variables:{}\n"
+                     "# control variables:{} | transports loaded: {}\n"
                      "# predictions: {}\n"
+                     "# choices: {}\n"
                      "# times: {}\n",
                      header.version, header.kokkos, header.mpi, header.thread_level, header.cpu, header.ranks,
                      header.ranks == 1 ? "" : "s", header.nodes, header.emulated_nodes ? " emulated" : "",
                      header.nodes == 1 ? "" : "s", header.buffers, settings.empty() ? " none set" : settings,
-                     header.machine, header.timing);
+                     header.transports.empty() ? "none seen" : fmt::format("{}", fmt::join(header.transports, " ")),
+                     header.machine, header.choice, header.timing);
 }
 
 std::string drift_lines(std::string const& when, Drift const& drift) {

@@ -21,6 +21,7 @@ struct CommbenchHeader {
   std::string mpi;     ///< "MPICH 5.0.2"
   std::string thread_level;
   std::vector<std::pair<std::string, std::string>> mpi_settings; ///< control variables that are set
+  std::vector<std::string> transports;                           ///< libraries of them that MPI has loaded
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
   bool emulated_nodes = false;
@@ -28,6 +29,7 @@ struct CommbenchHeader {
   std::string kokkos;
   std::string buffers; ///< "shared", "private", "staged" or "device"
   std::string machine; ///< where predictions come from
+  std::string choice;  ///< how auto and MPI's form are chosen
   std::string timing;  ///< "10 samples of each ..."
 };
 
@@ -45,7 +47,7 @@ struct CommbenchRow {
   std::string operation; ///< "none" where nothing is added up
   std::int64_t root = -1;
   std::string algorithm; ///< "ring", "auto", "mpi"
-  std::string picked;    ///< of auto: what it runs
+  std::string picked;    ///< of auto: what it runs; of mpi: "in place", "two buffers"
   std::uint64_t bytes = 0;
   std::int64_t count = 0;
   std::vector<double> seconds; ///< samples, per call; sample i of all rows of one size was measured in pass i

@@ -1,5 +1,6 @@
 #include "comm/prediction/chooser.hpp"
 
+#include "comm/measurement/measured_choice.hpp"
 #include "comm/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -68,6 +70,20 @@ TEST_CASE("shared memory is chosen from only where the buffers lie in it", "[cho
   CHECK(uses_shared() == there_are);
   problem.topology = Topology::block(4, 2);
   CHECK(!uses_shared());
+}
+
+TEST_CASE("close candidates are all that are predicted to take a few times the least time", "[chooser]") {
+  for (Rank const ranks : {5, 8, 13}) {
+    for (Index const elements : {Index{97}, Index{300007}}) {
+      Problem const problem = all_reduce(elements, ranks);
+      std::vector<PricedAlgorithm> const all = rank_algorithms(problem, element, default_machine());
+      std::vector<PricedAlgorithm> const close = close_candidates(problem, element, default_machine());
+      CHECK(close.size() < all.size()); // the naive ways of lectures are far
+      CHECK(std::ranges::equal(close, all | std::views::take(close.size())));
+      CHECK(close.back().seconds <= 4 * all.front().seconds);
+      CHECK(all[close.size()].seconds > 4 * all.front().seconds);
+    }
+  }
 }
 
 TEST_CASE("ties go to the earlier line of the table", "[chooser]") {

@@ -1,5 +1,6 @@
 #include "comm/communicator.hpp"
 #include "comm/environment.hpp"
+#include "comm/measurement/mpi_settings.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -13,6 +14,16 @@ TEST_CASE("the name of the MPI library is cut out of what it says about itself",
   CHECK(short_library_version("Intel(R) MPI Library 2021.10 for Linux* OS\n") == "Intel(R) MPI Library 2021.10");
   CHECK(short_library_version("some library") == "some library");
   CHECK(short_library_version("") == "");
+}
+
+TEST_CASE("transport libraries are found among the files that a process has mapped", "[comm][environment]") {
+  CHECK(loaded_transports("").empty());
+  CHECK(loaded_transports("7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/libmpich.so.12\n").empty());
+  CHECK(loaded_transports("7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/ucx/libuct_cma.so.0.0.0\n"
+                          "7f01-7f02 r--p 00001000 08:01 12 /usr/lib/ucx/libuct_cma.so.0.0.0\n"
+                          "7f02-7f03 r--p 00000000 08:01 13 /usr/lib/libxpmem.so.0\n"
+                          "7f03-7f04 r--p 00000000 08:01 14 /usr/lib/libfabric.so.1") ==
+        std::vector<std::string>{"libfabric", "libuct_cma", "libxpmem"});
 }
 
 TEST_CASE("ranks share a node if host name and boot agree", "[comm][environment]") {

@@ -30,7 +30,8 @@ std::vector<Contestant> message_passing(Problem const& problem, ElementType type
   std::vector<Contestant> all;
   for (Algorithm const algorithm : algorithms_of(problem.collective))
     if (refusal(problem, algorithm).empty()) all.push_back({.algorithm = algorithm});
-  if (mpi_refusal(problem, type).empty()) all.push_back({});
+  if (mpi_refusal(problem, type).empty())
+    for (MpiForm const form : mpi_forms(problem)) all.push_back({.algorithm = {}, .form = form});
   return all;
 }
 
@@ -207,9 +208,10 @@ TEST_CASE("MPI is given a copy where messages are staged, of what it reads", "[m
   Problem const broadcast = even_problem(Collective::broadcast, 17, communicator.topology(), 0, 1);
   std::vector<float> data(17, communicator.rank() == 0 ? 3.0f : 5.0f);
   Vector<float> const view(data.data(), data.size());
-  std::vector<std::byte> staging(mpi_staging_bytes(MessageBuffers::staged, broadcast, communicator.rank(), 4));
+  std::vector<std::byte> staging(
+      mpi_staging_bytes(MessageBuffers::staged, broadcast, communicator.rank(), 4, MpiForm::in_place));
   CHECK(staging.size() == 128); // 17 elements on 64 bytes of their own
-  CHECK(mpi_staging_bytes(MessageBuffers::host, broadcast, communicator.rank(), 4) == 0);
+  CHECK(mpi_staging_bytes(MessageBuffers::host, broadcast, communicator.rank(), 4, MpiForm::in_place) == 0);
   MpiCollective mpi(exec, communicator, broadcast, Operation::sum, view, {}, staging);
   std::ranges::fill(staging, std::byte{1});
   mpi.run();

@@ -23,16 +23,19 @@ void check_against_mpi(ExecutionSpace const& exec, Communicator& communicator, P
                        Operation operation) {
   if (!mpi_refusal(problem, element_type_of<T>()).empty()) return;
   Rank const rank = communicator.rank();
-  test::DeviceTensor<T> const data(test::input<T>(problem, rank));
-  test::DeviceTensor<T> const scratch(std::vector<T>(static_cast<std::size_t>(mpi_scratch_elements(problem, rank))));
-  std::uint64_t const copies = mpi_staging_bytes(communicator.buffers(), problem, rank, sizeof(T));
-  MemoryLedger ledger;
-  PinnedMemory staging(ledger, "test", Arena::footprint(copies));
-  MpiCollective reference(exec, communicator, problem, operation, data.vector(), scratch.vector(),
-                          staging.take(copies));
-  reference.run();
-  INFO("MPI's own " << to_string(problem.collective));
-  CHECK(test::mismatch(problem, operation, communicator.rank(), data.values()) == "");
+  for (MpiForm const form : mpi_forms(problem)) {
+    test::DeviceTensor<T> const data(test::input<T>(problem, rank));
+    auto const apart = static_cast<std::size_t>(mpi_scratch_elements(problem, rank, form));
+    test::DeviceTensor<T> const scratch{std::vector<T>(apart)};
+    std::uint64_t const copies = mpi_staging_bytes(communicator.buffers(), problem, rank, sizeof(T), form);
+    MemoryLedger ledger;
+    PinnedMemory staging(ledger, "test", Arena::footprint(copies));
+    MpiCollective reference(exec, communicator, problem, operation, data.vector(), scratch.vector(),
+                            staging.take(copies), form);
+    reference.run();
+    INFO("MPI's own " << to_string(problem.collective) << ", " << to_string(form));
+    CHECK(test::mismatch(problem, operation, communicator.rank(), data.values()) == "");
+  }
 }
 
 std::string describe(Problem const& problem, Algorithm algorithm) {

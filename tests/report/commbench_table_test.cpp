@@ -160,13 +160,16 @@ TEST_CASE("the header says what was measured with what", "[commbench]") {
   CommbenchHeader header;
   header.mpi = "MPICH 5.0.2";
   header.mpi_settings = {{"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "ring"}};
+  header.transports = {"libuct_cma", "libxpmem"};
+  header.choice = "auto: the fastest";
   header.ranks = 2;
   header.nodes = 2;
   header.emulated_nodes = true;
   header.buffers = "private";
   std::string const text = commbench_header_lines(header);
   for (char const* part :
-       {"MPICH 5.0.2", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring", "2 ranks on 2 emulated nodes", "buffers private"})
+       {"MPICH 5.0.2", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring", "2 ranks on 2 emulated nodes", "buffers private",
+        "transports loaded: libuct_cma libxpmem\n", "# choices: auto: the fastest\n"})
     CHECK_THAT(text, ContainsSubstring(part));
 }
 

@@ -192,8 +192,8 @@ void SharedSegment::arrive(std::uint64_t ticket, std::uint64_t step, std::uint64
     mine.scratch_offset = scratch_offset;
   }
   mine.arrived.store(number, std::memory_order_release);
-  // The neighbours have read these lines since this rank wrote them. To take them back is as long as half a barrier, and
-  // goes on while this rank waits.
+  // The neighbours have read these lines since this rank wrote them. To take them back is as long as half a barrier,
+  // and goes on while this rank waits.
   Arrival& next = m_state->mine().of(ticket + 1);
   for (std::size_t line = 0; line < 2; ++line) __builtin_prefetch(reinterpret_cast<std::byte*>(&next) + 64 * line, 1);
 }

@@ -45,13 +45,18 @@ public:
         m_memory(memory),
         m_data(cut<T>(memory.data, problem.elements(), "data")) {}
 
-  TimedCall call_of(Contestant const& contestant) const {
+  /// What is timed, and what is checked: the result of MPI's own is brought to where it is looked for.
+  struct Calls {
+    TimedCall timed, checked;
+  };
+
+  Calls calls_of(Contestant const& contestant) const {
     if (!contestant.algorithm) {
-      Vector<T> const scratch =
-          cut<T>(m_memory.scratch, mpi_scratch_elements(m_problem, m_communicator.rank()), "scratch");
-      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data, scratch,
-                                                       m_memory.staging);
-      return [mpi] { mpi->run(); };
+      Index const apart = mpi_scratch_elements(m_problem, m_communicator.rank(), contestant.form);
+      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data,
+                                                       cut<T>(m_memory.scratch, apart, "scratch"), m_memory.staging,
+                                                       contestant.form);
+      return {[mpi] { mpi->run_as_users_do(); }, [mpi] { mpi->run(); }};
     }
     Schedule schedule =
         make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
@@ -59,10 +64,12 @@ public:
     auto const execution =
         std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
                                     ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
-    return [execution, exec = m_exec, label = std::string("trainstone::comm::contest: the clock is read")] {
+    TimedCall const call = [execution, exec = m_exec,
+                            label = std::string("trainstone::comm::contest: the clock is read")] {
       execution->run();
       wait_for_kernels(exec, label);
     };
+    return {call, call};
   }
 
   /// Wrong elements of all ranks after one call.
@@ -111,11 +118,15 @@ private:
 template <class T>
 std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communicator, ExactData const* truth,
                                std::span<Contestant const> contestants, ContestOptions const& options) {
-  std::vector<TimedCall> calls;
-  for (Contestant const& contestant : contestants) calls.push_back(contest.call_of(contestant));
+  std::vector<TimedCall> calls, checked;
+  for (Contestant const& contestant : contestants) {
+    auto [timed, with_result] = contest.calls_of(contestant);
+    calls.push_back(std::move(timed));
+    checked.push_back(std::move(with_result));
+  }
   std::vector<ContestResult> results(calls.size());
   auto const check_all = [&] {
-    for (std::size_t i = 0; truth && i < calls.size(); ++i) results[i].wrong += contest.wrong(calls[i], *truth);
+    for (std::size_t i = 0; truth && i < calls.size(); ++i) results[i].wrong += contest.wrong(checked[i], *truth);
   };
   check_all();
   contest.fill_for_timing();
@@ -129,7 +140,7 @@ std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communic
 } // namespace
 
 std::string to_string(Contestant const& contestant) {
-  if (!contestant.algorithm) return "mpi";
+  if (!contestant.algorithm) return contestant.form == MpiForm::in_place ? "mpi" : "mpi/two_buffers";
   std::string const name(to_string(*contestant.algorithm));
   return contestant.segment > 0 ? fmt::format("{}/{}", name, contestant.segment) : name;
 }
@@ -141,8 +152,8 @@ MeasuredBytes contest_bytes(MessageBuffers buffers, Problem const& problem, Rank
   MeasuredBytes needed{.data = bytes(problem.elements())};
   for (Contestant const& contestant : contestants) {
     if (!contestant.algorithm) {
-      needed.include({.scratch = bytes(mpi_scratch_elements(problem, rank)),
-                      .staging = mpi_staging_bytes(buffers, problem, rank, element)});
+      needed.include({.scratch = bytes(mpi_scratch_elements(problem, rank, contestant.form)),
+                      .staging = mpi_staging_bytes(buffers, problem, rank, element, contestant.form)});
       continue;
     }
     Schedule const schedule = make_schedule(with_segment(problem, contestant.segment), *contestant.algorithm, rank);

@@ -7,6 +7,7 @@
 #include "comm/element.hpp"
 #include "comm/measurement/collective_timing.hpp"
 #include "comm/measurement/measured_memory.hpp"
+#include "comm/measurement/mpi_collective.hpp"
 #include "comm/problem.hpp"
 #include "core/views.hpp"
 
@@ -22,11 +23,12 @@ namespace trainstone {
 struct Contestant {
   std::optional<Algorithm> algorithm; ///< nothing: MPI's own
   Index segment = 0;                  ///< for Problem::segment
+  MpiForm form = MpiForm::in_place;   ///< of MPI's own
 
   bool operator==(Contestant const&) const = default;
 };
 
-/// "ring", "segmented_ring/16384", "mpi".
+/// "ring", "segmented_ring/16384", "mpi", "mpi/two_buffers".
 std::string to_string(Contestant const& contestant);
 
 struct ContestOptions {

@@ -62,20 +62,42 @@ std::string mpi_refusal(Problem const& problem, ElementType type) {
   return "";
 }
 
-Index mpi_scratch_elements(Problem const& problem, Rank rank) {
-  bool const in_place = problem.collective != Collective::reduce_scatter || has_equal_blocks(problem);
-  return in_place ? 0 : problem.partition.size(rank);
+std::string_view to_string(MpiForm form) { return form == MpiForm::in_place ? "in place" : "two buffers"; }
+
+std::vector<MpiForm> mpi_forms(Problem const& problem) {
+  switch (problem.collective) {
+  case Collective::broadcast:
+  case Collective::barrier: return {MpiForm::in_place};
+  case Collective::reduce_scatter:
+    // Not in place where blocks differ: there MPICH 5.0.2 copies between ranges that overlap, and ends the program.
+    if (!has_equal_blocks(problem)) return {MpiForm::two_buffers};
+    [[fallthrough]];
+  default: return {MpiForm::in_place, MpiForm::two_buffers};
+  }
 }
 
-std::uint64_t mpi_staging_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, std::size_t element_bytes) {
+Index mpi_scratch_elements(Problem const& problem, Rank rank, MpiForm form) {
+  if (form == MpiForm::in_place) return 0;
+  bool const is_root = rank == problem.root;
+  switch (problem.collective) {
+  case Collective::reduce_scatter: return problem.partition.size(rank);
+  case Collective::scatter: return is_root ? problem.partition.size(rank) : 0;
+  case Collective::reduce:
+  case Collective::gather: return is_root ? problem.elements() : 0;
+  default: return problem.elements();
+  }
+}
+
+std::uint64_t mpi_staging_bytes(MessageBuffers buffers, Problem const& problem, Rank rank, std::size_t element_bytes,
+                                MpiForm form) {
   if (buffers != MessageBuffers::staged) return 0;
   return staging_footprint(static_cast<std::uint64_t>(problem.elements()) * element_bytes) +
-         staging_footprint(static_cast<std::uint64_t>(mpi_scratch_elements(problem, rank)) * element_bytes);
+         staging_footprint(static_cast<std::uint64_t>(mpi_scratch_elements(problem, rank, form)) * element_bytes);
 }
 
 MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& communicator, Problem problem,
                              Operation operation, ElementType type, Memory data, Memory scratch,
-                             std::span<std::byte> staging)
+                             std::span<std::byte> staging, MpiForm form)
     : m_exec(exec),
       m_communicator(&communicator),
       m_problem(std::move(problem)),
@@ -83,12 +105,16 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
       m_operation(operation),
       m_type(type),
       m_buffers(communicator.buffers()),
+      m_form(form),
       m_equal_blocks(has_equal_blocks(m_problem)),
       m_data(data.data),
       m_given(data.data),
       m_given_result(scratch.data) {
   std::string const reason = mpi_refusal(m_problem, type);
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
+  std::vector<MpiForm> const forms = mpi_forms(m_problem);
+  TRAINSTONE_REQUIRE(std::ranges::find(forms, form) != forms.end(), "{} has no form with {}", m_call.text(),
+                     to_string(form));
   require_memory(data, scratch, staging);
   m_read = Impl::initially_held(m_problem, communicator.rank());
   m_written = written(m_problem, communicator.rank());
@@ -104,7 +130,10 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
     m_given = staging.data();
     m_given_result = staging.data() + staging_footprint(bytes(data.elements));
   }
-  if (m_problem.collective == Collective::reduce_scatter && m_equal_blocks) m_given_result = m_given;
+  bool const is_apart = mpi_scratch_elements(m_problem, communicator.rank(), form) > 0;
+  bool const is_at_begin = // of the buffer that MPI writes; else in its place among all elements
+      m_problem.collective == Collective::reduce_scatter || (m_problem.collective == Collective::scatter && is_apart);
+  m_result = (is_apart ? m_given_result : m_given) + (is_at_begin ? 0 : bytes(m_written.begin));
 }
 
 void MpiCollective::require_memory(Memory data, Memory scratch, std::span<std::byte> staging) const {
@@ -113,10 +142,10 @@ void MpiCollective::require_memory(Memory data, Memory scratch, std::span<std::b
                      m_problem.ranks(), m_communicator->size());
   TRAINSTONE_REQUIRE(data.elements == m_problem.elements(), "the problem is for {} elements, the data has {}",
                      m_problem.elements(), data.elements);
-  Index const needed = mpi_scratch_elements(m_problem, rank);
+  Index const needed = mpi_scratch_elements(m_problem, rank, m_form);
   TRAINSTONE_REQUIRE(scratch.elements >= needed, "{} needs {} elements of scratch, there are {}", m_call.text(), needed,
                      scratch.elements);
-  std::uint64_t const copies = mpi_staging_bytes(m_buffers, m_problem, rank, size_of(m_type));
+  std::uint64_t const copies = mpi_staging_bytes(m_buffers, m_problem, rank, size_of(m_type), m_form);
   TRAINSTONE_REQUIRE(staging.size() >= copies, "{} needs {} bytes of staging, there are {}", m_call.text(), copies,
                      staging.size());
   TRAINSTONE_REQUIRE(m_buffers != MessageBuffers::host || host_reaches_memory,
@@ -124,14 +153,23 @@ void MpiCollective::require_memory(Memory data, Memory scratch, std::span<std::b
                      MemorySpace::name());
 }
 
-void MpiCollective::run() {
+void MpiCollective::start_call() {
   m_communicator->announce_and_compare(m_call);
   if (m_buffers == MessageBuffers::staged && !m_read.empty())
     copy_to_pinned(m_exec, m_data + bytes(m_read.begin), {m_given + bytes(m_read.begin), bytes(m_read.size())});
   static std::string const label = "trainstone::comm::mpi_collective: MPI touches the data"; // allocates once
   wait_for_kernels(m_exec, label);
   call();
+}
+
+void MpiCollective::run() {
+  start_call();
   bring_result();
+}
+
+void MpiCollective::run_as_users_do() {
+  start_call();
+  if (m_buffers == MessageBuffers::staged) bring_result();
 }
 
 void MpiCollective::call() {
@@ -140,7 +178,8 @@ void MpiCollective::call() {
   int const count = static_cast<int>(m_problem.elements());
   switch (m_problem.collective) {
   case Collective::all_reduce:
-    TRAINSTONE_MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, m_given, count, type, mpi_operation(m_operation), comm));
+    TRAINSTONE_MPI_CHECK(MPI_Allreduce(is_in_place() ? MPI_IN_PLACE : m_given, is_in_place() ? m_given : m_given_result,
+                                       count, type, mpi_operation(m_operation), comm));
     break;
   case Collective::reduce_scatter: reduce_scatter(); break;
   case Collective::all_gather: all_gather(); break;
@@ -159,27 +198,26 @@ void MpiCollective::call() {
 void MpiCollective::bring_result() const {
   std::size_t const size = bytes(m_written.size());
   std::byte* const to = m_data + bytes(m_written.begin);
-  bool const is_apart = m_problem.collective == Collective::reduce_scatter;
-  std::byte const* const from = is_apart ? m_given_result : m_given + bytes(m_written.begin);
-  if (size == 0 || from == to) return;
+  if (size == 0 || m_result == to) return;
   switch (m_buffers) {
-  case MessageBuffers::host: std::memcpy(to, from, size); return;
-  case MessageBuffers::staged: copy_from_pinned(m_exec, {from, size}, to); break;
+  case MessageBuffers::host: std::memcpy(to, m_result, size); return;
+  case MessageBuffers::staged: copy_from_pinned(m_exec, {m_result, size}, to); break;
   case MessageBuffers::device:
-    Kokkos::deep_copy(m_exec, Vector<std::byte>(to, size), Vector<std::byte const>(from, size));
+    Kokkos::deep_copy(m_exec, Vector<std::byte>(to, size), Vector<std::byte const>(m_result, size));
     break;
   }
   m_exec.fence("trainstone::comm::mpi_collective: the data is complete");
 }
 
 /// In place MPI puts every rank's block at the beginning of its buffer.
-/// Not in place where blocks differ: there MPICH 5.0.2 copies between ranges that overlap, and ends the program.
 void MpiCollective::reduce_scatter() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   MPI_Op const operation = mpi_operation(m_operation);
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter_block(MPI_IN_PLACE, m_given, m_counts.front(), type, operation, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter_block(is_in_place() ? MPI_IN_PLACE : m_given,
+                                                  is_in_place() ? m_given : m_given_result, m_counts.front(), type,
+                                                  operation, comm));
   } else {
     TRAINSTONE_MPI_CHECK(MPI_Reduce_scatter(m_given, m_given_result, m_counts.data(), type, operation, comm));
   }
@@ -188,39 +226,45 @@ void MpiCollective::reduce_scatter() {
 void MpiCollective::all_gather() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
+  void const* const from = is_in_place() ? MPI_IN_PLACE : own_block();
+  void* const to = is_in_place() ? m_given : m_given_result;
+  int const count = own_count();
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.front(), type, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Allgather(from, count, type, to, count, type, comm));
   } else {
-    TRAINSTONE_MPI_CHECK(
-        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.data(), m_offsets.data(), type, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Allgatherv(from, count, type, to, m_counts.data(), m_offsets.data(), type, comm));
   }
 }
 
 void MpiCollective::reduce() {
-  void const* const from = is_root() ? MPI_IN_PLACE : m_given;
-  TRAINSTONE_MPI_CHECK(MPI_Reduce(from, is_root() ? m_given : nullptr, static_cast<int>(m_problem.elements()),
-                                  Impl::mpi_type(m_type), mpi_operation(m_operation), m_problem.root,
-                                  m_communicator->handle().comm));
+  bool const root_in_place = is_root() && is_in_place();
+  std::byte* const to = is_in_place() ? m_given : m_given_result;
+  TRAINSTONE_MPI_CHECK(MPI_Reduce(root_in_place ? MPI_IN_PLACE : m_given, is_root() ? to : nullptr,
+                                  static_cast<int>(m_problem.elements()), Impl::mpi_type(m_type),
+                                  mpi_operation(m_operation), m_problem.root, m_communicator->handle().comm));
 }
 
 void MpiCollective::gather() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
-  int const count = m_counts[static_cast<std::size_t>(m_communicator->rank())];
-  void const* const from = is_root() ? MPI_IN_PLACE : own_block();
+  int const count = own_count();
+  void const* const from = is_root() && is_in_place() ? MPI_IN_PLACE : own_block();
+  void* const to = is_in_place() ? m_given : m_given_result;
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Gather(from, count, type, m_given, count, type, m_problem.root, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Gather(from, count, type, to, count, type, m_problem.root, comm));
   } else {
     TRAINSTONE_MPI_CHECK(
-        MPI_Gatherv(from, count, type, m_given, m_counts.data(), m_offsets.data(), type, m_problem.root, comm));
+        MPI_Gatherv(from, count, type, to, m_counts.data(), m_offsets.data(), type, m_problem.root, comm));
   }
 }
 
+/// Where the root keeps its block apart, the other ranks' buffers are what they are in place.
 void MpiCollective::scatter() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
-  int const count = m_counts[static_cast<std::size_t>(m_communicator->rank())];
-  void* const to = is_root() ? MPI_IN_PLACE : own_block();
+  int const count = own_count();
+  void* const root_to = is_in_place() ? MPI_IN_PLACE : static_cast<void*>(m_given_result);
+  void* const to = is_root() ? root_to : own_block();
   if (m_equal_blocks) {
     TRAINSTONE_MPI_CHECK(MPI_Scatter(m_given, count, type, to, count, type, m_problem.root, comm));
   } else {
@@ -232,10 +276,12 @@ void MpiCollective::scatter() {
 void MpiCollective::all_to_all() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
+  void const* const from = is_in_place() ? MPI_IN_PLACE : m_given;
+  void* const to = is_in_place() ? m_given : m_given_result;
   if (m_equal_blocks) {
-    TRAINSTONE_MPI_CHECK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m_given, m_counts.front(), type, comm));
+    TRAINSTONE_MPI_CHECK(MPI_Alltoall(from, m_counts.front(), type, to, m_counts.front(), type, comm));
   } else {
-    TRAINSTONE_MPI_CHECK(MPI_Alltoallv(MPI_IN_PLACE, nullptr, nullptr, MPI_DATATYPE_NULL, m_given, m_counts.data(),
+    TRAINSTONE_MPI_CHECK(MPI_Alltoallv(from, m_counts.data(), m_offsets.data(), type, to, m_counts.data(),
                                        m_offsets.data(), type, comm));
   }
 }
