@@ -99,6 +99,42 @@ TEMPLATE_TEST_CASE("what goes wrong in collectives is found", "[exact]", float, 
   CHECK(wrong(truth, 0, all[0]) > 900);                                   // nothing was done
 }
 
+TEMPLATE_TEST_CASE("exchanged blocks and exchanged ranks are found on any number of ranks", "[exact]", float, bf16,
+                   fp16) {
+  // of bf16 63 ranks, of fp16 189 ranks are a multiple of the values that every one of them can contribute
+  std::vector<Rank> counts{7, 14, 21, 63, 128, 189};
+  if (std::is_same_v<TestType, float>) counts.push_back(6000); // which has fewer values than these ranks
+  for (Rank const ranks : counts) {
+    Index const elements = ranks < 1000 ? 128 * ranks : 3 * ranks;
+    Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(elements, ranks));
+    ExactData const truth(problem, Operation::sum, element_type_of<TestType>());
+    INFO(ranks << " ranks");
+    std::vector<TestType> one(static_cast<std::size_t>(elements));
+    std::vector<double> sum(one.size(), 0);
+    std::vector<std::vector<TestType>> kept;
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      truth.fill<TestType>(rank, one);
+      for (std::size_t i = 0; i < one.size(); ++i) sum[i] += value(one[i]);
+      if (rank < 63) kept.push_back(one);
+    }
+    std::vector<TestType> right;
+    for (double const each : sum) right.push_back(element<TestType>(each));
+    REQUIRE(wrong(truth, 0, right) == 0);
+
+    auto exchanged = right;
+    auto const block = exchanged.begin() + (elements / ranks);
+    std::swap_ranges(exchanged.begin(), block, block);
+    CHECK(wrong(truth, 0, exchanged) > 0);
+    for (std::size_t doubled = 1; doubled < kept.size(); ++doubled) { // rank 0 is left out in its stead
+      auto mistaken = right;
+      for (std::size_t i = 0; i < mistaken.size(); ++i)
+        mistaken[i] = element<TestType>(sum[i] - value(kept[0][i]) + value(kept[doubled][i]));
+      INFO("rank " << doubled << " twice");
+      if (wrong(truth, 0, mistaken) == 0) FAIL_CHECK("nothing is found");
+    }
+  }
+}
+
 TEST_CASE("blocks that lie elsewhere and poisoned memory are found", "[exact]") {
   Problem const problem = Problem::on_one_node(Collective::all_gather, Partition::of_sizes({3, 0, 5}));
   ExactData const truth(problem, Operation::sum, ElementType::float32);
