@@ -4,15 +4,22 @@
 #include "comm/control.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/execution/shared_segment.hpp"
+#include "comm/measurement/exact_data.hpp"
 #include "comm/registry.hpp"
 #include "core/host_copy.hpp"
+#include "core/stored.hpp"
 #include "model/reference_loss.hpp"
+#include "train/collective_cases.hpp"
 #include "train/replica_check.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <span>
 
 namespace trainstone {
 
@@ -25,80 +32,75 @@ Check exact(ExecutionSpace const& exec, Communicator& communicator, std::string 
   return {name, wrong == 0, static_cast<double>(wrong), 0, detail};
 }
 
-/// Small integers: their sum is exact in fp32 over millions of ranks.
-float contribution(std::size_t element, Rank rank) {
-  return static_cast<float>((element + static_cast<std::size_t>(rank)) % 7);
-}
-
-/// A collective on small integers, in its own memory.
-class IntegerRun {
+/// A case of collective_cases() on exact data, in memory of its own.
+class ExactRun {
 public:
-  IntegerRun(ExecutionSpace const& exec, Communicator& communicator, PlannedCollective const& planned, Index elements)
-      : m_exec(exec), m_communicator(&communicator), m_problem(planned.problem), m_algorithm(planned.algorithm) {
-    m_problem.partition = Partition::even(elements, communicator.size());
-  }
+  ExactRun(ExecutionSpace const& exec, Communicator& communicator, CollectiveCase const& tried)
+      : m_exec(exec), m_communicator(&communicator), m_tried(tried) {}
 
   bool is_exact() {
-    Schedule const schedule = make_schedule(m_problem, m_algorithm, m_communicator->rank());
-    std::vector<PlannedTensor> const tensors{planned<float>("data", m_problem.elements()),
-                                             planned<float>("scratch", schedule.scratch_elements)};
-    std::optional<SharedSegment> segment;
-    Allocation memory;
-    if (m_problem.shared_memory) {
-      segment.emplace(*m_communicator, m_ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
-    } else {
-      memory = Allocation(m_ledger, MemoryCategory::buffers, "check::collectives", total_bytes(tensors));
-    }
-    Arena arena(segment ? segment->bytes() : memory.bytes());
-    Vector<float> const view = arena.vector<float>("data", m_problem.elements());
-    Vector<float> const scratch = arena.vector<float>("scratch", schedule.scratch_elements);
-    std::vector<float> values(view.extent(0));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = contribution(i, m_communicator->rank());
-    copy_from_host<float>(m_exec, values, view, "trainstone::check::collectives");
-    PinnedMemory pinned(m_ledger, "check::collectives",
-                        Arena::footprint(staging_bytes(m_communicator->buffers(), schedule, sizeof(float))));
-    Execution(m_exec, *m_communicator, schedule, Operation::sum, view, scratch,
-              {.purpose = Purpose::control,
-               .segment = segment ? &*segment : nullptr,
-               .staging = pinned.take(pinned.capacity())})
-        .run();
-    copy_to_host<float>(m_exec, view, values, "trainstone::check::collectives");
-    return has_result(values);
+    return with_storage(m_tried.storage, [&]<class T>() { return run<T>() == 0; });
   }
 
 private:
-  float expected(std::size_t element) const {
-    if (m_problem.collective == Collective::all_gather) {
-      Rank owner = 0;
-      while (m_problem.partition.range(owner).end <= static_cast<Index>(element)) ++owner;
-      return contribution(element, owner);
+  Problem const& problem() const { return m_tried.planned.problem; }
+
+  /// How many elements are wrong.
+  template <class T>
+  Index run() {
+    Schedule const schedule = make_schedule(problem(), m_tried.planned.algorithm, m_communicator->rank());
+    Allocation own;
+    std::optional<SharedSegment> segment;
+    Arena arena = allocate<T>(schedule, own, segment);
+    Vector<T> const data = arena.vector<T>("data", m_tried.extent());
+    Vector<T> const scratch = arena.vector<T>("scratch", schedule.scratch_elements);
+    PinnedMemory pinned(m_ledger, "check::collectives",
+                        Arena::footprint(staging_bytes(m_communicator->buffers(), schedule, sizeof(T))));
+
+    ExactData const truth(problem(), Operation::sum, element_type_of<T>());
+    std::vector<T> values(static_cast<std::size_t>(problem().elements()));
+    truth.fill<T>(m_communicator->rank(), values);
+    for_each_piece<T>(values, data, [&](std::span<T> host, Vector<T> const& piece) {
+      copy_from_host<T>(m_exec, host, piece, "trainstone::check::collectives");
+    });
+    Execution(m_exec, *m_communicator, schedule, Operation::sum, data, scratch,
+              {.purpose = Purpose::control,
+               .segment = segment ? &*segment : nullptr,
+               .pieces = m_tried.pieces,
+               .staging = pinned.take(pinned.capacity())})
+        .run();
+    for_each_piece<T>(values, data, [&](std::span<T> host, Vector<T> const& piece) {
+      copy_to_host<T>(m_exec, piece, host, "trainstone::check::collectives");
+    });
+    return truth.wrong<T>(m_communicator->rank(), values);
+  }
+
+  /// Data and scratch.
+  template <class T>
+  Arena allocate(Schedule const& schedule, Allocation& own, std::optional<SharedSegment>& segment) {
+    std::uint64_t const bytes =
+        total_bytes({planned<T>("data", m_tried.extent()), planned<T>("scratch", schedule.scratch_elements)});
+    if (problem().shared_memory)
+      segment.emplace(*m_communicator, m_ledger, MemoryCategory::buffers, "check::collectives", bytes);
+    else
+      own = Allocation(m_ledger, MemoryCategory::buffers, "check::collectives", bytes);
+    return Arena(segment ? segment->bytes() : own.bytes());
+  }
+
+  template <class T, class Body>
+  void for_each_piece(std::span<T> values, Vector<T> const& data, Body const& body) const {
+    auto const elements = static_cast<Index>(values.size());
+    for (Index done = 0; done < elements;) {
+      auto const size = static_cast<std::size_t>(m_tried.pieces.run(done, elements - done));
+      body(values.subspan(static_cast<std::size_t>(done), size),
+           Vector<T>(data.data() + m_tried.pieces.place(done), size));
+      done += static_cast<Index>(size);
     }
-    if (m_problem.collective == Collective::broadcast) return contribution(element, m_problem.root);
-    std::int64_t sum = 0;
-    for (Rank rank = 0; rank < m_communicator->size(); ++rank)
-      sum += static_cast<std::int64_t>(contribution(element, rank));
-    return static_cast<float>(sum);
-  }
-
-  /// What this rank holds of the result.
-  Range held() const {
-    Rank const rank = m_communicator->rank();
-    if (m_problem.collective == Collective::reduce_scatter) return m_problem.partition.range(rank);
-    bool const nothing = m_problem.collective == Collective::reduce && rank != m_problem.root;
-    return {0, nothing ? 0 : m_problem.elements()};
-  }
-
-  bool has_result(std::vector<float> const& values) const {
-    Range const range = held();
-    for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
-      if (values[i] != expected(i)) return false;
-    return true;
   }
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
-  Problem m_problem;
-  Algorithm m_algorithm;
+  CollectiveCase m_tried;
   MemoryLedger m_ledger; // the run has not allocated yet: its own ledger stays untouched
 };
 
@@ -106,21 +108,18 @@ private:
 
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
   MeshCommunicators communicators(communicator, plan.mesh);
-  std::vector<PlannedCollective> all = plan.reduction;
-  if (plan.gathers.front()) all.push_back(*plan.gathers.front());
   bool equal = true;
-  std::string names;
-  for (PlannedCollective tried : all) {
-    names += fmt::format(" {} {}", to_string(tried.problem.collective), to_string(tried.algorithm));
-    Communicator& communicator_of_axis = communicators.of(tried.axis);
-    for (Rank const root : {tried.problem.root, communicator_of_axis.size() - 1}) { // owners of groups
-      tried.problem.root = root;
-      for (Index elements : {Index{0}, Index{1}, Index{7}, Index{1009}, Index{65536}})
-        equal = IntegerRun(exec, communicator_of_axis, tried, elements).is_exact() && equal;
-      if (tried.problem.collective != Collective::reduce && tried.problem.collective != Collective::broadcast) break;
-    }
+  std::vector<std::string> names;
+  std::uint64_t most_bytes = 0;
+  for (CollectiveCase const& tried : collective_cases(plan)) {
+    Problem const& problem = tried.planned.problem;
+    std::string const name = fmt::format("{} {}", to_string(problem.collective), to_string(tried.planned.algorithm));
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    most_bytes = std::max(most_bytes, static_cast<std::uint64_t>(problem.elements()) * bytes_per_value(tried.storage));
+    equal = ExactRun(exec, communicators.of(tried.planned.axis), tried).is_exact() && equal;
   }
-  return exact(exec, communicator, "collectives-exact", equal, "integer values, 0 to 65536 elements:" + names);
+  return exact(exec, communicator, "collectives-exact", equal,
+               fmt::format("whole numbers, up to {} bytes: {}", most_bytes, fmt::join(names, ", ")));
 }
 
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,

@@ -175,6 +175,29 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
   CHECK(check_launch(world).passed);
 }
 
+TEST_CASE("what training sends is tried before it: many pieces, staged messages that are cut, its own types",
+          "[mpi][checks]") {
+  Communicator world = Communicator::world();
+  GptConfig const model{.layers = 3 * world.size(), .heads = 4, .channels = 128, .context = 16, .vocab = 64};
+  ParameterTable const table(model, world.size());
+  std::vector<std::string> kinds{"staged"};
+  if (host_reaches_memory) kinds.emplace_back("host");
+  for (std::string const& buffers : kinds) {
+    world.use_buffers(resolve_buffers(buffers), ExecutionSpace());
+    for (std::string const recipe : {"fp32", "mixed16"}) {
+      for (std::int64_t const stage : {2, 3}) {
+        INFO(buffers << ", " << recipe << ", stage " << stage);
+        ShardPlan const plan =
+            make_shard_plan({.strategy = Strategy::zero, .zero_stage = stage}, {}, {.recipe = recipe},
+                            {.buffers = buffers}, table, world.topology(), world.rank(), 1);
+        Check const check = check_collectives(ExecutionSpace(), world, plan);
+        CHECK(check.passed);
+        if (world.size() > 1) CHECK_THAT(check.detail, ContainsSubstring("reduce_scatter ring, all_gather ring"));
+      }
+    }
+  }
+}
+
 TEST_CASE("parameters that an update has destroyed are noticed, and so is the held-out loss", "[mpi][checks]") {
   Communicator world = Communicator::world();
   TrainingRun run(world, training_config({1, 1, 8, 5, 29}, {1, 1, world.size()}));
