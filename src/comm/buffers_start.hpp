@@ -1,8 +1,9 @@
 #pragma once
 
 // What a program finds out about devices and MPI when it starts: how many devices there are, and whether MPI can be
-// given their memory. Owns the question to the library and the proof: messages from device memory to device memory,
-// checked by kernels. Never gives device memory to a library that does not say that it takes it: such libraries crash.
+// given their memory. Owns the question to the library and the proof: messages from device memory to device memory
+// (comm/message_proof.hpp). Never gives device memory to a library that does not say that it takes it: such libraries
+// crash.
 
 #include "comm/communicator.hpp"
 #include "core/views.hpp"
@@ -37,10 +38,5 @@ MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found
 
 /// What MPI is given where nobody says: choose_buffers("auto") of what is found out here. Collective.
 MessageBuffers usual_buffers(Communicator const& communicator, ExecutionSpace const& exec);
-
-namespace Impl {
-/// How many elements arrive wrong here, of messages of so many from every rank to the next one, in the kernels' memory.
-Index wrong_elements(Communicator const& communicator, ExecutionSpace const& exec, Index elements);
-} // namespace Impl
 
 } // namespace trainstone
