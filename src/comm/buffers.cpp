@@ -91,17 +91,20 @@ MessageBuffers resolve_buffers(std::string_view name) {
 
 Device current_device() { return device_in_use(); }
 
-PinnedMemory::PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes)
-    : m_ledger(&ledger), m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
-  m_ledger->add(MemoryCategory::buffers, m_memory.extent(0));
+PinnedMemory::PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes, MemoryCategory category)
+    : m_ledger(&ledger),
+      m_category(category),
+      m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
+  m_ledger->add(m_category, m_memory.extent(0));
 }
 
 PinnedMemory::~PinnedMemory() {
-  if (m_ledger) m_ledger->remove(MemoryCategory::buffers, m_memory.extent(0));
+  if (m_ledger) m_ledger->remove(m_category, m_memory.extent(0));
 }
 
 void PinnedMemory::swap(PinnedMemory& other) noexcept {
   std::swap(m_ledger, other.m_ledger);
+  std::swap(m_category, other.m_category);
   std::swap(m_memory, other.m_memory);
   std::swap(m_used, other.m_used);
 }

@@ -27,13 +27,13 @@ struct Device {
 /// Of this process. Once Kokkos is initialised.
 Device current_device();
 
-/// Pinned memory, entered in a ledger among the buffers for as long as it lives, and cut into parts. The ledger must
-/// outlive it.
+/// Pinned memory, entered in a ledger for as long as it lives, and cut into parts. The ledger must outlive it.
 class PinnedMemory {
 public:
   PinnedMemory() = default;
   /// `label` without the prefix, e.g. "staging".
-  PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes);
+  PinnedMemory(MemoryLedger& ledger, std::string const& label, std::uint64_t bytes,
+               MemoryCategory category = MemoryCategory::buffers);
   PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
   PinnedMemory& operator=(PinnedMemory&& other) noexcept {
     swap(other);
@@ -50,6 +50,7 @@ private:
   void swap(PinnedMemory& other) noexcept;
 
   MemoryLedger* m_ledger = nullptr;
+  MemoryCategory m_category{};
   Kokkos::View<std::byte*, PinnedSpace> m_memory;
   std::uint64_t m_used = 0;
 };

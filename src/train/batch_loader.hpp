@@ -4,12 +4,13 @@
 // by token for the embedding's gradient, copies all to the device arrays that it owns. Does not know which samples a
 // rank gets.
 
+#include "comm/buffers.hpp"
 #include "core/memory.hpp"
 #include "model/gpt.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -18,22 +19,32 @@ namespace trainstone {
 using BatchSource = std::function<void(std::int64_t batch, Index micro_batch, std::span<std::int32_t> inputs,
                                        std::span<std::int32_t> targets)>;
 
-/// An array on the device and the pinned memory where the host fills it: the same memory where the host can reach it.
-struct Mirrored {
-  explicit Mirrored(Vector<std::int32_t> view)
-      : device(view), host(Kokkos::create_mirror_view(Kokkos::WithoutInitializing, PinnedSpace(), view)) {}
-  std::span<std::int32_t> values() const { return {host.data(), host.extent(0)}; }
-  /// Enqueued on exec: the host must leave its values alone until exec is fenced.
-  void copy_to_device(ExecutionSpace const& exec) const { Kokkos::deep_copy(exec, device, host); }
+/// An array for kernels, and where the host fills it: a mirror in pinned memory, or the array itself where the host
+/// reaches it.
+class Mirrored {
+public:
+  /// The next elements of `data`, with a mirror of the next bytes of `mirrors` unless that has none.
+  Mirrored(Arena& data, PinnedMemory& mirrors, char const* label, Index count);
 
-  Vector<std::int32_t> device;
-  decltype(Kokkos::create_mirror_view(PinnedSpace(), std::declval<Vector<std::int32_t>>())) host;
+  Vector<std::int32_t> array() const { return m_array; }
+  std::span<std::int32_t> values() const { return m_values; }
+  /// Elements [begin, begin + count).
+  Mirrored part(Index begin, Index count) const;
+  /// Enqueued on exec: the host must leave the values alone until exec is fenced.
+  void copy_to_device(ExecutionSpace const& exec) const;
+
+private:
+  Mirrored(Vector<std::int32_t> array, std::span<std::int32_t> values) : m_array(array), m_values(values) {}
+
+  Vector<std::int32_t> m_array;
+  std::span<std::int32_t> m_values;
 };
 
 class BatchLoader {
 public:
-  /// Room for `turns` micro-batches at a time. Takes its part of data_plan() from `arena`.
-  BatchLoader(MicroBatchShape shape, Index turns, Index vocab, Arena& arena);
+  /// Room for `turns` micro-batches at a time. Takes its part of data_plan() from `data`, and of mirror_plan() from
+  /// `mirrors`, which has none where the host fills `data` itself.
+  BatchLoader(MicroBatchShape shape, Index turns, Index vocab, Arena& data, PinnedMemory& mirrors);
 
   /// What was loaded may be overwritten from now on: waits for what exec has enqueued.
   void begin(ExecutionSpace const& exec) const;

@@ -6,11 +6,12 @@
 
 namespace trainstone {
 
-BatchScatter::BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data)
+BatchScatter::BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data,
+                           PinnedMemory& mirrors)
     : m_plan(&plan.parallel),
-      m_batches(data.vector<std::int32_t>("micro-batches of all ranks", plan.batch_scatter.value().elements())),
+      m_batches(data, mirrors, "micro-batches of all ranks", plan.batch_scatter.value().elements()),
       m_scatter(exec, communicator, make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
-                Operation::sum, Vector<std::int32_t>(m_batches.host.data(), m_batches.host.extent(0)),
+                Operation::sum, Vector<std::int32_t>(m_batches.values().data(), m_batches.values().size()),
                 Vector<std::int32_t>(), {.on_host = true}) {}
 
 BatchSource BatchScatter::source(BatchSource const& all, Index turn) {

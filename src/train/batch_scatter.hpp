@@ -11,8 +11,10 @@ namespace trainstone {
 
 class BatchScatter {
 public:
-  /// Takes its part of data_plan(plan) from `data`. Everything referred to must outlive the object.
-  BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data);
+  /// Takes its part of data_plan(plan) from `data`, and of mirror_plan(plan) from `mirrors`. Everything referred to
+  /// must outlive the object.
+  BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data,
+               PinnedMemory& mirrors);
 
   /// What gives every rank its micro-batch of a turn, called by all of them: rank 0 asks `all`, the others wait for it.
   /// Refers to this object and to `all`.

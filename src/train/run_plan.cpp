@@ -87,7 +87,9 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
   add_items(plan, MemoryCategory::buffers, pinned);
-  plan.pinned_bytes = total_bytes(pinned);
+  std::vector<PlannedTensor> const mirrors = mirror_plan(plan);
+  add_items(plan, MemoryCategory::data, mirrors);
+  plan.pinned_bytes = total_bytes(pinned) + total_bytes(mirrors);
   std::vector<PlannedTensor> const for_files = host_plan(config, rank);
   add_items(plan, MemoryCategory::buffers, for_files);
   plan.host_bytes = total_bytes(for_files);
@@ -132,6 +134,13 @@ std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
                                      planned<std::int32_t>("tokens of buckets", rows)};
   if (plan.batch_scatter)
     tensors.push_back(planned<std::int32_t>("micro-batches of all ranks", plan.batch_scatter->elements()));
+  return tensors;
+}
+
+std::vector<PlannedTensor> mirror_plan(RunPlan const& plan) {
+  std::vector<PlannedTensor> tensors;
+  if (host_reaches_memory) return tensors;
+  for (PlannedTensor const& tensor : data_plan(plan)) tensors.push_back({tensor.name + ", mirror", tensor.bytes});
   return tensors;
 }
 

@@ -73,6 +73,9 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 /// What Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
 std::vector<PlannedTensor> data_plan(RunPlan const& plan);
+/// Pinned memory in which the host fills the data: as much again where it does not reach the device's memory, else
+/// none.
+std::vector<PlannedTensor> mirror_plan(RunPlan const& plan);
 
 /// What a run keeps on the host for the files that it writes, beside checkpoints: names and bytes, not rounded up.
 /// Empty for a training that writes none.

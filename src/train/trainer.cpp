@@ -67,23 +67,25 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
       m_pinned_memory(ledger, "staging", total_bytes(plan.parallel.pinned_buffers())),
+      m_mirrors(ledger, "mirrors of data", total_bytes(mirror_plan(plan)), MemoryCategory::data),
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
-      m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data),
+      m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data, m_mirrors),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
               config.model_options),
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)),
       m_scaler(config.precision) {
-  if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data);
+  if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
-  TRAINSTONE_REQUIRE(m_pinned_memory.used() == m_pinned_memory.capacity(), "{} of {} planned pinned bytes are used",
-                     m_pinned_memory.used(), m_pinned_memory.capacity());
+  for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
+    TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
+                       pinned->capacity());
   m_engine.set_parameters([&](Index group, Range share, Vector<float> values) {
     initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), share, values);
   });

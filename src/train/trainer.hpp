@@ -109,7 +109,7 @@ private:
   TrainingBatches m_batches;
   std::int64_t m_steps;
   Allocation m_activation_memory, m_gemm_memory, m_buffer_memory, m_data_memory;
-  PinnedMemory m_pinned_memory;
+  PinnedMemory m_pinned_memory, m_mirrors;
   Arena m_buffers, m_data;
   Gemm m_gemm;
   ShardedEngine m_engine;
