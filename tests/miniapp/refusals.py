@@ -1,5 +1,6 @@
 """What the program refuses: exit code, the one message that says what, where and what would be right, nothing left."""
 import os
+import re
 import shutil
 import struct
 import unittest
@@ -31,6 +32,13 @@ class RefusalTest(unittest.TestCase):
                 self.assertEqual(outcome.left, [], outcome)
 
 
+def bucket_deck(recipe, bucket):
+    """1.3 M parameters, in buckets of `bucket`."""
+    return Deck({"model.layers": "6", "model.channels": "128", "precision.recipe": recipe, "parallel.bucket": bucket,
+                 "parallel.first_bucket": bucket, "data.steps": "2", "data.validate_every": None,
+                 "data.validation_fraction": None})
+
+
 def with_changes(changes, *words, ranks=1, at=None):
     """A run of the base deck with changes; `at` names the key whose line the message must begin with."""
     deck = Deck(changes)
@@ -39,6 +47,17 @@ def with_changes(changes, *words, ranks=1, at=None):
 
 
 class Decks(RefusalTest):
+    def test_too_many_buckets_are_refused_with_a_size_in_the_gradients_own_bytes(self):
+        for recipe, bucket, bytes_ in (('"fp32"', '"1 KiB"', 4), ('"mixed16"', '"512 B"', 2), ('"mixed18"', '"1 KiB"', 4)):
+            with self.subTest(recipe):
+                outcome = start("run", bucket_deck(recipe, bucket).path).result()
+                self.assert_refused(outcome, ["into ", " buckets, more than 4096; nearest legal value: parallel.bucket"])
+                buckets = int(re.search(r"into (\d+) buckets", outcome.err)[1])
+                least = buckets * 256 * bytes_ * 2 / 4096 / 1024  # every bucket has 256 elements, but for the last of a group
+                kib = int(re.search(r'parallel.bucket = "(\d+) KiB"', outcome.err)[1])
+                self.assertLessEqual(abs(kib - least), 1, outcome)
+                self.assertEqual(start("run", bucket_deck(recipe, f'"{kib} KiB"').path).result().code, 0)
+
     def test_a_key_that_is_wrong_is_refused_with_its_line_and_what_would_be_right(self):
         cases = {
             "unknown key": with_changes({"batch.mikro": "3"}, 'did you mean "batch.micro"?', at="batch.mikro"),
