@@ -77,6 +77,61 @@ std::vector<double> factors_of(Shape const& s, Dropout const& dropout) {
 
 Dropout const typical_dropout{.rate = 0.3, .seed = 5, .first_sample = 1000, .site = 4};
 
+/// Attention as plain loops that count the FLOPs of their products as they go: a multiplication and an addition each.
+struct CountedLoops {
+  Shape shape;
+  std::vector<double> const& qkv;
+  std::vector<double> const& d_out;
+  std::vector<double> out = std::vector<double>(d_out.size(), 0), d_qkv = std::vector<double>(qkv.size(), 0);
+  std::uint64_t forward = 0, backward = 0;
+
+  void run() {
+    for (Index sequence = 0; sequence < shape.batch; ++sequence)
+      for (Index head = 0; head < shape.heads; ++head)
+        for (Index row = 0; row < shape.sequence; ++row) run_row(sequence, head, row);
+  }
+
+private:
+  enum Part { q, k, v };
+
+  static void add(double& sum, double a, double b, std::uint64_t& flops) {
+    sum += a * b;
+    flops += 2;
+  }
+  std::size_t at(Index row, Index columns, Index column, Index i) const {
+    return static_cast<std::size_t>((row * columns + column) * shape.heads * shape.head_size + i);
+  }
+
+  /// Row `row` of a head, which sees the rows up to its own.
+  void run_row(Index sequence, Index head, Index row) {
+    Index const first = sequence * shape.sequence, begin = head * shape.head_size;
+    auto const of = [&](Part part, Index r, Index i) { return at(first + r, 3, part, begin + i); };
+    auto const of_out = [&](Index i) { return at(first + row, 1, 0, begin + i); };
+    std::vector<double> weights(static_cast<std::size_t>(row + 1), 0), d_weights(weights.size(), 0);
+    double const scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
+    auto const for_all = [&](auto const& body) {
+      for (Index seen = 0; seen <= row; ++seen)
+        for (Index i = 0; i < shape.head_size; ++i) body(static_cast<std::size_t>(seen), seen, i);
+    };
+    for_all(
+        [&](std::size_t n, Index seen, Index i) { add(weights[n], qkv[of(q, row, i)], qkv[of(k, seen, i)], forward); });
+    double sum = 0, mean = 0;
+    for (double& weight : weights) sum += weight = std::exp(scale * weight);
+    for (double& weight : weights) weight /= sum;
+    for_all([&](std::size_t n, Index seen, Index i) { add(out[of_out(i)], weights[n], qkv[of(v, seen, i)], forward); });
+    for_all([&](std::size_t n, Index seen, Index i) {
+      add(d_weights[n], d_out[of_out(i)], qkv[of(v, seen, i)], backward);
+      add(d_qkv[of(v, seen, i)], weights[n], d_out[of_out(i)], backward);
+    });
+    for (std::size_t n = 0; n < weights.size(); ++n) mean += weights[n] * d_weights[n];
+    for_all([&](std::size_t n, Index seen, Index i) {
+      double const d_score = scale * weights[n] * (d_weights[n] - mean);
+      add(d_qkv[of(q, row, i)], d_score, qkv[of(k, seen, i)], backward);
+      add(d_qkv[of(k, seen, i)], d_score, qkv[of(q, row, i)], backward);
+    });
+  }
+};
+
 } // namespace
 
 TEMPLATE_LIST_TEST_CASE("attention forward and backward equal the reference, with dropout and without", "",
@@ -186,6 +241,25 @@ TEST_CASE("attention counts the FLOPs of the lower triangle") {
   CHECK(attention_forward_flops(2, 5, 3, 4) == forward);
   CHECK(attention_backward_flops(2, 5, 3, 4) == 2 * forward);
   CHECK(counters().flops[Phase::attention] - before == 3 * forward);
+}
+
+TEST_CASE("attention's FLOPs are those of plain loops over heads, positions and what these see") {
+  for (Shape const& s : all_shapes) {
+    if (s.head_size > 64) continue;
+    Problem<float> const problem(s);
+    std::vector<double> const qkv = widened(problem.qkv), d_out = widened(problem.d_out);
+    CountedLoops loops{s, qkv, d_out};
+    loops.run();
+    std::vector<double> probabilities(static_cast<std::size_t>(problem.pairs())), out(d_out.size()), d_qkv(qkv.size());
+    reference::attention_forward(s, qkv, probabilities, out);
+    reference::attention_backward(s, qkv, probabilities, d_out, d_qkv);
+    // the loops are attention: sums of at most T HS terms of size 1, in double
+    double const error = 0x1p-50 * static_cast<double>((s.sequence + 1) * s.head_size);
+    CHECK(mismatches<double, double>(loops.out, out, error) == "");
+    CHECK(mismatches<double, double>(loops.d_qkv, d_qkv, error) == "");
+    CHECK(attention_forward_flops(s.batch, s.sequence, s.heads, s.head_size) == loops.forward);
+    CHECK(attention_backward_flops(s.batch, s.sequence, s.heads, s.head_size) == loops.backward);
+  }
 }
 
 TEST_CASE("attention refuses shapes that do not fit together") {

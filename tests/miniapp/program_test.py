@@ -20,6 +20,7 @@ import commbench
 import communication
 import explain
 import lecture
+import memory
 import outputs
 import reference
 import refusals
@@ -32,7 +33,8 @@ import training
 
 
 GROUPS = {
-    "training": (training, outputs, checkpoints, communication, strategies, agreement, reference, classes, commbench),
+    "training": (training, outputs, checkpoints, communication, strategies, agreement, reference, classes, commbench,
+                 memory),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
 }
 chosen = list(GROUPS)

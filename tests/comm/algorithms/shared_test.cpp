@@ -3,6 +3,7 @@
 
 #include "comm/algorithms/closed_forms.hpp"
 #include "core/error.hpp"
+#include "support/problems.hpp"
 
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -105,6 +106,46 @@ TEST_CASE("counts in shared memory equal the exact sums of block sizes", "[comm]
                        {barriers(2), 2 * (s - smallest), 2 * (n - 1) * s, 0});
     }
   }
+}
+
+TEST_CASE("bytes in shared memory are those that moves beyond a rank's own memory read and write, element by element",
+          "[comm][algorithms]") {
+  // a reduce reads both sides, every neighbour's memory is another one
+  auto const touched = [](Move const& move, Schedule const& schedule) {
+    std::uint64_t elements = 0;
+    bool is_beyond = false;
+    auto const touch = [&](Slice const& slice) {
+      std::vector<Rank> owners{slice.owner};
+      if (slice.owner == every_neighbour) owners = schedule.neighbours;
+      for (std::size_t owner = 0; owner < owners.size(); ++owner) {
+        is_beyond = is_beyond || slice.owner != own_memory;
+        for (Index element = slice.range.begin; element < slice.range.end; ++element) ++elements;
+      }
+    };
+    touch(move.from);
+    touch(move.to);
+    if (move.action == Action::reduce) touch(move.to);
+    return is_beyond ? elements : 0;
+  };
+  int seen = 0;
+  for (RegisteredAlgorithm const& line : registered_algorithms()) {
+    for (Rank const n : {2, 3, 4, 7, 8}) {
+      if (!line.uses_shared_memory()) continue;
+      for (NamedProblem const& named : problems_for(line, n)) {
+        INFO(name_of(line) << ", " << named.name);
+        for (Schedule const& schedule : make_schedules(named.problem, line.algorithm)) {
+          std::uint64_t elements = 0;
+          for (Round const& round : schedule.rounds)
+            for (Move const& move : round)
+              if (move.is_local()) elements += touched(move, schedule);
+          CHECK(predict_traffic(schedule, named.problem.topology, bytes_of_float).shared_bytes ==
+                elements * bytes_of_float);
+          seen += elements > 0 ? 1 : 0;
+        }
+      }
+    }
+  }
+  CHECK(seen > 100);
 }
 
 TEST_CASE("through mailboxes there is one barrier, and everybody fetches or adds up what it needs",

@@ -1,0 +1,20 @@
+"""What the system gives a run, beside what was predicted: nothing is compared that both have from one place."""
+from support import Deck, start
+from training import TrainingTest
+
+
+class Resident(TrainingTest):
+    def test_a_larger_model_takes_no_more_memory_of_the_system_than_is_predicted(self):
+        """What two runs have in common, as libraries and their buffers, drops out. Large pages and the allocator may take some
+        more than is asked for."""
+        runs = [start("run", Deck({"model.channels": "256", "model.layers": str(layers), "data.steps": "2",
+                                   "data.validate_every": None, "data.validation_fraction": None,
+                                   "kernels.gemm": '"kokkos"'}).path) for layers in (1, 17)]
+        small, large = (self.assert_ended(future.result(), 0, "memory-model").result for future in runs)
+        if small["machine"]["device"]:
+            self.skipTest("the model is in a device's memory")
+        predicted = large["predicted"]["memory_bytes"]["total"] - small["predicted"]["memory_bytes"]["total"]
+        resident = large["resident_bytes"] - small["resident_bytes"]
+        self.assertGreater(predicted, 200e6)  # so that what the system rounds up is little
+        self.assertLess(resident, 1.1 * predicted + 32e6)
+        self.assertGreater(resident, 0.5 * predicted)  # else it was not measured: all of this is used
