@@ -81,18 +81,6 @@ std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow co
   return rows;
 }
 
-std::optional<Rate> rate_of_window(std::vector<StepReport> const& samples, MeasuredWindow const& window) {
-  if (window.empty()) return std::nullopt;
-  std::vector<double> seconds;
-  double tokens = 0;
-  for (StepReport const& sample : samples) {
-    if (sample.step < window.first || sample.step > window.last) continue;
-    seconds.push_back(sample.seconds);
-    tokens += static_cast<double>(sample.tokens);
-  }
-  return rate(tokens, seconds);
-}
-
 /// Resident now: the peak would show the measurement of the bandwidth, not the training.
 std::uint64_t resident_bytes() {
   std::ifstream status("/proc/self/statm");
@@ -225,7 +213,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.samples = std::move(training.samples);
-  result.tokens_per_second = rate_of_window(result.samples, result.window);
+  result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run, machinery.communicator.size());
 }
 

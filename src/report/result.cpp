@@ -249,6 +249,18 @@ std::vector<double> measured_seconds(Result const& result) {
   return seconds;
 }
 
+double trained_tokens(Result const& result) {
+  double tokens = 0;
+  for (StepReport const& step : measured_steps(result))
+    if (!step.skipped) tokens += static_cast<double>(step.tokens);
+  return tokens;
+}
+
+std::optional<Rate> rate_of_window(Result const& result) {
+  std::vector<double> const seconds = measured_seconds(result);
+  return seconds.empty() ? std::nullopt : std::optional(rate(trained_tokens(result), seconds));
+}
+
 FolderLock prepare_output_folder(std::string const& folder) {
   namespace fs = std::filesystem;
   TRAINSTONE_REQUIRE_INPUT(!folder.empty(), "--out is empty, must be a folder");

@@ -129,6 +129,10 @@ struct Result {
 std::vector<StepReport> measured_steps(Result const& result);
 /// Their times.
 std::vector<double> measured_seconds(Result const& result);
+/// Tokens that they trained on: none of a step that was skipped.
+double trained_tokens(Result const& result);
+/// trained_tokens() by their time; nothing where there is no measured step.
+std::optional<Rate> rate_of_window(Result const& result);
 
 /// What a run would need, of the rank that needs most.
 struct Estimate {

@@ -40,7 +40,9 @@ std::optional<Rate> read_rate(JsonFile const& file, Outcome outcome) {
     file.require(is_its_own && outcome != Outcome::stopped,
                  fmt::format("{} must be null in a run that is {}", place, to_string(outcome)));
     file.require(file.length(place + "/ci95") == 2, place + "/ci95 must be two numbers");
-    found = Rate{file.positive(place + "/value"), file.positive(place + "/ci95/0"), file.positive(place + "/ci95/1")};
+    found = Rate{file.non_negative(place + "/value"), 0, 0};
+    if (found->value > 0) // else all measured steps were skipped
+      found = Rate{found->value, file.positive(place + "/ci95/0"), file.positive(place + "/ci95/1")};
     file.require(found->low <= found->high, fmt::format("{}/ci95 is from {} to {}", place, found->low, found->high));
   }
   return found;
@@ -245,12 +247,10 @@ void require_proved(JsonFile const& file, Result const& result) {
   require(stopped || result.window.empty() != result.tokens_per_second.has_value(),
           result.window.empty() ? "there is a rate without a /window" : "its rate is null in spite of /window");
   if (!result.tokens_per_second) return;
-  double tokens = 0, seconds = 0;
-  for (StepReport const& step : measured_steps(result)) {
-    tokens += static_cast<double>(step.tokens);
-    seconds += step.seconds;
-  }
-  require(std::abs(result.tokens_per_second->value * seconds / tokens - 1) < rate_rounding,
+  double const tokens = trained_tokens(result);
+  double seconds = 0;
+  for (double const of_step : measured_seconds(result)) seconds += of_step;
+  require(std::abs(result.tokens_per_second->value * seconds - tokens) <= rate_rounding * tokens,
           fmt::format("its rate is {:g}, the steps of /window have {:g} tokens/s", result.tokens_per_second->value,
                       tokens / seconds));
 }

@@ -42,7 +42,7 @@ ScalingValue merged_of(std::int64_t ranks, std::vector<NamedResult const*> const
 
 bool is_comparable(Result const& result, bool flops) {
   bool const honest = result.outcome != Outcome::invalid && result.outcome != Outcome::stopped;
-  return honest && result.tokens_per_second && !measured_steps(result).empty() &&
+  return honest && result.tokens_per_second && result.tokens_per_second->value > 0 && !measured_steps(result).empty() &&
          (!flops || result.metrics.contains("executed_flops_per_second"));
 }
 

@@ -251,6 +251,11 @@ class Precision(TrainingTest):
         self.assertEqual(samples["loss_scale"], 5 * [1024] + 7 * [512])
         self.assertIsNone(samples["norm"][4])
         self.assertEqual(outcome.result["metrics"]["skipped_steps"], 1)
+        window, steps = outcome.result["window"], list(zip(samples["step"], samples["tokens"], samples["seconds"]))
+        measured = [step for step in steps if window["first_step"] <= step[0] <= window["last_step"]]
+        tokens = sum(tokens for step, tokens, _ in measured if step != 5)
+        self.assertEqual(len(measured) * measured[0][1] - tokens, measured[0][1])  # the skipped step was measured
+        self.assertAlmostEqual(outcome.result["emulated_rate"]["value"] * sum(step[2] for step in measured) / tokens, 1, places=9)
         self.assertLess(outcome.losses[-1], outcome.losses[0])
 
     def test_too_many_skipped_steps_end_the_run(self):

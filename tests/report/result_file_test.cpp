@@ -80,7 +80,7 @@ TEST_CASE("a result file that contradicts itself is refused with the place", "[r
            {"/status", "INVALID", "/fom must be null in a run that is INVALID"},
            {"/fom/ci95", {1}, "/fom/ci95 must be two numbers"},
            {"/fom/value", nullptr, "/fom/value is null, must be a number"},
-           {"/fom/value", 0, "/fom/value is 0, must be above 0"},
+           {"/fom/value", -1, "/fom/value is -1, must not be negative"},
            {"/samples/loss/1", nullptr, "/samples/loss/1 is null, must be a number"},
            {"/samples/loss", {1}, "/samples/loss has 1 elements, /samples/step 4"},
            {"/samples/seconds/0", 0, "/samples/seconds/0 is 0, must be above 0"},

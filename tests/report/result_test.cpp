@@ -62,6 +62,26 @@ void prepare(std::string const& folder) { static_cast<void>(prepare_output_folde
 
 } // namespace
 
+TEST_CASE("tokens of skipped steps are not in the rate, but their time is", "[result]") {
+  Result run = result(Outcome::unreferenced);
+  run.samples.clear();
+  for (std::int64_t number = 1; number <= 4; ++number) {
+    StepReport& step = run.samples.emplace_back();
+    step.step = number;
+    step.seconds = 0.5;
+    step.tokens = 100;
+    step.skipped = number == 3;
+  }
+  run.window = {2, 4};
+  CHECK(trained_tokens(run) == 200);
+  CHECK(rate_of_window(run)->value == 200 / 1.5);
+  for (StepReport& step : run.samples) step.skipped = true;
+  CHECK(rate_of_window(run)->value == 0);
+  CHECK(rate_of_window(run)->high == 0);
+  run.window = {};
+  CHECK_FALSE(rate_of_window(run));
+}
+
 TEST_CASE("the result file holds status, deck, machine and measurements", "[result]") {
   Json const json = Json::parse(result_json(result(Outcome::valid)));
   CHECK(json["schema_version"] == 1);
