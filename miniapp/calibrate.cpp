@@ -8,6 +8,7 @@
 #include "comm/prediction/calibration.hpp"
 #include "core/atomic_file.hpp"
 #include "git_version.hpp"
+#include "kernels/library_threads.hpp"
 #include "report/calibration_table.hpp"
 #include "report/machine_file.hpp"
 #include "run_result.hpp"
@@ -59,14 +60,14 @@ void measure_compute(MeasuredMachine& machine, Machinery& machinery) {
   auto const mine = static_cast<std::size_t>(machinery.communicator.rank());
   std::int64_t const neighbours = ranks_beside(machines, machinery.communicator.rank());
   bool const on_device = !devices_of[mine].empty();
-  std::int64_t const threads = neighbours * machinery.exec.concurrency();
+  GemmChoice const products = resolve_gemm_provider(GemmProvider::automatic);
+  std::int64_t const threads = neighbours * std::max(machinery.exec.concurrency(), library_threads(products));
   bool const shares = on_device ? neighbours > devices() : threads > sysconf(_SC_NPROCESSORS_ONLN);
   std::int64_t const any = shares ? 1 : 0;
   if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, any) > 0) {
     return;
   }
-  PeakInfo const all = sum_peaks(machinery, resolve_gemm_provider(GemmProvider::automatic), {},
-                                 static_cast<std::size_t>(on_device ? 1 : neighbours));
+  PeakInfo const all = sum_peaks(machinery, products, {}, static_cast<std::size_t>(on_device ? 1 : neighbours));
   auto const ranks = static_cast<double>(machinery.communicator.size());
   machine.gemm_flops_per_second = all.gemm_flops_per_second / ranks;
   machine.bandwidth_bytes_per_second = all.bandwidth_bytes_per_second / ranks;

@@ -2,6 +2,7 @@
 
 #include "comm/buffers_start.hpp"
 #include "git_version.hpp"
+#include "kernels/library_threads.hpp"
 #include "kernels/peaks.hpp"
 #include "train/step_prediction.hpp"
 
@@ -199,6 +200,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
   result.topology.devices_per_node = run.devices_per_node;
   result.topology.places = run.places;
+  result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

@@ -4,6 +4,7 @@
 #include "comm/buffers_start.hpp"
 #include "core/atomic_file.hpp"
 #include "core/cores.hpp"
+#include "kernels/library_threads.hpp"
 #include "model/llmc_files.hpp"
 #include "model/llmc_parameters.hpp"
 #include "report/output.hpp"
@@ -157,7 +158,8 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec) {
   if (run.devices_per_node > 0)
     return run.sharers.size() > 1 ? fmt::format("{} ranks share a device", run.sharers.size()) : "";
-  std::int64_t const threads = std::ssize(run.neighbours) * exec.concurrency();
+  int const of_rank = std::max(exec.concurrency(), library_threads(run.plan->gemm));
+  std::int64_t const threads = std::ssize(run.neighbours) * of_rank;
   std::vector<RankPlace> places;
   for (Rank const rank : run.neighbours) places.push_back(run.places[static_cast<std::size_t>(rank)]);
   std::int64_t const cores = count_cores(places);

@@ -63,7 +63,8 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
                         Placement const& placement);
 
 /// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": what ranks measure one by one then
-/// adds up to more than the machine has. Empty if every thread, or rank, has a core or device of its own.
+/// adds up to more than the machine has. Threads are those of kernels or of libraries, whichever are more. Empty if
+/// every thread, or rank, has a core or device of its own.
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec);
 /// The same of the first machine of the run that has such ranks. Collective.
 std::string any_shared_processors(PreparedRun const& run, Machinery const& machinery);

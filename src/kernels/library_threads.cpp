@@ -2,6 +2,7 @@
 
 #include "core/views.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -21,6 +22,12 @@ int library_threads() { return omp_get_max_threads(); }
 void limit_library_threads(int /*threads*/) {}
 int library_threads() { return 1; }
 #endif
+
+int library_threads(GemmChoice const& choice) {
+  if (!host_reaches_memory) return 0;
+  auto const is_library = [](GemmProvider provider) { return provider != GemmProvider::kokkos; };
+  return std::ranges::any_of(choice.providers(), is_library) ? library_threads() : 0;
+}
 
 void match_library_threads_to_kernels() {
   if (std::string_view(ExecutionSpace::name()) == "Serial") limit_library_threads(1);

@@ -14,6 +14,7 @@
 #include "report/statistics.hpp"
 #include "train/events.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -46,12 +47,17 @@ struct MachineInfo {
 struct TopologyInfo {
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  std::int64_t threads_per_rank = 1;
+  std::int64_t threads_per_rank = 1; ///< of kernels
   std::string buffers = "host";
   bool emulated_nodes = false;
   EmulatedNetwork network;            ///< emulated; not slow: the machine's own
   std::int64_t devices_per_node = 0;  ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places = {}; ///< by rank
+  /// That matrix products of libraries use on the host; 0: no such library multiplies, or an older file does not tell.
+  std::int64_t library_threads_per_rank = 0;
+
+  /// Of kernels and libraries, which take turns.
+  std::int64_t busy_threads_per_rank() const { return std::max(threads_per_rank, library_threads_per_rank); }
 };
 
 /// Rates measured in the same run; not numbers where they were not.

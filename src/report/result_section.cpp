@@ -51,14 +51,21 @@ std::string class_text(ClassJudgement const& judgement) {
   return fmt::format("{}, not as the deck says: {}", judgement.name, fmt::join(judgement.departures, "; "));
 }
 
+/// "1 thread", "1 thread and 2 threads of libraries".
+std::string threads_text(TopologyInfo const& topology) {
+  std::string const kernels = plural(topology.threads_per_rank, "thread");
+  if (topology.library_threads_per_rank <= topology.threads_per_rank) return kernels;
+  return fmt::format("{} and {} of libraries", kernels, plural(topology.library_threads_per_rank, "thread"));
+}
+
 Table provenance_table(NamedResult const& named) {
   auto const& [path, time, result, values] = named.file;
   TopologyInfo const& topology = result.topology;
   std::string const commit =
       result.code.git.empty() ? "unknown" : result.code.git + (result.code.dirty ? " dirty" : " clean");
-  std::string where = fmt::format("{} on {}, {} each", plural(topology.ranks, "rank"),
-                                  plural(topology.nodes, topology.emulated_nodes ? "emulated node" : "node"),
-                                  plural(topology.threads_per_rank, "thread"));
+  std::string where =
+      fmt::format("{} on {}, {} each", plural(topology.ranks, "rank"),
+                  plural(topology.nodes, topology.emulated_nodes ? "emulated node" : "node"), threads_text(topology));
   if (topology.network.is_slow()) where += ", emulated network";
   Table table{{"", ""}, {}};
   table.rows = {

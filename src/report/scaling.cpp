@@ -98,7 +98,7 @@ LineKey key_of(ResultFile const& file, Told told) {
                                      code.git.empty() ? "of unknown commit" : code.git, code.dirty ? " dirty" : "")},
                 {"compiler", code.compiler},
                 {"kokkos", "Kokkos " + code.kokkos},
-                {"threads", plural(topology.threads_per_rank, "thread") + " per rank"},
+                {"threads", plural(topology.busy_threads_per_rank(), "thread") + " per rank"},
                 {"kind of nodes", topology.emulated_nodes ? "emulated nodes" : "real nodes"},
                 {"network", network.is_slow() ? fmt::format("network of {:g} s and {:g} s/byte", network.latency,
                                                             network.seconds_per_byte)
@@ -178,7 +178,7 @@ Groups groups_of(Results const& results, Told told) {
   divide_by("cores",
             [](ResultFile const& file) { return plural(file.result.machine.cores, "core") + " for a process"; });
   divide_by("sharing", [](ResultFile const& file) {
-    std::string const shared = shared_cores(file.result.topology.places, file.result.topology.threads_per_rank);
+    std::string const shared = shared_cores(file.result.topology.places, file.result.topology.busy_threads_per_rank());
     return shared.empty() ? "a core for a thread" : shared;
   });
   divide_by("class", [](ResultFile const& file) { return "class " + file.result.benchmark_class.name; });

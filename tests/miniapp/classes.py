@@ -124,6 +124,30 @@ class LibraryThreads(unittest.TestCase):
         self.assertEqual(default[0].result().out, one[0].result().out)
 
 
+    def test_threads_of_libraries_share_cores_as_those_of_kernels_do(self):
+        cores = os.sched_getaffinity(0)
+        if len(cores) < 2:
+            self.skipTest("there is one core")
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, sorted(cores)[:2])
+        of = lambda provider: run("run", INPUTS / "tiny.toml", *BoundThreads.SHORT, *settings(f"kernels.gemm={provider}"), ranks=2,
+                                  variables={"OMP_NUM_THREADS": "2"})
+        library, plain = of("onednn"), of("kokkos")
+        if " Serial " not in plain.out:
+            self.skipTest("kernels have threads in this build")
+        if library.code != 0 and "onednn" in library.err:
+            self.skipTest("oneDNN is not built")
+        sharing = "4 threads of all ranks on this machine share 2 cores"
+        self.assertIn(f"\nnote: class custom, not tiny: {sharing}\n", library.out, library)
+        self.assertIn(sharing, library.result["class_departures"])
+        self.assertIsNone(library.result["peaks"]["gemm_flops_per_second"])
+        self.assertEqual(library.result["topology"]["threads_per_rank"], 1)
+        self.assertEqual(library.result["topology"]["library_threads_per_rank"], 2)
+        # the plain product has the kernels' one thread, whatever libraries may use
+        self.assertEqual(plain.result["topology"]["library_threads_per_rank"], 0)
+        self.assertNotIn(sharing, plain.result["class_departures"])
+
+
 class FirstStep(unittest.TestCase):
     """One deck without a curve: its first step computed, passed on 1 and 2 ranks, in other strategies and after a restart,
     and failed where the golden loss is off by little. It makes no run of class custom VALID."""

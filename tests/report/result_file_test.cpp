@@ -165,6 +165,11 @@ TEST_CASE("files that are older than devices' names and maps of ranks are read",
   CHECK(read_back(json).result.topology.places.at(1) == RankPlace{"node", "1", "bus 1"});
   json["machine"].erase("device");
   json["topology"].erase("rank_map");
+  json["topology"]["library_threads_per_rank"] = 3;
+  CHECK(read_back(json).result.topology.library_threads_per_rank == 3);
+  CHECK(read_back(json).result.topology.busy_threads_per_rank() == 3);
+  json["topology"].erase("library_threads_per_rank");
+  CHECK(read_back(json).result.topology.busy_threads_per_rank() == 1);
   CHECK(read_back(json).result.machine.device.empty());
   CHECK(read_back(json).result.topology.places.empty());
 }
