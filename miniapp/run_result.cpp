@@ -167,7 +167,8 @@ PeakInfo sum_peaks(Machinery& machinery, GemmChoice const& gemm, ModelStorage co
   barrier(machinery.communicator);
   double flops = 0;
   for (GemmProvider const provider : gemm.providers()) {
-    auto const shapes = gemm_peak_shapes(storage.values, storage.gradients);
+    int const threads = std::max(machinery.exec.concurrency(), library_threads(provider));
+    auto const shapes = gemm_peak_shapes(storage.values, storage.gradients, peak_extents(threads));
     flops = std::max(flops, measure_gemm_peak(machinery.exec, provider, shapes).flops_per_second);
   }
   barrier(machinery.communicator);

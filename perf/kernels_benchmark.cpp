@@ -166,7 +166,9 @@ void measure_peaks(Stage& stage) {
   benchmark::AddCustomContext("bandwidth", fmt::format("{:.4g} GB/s", bandwidth.bytes_per_second / 1e9));
   for (Storage const storage : storages) {
     GemmProvider const provider = resolve_gemm_provider(GemmProvider::automatic);
-    GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, gemm_peak_shapes(storage, storage), peak_seconds);
+    int const threads = std::max(stage.exec.concurrency(), library_threads(provider));
+    auto const shapes = gemm_peak_shapes(storage, storage, peak_extents(threads));
+    GemmPeak const gemm = measure_gemm_peak(stage.exec, provider, shapes, peak_seconds);
     stage.peaks[storage] = {gemm.flops_per_second, bandwidth.bytes_per_second};
     benchmark::AddCustomContext(
         fmt::format("gemm_{}", to_string(storage)),

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 using namespace trainstone;
 
@@ -41,12 +42,24 @@ TEST_CASE("the GEMM peak of 16-bit matrices is measured on them", "[peaks]") {
 
 TEST_CASE("the sums that are checked are exact in every type, on hosts and devices", "[peaks]") {
   constexpr Index largest_product = 9, fp16_limit = 65504; // fp32 is exact beyond that, up to 2^24
-  for (PeakExtents const& extents : {host_peak_extents, device_peak_extents}) {
+  std::vector<PeakExtents> all{device_peak_extents};
+  for (int const threads : {1, 8, 100, 100'000}) all.push_back(host_peak_extents(threads));
+  for (PeakExtents const& extents : all) {
     for (GemmShape const& shape : gemm_peak_shapes(Storage::fp16, Storage::fp16, extents)) {
       CHECK(largest_product * shape.k < fp16_limit);
       for (Index const extent : {shape.m, shape.n, shape.k}) CHECK(extent % 8 == 0); // as tensor cores demand
     }
   }
+}
+
+TEST_CASE("the largest product grows with the threads that compute it", "[peaks]") {
+  CHECK(host_peak_extents(1).large == 1024);
+  CHECK(host_peak_extents(7).large == 1024);
+  CHECK(host_peak_extents(8).large == 2048);
+  CHECK(host_peak_extents(64).large == 4096);
+  CHECK(host_peak_extents(1000).large == 6144);
+  for (int threads = 1; threads < 300; ++threads)
+    CHECK(host_peak_extents(threads).large <= host_peak_extents(threads + 1).large);
 }
 
 TEST_CASE("the bandwidth peak is the rate of one of the three kernels", "[peaks]") {
