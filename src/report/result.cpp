@@ -139,7 +139,7 @@ Json checks_json(std::vector<Check> const& checks) {
   Json json = Json::array();
   for (Check const& check : checks) {
     json.push_back({{"name", check.name},
-                    {"passed", check.passed},
+                    {"passed", check.made ? Json(check.passed) : Json(nullptr)},
                     {"value", check.value},
                     {"limit", check.limit},
                     {"detail", check.detail}});

@@ -140,13 +140,19 @@ std::vector<RankPlace> read_places(JsonFile const& file) {
   return places;
 }
 
+/// The launcher alone may have nothing to be compared with.
 std::vector<Check> read_checks(JsonFile const& file) {
+  double const none = std::numeric_limits<double>::quiet_NaN();
   std::vector<Check> checks;
   for (std::size_t i = 0; i < file.length("/verification"); ++i) {
     std::string const place = fmt::format("/verification/{}/", i);
-    checks.push_back({file.text(place + "name"), file.boolean(place + "passed"),
-                      file.optional_number(place + "value").value_or(std::numeric_limits<double>::quiet_NaN()),
-                      file.number(place + "limit"), file.text(place + "detail")});
+    Check check{.name = file.text(place + "name"),
+                .value = file.optional_number(place + "value").value_or(none),
+                .detail = file.text(place + "detail")};
+    check.made = check.name != "launch" || !file.at(place + "passed").is_null();
+    check.passed = check.made && file.boolean(place + "passed");
+    check.limit = check.made ? file.number(place + "limit") : none;
+    checks.push_back(check);
   }
   return checks;
 }
@@ -237,7 +243,8 @@ void require_proved(JsonFile const& file, Result const& result) {
   bool const stopped = outcome == Outcome::stopped, valid = outcome == Outcome::valid;
   require(file.at("/exit_code") == exit_code(outcome), fmt::format("/exit_code must be {}", exit_code(outcome)));
   require(stopped == result.checks.empty(), stopped ? "/verification has checks" : "/verification has no check");
-  bool const failed = std::ranges::any_of(result.checks, [](Check const& check) { return !check.passed; });
+  require(stopped || std::ranges::any_of(result.checks, &Check::made), "no check of /verification was made");
+  bool const failed = std::ranges::any_of(result.checks, &Check::failed);
   require(failed == (outcome == Outcome::invalid), fmt::format("{} check failed", failed ? "a" : "no"));
   bool const has_curve = has_check(result, "loss-curve"), has_first_step = has_check(result, "first-step");
   bool const referenced = is_referenced(result.benchmark_class.name, has_curve, has_first_step);

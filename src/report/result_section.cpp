@@ -37,12 +37,17 @@ void append_outcome(Page& page, Result const& result) {
     page.emplace_back(Line{"There is no rate: no step was measured.", Tone::notice});
 }
 
+Cell outcome_cell(Check const& check) {
+  if (!check.made) return {"unknown", Tone::notice};
+  return check.passed ? Cell("passed", Tone::good) : Cell("FAILED", Tone::bad);
+}
+
 Table checks_table(Result const& result) {
   Table table{{"check", "outcome", "value", "limit", "what was compared"}, {}};
   for (Check const& check : result.checks)
-    table.rows.push_back({check.name, Cell(check.passed ? "passed" : "FAILED", check.passed ? Tone::good : Tone::bad),
+    table.rows.push_back({check.name, outcome_cell(check),
                           std::isfinite(check.value) ? fmt::format("{:g}", check.value) : "no number",
-                          fmt::format("{:g}", check.limit), check.detail});
+                          check.made ? fmt::format("{:g}", check.limit) : "none", check.detail});
   return table;
 }
 

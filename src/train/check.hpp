@@ -12,6 +12,10 @@ struct Check {
   double value = 0;   ///< what was found, in the check's own unit
   double limit = 0;   ///< what `value` may reach, or (launch) must equal
   std::string detail; ///< what was compared, for people
+  /// False: there was nothing to compare with. Such a check is neither passed nor failed, and has no limit.
+  bool made = true;
+
+  bool failed() const { return made && !passed; }
 };
 
 } // namespace trainstone

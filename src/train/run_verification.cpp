@@ -134,17 +134,19 @@ Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, T
 }
 
 Check check_launch(Communicator const& communicator) {
-  Rank const ranks = communicator.size();
-  Rank wanted = ranks;
+  auto const ranks = static_cast<double>(communicator.size());
   // the launcher's word comes first: under a batch system, launchers start their helpers with its variables
   for (char const* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (char const* const value = std::getenv(name)) {
-      wanted = std::atoi(value);
-      break;
+      double const wanted = std::atoi(value);
+      return {"launch", ranks == wanted, ranks, wanted, "ranks in the world, ranks that the launcher started"};
     }
   }
-  return {"launch", ranks == wanted, static_cast<double>(ranks), static_cast<double>(wanted),
-          "ranks in the world, ranks that the launcher started"};
+  return {.name = "launch",
+          .value = ranks,
+          .limit = std::numeric_limits<double>::quiet_NaN(),
+          .detail = "ranks in the world; no launcher told how many it started",
+          .made = false};
 }
 
 Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {

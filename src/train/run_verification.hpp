@@ -42,7 +42,7 @@ struct FirstStepReference {
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                        FirstStepReference const& expected);
 
-/// As many ranks as the launcher, or else the batch system, started.
+/// As many ranks as the launcher, or else the batch system, started. Not made where neither tells.
 Check check_launch(Communicator const& communicator);
 
 /// The parameters have the same bits on all ranks: each hashes what it holds, and shares are added up. What one rank

@@ -1,12 +1,24 @@
-"""How a run ends when its ranks do not do the same, and what it takes to look."""
+"""How a run ends when its ranks do not do the same, or are not as many as were started, and what it takes to look."""
 from support import Deck, run, settings, start
-from training import INTERNAL, TrainingTest
+from training import FAILED, INTERNAL, TrainingTest
 
 WITHOUT_VALIDATION = {"data.validation_fraction": None, "data.validate_every": None}
 STRATEGIES = {
     "ddp": ["parallel.strategy=ddp"],
     "zero 3": ["parallel.strategy=zero", "parallel.zero_stage=3"],
 }
+
+
+class Launch(TrainingTest):
+    def test_without_a_launcher_the_launch_is_unknown_and_not_counted(self):
+        none = {"SLURM_STEP_NUM_TASKS": None, "PMI_SIZE": None, "OMPI_COMM_WORLD_SIZE": None}
+        deck = Deck()
+        outcome = run("run", deck.path, variables=none)
+        self.assert_ended(outcome, 0, "VERIFICATION PASSED (6/6): replicas-agree ", "\n  launch: unknown: ")
+        (check,) = [check for check in outcome.result["verification"] if check["name"] == "launch"]
+        self.assertEqual((check["passed"], check["value"], check["limit"]), (None, 1, None))
+        wrong = run("run", deck.path, variables={"SLURM_STEP_NUM_TASKS": "2"})
+        self.assert_ended(wrong, FAILED, "VERIFICATION FAILED (6/7): launch\n")
 
 
 class OrderFaults(TrainingTest):

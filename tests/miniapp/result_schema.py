@@ -171,6 +171,19 @@ class ResultSchema(unittest.TestCase):
                 errors = self.errors({**self.results[status], "class": name, "verification": first})
                 self.assertEqual(errors == [], (status == "VALID") == too_large, (name, status, errors))
 
+    def test_only_what_a_launcher_did_not_tell_is_unknown(self):
+        checks = [check for check in self.results["VALID"]["verification"] if check["name"] != "launch"]
+        unknown = {"name": "launch", "passed": None, "value": 2, "limit": None, "detail": "no launcher told"}
+        of = lambda *checks: self.errors({**self.results["VALID"], "verification": [*checks]})
+        self.assertEqual(of(*checks, unknown), [])
+        self.assertEqual(of(*checks, {**unknown, "passed": True, "limit": 2}), [])
+        self.assertNotEqual(of(*checks, {**unknown, "limit": 2}), [])
+        self.assertNotEqual(of(*checks, {**unknown, "passed": True}), [])
+        for number, check in enumerate(checks):
+            self.assertNotEqual(of(*checks[:number], {**check, "passed": None, "limit": None}, *checks[number + 1:]), [])
+        unreferenced = {**self.results["UNREFERENCED"], "verification": [unknown]}
+        self.assertNotEqual(self.errors(unreferenced), [])  # no check was made
+
     def test_what_departs_from_a_class_is_custom(self):
         departed = {**self.results["VALID"], "class": "tiny", "class_departures": ["data.steps = 9 instead of 300"]}
         self.assertNotEqual(self.errors(departed), [])

@@ -136,11 +136,14 @@ def environment(variables=None):
 
 
 def run(*arguments, ranks=1, variables=None, prepare=None):
-    """Runs the program and waits. One rank starts without a launcher. `prepare` may fill the working directory."""
+    """Runs the program and waits. One rank starts without a launcher, as if Slurm had started it. `prepare` may fill the
+    working directory."""
     folder = new_folder()
     if prepare:
         prepare(folder)
     launcher = [Context.mpiexec, "-n", str(ranks)] if ranks > 1 else []
+    if not launcher:
+        variables = {"SLURM_STEP_NUM_TASKS": "1", **(variables or {})}
     command = [*launcher, Context.program, *map(str, arguments)]
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
         process = subprocess.Popen(command, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL,

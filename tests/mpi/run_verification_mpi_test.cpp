@@ -10,7 +10,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <cstdlib>
 #include <limits>
+#include <optional>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -146,7 +148,7 @@ TEST_CASE("a training in which replicas differ ends on all ranks, with the step 
   CHECK(difference_of({.strategy = Strategy::zero, .zero_stage = 3}, share) == "none");
 }
 
-TEST_CASE("collectives on integers are exact and the world has the launcher's size", "[mpi][checks]") {
+TEST_CASE("collectives on integers are exact", "[mpi][checks]") {
   Communicator world = test::world();
   GptConfig const model{1, 1, 8, 5, 29};
   ParameterTable const table(model, world.size());
@@ -172,7 +174,32 @@ TEST_CASE("collectives on integers are exact and the world has the launcher's si
     if (!host_reaches_memory && name == "shared") continue;
     CHECK(check(whole_groups, {.reduce = name, .broadcast = name}));
   }
-  CHECK(check_launch(world).passed);
+}
+
+TEST_CASE("the number of ranks is compared with the launcher's, and unknown where none tells", "[mpi][checks]") {
+  Communicator const world = Communicator::world();
+  struct Variable {
+    char const* name;
+    std::optional<std::string> before = {};
+  };
+  std::vector<Variable> variables{{"OMPI_COMM_WORLD_SIZE"}, {"PMI_SIZE"}, {"SLURM_STEP_NUM_TASKS"}};
+  for (auto& [name, before] : variables) {
+    if (char const* const value = std::getenv(name)) before = value;
+    unsetenv(name);
+  }
+  Check const unknown = check_launch(world);
+  CHECK_FALSE(unknown.made);
+  CHECK_FALSE(unknown.passed);
+  CHECK(unknown.value == world.size());
+  for (auto const& variable : variables) {
+    setenv(variable.name, std::to_string(world.size()).c_str(), 1);
+    CHECK(check_launch(world).passed);
+    setenv(variable.name, std::to_string(world.size() + 1).c_str(), 1);
+    CHECK(check_launch(world).failed());
+    unsetenv(variable.name);
+  }
+  for (auto const& [name, before] : variables)
+    if (before) setenv(name, before->c_str(), 1);
 }
 
 TEST_CASE("what training sends is tried before it: many pieces, staged messages that are cut, its own types",

@@ -228,6 +228,23 @@ TEST_CASE("a rate on an emulated network or with a delay is no figure of merit, 
   }
 }
 
+TEST_CASE("a check that could not be made is neither passed nor failed", "[output]") {
+  Check const launch{.name = "launch", .value = 2, .detail = "no launcher told", .made = false};
+  auto with_launch = [&launch](bool all_pass) {
+    std::vector<Check> all = checks(all_pass);
+    all.push_back(launch);
+    return all;
+  };
+  CHECK(ending(with_launch(true), true) == "VERIFICATION PASSED (3/3): loss-curve comm-volume finite\n"
+                                           "  launch: unknown: no launcher told (value 2)\n"
+                                           "FOM: 9.931312e+03 tokens/s  ci95 9.91e+03 9.96e+03\n"
+                                           "FOM_PER_RANK: 4.965656e+03 tokens/s\n"
+                                           "RESULT: VALID class=custom exit=0 json=out/result.json\n");
+  CHECK_THAT(ending(with_launch(false), true),
+             ContainsSubstring("VERIFICATION FAILED (2/3): loss-curve\n") && ContainsSubstring("  launch: unknown: "));
+  CHECK_THROWS_AS(judge({launch}, true, false), Error);
+}
+
 TEST_CASE("a run without checks is not judged", "[output]") { CHECK_THROWS_AS(judge({}, true, false), Error); }
 
 TEST_CASE("a pipe gets about twenty plain lines", "[output]") {

@@ -211,6 +211,27 @@ TEST_CASE("a status that the file does not prove is refused", "[report][result_f
   }
 }
 
+TEST_CASE("what a launcher did not tell is unknown, and nothing else is", "[report][result_file]") {
+  Result run = run_of(Outcome::valid, 2, 1000);
+  run.checks.push_back(
+      {.name = "launch", .value = 2, .limit = std::nan(""), .detail = "no launcher told", .made = false});
+  Json const json = json_of(run);
+  CHECK(json["verification"][2]["passed"].is_null());
+  CHECK(json["verification"][2]["limit"].is_null());
+  Check const read = read_back(json).result.checks.at(2);
+  CHECK_FALSE(read.made);
+  CHECK_FALSE(read.failed());
+  CHECK(read.value == 2);
+  for (std::string const place : {"/verification/0/passed", "/verification/1/passed"}) {
+    Json changed = json;
+    changed[Json::json_pointer(place)] = nullptr;
+    CHECK_THAT(error_of(changed), ContainsSubstring("a.json: " + place + " is null, must be true or false"));
+  }
+  Json launch_alone = json_of(run_of(Outcome::unreferenced, 2, 1000));
+  launch_alone["verification"] = Json::array({json["verification"][2]});
+  CHECK_THAT(error_of(launch_alone), ContainsSubstring("no check of /verification was made"));
+}
+
 TEST_CASE("the first step alone makes runs of classes that have no loss curve VALID, and others UNREFERENCED",
           "[report][result_file]") {
   for (std::string const name : {"tiny", "small", "reference", "large", "custom"})
