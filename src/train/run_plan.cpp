@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/timeline.hpp"
 #include "kernels/gemm_measurement.hpp"
+#include "parallel/parameter_changes.hpp"
 #include "parallel/step_launches.hpp"
 #include "train/replica_check.hpp"
 
@@ -101,6 +102,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.control = plan.parallel.control_traffic();
   plan.replica_check_every = config.parallel.check_replicas;
   plan.replica_check = replica_check_traffic(plan.parallel);
+  plan.changes_sent = parameter_changes_traffic(plan.parallel);
+  plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
   plan.validation_sent = plan.parallel.evaluation_traffic();
   plan.validation_control = plan.parallel.evaluation_control();
   add_batch_scatter(plan);

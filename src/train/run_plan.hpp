@@ -38,6 +38,8 @@ struct RunPlan {
   std::vector<TrafficRow> control = {};  ///< per step: losses, norm
   Index replica_check_every = {};        ///< steps; 0: not during the training
   Traffic replica_check = {};            ///< control traffic of one comparison of parameters
+  Traffic changes_sent = {};             ///< control traffic of one look at how far parameters have changed
+  std::uint64_t changes_launches = 0;    ///< kernels of it
   Traffic validation_sent = {};          ///< per micro-batch of a validation: sharded parameters
   Traffic validation_control = {};       ///< per global batch of a validation: its losses
   ModelFlops step_flops = {};            ///< per step and rank

@@ -177,8 +177,9 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Run
                                        plan.replica_checks(counted.before) +
                                        static_cast<std::uint64_t>(counted.checkpoints);
   Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
-  Traffic const control =
-      steps * plan.step_control() + validations * plan.validation_control + replica_checks * plan.replica_check;
+  Traffic const control = steps * plan.step_control() + validations * plan.validation_control +
+                          replica_checks * plan.replica_check +
+                          static_cast<std::uint64_t>(counted.changes) * plan.changes_sent;
   Traffic const not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent;
   Traffic const sent = counted.communication.total(Purpose::training) + not_sent;
   Traffic const agreed = counted.communication.total(Purpose::control);
@@ -202,9 +203,9 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   std::uint64_t const gemm = steps * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm;
   std::uint64_t const attention = steps * plan.step_flops.attention + evaluated * plan.evaluation_flops.attention;
-  std::uint64_t const launches = steps * plan.step_launches +
-                                 static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_launches +
-                                 evaluated * plan.evaluation_launches;
+  std::uint64_t const launches =
+      steps * plan.step_launches + static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_launches +
+      evaluated * plan.evaluation_launches + static_cast<std::uint64_t>(counted.changes) * plan.changes_launches;
   bool const equal = counted.kernels.flops[Phase::gemm] == gemm &&
                      counted.kernels.flops[Phase::attention] == attention &&
                      total_launches(counted.kernels) == launches;

@@ -23,9 +23,10 @@ struct CountedRun {
   std::int64_t validation_batches = 0; ///< global batches of each
   Counters kernels;                    ///< of steps and validations
   CommCounters communication;
-  CategoryBytes memory;    ///< the ledger's high water
-  Traffic start = {};      ///< sent whenever the state of the training was set, in all
-  std::int64_t starts = 1; ///< how often it was set: from the seed, from a model file, from a checkpoint
+  CategoryBytes memory;     ///< the ledger's high water
+  Traffic start = {};       ///< sent whenever the state of the training was set, in all
+  std::int64_t starts = 1;  ///< how often it was set: from the seed, from a model file, from a checkpoint
+  std::int64_t changes = 0; ///< looks at how far parameters have changed
 };
 
 /// The engine's collectives bring integer-valued data of fp32 where it belongs and add it up exactly, on blocks of

@@ -324,6 +324,12 @@ void Trainer::require_equal_replicas(std::int64_t step) {
                         ExitCode::verification_failed);
 }
 
+ParameterChanges Trainer::parameter_changes() {
+  Vector<double> const sum(m_loss_sums.data(), 1);
+  return trainstone::parameter_changes(m_exec, *m_communicator, m_engine, m_plan->table,
+                                       static_cast<std::uint64_t>(m_config->data.seed), sum);
+}
+
 /// After total_loss() of the global batch; collective.
 std::string Trainer::describe_non_finite(GlobalBatch const& global) {
   m_engine.finish();

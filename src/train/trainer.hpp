@@ -5,6 +5,7 @@
 // computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
 
 #include "comm/communicator.hpp"
+#include "parallel/parameter_changes.hpp"
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/batch_scatter.hpp"
@@ -58,6 +59,10 @@ public:
   };
   State state() const { return {m_updates, m_scaler.state()}; }
   void resume(State const& state);
+
+  /// How far this training has brought the parameters from the seed's (parallel/parameter_changes.hpp). Collective;
+  /// waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
+  ParameterChanges parameter_changes();
 
   /// Waits for all that is in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }

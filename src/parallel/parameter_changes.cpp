@@ -1,0 +1,85 @@
+#include "parallel/parameter_changes.hpp"
+
+#include "comm/control.hpp"
+#include "core/host_copy.hpp"
+#include "kernels/initialize.hpp"
+#include "parallel/tensor_share.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+/// A sum and a number of elements of each kind: ranks that hold the same count twice in both.
+constexpr Index values_sent = 2 * tensor_kinds;
+
+/// Of the elements of a tensor from `first` on.
+InitialElements initial_elements(InitialValue const& initial, std::uint64_t seed, Index first) {
+  return {.seed = seed,
+          .first_counter = initial.first_counter + first,
+          .stddev = initial.deviation,
+          .constant = static_cast<float>(initial.constant)};
+}
+
+/// A part of a tensor that this rank updates, and that is looked at.
+struct Part {
+  ParameterTensor const* tensor;
+  Index first;    ///< of the tensor's elements
+  Range in_share; ///< of the group's share
+};
+
+/// Of a tensor's elements those that tell something: no padding of the vocabulary. The bias of keys adds the same to
+/// all scores of a row, which softmax does not see: its gradient is 0 but for rounding, and an optimizer that divides
+/// by the gradient's size makes steps of that.
+std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
+  if (tensor.tensor == Tensor::wte) return {{0, tensor.initial.random_elements}};
+  if (tensor.tensor != Tensor::qkvb) return {{0, tensor.size()}};
+  Index const channels = tensor.size() / 3;
+  return {{0, channels}, {2 * channels, 3 * channels}};
+}
+
+std::vector<Part> parts_of(ShardPlan const& plan, ParameterTable const& table) {
+  std::vector<Part> parts;
+  for (ParameterTensor const& tensor : table.tensors()) {
+    Range const here = range_in_share(plan, tensor);
+    if (here.empty()) continue;
+    Index const group_offset = plan.groups[static_cast<std::size_t>(tensor.group)].offset;
+    Index const first = plan.share(tensor.group).begin + here.begin - (tensor.offset - group_offset);
+    for (Range const& telling : telling_ranges(tensor)) {
+      Index const begin = std::max(telling.begin, first), end = std::min(telling.end, first + here.size());
+      if (begin < end) parts.push_back({&tensor, begin, {here.begin + begin - first, here.begin + end - first}});
+    }
+  }
+  return parts;
+}
+
+} // namespace
+
+ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                   ParameterTable const& table, std::uint64_t seed, Vector<double> sum) {
+  std::array<double, values_sent> sums{};
+  for (Part const& part : parts_of(engine.plan(), table)) {
+    Vector<float const> const values(engine.master_share(part.tensor->group).data() + part.in_share.begin,
+                                     static_cast<std::size_t>(part.in_share.size()));
+    sum_of_changes(exec, initial_elements(part.tensor->initial, seed, part.first), values, sum);
+    auto const kind = static_cast<std::size_t>(part.tensor->tensor);
+    sums[kind] += copy_to_host(exec, sum, "trainstone::parallel::parameter_changes: the host adds up tensors")[0];
+    sums[kind + tensor_kinds] += static_cast<double>(part.in_share.size());
+  }
+  control_all_reduce(exec, world, Operation::sum, sums);
+  ParameterChanges changes{};
+  for (std::size_t kind = 0; kind < changes.size(); ++kind) changes[kind] = sums[kind] / sums[kind + tensor_kinds];
+  return changes;
+}
+
+Traffic parameter_changes_traffic(ShardPlan const& plan) {
+  return all_values_traffic(values_sent, plan.topology, plan.rank);
+}
+
+std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
+  return static_cast<std::uint64_t>(std::ssize(parts_of(plan, table)));
+}
+
+} // namespace trainstone
