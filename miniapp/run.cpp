@@ -16,7 +16,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <optional>
 
 namespace trainstone {
@@ -54,7 +56,10 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   Communicator& communicator = machinery.communicator;
   std::vector<Check> checks;
   if (before.first_step) checks.push_back(*before.first_step);
-  if (run.golden) checks.push_back(compare_with_golden(*run.golden, training.losses, run.config.length.stop_loss > 0));
+  if (run.golden)
+    std::ranges::move(compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
+                                                        run.config.length.stop_loss > 0}),
+                      std::back_inserter(checks));
   checks.push_back(check_replicas(exec, communicator, trainer));
   checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
@@ -101,8 +106,10 @@ void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts
 }
 
 void record_golden(PreparedRun const& run, Result const& result) {
-  GoldenCurve curve{result.losses_before, fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION,
-                                                      kokkos_description(), result.topology.ranks)};
+  GoldenCurve curve{result.losses_before,
+                    fmt::format("trainstone {}, Kokkos {}, {} ranks", TRAINSTONE_VERSION, kokkos_description(),
+                                result.topology.ranks),
+                    result.early};
   for (StepReport const& sample : result.samples) curve.losses.push_back(sample.loss);
   std::string const path = golden_path(run.deck.path);
   record_golden_curve(path, run.golden_key, curve);
@@ -128,7 +135,8 @@ void print_end(Result const& result, std::string const& json_path) {
     fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
   else
     fmt::print("note: no rate: no step after the warm-up was measured\n");
-  fmt::print("{}\n", result_line(result.outcome, result.benchmark_class.name, json_path));
+  bool const is_local = result.golden && !result.golden->released;
+  fmt::print("{}\n", result_line(result.outcome, result.benchmark_class.name, is_local, json_path));
 }
 
 } // namespace

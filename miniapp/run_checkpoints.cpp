@@ -151,12 +151,12 @@ bool RunCheckpoints::writes_after(StepReport const& step) const {
   return config.writes() && (by_steps || step.requests.checkpoint || step.requests.stop || step.step == step.steps);
 }
 
-void RunCheckpoints::write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses, bool finished) {
+void RunCheckpoints::write(std::int64_t step, Trainer& trainer, Steps const& steps, bool finished) {
   trainer.require_equal_replicas(step); // each writes a part of what they hold alike
   CheckpointConfig const& config = m_run->config.checkpoint;
   auto const [updates, loss_scaler] = trainer.state();
   CheckpointManifest about;
-  about.progress = {step, updates, loss_scaler, losses, m_info.restarts, finished};
+  about.progress = {step, updates, loss_scaler, steps.losses, m_info.restarts, finished, steps.early};
   about.identity = m_identity;
   about.model = m_run->config.model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");

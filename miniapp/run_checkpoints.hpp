@@ -33,9 +33,14 @@ public:
   Requests ask() const;
   /// Whether a checkpoint is due after this step, or the run stops. The same on all ranks.
   bool writes_after(StepReport const& step) const;
-  /// Compares replicas first. Collective. \param[in] losses  of all steps so far
+  /// What is known of all steps so far.
+  struct Steps {
+    std::vector<double> const& losses;
+    EarlySteps const& early;
+  };
+  /// Compares replicas first. Collective.
   /// \throws CollectiveError if replicas differ (exit 65), or if it cannot be written
-  void write(std::int64_t step, Trainer& trainer, std::vector<double> const& losses, bool finished);
+  void write(std::int64_t step, Trainer& trainer, Steps const& steps, bool finished);
 
   CheckpointInfo const& info() const { return m_info; }
 

@@ -4,6 +4,7 @@
 #include "git_version.hpp"
 #include "kernels/library_threads.hpp"
 #include "kernels/peaks.hpp"
+#include "report/released_curves.hpp"
 #include "train/step_prediction.hpp"
 
 #include <unistd.h>
@@ -59,6 +60,12 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
                      nodes.host_names.at(static_cast<std::size_t>(nodes.node_of_rank[rank])), medians[rank],
                      busy_medians[rank], sums[rank]});
   return ranks;
+}
+
+std::optional<GoldenSource> golden_source(PreparedRun const& run) {
+  if (!run.golden && !run.compares_first_step()) return std::nullopt;
+  return GoldenSource{run.golden_digest, run.golden ? run.golden->recorded_with : run.first_step->recorded_with,
+                      is_released(run.golden_digest)};
 }
 
 std::optional<StartAmounts> start_amounts(Traffic const& start) {
@@ -190,6 +197,7 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.deck = deck_label(run.deck);
   result.deck_hash = deck_hash(run.deck);
   result.golden_key = run.golden_key;
+  result.golden = golden_source(run);
   result.benchmark_class = run.judgement;
   result.code = code_info();
   result.machine = describe_machine();
@@ -216,6 +224,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.samples = std::move(training.samples);
+  result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run, machinery.communicator.size());
 }

@@ -6,6 +6,7 @@
 #include "run_setup.hpp"
 
 #include "report/result.hpp"
+#include "train/early_steps.hpp"
 #include "train/run_verification.hpp"
 
 #include <vector>
@@ -16,6 +17,7 @@ namespace trainstone {
 struct Training {
   std::vector<StepReport> samples;
   std::vector<double> losses; ///< of all steps, those before a restart included
+  EarlySteps early;           ///< likewise
   CountedRun counted;
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;

@@ -144,8 +144,10 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   run.golden_key = golden_key(run.deck, communicator.size());
   // a curve that is about to be replaced is no reference
   if (!options.record_golden) {
-    run.golden = find_golden_curve(golden_path(run.deck.path), run.golden_key);
-    if (!run.golden) run.first_step = find_golden_first_step(golden_path(run.deck.path), run.golden_key);
+    GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
+    run.golden_digest = golden.digest;
+    run.golden = std::move(golden.curve);
+    if (!run.golden) run.first_step = std::move(golden.first_step);
     TRAINSTONE_REQUIRE_INPUT(!run.first_step || run.first_step->positions <= run.config.data.sequence,
                              "{}: the first step {} is of {} positions, more than data.sequence = {}",
                              golden_path(run.deck.path), run.golden_key, run.first_step->positions,
@@ -153,6 +155,11 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
   }
   if (first) run.output = check_output(run, options);
   return run;
+}
+
+Products PreparedRun::products() const {
+  bool const exact = plan->storage().values == Storage::fp32 && !rounds_fp32(plan->gemm.usual());
+  return exact ? Products::exact : Products::rounded;
 }
 
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec) {

@@ -7,7 +7,7 @@
 
 #include "core/folder_lock.hpp"
 #include "report/benchmark_class.hpp"
-#include "report/golden.hpp"
+#include "report/golden_checks.hpp"
 #include "report/rank_map.hpp"
 #include "train/run_plan.hpp"
 #include "train/training_data.hpp"
@@ -33,9 +33,11 @@ struct PreparedRun {
   MeasuredWindow window;
   ClassJudgement judgement;
   std::string golden_key;
+  std::string golden_digest; ///< of the golden file
   std::optional<GoldenCurve> golden;
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve
 
+  Products products() const;
   /// Not where fp32 is rounded before it is multiplied: the reference's bound does not allow for that.
   bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm.usual()); }
 };

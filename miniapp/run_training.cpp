@@ -3,6 +3,8 @@
 #include "core/launch.hpp"
 #include "train/injected_delay.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
 namespace {
@@ -36,6 +38,23 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   return report;
 }
 
+/// At the end of the early steps, so that the step waits for what it has begun.
+bool looks_at_changes_after(std::int64_t step, PreparedRun const& run) {
+  return step == std::min(early_steps, run.data->steps());
+}
+
+/// Of a training that began with the seed's parameters.
+void note_early(Training& training, Trainer& trainer, StepReport const& report, PreparedRun const& run, bool finished) {
+  EarlySteps& early = training.early;
+  if (report.step <= early_steps) early.norms.push_back(report.norm);
+  bool const ends = looks_at_changes_after(report.step, run) || (finished && report.step < early_steps);
+  if (!ends || !run.config.model_setup.load.empty()) return;
+  ParameterChanges const changes = trainer.parameter_changes();
+  early.changes.assign(changes.begin(), changes.end());
+  early.changed_after = report.step;
+  ++training.counted.changes;
+}
+
 } // namespace
 
 Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpoints, MemoryLedger const& ledger,
@@ -46,6 +65,7 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
   counters() = {};
   comm_counters() = {};
   training.losses = checkpoints.start().losses;
+  training.early = checkpoints.start().early;
   training.counted.before = checkpoints.start().step;
   bool const loads = !run.config.model_setup.load.empty(), resumes = training.counted.before > 0;
   training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0);
@@ -54,7 +74,8 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
     bool const compares = run.plan->checks_replicas_after(step);
-    StepReport report = counted_step(trainer, step, run, checkpoints, training, validates || compares || step == steps);
+    bool const is_followed = validates || compares || looks_at_changes_after(step, run) || step == steps;
+    StepReport report = counted_step(trainer, step, run, checkpoints, training, is_followed);
     if (compares) trainer.require_equal_replicas(step);
     if (validates) {
       report.validation_loss = trainer.validate();
@@ -67,9 +88,10 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
     report.is_last = finished || training.stopped;
     training.samples.push_back(report);
     training.losses.push_back(report.loss);
+    note_early(training, trainer, report, run, finished);
     listener(report);
     if (checkpoints.writes_after(report) || (finished && run.config.checkpoint.writes())) {
-      checkpoints.write(step, trainer, training.losses, finished);
+      checkpoints.write(step, trainer, {training.losses, training.early}, finished);
       ++training.counted.checkpoints;
     }
   }

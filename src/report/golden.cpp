@@ -3,15 +3,17 @@
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
+#include "model/parameter_table.hpp"
 #include "report/json_file.hpp"
-#include "report/statistics.hpp"
 
 #include <nlohmann/json.hpp>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace trainstone {
 
@@ -23,12 +25,20 @@ constexpr int schema_version = 1;
 constexpr char const* curves_section = "curves";
 constexpr char const* first_steps_section = "first_steps";
 
-/// The file's content; an empty one if there is no file.
-Json read_curves(std::string const& path) {
-  std::ifstream file(path);
-  if (!file.good()) return {{"schema_version", schema_version}, {"curves", Json::object()}};
+/// The file's bytes; nothing if there is no file.
+std::optional<std::string> read_bytes(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file.good()) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// What the bytes hold; an empty file's if there are none.
+Json read_curves(std::string const& path, std::optional<std::string> const& bytes) {
+  if (!bytes) return {{"schema_version", schema_version}, {"curves", Json::object()}};
   try {
-    Json json = Json::parse(file);
+    Json json = Json::parse(*bytes);
     Json const& version = json.at("schema_version");
     TRAINSTONE_REQUIRE_INPUT(version == schema_version, "{}: golden curves of schema_version {}, must be {}", path,
                              json_line(version), schema_version);
@@ -43,26 +53,46 @@ Json read_curves(std::string const& path) {
   }
 }
 
-/// The entry of a key in a section of the file, read by `read`; nothing if it is not there.
-template <class Entry, class Read>
-std::optional<Entry> find_entry(std::string const& path, char const* section, std::string const& key,
-                                Read const& read) {
-  Json const json = read_curves(path);
+/// The entry of a key in a section of the file; nothing if it is not there.
+std::optional<JsonFile> find_entry(std::string const& path, Json const& json, char const* section,
+                                   std::string const& key) {
   if (!json.contains(section) || !json[section].contains(key)) return std::nullopt;
-  return read(JsonFile(path, fmt::format("; damaged entry {} of \"{}\"", key, section), json[section][key]));
+  return JsonFile(path, fmt::format("; damaged entry {} of \"{}\"", key, section), json[section][key]);
+}
+
+EarlySteps read_early(JsonFile const& entry) {
+  EarlySteps early;
+  if (entry.has("/norms")) early.norms = entry.numbers("/norms", false, JsonFile::Least::zero);
+  if (!entry.has("/changes")) return early;
+  early.changed_after = entry.count("/changes/after_step");
+  for (int kind = 0; kind < tensor_kinds; ++kind)
+    early.changes.push_back(entry.non_negative(fmt::format("/changes/mean/{}", to_string(static_cast<Tensor>(kind)))));
+  return early;
+}
+
+GoldenCurve read_curve(JsonFile const& entry) {
+  entry.require(entry.length("/losses") > 0, "/losses must be an array of at least one number");
+  GoldenCurve curve{entry.numbers("/losses", false), entry.text("/recorded_with"), read_early(entry)};
+  if (entry.has("/bounds"))
+    curve.bounds = GoldenBounds{entry.positive("/bounds/losses"), entry.positive("/bounds/norms"),
+                                entry.positive("/bounds/changes"), entry.text("/bounds/derived_from")};
+  return curve;
+}
+
+GoldenFirstStep read_first_step(JsonFile const& entry) {
+  return {entry.number("/loss"), entry.count("/positions"), entry.text("/recorded_with")};
 }
 
 void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {
-  Json json = read_curves(path);
+  Json json = read_curves(path, read_bytes(path));
   json[section][key] = entry;
   make_folder_of(path);
   write_file_atomically(path, json_text(json));
 }
 
-double relative_error(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }
-
-/// The larger one; not a number if either is none, so that it fails every bound.
-double larger(double a, double b) { return std::isnan(a) || b < a ? a : b; }
+bool all_finite(std::vector<double> const& values) {
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+}
 
 } // namespace
 
@@ -71,25 +101,38 @@ std::string golden_path(std::string const& deck_path) {
   return (deck.parent_path() / "golden" / deck.stem()).string() + ".json";
 }
 
+GoldenEntry find_golden(std::string const& path, std::string const& key) {
+  std::optional<std::string> const bytes = read_bytes(path);
+  Json const json = read_curves(path, bytes);
+  GoldenEntry golden;
+  if (bytes) golden.digest = fmt::format("{:016x}", XXH3_64bits(bytes->data(), bytes->size()));
+  if (auto const entry = find_entry(path, json, curves_section, key)) golden.curve = read_curve(*entry);
+  if (auto const entry = find_entry(path, json, first_steps_section, key)) golden.first_step = read_first_step(*entry);
+  return golden;
+}
+
 std::optional<GoldenCurve> find_golden_curve(std::string const& path, std::string const& key) {
-  return find_entry<GoldenCurve>(path, curves_section, key, [](JsonFile const& curve) {
-    curve.require(curve.length("/losses") > 0, "/losses must be an array of at least one number");
-    return GoldenCurve{curve.numbers("/losses", false), curve.text("/recorded_with")};
-  });
+  return find_golden(path, key).curve;
 }
 
 std::optional<GoldenFirstStep> find_golden_first_step(std::string const& path, std::string const& key) {
-  return find_entry<GoldenFirstStep>(path, first_steps_section, key, [](JsonFile const& first) {
-    return GoldenFirstStep{first.number("/loss"), first.count("/positions"), first.text("/recorded_with")};
-  });
+  return find_golden(path, key).first_step;
 }
 
 void record_golden_curve(std::string const& path, std::string const& key, GoldenCurve const& curve) {
-  bool const finite =
-      std::all_of(curve.losses.begin(), curve.losses.end(), [](double loss) { return std::isfinite(loss); });
+  bool const finite = all_finite(curve.losses);
   TRAINSTONE_REQUIRE(finite && !curve.losses.empty(), "a golden curve of {} losses, all finite: {}",
                      curve.losses.size(), finite);
-  write_entry(path, curves_section, key, {{"recorded_with", curve.recorded_with}, {"losses", curve.losses}});
+  Json entry{{"recorded_with", curve.recorded_with}};
+  if (!curve.early.norms.empty() && all_finite(curve.early.norms)) entry["norms"] = curve.early.norms;
+  if (!curve.early.changes.empty() && all_finite(curve.early.changes)) entry["changes"] = changes_json(curve.early);
+  if (curve.bounds)
+    entry["bounds"] = {{"losses", curve.bounds->losses},
+                       {"norms", curve.bounds->norms},
+                       {"changes", curve.bounds->changes},
+                       {"derived_from", curve.bounds->derived_from}};
+  entry["losses"] = curve.losses;
+  write_entry(path, curves_section, key, entry);
 }
 
 void record_golden_first_step(std::string const& path, std::string const& key, GoldenFirstStep const& first) {
@@ -99,41 +142,12 @@ void record_golden_first_step(std::string const& path, std::string const& key, G
               {{"recorded_with", first.recorded_with}, {"positions", first.positions}, {"loss", first.loss}});
 }
 
-Check compare_with_golden(GoldenCurve const& golden, std::span<double const> losses, bool may_stop_early) {
-  Check check;
-  check.name = "loss-curve";
-  check.limit = golden_first_bound;
-  std::size_t const count = std::min(golden.losses.size(), losses.size());
-  bool const comparable = count > 0 && (golden.losses.size() == losses.size() || may_stop_early);
-  if (!comparable) {
-    check.value = static_cast<double>(losses.size());
-    check.limit = static_cast<double>(golden.losses.size());
-    check.detail = fmt::format("the run has {} steps, the golden curve {}", losses.size(), golden.losses.size());
-    return check;
-  }
-
-  std::size_t const first = std::min<std::size_t>(count, golden_first_steps);
-  for (std::size_t i = 0; i < first; ++i) {
-    check.value = larger(check.value, relative_error(losses[i], golden.losses[i]));
-  }
-  check.passed = check.value <= golden_first_bound;
-  check.detail = fmt::format("first {} steps within {:.2e} of the golden curve", first, check.value);
-
-  std::size_t const last = std::min<std::size_t>(count - first, golden_last_steps);
-  if (last > 0) {
-    std::span<double const> const expected(golden.losses);
-    double const error =
-        relative_error(mean(losses.subspan(count - last, last)), mean(expected.subspan(count - last, last)));
-    check.detail += fmt::format(", mean of the last {} within {:.2e}", last, error);
-    bool const last_passed = error <= golden_last_bound;
-    // The check shows the bound that fails, or else the first one.
-    if (check.passed && !last_passed) {
-      check.value = error;
-      check.limit = golden_last_bound;
-      check.passed = false;
-    }
-  }
-  return check;
+nlohmann::ordered_json changes_json(EarlySteps const& early) {
+  if (early.changes.empty()) return nullptr;
+  Json mean = Json::object();
+  for (std::size_t kind = 0; kind < early.changes.size(); ++kind)
+    mean[std::string(to_string(static_cast<Tensor>(kind)))] = early.changes[kind];
+  return {{"after_step", early.changed_after}, {"mean", mean}};
 }
 
 } // namespace trainstone

@@ -199,9 +199,9 @@ std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int6
   return text;
 }
 
-std::string result_line(Outcome outcome, std::string const& class_name, std::string const& json_path) {
-  return fmt::format("RESULT: {} class={} exit={} json={}", to_string(outcome), class_name, exit_code(outcome),
-                     json_path);
+std::string result_line(Outcome outcome, std::string const& class_name, bool is_local, std::string const& json_path) {
+  return fmt::format("RESULT: {} class={}{} exit={} json={}", to_string(outcome), class_name,
+                     outcome == Outcome::valid && is_local ? " golden=local" : "", exit_code(outcome), json_path);
 }
 
 void ProgressPrinter::operator()(StepReport const& step) {

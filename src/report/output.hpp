@@ -97,7 +97,8 @@ std::string rate_name(Outcome outcome);
 /// stopped run.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
 /// \param[in] class_name  ClassJudgement::name
-std::string result_line(Outcome outcome, std::string const& class_name, std::string const& json_path);
+/// \param[in] is_local    the golden file is not one that was released: of a VALID run the line says so
+std::string result_line(Outcome outcome, std::string const& class_name, bool is_local, std::string const& json_path);
 
 /// Prints the steps of a run as they finish: about twenty lines per run, those with a held-out loss and the last one
 /// among them; on a terminal also one line that is redrawn after every step.

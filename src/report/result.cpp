@@ -3,6 +3,7 @@
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
+#include "report/golden.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -225,6 +226,13 @@ void add_provenance(Json& json, Result const& result) {
   if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
 }
 
+Json golden_json(std::optional<GoldenSource> const& golden) {
+  if (!golden) return nullptr;
+  return {{"digest", golden->digest}, {"recorded_with", golden->recorded_with}, {"released", golden->released}};
+}
+
+Json early_json(EarlySteps const& early) { return {{"norms", early.norms}, {"changes", changes_json(early)}}; }
+
 /// The folders of the path that are not there, the innermost one first.
 std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder) {
   std::vector<std::filesystem::path> missing;
@@ -299,6 +307,7 @@ std::string result_json(Result const& result) {
   json["exit_code"] = exit_code(result.outcome);
   json["time"] = now();
   json["deck"] = {{"name", result.deck}, {"hash", result.deck_hash}, {"golden_key", result.golden_key}};
+  json["golden"] = golden_json(result.golden);
   json["class"] = result.benchmark_class.name;
   json["class_departures"] = result.benchmark_class.departures;
   json["params"] = parameters_json(result.parameters);
@@ -314,6 +323,7 @@ std::string result_json(Result const& result) {
   json["checkpoints"] = checkpoints_json(result.checkpoints, result.wall_seconds);
   json["data"] = data_json(result.data, result.wall_seconds);
   json["losses_before_restart"] = result.losses_before;
+  json["early_steps"] = early_json(result.early);
   json["samples"] = samples_json(result.samples);
   if (!result.kernels.empty()) json["kernels"] = kernels_json(result.kernels);
   json["ranks"] = ranks_json(result.ranks);

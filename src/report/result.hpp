@@ -12,6 +12,7 @@
 #include "report/output.hpp"
 #include "report/rank_map.hpp"
 #include "report/statistics.hpp"
+#include "train/early_steps.hpp"
 #include "train/events.hpp"
 
 #include <algorithm>
@@ -102,6 +103,13 @@ struct CheckpointInfo {
   FileReads reads;         ///< of the one that it went on from, to verify and to load it: reads_of_all
 };
 
+/// The golden file that a run was compared with.
+struct GoldenSource {
+  std::string digest;        ///< of the file's bytes
+  std::string recorded_with; ///< of the curve or the first step
+  bool released = false;     ///< the file is one of this program's (released_curves.hpp), not one of the user's
+};
+
 struct Result {
   std::string kind = "run";
   Outcome outcome = Outcome::invalid;
@@ -109,6 +117,7 @@ struct Result {
   std::string deck;                  ///< deck_label
   std::string deck_hash;
   std::string golden_key;
+  std::optional<GoldenSource> golden; ///< none: losses were compared with nothing
   ClassJudgement benchmark_class;
   CodeInfo code;
   MachineInfo machine;
@@ -119,6 +128,7 @@ struct Result {
   std::uint64_t resident_bytes = 0;  ///< resident set after the training; informative
   std::vector<double> losses_before; ///< of the steps before a restart
   std::vector<StepReport> samples;   ///< every step of this run
+  EarlySteps early;                  ///< of the training, those before a restart included
   CheckpointInfo checkpoints;
   FileReads data; ///< reads_of_all, the check of all tokens included
   std::optional<EnergyInfo> energy;

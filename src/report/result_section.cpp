@@ -22,6 +22,8 @@ void append_lines(Page& page, std::string const& lines, Tone tone) {
 void append_outcome(Page& page, Result const& result) {
   Tone const tone = tone_of(result.outcome);
   page.emplace_back(Line{"RESULT: " + to_string(result.outcome), tone});
+  if (result.outcome == Outcome::valid && result.golden && !result.golden->released)
+    page.emplace_back(Line{"Its golden file is not one of the release: it proves no benchmark class.", Tone::notice});
   if (result.outcome == Outcome::invalid)
     page.emplace_back(
         Line{"A check failed: nothing below is a result of the machine, and its rate is in no comparison.", tone});
@@ -63,6 +65,12 @@ std::string threads_text(TopologyInfo const& topology) {
   return fmt::format("{} and {} of libraries", kernels, plural(topology.library_threads_per_rank, "thread"));
 }
 
+std::string golden_text(std::optional<GoldenSource> const& golden) {
+  if (!golden) return "none";
+  return fmt::format("{}, digest {}, recorded with {}", golden->released ? "released" : "local", golden->digest,
+                     golden->recorded_with);
+}
+
 Table provenance_table(NamedResult const& named) {
   auto const& [path, time, result, values] = named.file;
   TopologyInfo const& topology = result.topology;
@@ -79,6 +87,7 @@ Table provenance_table(NamedResult const& named) {
       {"deck", result.deck},
       {"benchmark class", class_text(result.benchmark_class)},
       {"hash of all values, of those of the loss curve", result.deck_hash + ", " + result.golden_key},
+      {"golden file", golden_text(result.golden)},
       {"code", fmt::format("trainstone {}, commit {}", result.code.version, commit)},
       {"compiler", result.code.compiler},
       {"Kokkos", result.code.kokkos},

@@ -98,7 +98,7 @@ class Results(ReportTest):
         result = self.valid.result
         for text in (report.markdown.replace("\\", ""), "".join(report.page.itertext())):
             self.assertIn("RESULT: VALID", text)
-            self.assertIn("VERIFICATION PASSED (8/8): loss-curve ", text)
+            self.assertIn("VERIFICATION PASSED (10/10): loss-curve ", text)
             self.assertIn(f"FOM: {result['fom']['value']:.6e} tokens/s  ci95 ", text)
             self.assertIn(f"FOM_PER_RANK: {result['fom']['value'] / 2:.6e} tokens/s", text)
             for word in (result["time"], result["deck"]["name"], result["deck"]["golden_key"], result["code"]["compiler"],
@@ -150,7 +150,7 @@ class Results(ReportTest):
         report = self.report_of(self.invalid.folder / "out" / "result.json")
         self.assertNotIn("FOM", report.everything())
         bad = "".join(text for element in report.page.iter() if element.get("class") == "bad" for text in element.itertext())
-        for words in ("RESULT: INVALID", "VERIFICATION FAILED (7/8): loss-curve", "UNVERIFIED_RATE: ", "FAILED"):
+        for words in ("RESULT: INVALID", "VERIFICATION FAILED (9/10): loss-curve", "UNVERIFIED_RATE: ", "FAILED"):
             self.assertIn(words, bad)
         self.assertEqual(report.rows("loss-curve")[0][1], "**FAILED**")
 

@@ -57,10 +57,35 @@ class Verification(TrainingTest):
         (key, curve), = self.golden["curves"].items()
         self.assertEqual(curve["losses"], outcome.losses)
         self.assertEqual(key, outcome.result["deck"]["golden_key"])
+        early = outcome.result["early_steps"]
+        self.assertEqual(early, {"norms": curve["norms"], "changes": curve["changes"]})
+        self.assertEqual(early["norms"], outcome.result["samples"]["norm"][:10])
+        self.assertEqual((early["changes"]["after_step"], len(early["changes"]["mean"])), (10, 16))
+        self.assertIsNone(outcome.result["golden"])
+
+    def test_a_result_names_the_golden_file_by_its_digest(self):
+        golden = self.valid.result["golden"]
+        (curve,) = self.golden["curves"].values()
+        self.assertEqual((golden["released"], golden["recorded_with"]), (False, curve["recorded_with"]))
+        self.assertRegex(golden["digest"], "^[0-9a-f]{16}$")
+        self.assertNotEqual(golden["digest"], self.invalid.result["golden"]["digest"])
+
+    def test_norms_and_changes_that_differ_by_little_are_invalid(self):
+        for check, change in (("gradient-norms", lambda curve: curve["norms"].__setitem__(4, curve["norms"][4] * 1.0001)),
+                              ("parameter-changes", lambda curve: curve["changes"]["mean"].update(lnfb=1e-3))):
+            with self.subTest(check):
+                damaged = json.loads(json.dumps(self.golden))
+                (curve,) = damaged["curves"].values()
+                change(curve)
+                deck = Deck()
+                deck.golden.parent.mkdir()
+                deck.golden.write_text(json.dumps(damaged))
+                self.assert_ended(run("run", deck.path), FAILED, f"VERIFICATION FAILED (9/10): {check}\n",
+                                  "\nRESULT: INVALID class=custom exit=65 ")
 
     def test_a_run_that_follows_the_golden_curve_is_valid(self):
-        outcome = self.assert_ended(self.valid, 0, "VERIFICATION PASSED (8/8): loss-curve ", "\nFOM: ",
-                                    "\nFOM_PER_RANK: ", "\nRESULT: VALID ")
+        outcome = self.assert_ended(self.valid, 0, "VERIFICATION PASSED (10/10): loss-curve gradient-norms parameter-changes ", "\nFOM: ",
+                                    "\nFOM_PER_RANK: ", "\nRESULT: VALID class=custom golden=local exit=0 ")
         self.assertEqual(outcome.result["status"], "VALID")
         self.assertNotIn("UNREFERENCED", outcome.out)
 
@@ -70,7 +95,7 @@ class Verification(TrainingTest):
         self.assertNotIn(note, self.recorded.out)
 
     def test_a_loss_that_differs_by_one_percent_fails_and_shows_no_figure_of_merit(self):
-        outcome = self.assert_ended(self.invalid, FAILED, "VERIFICATION FAILED (7/8): loss-curve\n",
+        outcome = self.assert_ended(self.invalid, FAILED, "VERIFICATION FAILED (9/10): loss-curve\n",
                                     "\nUNVERIFIED_RATE: ", "\nRESULT: INVALID class=custom exit=65 ")
         self.assertNotIn("FOM", outcome.out, outcome)
         self.assertIsNone(outcome.result["fom"])

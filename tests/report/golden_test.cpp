@@ -1,7 +1,9 @@
-#include "report/golden.hpp"
+#include "report/golden_checks.hpp"
 
 #include "core/error.hpp"
+#include "model/parameter_table.hpp"
 #include "report/deck_fixture.hpp"
+#include "report/released_curves.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -9,6 +11,8 @@
 
 #include <fstream>
 #include <limits>
+#include <tuple>
+#include <vector>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -23,11 +27,47 @@ GoldenCurve curve(int steps) {
   return golden;
 }
 
+/// "loss-curve" of a curve that has nothing else.
+Check compare_losses(int golden_steps, std::vector<double> const& losses, bool may_stop_early = false) {
+  auto const checks =
+      compare_with_golden(curve(golden_steps), {.losses = losses, .early = {}, .may_stop_early = may_stop_early});
+  REQUIRE(checks.size() == 1);
+  return checks[0];
+}
+
 /// The curve of `steps` steps, where the steps [begin, end) differ by a factor.
 Check compare(int steps, int begin, int end, double factor) {
   std::vector<double> losses = curve(steps).losses;
   for (int i = begin; i < end; ++i) losses[static_cast<std::size_t>(i)] *= factor;
-  return compare_with_golden(curve(steps), losses, false);
+  return compare_losses(steps, losses);
+}
+
+/// Of a training of ten steps or more: every value distinct.
+EarlySteps early() {
+  EarlySteps early;
+  for (int i = 0; i < 10; ++i) early.norms.push_back(2.5 - 0.1 * i);
+  for (int kind = 0; kind < tensor_kinds; ++kind) early.changes.push_back(1e-3 * (kind + 1));
+  early.changed_after = 10;
+  return early;
+}
+
+/// A curve of 30 steps with all that there is.
+GoldenCurve full_curve() {
+  GoldenCurve golden = curve(30);
+  golden.early = early();
+  return golden;
+}
+
+std::vector<Check> compare_early(EarlySteps const& run, GoldenCurve const& golden = full_curve(),
+                                 Products products = Products::exact) {
+  return compare_with_golden(golden, {.losses = golden.losses, .early = run, .products = products});
+}
+
+/// The names of those that failed.
+std::string failures(std::vector<Check> const& checks) {
+  std::string names;
+  for (Check const& check : checks) names += check.passed ? "" : check.name + " ";
+  return names;
 }
 
 } // namespace
@@ -109,11 +149,11 @@ TEST_CASE("the same curve passes", "[golden]") {
   }
 }
 
-TEST_CASE("each of the first ten steps is held to 1e-3", "[golden]") {
+TEST_CASE("each of the first ten steps is held to 1e-5", "[golden]") {
   for (int const step : {0, 5, 9}) {
-    CHECK(compare(30, step, step + 1, 1 + 0.9e-3).passed);
-    CHECK(!compare(30, step, step + 1, 1 + 1.1e-3).passed);
-    CHECK(!compare(30, step, step + 1, 1 - 1.1e-3).passed);
+    CHECK(compare(30, step, step + 1, 1 + 0.9e-5).passed);
+    CHECK(!compare(30, step, step + 1, 1 + 1.1e-5).passed);
+    CHECK(!compare(30, step, step + 1, 1 - 1.1e-5).passed);
   }
   CHECK(compare(30, 10, 11, 1.1).passed); // between the two windows
 }
@@ -139,10 +179,117 @@ TEST_CASE("a loss that is not a number fails", "[golden]") {
 }
 
 TEST_CASE("curves of different length fail unless the training may stop early", "[golden]") {
-  Check const check = compare_with_golden(curve(30), curve(29).losses, false);
+  Check const check = compare_losses(30, curve(29).losses);
   CHECK(!check.passed);
   CHECK(check.detail == "the run has 29 steps, the golden curve 30");
-  CHECK(compare_with_golden(curve(30), curve(29).losses, true).passed);
-  CHECK(compare_with_golden(curve(29), curve(30).losses, true).passed);
-  CHECK(!compare_with_golden(curve(30), {}, true).passed);
+  CHECK(compare_losses(30, curve(29).losses, true).passed);
+  CHECK(compare_losses(29, curve(30).losses, true).passed);
+  CHECK(!compare_losses(30, {}, true).passed);
+}
+
+TEST_CASE("norms of gradients and changes of parameters are held to their bounds", "[golden]") {
+  CHECK(compare_early(early()).size() == 3);
+  CHECK(failures(compare_early(early())).empty());
+  double const nan = std::numeric_limits<double>::quiet_NaN();
+  for (auto const& [factor, norms, changes] : {std::tuple{1 + 1.9e-6, "", ""},
+                                               {1 - 2.1e-6, "gradient-norms ", ""},
+                                               {1 + 1.9e-5, "gradient-norms ", ""},
+                                               {1 - 2.1e-5, "gradient-norms ", "parameter-changes "},
+                                               {nan, "gradient-norms ", "parameter-changes "}}) {
+    INFO("a factor of " << factor);
+    for (std::size_t const place : {0, 4, 9}) {
+      EarlySteps run = early();
+      run.norms[place] *= factor;
+      CHECK(failures(compare_early(run)) == norms);
+      run = early();
+      run.changes[place] *= factor;
+      CHECK(failures(compare_early(run)) == changes);
+    }
+  }
+}
+
+TEST_CASE("the largest difference is named", "[golden]") {
+  EarlySteps run = early();
+  run.norms[3] *= 1.01;
+  run.norms[5] *= 1.02;
+  run.changes[1] = 0;
+  auto const checks = compare_early(run);
+  CHECK(checks[1].detail == "first 10 steps, largest difference in step 6");
+  CHECK(checks[2].detail == "mean of 16 kinds after 10 steps, largest difference in wpe");
+  CHECK(checks[2].value == 1);
+}
+
+TEST_CASE("what a run does not know of a golden curve fails", "[golden]") {
+  CHECK(failures(compare_early({})) == "gradient-norms parameter-changes ");
+  EarlySteps run = early();
+  run.changed_after = 9;
+  CHECK(failures(compare_early(run)) == "parameter-changes ");
+  run = early();
+  run.norms.pop_back();
+  CHECK(failures(compare_early(run)) == "gradient-norms ");
+  GoldenCurve const only_losses = curve(30);
+  CHECK(compare_early(early(), only_losses).size() == 1);
+}
+
+TEST_CASE("parameters that never change in a golden curve must not change in a run", "[golden]") {
+  GoldenCurve golden = full_curve();
+  golden.early.changes[0] = 0;
+  EarlySteps run = golden.early;
+  CHECK(failures(compare_early(run, golden)).empty());
+  run.changes[0] = 1e-30;
+  CHECK(failures(compare_early(run, golden)) == "parameter-changes ");
+}
+
+TEST_CASE("a curve's own bounds count, and where inputs are rounded the wider ones", "[golden]") {
+  GoldenCurve golden = full_curve();
+  golden.bounds = {1e-1, 1e-9, 1e-1, "a test"};
+  EarlySteps run = early();
+  run.norms[0] *= 1 + 1e-8;
+  run.changes[0] *= 1.09;
+  CHECK(failures(compare_early(run, golden)) == "gradient-norms ");
+  CHECK(failures(compare_early(run, golden, Products::rounded)).empty());
+  GoldenBounds const exact = golden_bounds(Products::exact), rounded = golden_bounds(Products::rounded);
+  CHECK(exact.losses < rounded.losses);
+  CHECK(exact.norms < rounded.norms);
+  CHECK(exact.changes < rounded.changes);
+}
+
+TEST_CASE("norms, changes and bounds are recorded to the last bit", "[golden]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/deck.json";
+  GoldenCurve golden = full_curve();
+  golden.early.norms[2] = 1.0 / 3;
+  golden.early.changes[7] = 1.0 / 7;
+  golden.bounds = {1e-4, 1e-5, 1e-6, "a test"};
+  record_golden_curve(path, "a", golden);
+  GoldenCurve const found = find_golden_curve(path, "a").value();
+  CHECK(found.early == golden.early);
+  CHECK(found.bounds->losses == 1e-4);
+  CHECK(found.bounds->norms == 1e-5);
+  CHECK(found.bounds->changes == 1e-6);
+  CHECK(found.bounds->derived_from == "a test");
+  golden.early.norms[2] = std::numeric_limits<double>::quiet_NaN(); // a step that was skipped
+  record_golden_curve(path, "a", golden);
+  CHECK(find_golden_curve(path, "a")->early.norms.empty());
+  CHECK(find_golden_curve(path, "a")->early.changes == golden.early.changes);
+}
+
+TEST_CASE("a golden file has a digest, the same as xxhsum prints", "[golden]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/deck.json";
+  CHECK(find_golden(path, "a").digest.empty());
+  std::ofstream(path) << R"({"schema_version": 1, "curves": {}})";
+  CHECK(find_golden(path, "a").digest == "ef7d3745dd1eb9c8");
+  CHECK(!find_golden(path, "a").curve);
+}
+
+TEST_CASE("the digests of released golden files are those of the files", "[golden]") {
+  for (ReleasedCurves const& released : released_curves) {
+    INFO(released.deck);
+    std::string const path = fmt::format(TRAINSTONE_TEST_DATA "/../../inputs/golden/{}.json", released.deck);
+    CHECK(find_golden(path, "").digest == released.digest);
+    CHECK(is_released(released.digest));
+  }
+  CHECK(!is_released(""));
+  CHECK(!is_released("0123456789abcdef"));
 }

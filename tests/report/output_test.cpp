@@ -58,7 +58,7 @@ std::vector<Check> checks(bool all_pass) {
 std::string ending(std::vector<Check> const& found, bool golden, bool emulated = false) {
   Outcome const outcome = judge(found, golden, emulated);
   return verification_lines(found) + rate_lines(outcome, {9931.312, 9911, 9958}, 2) +
-         result_line(outcome, "custom", "out/result.json") + "\n";
+         result_line(outcome, "custom", false, "out/result.json") + "\n";
 }
 
 std::ptrdiff_t lines(std::string const& text) { return std::count(text.begin(), text.end(), '\n'); }
@@ -72,8 +72,15 @@ TEST_CASE("an amount is found by its name, and is 0 where there is none", "[outp
 
 TEST_CASE("a stopped run has an exit code of its own and no rate", "[output]") {
   CHECK(rate_lines(Outcome::stopped, {9931.312, 9911, 9958}, 2).empty());
-  CHECK(result_line(Outcome::stopped, "custom", "out/result.json") ==
+  CHECK(result_line(Outcome::stopped, "custom", true, "out/result.json") ==
         "RESULT: STOPPED class=custom exit=75 json=out/result.json");
+}
+
+TEST_CASE("a run that is VALID by a golden file of the user's own says so", "[output]") {
+  CHECK(result_line(Outcome::valid, "tiny", true, "a.json") ==
+        "RESULT: VALID class=tiny golden=local exit=0 json=a.json");
+  CHECK(result_line(Outcome::valid, "tiny", false, "a.json") == "RESULT: VALID class=tiny exit=0 json=a.json");
+  CHECK(result_line(Outcome::invalid, "tiny", true, "a.json") == "RESULT: INVALID class=tiny exit=65 json=a.json");
 }
 
 TEST_CASE("a million ranks and 10^13 tokens per step have a rate that is neither negative nor cut off", "[output]") {

@@ -28,7 +28,8 @@ CheckpointManifest small_manifest() {
                        .loss_scaler = {65536, 3, 0},
                        .losses = {0.1, 1.0 / 3, 5e-324, 2.5},
                        .restarts = 2,
-                       .finished = true};
+                       .finished = true,
+                       .early = {{1.0 / 7, 5e-324}, {0.25, 1.0 / 9}, 2}};
   manifest.identity = {{"data.seed", "1"}, {"data.files", "[\"a \\\"b\\\"\"]"}};
   manifest.written_by = "trainstone 0.1.0 git 1234";
   manifest.model = {1, 1, 1, 1, 1};
@@ -53,7 +54,7 @@ std::string refusal_of(CheckpointManifest const& manifest) { return refusal_of(t
 
 /// The text with the hash of what it holds now.
 std::string with_its_hash(std::string const& content) {
-  return fmt::format("trainstone checkpoint 1 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
+  return fmt::format("trainstone checkpoint 2 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
 }
 
 /// Of the small manifest's text with some of it replaced.
@@ -98,8 +99,8 @@ TEST_CASE("a manifest with any other byte is refused, and one of any other lengt
 }
 
 TEST_CASE("a manifest of another version is refused by that, whatever follows", "[checkpoint]") {
-  CHECK(refusal_of("trainstone checkpoint 2 something else entirely") ==
-        "the checkpoint has version 2, this program reads version 1");
+  CHECK(refusal_of("trainstone checkpoint 3 something else entirely") ==
+        "the checkpoint has version 3, this program reads version 2");
   CHECK_THAT(refusal_of("trainstone checkpoint \n"), ContainsSubstring("has version ,"));
 }
 

@@ -75,7 +75,18 @@ Json json_of(TrainingProgress const& progress) {
           {"skipped_in_a_row", scaler.skipped_in_a_row},
           {"restarts", progress.restarts},
           {"finished", progress.finished},
-          {"losses", progress.losses}};
+          {"losses", progress.losses},
+          {"norms", progress.early.norms},
+          {"changes", progress.early.changes},
+          {"changed_after", progress.early.changed_after}};
+}
+
+/// The text has null in place of a norm that is not a number: the step was skipped.
+std::vector<double> norms_of(Json const& json) {
+  std::vector<double> norms;
+  for (Json const& norm : json)
+    norms.push_back(norm.is_null() ? std::numeric_limits<double>::quiet_NaN() : norm.get<double>());
+  return norms;
 }
 
 TrainingProgress progress_of(Json const& json) {
@@ -85,7 +96,8 @@ TrainingProgress progress_of(Json const& json) {
           .loss_scaler = {json.at("loss_scale"), count("steps_since_overflow"), count("skipped_in_a_row")},
           .losses = json.at("losses"),
           .restarts = count("restarts"),
-          .finished = json.at("finished")};
+          .finished = json.at("finished"),
+          .early = {norms_of(json.at("norms")), json.at("changes"), count("changed_after")}};
 }
 
 /// Each file has a name of its own, of a file in the checkpoint's folder.

@@ -11,6 +11,7 @@
 #include "core/durable_file.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"
+#include "train/early_steps.hpp"
 #include "train/loss_scaler.hpp"
 
 #include <cstdint>
@@ -55,6 +56,7 @@ struct TrainingProgress {
   std::vector<double> losses; ///< of all steps
   std::int64_t restarts = 0;  ///< of the training that wrote this, from checkpoints
   bool finished = false;      ///< nothing is left to train: the last step, or a low enough held-out loss
+  EarlySteps early;           ///< of all steps
   bool operator==(TrainingProgress const&) const = default;
 };
 
@@ -70,7 +72,7 @@ struct CheckpointManifest {
 };
 
 /// Of the text's form. Programs read no other version than their own.
-inline constexpr int checkpoint_version = 1;
+inline constexpr int checkpoint_version = 2;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every

@@ -1,0 +1,28 @@
+#pragma once
+
+// The golden files that were released with this program, by digest. Anybody can record a golden curve of whatever a
+// program computes and follow it; a run that followed a released one followed the same as everybody's.
+
+#include <array>
+#include <string_view>
+
+namespace trainstone {
+
+struct ReleasedCurves {
+  std::string_view deck;   ///< inputs/golden/DECK.json
+  std::string_view digest; ///< xxhsum -H3 of the file
+};
+
+inline constexpr std::array<ReleasedCurves, 5> released_curves{{{"large", "75c86f77136c4032"},
+                                                                {"quickstart", "70e88b9bcb1ed79a"},
+                                                                {"reference", "7e7ee183ce0b0b1a"},
+                                                                {"small", "0f638a990c4a15bb"},
+                                                                {"tiny", "116c0176ed30b652"}}};
+
+constexpr bool is_released(std::string_view digest) {
+  for (ReleasedCurves const& released : released_curves)
+    if (released.digest == digest) return true;
+  return false;
+}
+
+} // namespace trainstone

@@ -1,0 +1,21 @@
+#pragma once
+
+// What the first steps of a training are recognised by, beside their losses. Losses of a few steps hardly depend on
+// weight decay, epsilon or the learning rate; these do. Plain values.
+
+#include <cstdint>
+#include <vector>
+
+namespace trainstone {
+
+/// How many steps, or all of a shorter training.
+inline constexpr std::int64_t early_steps = 10;
+
+struct EarlySteps {
+  std::vector<double> norms;      ///< of each step's gradient, before clipping; not a number: the step was skipped
+  std::vector<double> changes;    ///< ParameterChanges after the last of the steps; empty: not known
+  std::int64_t changed_after = 0; ///< steps; 0: not known
+  bool operator==(EarlySteps const&) const = default;
+};
+
+} // namespace trainstone
