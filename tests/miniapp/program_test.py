@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Tests the program as its users meet it: command line, decks, files, exit codes, printed lines and result files.
 
-usage: program_test.py PROGRAM MPIEXEC [--group training|texts] [unittest options]
+usage: program_test.py PROGRAM MPIEXEC [--group training|texts|float64] [unittest options]
 
 The claims stand in the modules of GROUPS; support.py starts the program. The group "training" depends on how the program was
-built. The group "texts" does not: decks, messages, tables and reports are the same with every Kokkos. Wants no more than
-Python's standard library; result_schema.py also wants jsonschema, and is skipped without it.
+built. The group "texts" does not: decks, messages, tables and reports are the same with every Kokkos. The group "float64" wants
+NumPy; the others want no more than Python's standard library; result_schema.py also wants jsonschema, and is skipped without it.
 """
 import sys
 
@@ -19,6 +19,7 @@ import classes
 import commbench
 import communication
 import explain
+import float64
 import lecture
 import memory
 import outputs
@@ -36,6 +37,7 @@ GROUPS = {
     "training": (training, outputs, checkpoints, communication, strategies, agreement, reference, classes, commbench,
                  memory),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
+    "float64": (float64,),
 }
 chosen = list(GROUPS)
 
