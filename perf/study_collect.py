@@ -55,6 +55,12 @@ def energy_columns(result):
     return {key: energy.get(key) for key in ("host_joules", "device_joules")}
 
 
+def class_of(result):
+    """Of a run that was VALID by a golden file of the user's own: custom, whatever its deck is."""
+    golden = result.get("golden")
+    return "custom" if golden and not golden["released"] else result.get("class") or "unknown"
+
+
 def row_of(point, result):
     """One run as a flat row: plain values and None."""
     row = {"name": point["name"], "ranks": point["ranks"], "nodes": point["nodes"], "repeat": point["repeat"],
@@ -64,7 +70,7 @@ def row_of(point, result):
     name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
     rate = result[where] if where else None
     stats = result["stats"]["step_seconds"]
-    row |= {"class": result.get("class") or "unknown", "rate_name": name, "rate": rate["value"] if rate else None,
+    row |= {"class": class_of(result), "rate_name": name, "rate": rate["value"] if rate else None,
             "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
             "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}

@@ -9,7 +9,7 @@ import reframe.utility.sanity as sn
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "inputs"
 FOM = r"^FOM: (?P<fom>[0-9]\.[0-9]+e[+-][0-9]+) tokens/s  ci95 "
-RESULT = r"^RESULT: VALID class=\S+ exit=0 json=\S+$"
+RESULT = r"^RESULT: VALID class=(?:custom golden=local|\S+) exit=0 json=\S+$"
 
 
 @rfm.simple_test

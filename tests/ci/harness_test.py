@@ -109,6 +109,14 @@ class Patterns(unittest.TestCase):
                     share = 0.5 if "per rank" in name else 1  # of 2 ranks, rounded
                     self.assertAlmostEqual(float(match[group]) / rate, share, places=6)
 
+    def test_a_golden_file_of_ones_own_is_enough_for_no_class(self):
+        line = "RESULT: VALID class=custom golden=local exit=0 json=out/result.json"
+        for harness, name, pattern, group in shipped_patterns():
+            if group is None:
+                with self.subTest(f"{harness} {name}"):
+                    self.assertTrue(re.match(pattern, line))
+                    self.assertIsNone(re.match(pattern, line.replace("custom", "tiny")))
+
     def test_no_other_run_has_any(self):
         for harness, name, pattern, _ in shipped_patterns():
             for outcome in FAILED:
@@ -132,6 +140,7 @@ class Patterns(unittest.TestCase):
                      "FOM: -9.931313e+03 tokens/s  ci95 0 0", "FOM: 9931.3 tokens/s  ci95 0 0",
                      "FOM: 9.931313e+03 steps/s  ci95 0 0", "RESULT: INVALID class=custom exit=65 json=out/result.json",
                      "RESULT: VALID class=custom exit=65 json=out/result.json", "RESULT: VALIDATED class=a exit=0 json=b",
+                     "RESULT: VALID class=tiny golden=local exit=0 json=out/result.json",
                      "RESULT: UNREFERENCED class=custom exit=0 json=out/result.json"):
             for harness, name, pattern, _ in shipped_patterns():
                 with self.subTest(f"{harness} {name} {line}"):

@@ -164,6 +164,14 @@ class Collect(InFolder):
         self.assertIsNone(collected["rows"][2]["host_joules"])
         self.assertEqual(collect_quietly(study), 0)
 
+    def test_a_run_that_is_valid_by_a_golden_file_of_its_own_is_of_no_class(self):
+        result = {**result_of(2), "status": "VALID", "class": "tiny"}
+        for released, expected in ((True, "tiny"), (False, "custom")):
+            golden = {"digest": "0" * 16, "recorded_with": "somebody", "released": released}
+            self.assertEqual(study_collect.class_of({**result, "golden": golden}), expected)
+        self.assertEqual(study_collect.class_of({**result, "golden": None}), "tiny")
+        self.assertEqual(study_collect.class_of(result), "tiny")
+
     def test_runs_on_other_nodes_than_planned_are_named(self):
         mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
         self.assertEqual(mixes, ["n4-r2: ran on 2 nodes, planned 1"])

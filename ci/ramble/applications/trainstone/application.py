@@ -5,7 +5,7 @@ from ramble.appkit import *
 # Without braces: Ramble takes what is in them for variables.
 FOM = r"^FOM: (?P<fom>[0-9]\.[0-9]+e[+-][0-9]+) tokens/s  ci95 (?P<low>\S+) (?P<high>\S+)$"
 PER_RANK = r"^FOM_PER_RANK: (?P<fom>[0-9]\.[0-9]+e[+-][0-9]+) tokens/s$"
-RESULT = r"^RESULT: VALID class=\S+ exit=0 json=\S+$"
+RESULT = r"^RESULT: VALID class=(?:custom golden=local|\S+) exit=0 json=\S+$"
 
 
 class Trainstone(ExecutableApplication):

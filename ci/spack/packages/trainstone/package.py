@@ -12,7 +12,7 @@ except ImportError:
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", ".."))
 FOM = r"(?m)^FOM: (?P<fom>[0-9]\.[0-9]+e[+-][0-9]+) tokens/s  ci95 "
-RESULT = r"(?m)^RESULT: VALID class=\S+ exit=0 json=\S+$"
+RESULT = r"(?m)^RESULT: VALID class=(?:custom golden=local|\S+) exit=0 json=\S+$"
 
 
 class Trainstone(CMakePackage, CudaPackage):
