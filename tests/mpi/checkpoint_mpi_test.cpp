@@ -75,7 +75,7 @@ private:
 fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::path const& folder) {
   auto const [updates, loss_scaler] = run.trainer.state();
   CheckpointManifest about;
-  about.progress = {step, updates, loss_scaler, std::vector<double>(static_cast<std::size_t>(step), 1.5), 0};
+  about.progress = {step, updates, loss_scaler, std::vector<double>(static_cast<std::size_t>(step), 1.5), 0, false, {}};
   about.identity = identity;
   about.model = run.config.model;
   return folder / write_checkpoint(run.exec, world, run.trainer.engine(), about, folder).name;
