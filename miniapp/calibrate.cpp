@@ -55,20 +55,20 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
 }
 
 /// Of one rank in fp32, while all measure; not of ranks that share cores or a device, which get in each other's way.
-void measure_compute(MeasuredMachine& machine, Machinery& machinery) {
-  auto const [machines, devices_of, cores] = placement_of(machinery.communicator);
-  auto const mine = static_cast<std::size_t>(machinery.communicator.rank());
-  std::int64_t const neighbours = ranks_beside(machines, machinery.communicator.rank());
+void measure_compute(MeasuredMachine& machine, RankContext& context) {
+  auto const [machines, devices_of, cores] = placement_of(context.communicator);
+  auto const mine = static_cast<std::size_t>(context.communicator.rank());
+  std::int64_t const neighbours = ranks_beside(machines, context.communicator.rank());
   bool const on_device = !devices_of[mine].empty();
   GemmChoice const products = resolve_gemm_provider(GemmProvider::automatic);
-  std::int64_t const threads = neighbours * std::max(machinery.exec.concurrency(), library_threads(products));
+  std::int64_t const threads = neighbours * std::max(context.exec.concurrency(), library_threads(products));
   bool const shares = on_device ? neighbours > devices() : threads > sysconf(_SC_NPROCESSORS_ONLN);
   std::int64_t const any = shares ? 1 : 0;
-  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, any) > 0) {
+  if (control_all_reduce(context.exec, context.communicator, Operation::max, any) > 0) {
     return;
   }
-  PeakInfo const all = sum_peaks(machinery, products, {}, static_cast<std::size_t>(on_device ? 1 : neighbours));
-  auto const ranks = static_cast<double>(machinery.communicator.size());
+  PeakInfo const all = sum_peaks(context, products, {}, static_cast<std::size_t>(on_device ? 1 : neighbours));
+  auto const ranks = static_cast<double>(context.communicator.size());
   machine.gemm_flops_per_second = all.gemm_flops_per_second / ranks;
   machine.bandwidth_bytes_per_second = all.bandwidth_bytes_per_second / ranks;
 }
@@ -84,13 +84,13 @@ void print_compute(MeasuredMachine const& machine) {
 
 } // namespace
 
-int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
+int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   std::optional<Communicator> communicator;
   CalibrationOptions options;
   BuffersChoice buffers = {};
-  bool const first = machinery.communicator.rank() == 0;
-  DeviceMessages const found = prove_device_messages(machinery.communicator, machinery.exec);
-  collectively(machinery.communicator, [&] {
+  bool const first = context.communicator.rank() == 0;
+  DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
+  collectively(context.communicator, [&] {
     communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
     options.max_bytes = parse_size("-e", arguments.max_bytes);
     TRAINSTONE_REQUIRE_INPUT(options.max_bytes >= 4096, "-e {} is too little for a fit; at least 4K",
@@ -98,17 +98,17 @@ int calibrate(CalibrateArguments const& arguments, Machinery& machinery) {
     buffers = choose_measured_buffers(arguments.buffers, host_reaches_memory, found);
     if (first) require_writable(arguments.output);
   });
-  communicator->use_buffers(buffers.messages, machinery.exec);
+  communicator->use_buffers(buffers.messages, context.exec);
   options.shared_memory = buffers.shared_memory;
   MeasuredMachine machine;
-  measure_compute(machine, machinery);
+  measure_compute(machine, context);
   MemoryLedger ledger;
-  Calibration calibration = calibrate_communication(machinery.exec, *communicator, ledger, options);
+  Calibration calibration = calibrate_communication(context.exec, *communicator, ledger, options);
   if (!first) return 0;
 
   machine.fit = calibration.machine;
   machine.provenance = describe_here();
-  machine.provenance.mpi = machinery.mpi.implementation();
+  machine.provenance.mpi = context.mpi.implementation();
   machine.provenance.code = fmt::format("{} git {}", TRAINSTONE_VERSION, git_commit);
   machine.provenance.ranks = communicator->size();
   machine.provenance.nodes = communicator->topology().nodes();

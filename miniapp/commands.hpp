@@ -65,23 +65,24 @@ struct ReportOptions {
 };
 
 /// The machine under a command that runs on all ranks.
-struct Machinery {
+struct RankContext {
   MpiEnvironment const& mpi;
   Communicator& communicator;
   ExecutionSpace exec;
 };
 
-int run(RunOptions const& options, Machinery& machinery);
-int verify(VerifyOptions const& options, Machinery& machinery);
-int verify_matrix(VerifyOptions const& options, Machinery& machinery);
+int run(RunOptions const& options, RankContext& context);
+int verify(VerifyOptions const& options, RankContext& context);
+int verify_matrix(VerifyOptions const& options, RankContext& context);
 /// The keys that verify takes, from --set and TRAINSTONE_SET, read and checked as in a run. \param[in] model_file of
 /// llm.c, whose shape the deck has; empty: any
 RunConfig read_choices(DeckInput const& input, std::string const& model_file);
-int estimate(EstimateOptions const& options);           ///< one process, without MPI
-int verify_first_step(FirstStepOptions const& options); ///< likewise
-int export_checkpoint(ExportOptions const& options);    ///< likewise
-int estimate_lecture(EstimateOptions const& options);   ///< likewise, and without a deck
-int report(ReportOptions const& options);               ///< likewise
+// Commands of one process, without MPI; estimate_lecture reads no deck.
+int estimate(EstimateOptions const& options);
+int verify_first_step(FirstStepOptions const& options);
+int export_checkpoint(ExportOptions const& options);
+int estimate_lecture(EstimateOptions const& options);
+int report(ReportOptions const& options);
 
 /// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
 /// \return what was found out \throws CollectiveError (exit 64) if it cannot be

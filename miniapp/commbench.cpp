@@ -26,7 +26,7 @@ namespace trainstone {
 namespace {
 
 /// Sets predictions up: the machine, and the words for where it comes from.
-std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, Machinery& machinery,
+std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, RankContext& context,
                                    FittedMachine& machine) {
   if (!options.machine_file.empty()) {
     MachineSource source;
@@ -42,16 +42,16 @@ std::string describe_machine_model(CommbenchOptions const& options, Communicator
   quick.hold_out = false;
   quick.passes = 2;
   quick.shared_memory = options.buffers.shared_memory;
-  machine = calibrate_communication(machinery.exec, communicator, ledger, quick).machine;
+  machine = calibrate_communication(context.exec, communicator, ledger, quick).machine;
   return "a short calibration just before (--machine takes a better one from a file)";
 }
 
-CommbenchHeader make_header(CommbenchOptions const& options, Communicator const& communicator, Machinery& machinery,
+CommbenchHeader make_header(CommbenchOptions const& options, Communicator const& communicator, RankContext& context,
                             bool emulated, std::string const& machine) {
   CommbenchHeader header;
   header.version = fmt::format("{} git {} {}", TRAINSTONE_VERSION, git_commit, git_dirty ? "dirty" : "clean");
-  header.mpi = machinery.mpi.implementation();
-  header.thread_level = machinery.mpi.thread_level();
+  header.mpi = context.mpi.implementation();
+  header.thread_level = context.mpi.thread_level();
   header.mpi_settings = mpi_control_variables();
   header.transports = loaded_transports();
   header.ranks = communicator.size();
@@ -140,10 +140,10 @@ private:
 };
 
 /// \param[in] keep  called whenever the table has grown
-void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator& communicator, Machinery& machinery,
+void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator& communicator, RankContext& context,
              Table& table, std::function<void()> const& keep) {
   MemoryLedger ledger;
-  MeasuredMemory const memory(machinery.exec, communicator, ledger, "commbench",
+  MeasuredMemory const memory(context.exec, communicator, ledger, "commbench",
                               plan.bytes(communicator.buffers(), communicator.rank()), options.buffers.shared_memory);
   ContestOptions how;
   how.timing.calls = options.calls;
@@ -159,10 +159,10 @@ void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator&
     if (i == 0 || !same_table(plan.contests[i - 1])) table.begin(contest);
     for (PlannedRow& row : contest.rows)
       if (!row.candidates.empty())
-        row.pick(choose_by_measurement(machinery.exec, communicator, contest.problem, options.operation, contest.type,
+        row.pick(choose_by_measurement(context.exec, communicator, contest.problem, options.operation, contest.type,
                                        row.candidates, memory.buffers(), options.fresh));
     std::vector<Contestant> const contestants = contest.contestants();
-    table.add(contest, run_contest(machinery.exec, communicator, contest.problem, options.operation, contest.type,
+    table.add(contest, run_contest(context.exec, communicator, contest.problem, options.operation, contest.type,
                                    contestants, memory.buffers(), how));
     keep();
     if (i + 1 == plan.contests.size() || !same_table(plan.contests[i + 1])) table.end();
@@ -171,30 +171,30 @@ void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator&
 
 } // namespace
 
-int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
+int commbench(CommbenchArguments const& arguments, RankContext& context) {
   std::optional<Communicator> communicator;
   CommbenchOptions options;
   CommbenchPlan plan;
   int nodes = 0;
-  bool const first = machinery.communicator.rank() == 0;
-  DeviceMessages const found = prove_device_messages(machinery.communicator, machinery.exec);
-  collectively(machinery.communicator, [&] {
+  bool const first = context.communicator.rank() == 0;
+  DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
+  collectively(context.communicator, [&] {
     nodes = emulated_nodes(arguments.emulated_nodes);
     communicator.emplace(Communicator::world(nodes));
     options = check_commbench(arguments, communicator->topology(), found);
     plan = plan_commbench(options, communicator->topology());
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
-  communicator->use_buffers(options.buffers.messages, machinery.exec);
+  communicator->use_buffers(options.buffers.messages, context.exec);
   if (options.check_order) communicator->check_order(OrderCheck::yes);
   FittedMachine machine;
-  std::string const source = describe_machine_model(options, *communicator, machinery, machine);
+  std::string const source = describe_machine_model(options, *communicator, context, machine);
   predict_contests(plan, machine.model());
 
-  CommbenchHeader const header = make_header(options, *communicator, machinery, nodes > 0, source);
+  CommbenchHeader const header = make_header(options, *communicator, context, nodes > 0, source);
   Table table(options, first);
   table.print(commbench_header_lines(header));
-  Drift const before = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
+  Drift const before = drift(context.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("before", before));
   for (std::string const& reason : plan.left_out) table.print(fmt::format("# left out: {}\n", reason));
   auto const keep = [&](std::optional<Drift> const& after) {
@@ -205,8 +205,8 @@ int commbench(CommbenchArguments const& arguments, Machinery& machinery) {
       write_file_atomically(options.json_file, commbench_json(header, before, after, table.rows()));
     });
   };
-  measure(options, plan, *communicator, machinery, table, [&] { keep({}); });
-  Drift const after = drift(machinery.exec, *communicator, machine, options.buffers.shared_memory);
+  measure(options, plan, *communicator, context, table, [&] { keep({}); });
+  Drift const after = drift(context.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("after", after));
   bool right = true;
   for (CommbenchRow const& row : table.rows()) right = right && !row.is_wrong();

@@ -101,8 +101,8 @@ CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology c
                                  DeviceMessages const& found);
 SimulateOptions check_simulation(CommbenchArguments const& arguments);
 
-int commbench(CommbenchArguments const& arguments, Machinery& machinery);
-int calibrate(CalibrateArguments const& arguments, Machinery& machinery);
+int commbench(CommbenchArguments const& arguments, RankContext& context);
+int calibrate(CalibrateArguments const& arguments, RankContext& context);
 /// One process, without MPI.
 int simulate_commbench(SimulateOptions const& options);
 

@@ -203,10 +203,11 @@ SimulateOptions check_simulation(CommbenchArguments const& arguments) {
 
 namespace {
 
-constexpr char const* buffers_help = "shared: in the node's shared memory, as in training;\n"
-                                     "private: in each rank's own memory, messages alone;\n"
-                                     "staged: likewise, and MPI is given copies of the messages in pinned memory;\n"
-                                     "device: in a device's memory, which MPI is given itself;\n";
+constexpr char const* buffers_help =
+    "shared: in the node's shared memory, as in training;\n"
+    "private: in each rank's own memory, messages alone;\n"
+    "staged: in each rank's own memory; MPI is given copies of the messages in pinned memory;\n"
+    "device: in a device's memory, which MPI is given itself;\n";
 
 /// Adds flags whose text is looked at later; the last one of several counts.
 auto adder(CLI::App& command) {

@@ -38,7 +38,7 @@ std::filesystem::path table_path() {
 }
 
 /// What other runs must have alike to take a table over.
-std::string conditions(Machinery const& machinery, std::int64_t neighbours) {
+std::string conditions(RankContext const& context, std::int64_t neighbours) {
   std::vector<std::string_view> providers;
   for (GemmProvider const provider : built_gemm_providers()) providers.push_back(to_string(provider));
   MachineInfo const machine = describe_machine();
@@ -47,7 +47,7 @@ std::string conditions(Machinery const& machinery, std::int64_t neighbours) {
   CodeInfo const code = code_info();
   return fmt::format("trainstone {} git {}, {}, {}, {} on this machine, {} each and {} of libraries{}, {}",
                      code.version, code.git, machine.cpu, current_device().name, plural(neighbours, "rank"),
-                     plural(machinery.exec.concurrency(), "thread"), library_threads(), variables,
+                     plural(context.exec.concurrency(), "thread"), library_threads(), variables,
                      fmt::join(providers, " "));
 }
 
@@ -104,15 +104,15 @@ std::string counts(Table const& table, std::set<GemmShape> const& shapes) {
 
 } // namespace
 
-MeasuredGemms find_fastest_gemms(Machinery& machinery, Placement const& placement, Deck const& deck) {
+MeasuredGemms find_fastest_gemms(RankContext& context, Placement const& placement, Deck const& deck) {
   if (deck.config.kernels.gemm != gemm_measured) return {};
-  Communicator const& communicator = machinery.communicator;
+  Communicator const& communicator = context.communicator;
   bool const first = communicator.rank() == 0;
   std::set<GemmShape> shapes;
   collectively(communicator, [&] { shapes = products(deck, communicator); });
 
   std::filesystem::path const path = first ? table_path() : "";
-  std::string const key = conditions(machinery, ranks_beside(placement.machines, communicator.rank()));
+  std::string const key = conditions(context, ranks_beside(placement.machines, communicator.rank()));
   Kept kept = first ? read_kept(path) : Kept{};
   Table table = table_of_first(communicator, kept[key]);
   std::set<GemmShape> const missing = shapes_to_measure(shapes, table);
@@ -120,7 +120,7 @@ MeasuredGemms find_fastest_gemms(Machinery& machinery, Placement const& placemen
   if (!missing.empty()) {
     barrier(communicator);
     collectively(communicator, [&] {
-      for (auto const& [shape, name] : measure_fastest_gemms(machinery.exec, missing)) table[shape] = name;
+      for (auto const& [shape, name] : measure_fastest_gemms(context.exec, missing)) table[shape] = name;
     });
     table = table_of_first(communicator, table);
     kept[key] = table;

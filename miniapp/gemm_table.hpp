@@ -18,6 +18,6 @@ struct MeasuredGemms {
 /// Measured, or as kept, where the deck asks for it; else empty. All ranks measure at once, as they will compute; what
 /// the first one finds, or has kept, holds for all. Collective, after the communicator has its buffers.
 /// \throws Error  if a product is wrong
-MeasuredGemms find_fastest_gemms(Machinery& machinery, Placement const& placement, Deck const& deck);
+MeasuredGemms find_fastest_gemms(RankContext& context, Placement const& placement, Deck const& deck);
 
 } // namespace trainstone

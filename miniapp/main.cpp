@@ -194,11 +194,11 @@ int run_on_ranks(CLI::App const& app, CommandLine const& line, MpiEnvironment co
   try {
     Communicator world = Communicator::world();
     NeighbourWatch const watch(world);
-    Machinery machinery{mpi, world, ExecutionSpace()};
-    if (app.got_subcommand("verify")) return verify(line.verify, machinery);
-    if (app.got_subcommand("commbench")) return commbench(line.commbench, machinery);
-    if (app.got_subcommand("calibrate")) return calibrate(line.calibrate, machinery);
-    return run(line.run, machinery);
+    RankContext context{mpi, world, ExecutionSpace()};
+    if (app.got_subcommand("verify")) return verify(line.verify, context);
+    if (app.got_subcommand("commbench")) return commbench(line.commbench, context);
+    if (app.got_subcommand("calibrate")) return calibrate(line.calibrate, context);
+    return run(line.run, context);
   } catch (Error const& error) {
     return handle(error, mpi);
   } catch (std::exception const& error) {

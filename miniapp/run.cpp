@@ -25,19 +25,19 @@ namespace trainstone {
 
 namespace {
 
-RunHeader make_header(PreparedRun const& run, Machinery const& machinery) {
+RunHeader make_header(PreparedRun const& run, RankContext const& context) {
   RunHeader header;
   header.version = TRAINSTONE_VERSION;
   header.git = git_commit;
   header.dirty = git_dirty;
   header.kokkos = kokkos_description();
-  header.mpi = machinery.mpi.implementation();
+  header.mpi = context.mpi.implementation();
   header.buffers = to_string(run.plan->parallel.message_buffers);
   if (run.devices_per_node > 0)
     header.buffers += fmt::format(", {} on {} per node", plural(std::ssize(run.neighbours), "rank"),
                                   plural(run.devices_per_node, "device"));
-  header.ranks = machinery.communicator.size();
-  header.nodes = machinery.communicator.nodes().count;
+  header.ranks = context.communicator.size();
+  header.nodes = context.communicator.nodes().count;
   header.emulated_nodes = run.config.comm.emulated_nodes > 0;
   header.emulated_network = run.config.comm.emulated_network().is_slow();
   header.deck = deck_label(run.deck);
@@ -50,10 +50,10 @@ struct ChecksBefore {
   std::optional<Check> first_step; ///< where there is a golden one and no curve, and products are of fp32
 };
 
-std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, Machinery& machinery,
+std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, RankContext& context,
                               ChecksBefore const& before) {
-  ExecutionSpace const& exec = machinery.exec;
-  Communicator& communicator = machinery.communicator;
+  ExecutionSpace const& exec = context.exec;
+  Communicator& communicator = context.communicator;
   std::vector<Check> checks;
   if (before.first_step) checks.push_back(*before.first_step);
   if (run.golden)
@@ -82,14 +82,14 @@ void print_first_step_note(PreparedRun const& run) {
                run.judgement.name);
 }
 
-void print_start(PreparedRun const& run, Machinery const& machinery, WorkAmounts const& predicted) {
-  fmt::print("{}\n{}\n{}\n", header_line(make_header(run, machinery)), memory_line(predicted.memory_bytes),
+void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
+  fmt::print("{}\n{}\n{}\n", header_line(make_header(run, context)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
   for (std::string const& departure : run.judgement.departures)
     fmt::print("note: class custom, not {}: {}\n", run.config.benchmark_class.name, departure);
   print_first_step_note(run);
-  if (std::string const sharing = shared_processors(run, machinery.exec); !sharing.empty())
+  if (std::string const sharing = shared_processors(run, context.exec); !sharing.empty())
     fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)
     fmt::print("note: precision {} in {}, gemm {}\n", run.config.precision.recipe,
@@ -141,9 +141,9 @@ void print_end(Result const& result, std::string const& json_path) {
 
 } // namespace
 
-int run(RunOptions const& options, Machinery& machinery) {
+int run(RunOptions const& options, RankContext& context) {
   SteadyTime const begin = std::chrono::steady_clock::now();
-  Communicator& communicator = machinery.communicator;
+  Communicator& communicator = context.communicator;
   bool const first = communicator.rank() == 0;
   Deck deck;
   collectively(communicator, [&] {
@@ -154,37 +154,37 @@ int run(RunOptions const& options, Machinery& machinery) {
   StopSignals const signals(kept.writes() && kept.on_signal); // also while data are scanned
   Placement const placement = placement_of(communicator);
   communicator = emulated_world(deck.config.comm);
-  std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, machinery.exec);
-  MeasuredGemms const gemms = find_fastest_gemms(machinery, placement, deck);
+  std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, context.exec);
+  MeasuredGemms const gemms = find_fastest_gemms(context, placement, deck);
   deck.config.kernels.fastest = gemms.fastest;
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, deck, communicator, placement); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
-  RunCheckpoints checkpoints(run, machinery, begin, options.max_time);
+  RunCheckpoints checkpoints(run, context, begin, options.max_time);
   run.window = measured_window(run.deck, run.data->steps(), checkpoints.start().step);
-  run.judgement = judge_run(run.deck, communicator.size(), {run.window, any_shared_processors(run, machinery)});
-  WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), machinery);
-  if (first) print_start(run, machinery, predicted);
+  run.judgement = judge_run(run.deck, communicator.size(), {run.window, any_shared_processors(run, context)});
+  WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), context);
+  if (first) print_start(run, context, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
   if (first && !gemms.note.empty()) fmt::print("note: {}\n", gemms.note);
 
-  ChecksBefore before{check_collectives(machinery.exec, communicator, run.plan->parallel), {}};
-  Result result = begin_result(run, machinery, measure_peaks(machinery, run));
+  ChecksBefore before{check_collectives(context.exec, communicator, run.plan->parallel), {}};
+  Result result = begin_result(run, context, measure_peaks(context, run));
 
   MemoryLedger ledger;
-  RunOutputs outputs(run, machinery, ledger);
-  Trainer trainer(machinery.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());
+  RunOutputs outputs(run, context, ledger);
+  Trainer trainer(context.exec, communicator, ledger, run.config, *run.plan, run.data->batches(), run.data->steps());
   ModelSetup const& files = run.config.model_setup;
   if (!files.load.empty())
     collectively(communicator, [&] {
       trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
-        load_parameters(machinery.exec, files.load, run.config.model, run.plan->table, group, share, values);
+        load_parameters(context.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
   if (run.compares_first_step())
     before.first_step =
-        check_first_step(machinery.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
+        check_first_step(context.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
   checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   outputs.begin_trace();
@@ -195,12 +195,12 @@ int run(RunOptions const& options, Machinery& machinery) {
   });
   outputs.end_trace();
   bool const stopped = training.stopped;
-  if (!stopped) result.checks = verify_run(run, training, trainer, machinery, before);
+  if (!stopped) result.checks = verify_run(run, training, trainer, context, before);
   result.losses_before = checkpoints.start().losses;
   result.checkpoints = checkpoints.info();
-  result.energy = energy.total(machinery);
-  result.data = reads_of_all(run.data->reads(), machinery);
-  finish_result(result, run, std::move(training), machinery);
+  result.energy = energy.total(context);
+  result.data = reads_of_all(run.data->reads(), context);
+  finish_result(result, run, std::move(training), context);
   result.wall_seconds = seconds_since(begin);
   bool const referenced = is_referenced(run.judgement.name, run.golden.has_value(), before.first_step.has_value());
   result.outcome = stopped ? Outcome::stopped : judge(result.checks, referenced, emulates_time(run.config));

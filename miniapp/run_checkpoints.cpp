@@ -54,15 +54,15 @@ bool is_own(fs::path const& checkpoint, TrainingIdentity const& identity) {
 
 } // namespace
 
-RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, SteadyTime begin,
+RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, SteadyTime begin,
                                std::optional<double> max_time)
     : m_run(&run),
-      m_machinery(&machinery),
+      m_context(&context),
       m_begin(begin),
       m_last(std::chrono::steady_clock::now()),
       m_max_time(max_time),
-      m_identity(identity_of(run, machinery.communicator)) {
-  Communicator const& communicator = machinery.communicator;
+      m_identity(identity_of(run, context.communicator)) {
+  Communicator const& communicator = context.communicator;
   CheckpointConfig const& config = run.config.checkpoint;
   collectively(communicator, [&] {
     if (config.writes() && communicator.rank() == 0) m_lock.emplace(config.folder, ".lock", "checkpoint.dir");
@@ -79,7 +79,7 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, Machinery& machinery, Ste
 
 void RunCheckpoints::find_start() {
   CheckpointConfig const& config = m_run->config.checkpoint;
-  Communicator const& communicator = m_machinery->communicator;
+  Communicator const& communicator = m_context->communicator;
   ShardPlan const& plan = m_run->plan->parallel;
   if (config.resume == "none" || (config.resume == "auto" && !config.writes())) return;
   if (config.resume != "auto") {
@@ -102,7 +102,7 @@ void RunCheckpoints::find_start() {
 void RunCheckpoints::find_own() {
   CheckpointConfig const& config = m_run->config.checkpoint;
   if (!config.writes()) return;
-  m_own = from_first_rank(m_machinery->communicator, [&] {
+  m_own = from_first_rank(m_context->communicator, [&] {
     std::vector<std::string> own = m_all;
     std::erase_if(own, [&](std::string const& name) {
       return std::ranges::count(m_refused, name) > 0 || !is_own(fs::path(config.folder) / name, m_identity);
@@ -130,16 +130,16 @@ TrainingProgress const& RunCheckpoints::start() const {
 
 void RunCheckpoints::load(Trainer& trainer) {
   if (!m_start) return;
-  read_checkpoint(m_machinery->exec, trainer.engine(), *m_start);
+  read_checkpoint(m_context->exec, trainer.engine(), *m_start);
   trainer.resume({start().updates, start().loss_scaler});
-  m_info.reads = reads_of_all(m_start->reads(), *m_machinery);
-  if (m_machinery->communicator.rank() == 0)
+  m_info.reads = reads_of_all(m_start->reads(), *m_context);
+  if (m_context->communicator.rank() == 0)
     fmt::print("resumed after step {} from {}, restart {}\n", start().step, m_info.resumed_from, m_info.restarts);
 }
 
 Requests RunCheckpoints::ask() const {
   CheckpointConfig const& config = m_run->config.checkpoint;
-  bool const clock = m_machinery->communicator.rank() == 0; // all clocks differ: one counts
+  bool const clock = m_context->communicator.rank() == 0; // all clocks differ: one counts
   bool const time_is_up = clock && m_max_time && seconds_since(m_begin) >= *m_max_time;
   return {.stop = time_is_up || StopSignals::received(),
           .checkpoint = clock && config.writes() && config.every > 0 && seconds_since(m_last) >= config.every};
@@ -161,9 +161,9 @@ void RunCheckpoints::write(std::int64_t step, Trainer& trainer, Steps const& ste
   about.model = m_run->config.model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
   WrittenCheckpoint const written =
-      write_checkpoint(m_machinery->exec, m_machinery->communicator, trainer.engine(), about, config.folder);
+      write_checkpoint(m_context->exec, m_context->communicator, trainer.engine(), about, config.folder);
   m_own.insert(m_own.begin(), written.name);
-  if (m_machinery->communicator.rank() == 0)
+  if (m_context->communicator.rank() == 0)
     for (std::string const& problem : remove_older_checkpoints(config.folder, m_own, config.keep))
       fmt::print("note: an older checkpoint stays: {}\n", problem);
   m_own.resize(std::min(m_own.size(), static_cast<std::size_t>(config.keep)));

@@ -22,7 +22,7 @@ public:
   /// Finds the checkpoint to go on from and verifies it. Collective; everything referred to must outlive the object.
   /// \param[in] max_time  s since `begin`, after which the run stops; none: never
   /// \throws CollectiveError (exit 64) if the deck names one that is not usable
-  RunCheckpoints(PreparedRun const& run, Machinery& machinery, SteadyTime begin, std::optional<double> max_time);
+  RunCheckpoints(PreparedRun const& run, RankContext& context, SteadyTime begin, std::optional<double> max_time);
 
   /// Where the training goes on; step 0: at its begin.
   TrainingProgress const& start() const;
@@ -50,7 +50,7 @@ private:
   void require_nothing_later() const;
 
   PreparedRun const* m_run;
-  Machinery* m_machinery;
+  RankContext* m_context;
   SteadyTime m_begin, m_last;
   std::optional<double> m_max_time;
   TrainingIdentity m_identity;

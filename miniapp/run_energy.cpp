@@ -46,11 +46,11 @@ void RunEnergy::after(StepReport const& step) {
   if (step.step == m_window.last || step.is_last) m_span->finish();
 }
 
-std::optional<EnergyInfo> RunEnergy::total(Machinery& machinery) const {
+std::optional<EnergyInfo> RunEnergy::total(RankContext& context) const {
   auto const [host, no_host] = share_of(m_reads_host, m_span, host_sum);
   auto const [device, no_device] = share_of(m_reads_device, m_span, device_sum);
   std::vector<double> sums{host, no_host, device, no_device, m_reads_device ? 1.0 : 0.0};
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, sums);
+  control_all_reduce(context.exec, context.communicator, Operation::sum, sums);
   if (!m_span || m_span->amount() == 0) return std::nullopt;
   EnergyInfo info;
   if (sums[1] == 0) info.host_joules = sums[0];

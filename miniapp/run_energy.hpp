@@ -25,7 +25,7 @@ public:
   void after(StepReport const& step);
 
   /// Between the first reading and the last. Nothing if there were no two, or no meter. Collective.
-  std::optional<EnergyInfo> total(Machinery& machinery) const;
+  std::optional<EnergyInfo> total(RankContext& context) const;
 
 private:
   void begin(std::int64_t completed);

@@ -30,9 +30,9 @@ std::span<float const> copy_part(ExecutionSpace const& exec, ConstStoredVector p
 
 } // namespace
 
-RunOutputs::RunOutputs(PreparedRun const& run, Machinery& machinery, MemoryLedger& ledger)
-    : m_run(&run), m_machinery(&machinery) {
-  bool const saves = !run.config.model_setup.save.empty() && machinery.communicator.rank() == 0;
+RunOutputs::RunOutputs(PreparedRun const& run, RankContext& context, MemoryLedger& ledger)
+    : m_run(&run), m_context(&context) {
+  bool const saves = !run.config.model_setup.save.empty() && context.communicator.rank() == 0;
   if (saves) m_part.resize(static_cast<std::size_t>(saved_at_a_time));
   std::uint64_t bytes = m_part.size() * sizeof(float);
   if (!run.config.trace.file.empty()) bytes += Recording::bytes_of(static_cast<std::size_t>(run.config.trace.events));
@@ -41,7 +41,7 @@ RunOutputs::RunOutputs(PreparedRun const& run, Machinery& machinery, MemoryLedge
 
 void RunOutputs::begin_trace() {
   if (m_run->config.trace.file.empty()) return;
-  barrier(m_machinery->communicator);
+  barrier(m_context->communicator);
   m_recording = std::make_unique<Recording>(static_cast<std::size_t>(m_run->config.trace.events));
 }
 
@@ -59,7 +59,7 @@ void RunOutputs::write(Trainer& trainer, bool is_trained, std::string const& res
 }
 
 void RunOutputs::write_trace() {
-  Communicator& communicator = m_machinery->communicator;
+  Communicator& communicator = m_context->communicator;
   std::string const& path = m_run->config.trace.file;
   Recording const& recording = *m_recording;
   std::optional<TraceFile> file;
@@ -83,7 +83,7 @@ void RunOutputs::write_trace() {
 }
 
 void RunOutputs::save_model(Trainer& trainer) {
-  Communicator& communicator = m_machinery->communicator;
+  Communicator& communicator = m_context->communicator;
   RunPlan const& plan = *m_run->plan;
   std::string const& path = m_run->config.model_setup.save;
   bool const narrow = plan.storage().values == Storage::bf16; // llm.c has no fp16 files
@@ -100,7 +100,7 @@ void RunOutputs::save_model(Trainer& trainer) {
       for (Index first = 0; first < whole.size; first += saved_at_a_time)
         writer->write(
             group, first,
-            copy_part(m_machinery->exec, whole.part(first, std::min(saved_at_a_time, whole.size - first)), m_part));
+            copy_part(m_context->exec, whole.part(first, std::min(saved_at_a_time, whole.size - first)), m_part));
     } catch (...) {
       problem = std::current_exception();
     }

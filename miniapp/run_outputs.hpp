@@ -18,7 +18,7 @@ namespace trainstone {
 class RunOutputs {
 public:
   /// Everything referred to must outlive the object.
-  RunOutputs(PreparedRun const& run, Machinery& machinery, MemoryLedger& ledger);
+  RunOutputs(PreparedRun const& run, RankContext& context, MemoryLedger& ledger);
 
   /// From now on the trace is recorded, if one is asked for. Collective: all ranks begin together.
   void begin_trace();
@@ -33,7 +33,7 @@ private:
   void save_model(Trainer& trainer);
 
   PreparedRun const* m_run;
-  Machinery* m_machinery;
+  RankContext* m_context;
   std::vector<float> m_part; ///< of the model that is saved, on the first rank
   LedgerEntry m_entry;       ///< of m_part and of the recording
   std::unique_ptr<Recording> m_recording;

@@ -32,7 +32,7 @@ double median_of_any(std::vector<double> const& samples) {
 
 /// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum, and returns each
 /// rank's own figures.
-std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Machinery& machinery) {
+std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, RankContext& context) {
   std::vector<double> own, exposed, busy, communication;
   for (StepReport const& sample : training.samples) {
     own.push_back(sample.seconds);
@@ -42,18 +42,18 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     busy.push_back(sample.seconds - communication.back());
   }
   std::vector<double> slowest = own;
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, slowest);
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::min, exposed);
+  control_all_reduce(context.exec, context.communicator, Operation::max, slowest);
+  control_all_reduce(context.exec, context.communicator, Operation::min, exposed);
   for (std::size_t i = 0; i < slowest.size(); ++i) {
     training.samples[i].seconds = slowest[i];
     training.samples[i].exposed_communication_seconds = exposed[i];
   }
 
-  auto const medians = all_gather_values(machinery.communicator, median_of_any(own));
-  auto const busy_medians = all_gather_values(machinery.communicator, median_of_any(busy));
+  auto const medians = all_gather_values(context.communicator, median_of_any(own));
+  auto const busy_medians = all_gather_values(context.communicator, median_of_any(busy));
   auto const sums =
-      all_gather_values(machinery.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
-  NodeMap const& nodes = machinery.communicator.nodes();
+      all_gather_values(context.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
+  NodeMap const& nodes = context.communicator.nodes();
   std::vector<RankInfo> ranks;
   for (std::size_t rank = 0; rank < medians.size(); ++rank)
     ranks.push_back({static_cast<std::int64_t>(rank),
@@ -134,26 +134,26 @@ Traffic difference(Traffic const& later, Traffic const& earlier) {
   return {later.messages - earlier.messages, later.bytes - earlier.bytes, later.reduced - earlier.reduced};
 }
 
-FileReads reads_of_all(FileReads const& own, Machinery& machinery) {
+FileReads reads_of_all(FileReads const& own, RankContext& context) {
   auto const bytes =
-      control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, static_cast<std::int64_t>(own.bytes));
+      control_all_reduce(context.exec, context.communicator, Operation::sum, static_cast<std::int64_t>(own.bytes));
   return {static_cast<std::uint64_t>(bytes),
-          control_all_reduce(machinery.exec, machinery.communicator, Operation::max, own.seconds)};
+          control_all_reduce(context.exec, context.communicator, Operation::max, own.seconds)};
 }
 
-WorkAmounts busiest_rank(WorkAmounts amounts, Machinery& machinery) {
+WorkAmounts busiest_rank(WorkAmounts amounts, RankContext& context) {
   std::vector<std::int64_t> sent{static_cast<std::int64_t>(amounts.sent_bytes),
                                  static_cast<std::int64_t>(amounts.messages)};
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, sent);
+  control_all_reduce(context.exec, context.communicator, Operation::max, sent);
   amounts.sent_bytes = static_cast<std::uint64_t>(sent[0]);
   amounts.messages = static_cast<std::uint64_t>(sent[1]);
 
-  std::vector<std::uint64_t> const totals = all_gather_values(machinery.communicator, total(amounts.memory_bytes));
-  bool const is_largest = std::ranges::max_element(totals) - totals.begin() == machinery.communicator.rank();
+  std::vector<std::uint64_t> const totals = all_gather_values(context.communicator, total(amounts.memory_bytes));
+  bool const is_largest = std::ranges::max_element(totals) - totals.begin() == context.communicator.rank();
   std::vector<std::int64_t> bytes;
   for (auto const& entry : amounts.memory_bytes)
     bytes.push_back(is_largest ? static_cast<std::int64_t>(entry.second) : 0);
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::max, bytes);
+  control_all_reduce(context.exec, context.communicator, Operation::max, bytes);
   for (std::size_t i = 0; i < bytes.size(); ++i) amounts.memory_bytes[i].second = static_cast<std::uint64_t>(bytes[i]);
   return amounts;
 }
@@ -170,30 +170,30 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           start_amounts(plan.start_sent())};
 }
 
-PeakInfo sum_peaks(Machinery& machinery, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
-  barrier(machinery.communicator);
+PeakInfo sum_peaks(RankContext& context, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
+  barrier(context.communicator);
   double flops = 0;
   for (GemmProvider const provider : gemm.providers()) {
-    int const threads = std::max(machinery.exec.concurrency(), library_threads(provider));
+    int const threads = std::max(context.exec.concurrency(), library_threads(provider));
     auto const shapes = gemm_peak_shapes(storage.values, storage.gradients, peak_extents(threads));
-    flops = std::max(flops, measure_gemm_peak(machinery.exec, provider, shapes).flops_per_second);
+    flops = std::max(flops, measure_gemm_peak(context.exec, provider, shapes).flops_per_second);
   }
-  barrier(machinery.communicator);
-  double const bandwidth = measure_bandwidth_peak(machinery.exec, bandwidth_working_set / sharing).bytes_per_second;
+  barrier(context.communicator);
+  double const bandwidth = measure_bandwidth_peak(context.exec, bandwidth_working_set / sharing).bytes_per_second;
   std::vector<double> sums{flops, bandwidth};
-  control_all_reduce(machinery.exec, machinery.communicator, Operation::sum, sums);
+  control_all_reduce(context.exec, context.communicator, Operation::sum, sums);
   return {sums[0], sums[1]};
 }
 
-PeakInfo measure_peaks(Machinery& machinery, PreparedRun const& run) {
-  std::int64_t const shares = shared_processors(run, machinery.exec).empty() ? 0 : 1;
-  if (control_all_reduce(machinery.exec, machinery.communicator, Operation::max, shares) > 0) return {};
-  return sum_peaks(machinery, run.plan->gemm, run.plan->storage(), run.neighbours.size());
+PeakInfo measure_peaks(RankContext& context, PreparedRun const& run) {
+  std::int64_t const shares = shared_processors(run, context.exec).empty() ? 0 : 1;
+  if (control_all_reduce(context.exec, context.communicator, Operation::max, shares) > 0) return {};
+  return sum_peaks(context, run.plan->gemm, run.plan->storage(), run.neighbours.size());
 }
 
-Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo const& peaks) {
+Result begin_result(PreparedRun const& run, RankContext const& context, PeakInfo const& peaks) {
   Result result;
-  result.parameters = resolved_parameters(run.deck, machinery.communicator.size());
+  result.parameters = resolved_parameters(run.deck, context.communicator.size());
   result.deck = deck_label(run.deck);
   result.deck_hash = deck_hash(run.deck);
   result.golden_key = run.golden_key;
@@ -201,11 +201,11 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   result.benchmark_class = run.judgement;
   result.code = code_info();
   result.machine = describe_machine();
-  result.machine.mpi = machinery.mpi.implementation();
+  result.machine.mpi = context.mpi.implementation();
   result.machine.device = current_device().name;
-  result.machine.cores = count_cores({run.places[static_cast<std::size_t>(machinery.communicator.rank())]});
-  result.topology = {machinery.communicator.size(),      machinery.communicator.nodes().count,
-                     machinery.exec.concurrency(),       std::string(to_string(run.plan->parallel.message_buffers)),
+  result.machine.cores = count_cores({run.places[static_cast<std::size_t>(context.communicator.rank())]});
+  result.topology = {context.communicator.size(),        context.communicator.nodes().count,
+                     context.exec.concurrency(),         std::string(to_string(run.plan->parallel.message_buffers)),
                      run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
   result.topology.devices_per_node = run.devices_per_node;
   result.topology.places = run.places;
@@ -215,10 +215,10 @@ Result begin_result(PreparedRun const& run, Machinery const& machinery, PeakInfo
   return result;
 }
 
-void finish_result(Result& result, PreparedRun const& run, Training training, Machinery& machinery) {
+void finish_result(Result& result, PreparedRun const& run, Training training, RankContext& context) {
   result.window = run.window;
   result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
-  result.ranks = merge_times(training, result.window, machinery);
+  result.ranks = merge_times(training, result.window, context);
   result.counted = counted_amounts(training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.kernels = kernel_rows(training.kernels, result.window);
@@ -226,7 +226,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ma
   result.samples = std::move(training.samples);
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
-  result.metrics = metrics_of(result, run, machinery.communicator.size());
+  result.metrics = metrics_of(result, run, context.communicator.size());
 }
 
 } // namespace trainstone

@@ -175,8 +175,8 @@ std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec
              : "";
 }
 
-std::string any_shared_processors(PreparedRun const& run, Machinery const& machinery) {
-  for (std::string const& sharing : all_gather_texts(machinery.communicator, shared_processors(run, machinery.exec)))
+std::string any_shared_processors(PreparedRun const& run, RankContext const& context) {
+  for (std::string const& sharing : all_gather_texts(context.communicator, shared_processors(run, context.exec)))
     if (!sharing.empty()) return sharing;
   return "";
 }

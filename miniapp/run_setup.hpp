@@ -69,7 +69,7 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicato
 /// every thread, or rank, has a core or device of its own.
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec);
 /// The same of the first machine of the run that has such ranks. Collective.
-std::string any_shared_processors(PreparedRun const& run, Machinery const& machinery);
+std::string any_shared_processors(PreparedRun const& run, RankContext const& context);
 
 /// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files

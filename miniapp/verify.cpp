@@ -56,26 +56,26 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   return deck.config;
 }
 
-int verify(VerifyOptions const& options, Machinery& machinery) {
-  if (options.matrix) return verify_matrix(options, machinery);
+int verify(VerifyOptions const& options, RankContext& context) {
+  if (options.matrix) return verify_matrix(options, context);
   RunConfig choices;
-  collectively(machinery.communicator, [&] {
-    check_reference_files(options.files, machinery.communicator.size());
+  collectively(context.communicator, [&] {
+    check_reference_files(options.files, context.communicator.size());
     choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
-    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, machinery.communicator.size(), 1))
+    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, context.communicator.size(), 1))
       throw InputError(problem->message);
   });
-  use_chosen_buffers(machinery.communicator, choices.comm.buffers, machinery.exec);
-  choices.comm.buffers = to_string(machinery.communicator.buffers());
+  use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec);
+  choices.comm.buffers = to_string(context.communicator.buffers());
   std::vector<ReferenceRow> const rows =
-      compare_with_reference(machinery.exec, machinery.communicator, options.files, choices);
+      compare_with_reference(context.exec, context.communicator, options.files, choices);
 
   bool passed = true;
   for (ReferenceRow const& row : rows) passed = passed && row.passed;
-  if (machinery.communicator.rank() == 0) {
-    fmt::print("{}, ranks {}, buffers {}, gemm {}, Kokkos {}\n", options.files.model, machinery.communicator.size(),
-               to_string(machinery.communicator.buffers()),
+  if (context.communicator.rank() == 0) {
+    fmt::print("{}, ranks {}, buffers {}, gemm {}, Kokkos {}\n", options.files.model, context.communicator.size(),
+               to_string(context.communicator.buffers()),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), kokkos_description());
     fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
     for (ReferenceRow const& row : rows) print_row(row);

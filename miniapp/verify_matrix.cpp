@@ -15,8 +15,8 @@
 
 namespace trainstone {
 
-int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
-  Communicator& communicator = machinery.communicator;
+int verify_matrix(VerifyOptions const& options, RankContext& context) {
+  Communicator& communicator = context.communicator;
   Rank const ranks = communicator.size();
   RunConfig choices;
   collectively(communicator, [&] {
@@ -25,18 +25,18 @@ int verify_matrix(VerifyOptions const& options, Machinery& machinery) {
     TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
-  use_chosen_buffers(communicator, choices.comm.buffers, machinery.exec);
+  use_chosen_buffers(communicator, choices.comm.buffers, context.exec);
   choices.comm.buffers = to_string(communicator.buffers());
   bool const first = communicator.rank() == 0;
   if (first)
     fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, {}\n", kokkos_description(),
-               to_string(communicator.buffers()), machinery.exec.concurrency(),
+               to_string(communicator.buffers()), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
   std::int64_t const steps = options.quick ? 5 : 20;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
   for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers())) {
-    std::optional<std::uint64_t> const hash = run_matrix_row(machinery.exec, communicator, row, choices, steps);
+    std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;
     if (!same) ++different;

@@ -93,21 +93,21 @@ public:
   /// Uses tags 0 ... largest only, so that they come round soon. Collective; for tests.
   void limit_tags(int largest);
 
-  /// Executions that are made from now on send as this network would; so do those of communicators that are made of
-  /// this one from now on, which share each rank's port with it. Neither counts nor results change. MPI's own
+  /// Executions that are made from now on send as this network would. Communicators split from this one inherit the
+  /// setting, and share each rank's port with it. Neither counts nor results change. MPI's own
   /// collectives are not slowed down, and algorithms that move data in shared memory are refused. A network that is not
   /// slow ends it. \throws Error if a time is negative or not finite
   void emulate_network(EmulatedNetwork const& network);
 
-  /// Executions that are made from now on give MPI the memory itself, or copies of their messages; so do those of
-  /// communicators that are made of this one from now on. Before the first call it is host memory. Neither bytes nor
+  /// Executions that are made from now on give MPI the memory itself, or copies of their messages. Communicators
+  /// split from this one inherit the setting. Before the first call it is host memory. Neither bytes nor
   /// results change. Not collective, but the same on all ranks: they cut messages alike. Algorithms that move data in
   /// shared memory are refused but for host memory. \param[in] exec  of the executions; copies overlap with its work
   void use_buffers(MessageBuffers buffers, ExecutionSpace const& exec);
   MessageBuffers buffers() const;
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
-  /// debugging: it costs an exchange per call. So are those of communicators that are made of it. Collective.
+  /// debugging: it costs an exchange per call. Communicators split from this one inherit the setting. Collective.
   void check_order(OrderCheck check);
   /// Every collective's first act, with what it is. Does not wait.
   /// \return what the collective must complete before it goes on; null: nothing, the order is not checked

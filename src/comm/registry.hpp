@@ -13,27 +13,28 @@
 
 namespace trainstone {
 
-/// What an algorithm needs of the buffers: nothing; the memory that the ranks of one node share, and all ranks on that
-/// node; or such memory where nodes have it, instead of which it also takes messages.
-enum class Needs { nothing, shared_memory, shared_memory_if_any };
+/// What an algorithm needs of the buffers. shared_memory: all ranks are on one node and the buffers lie in the memory
+/// that they share. shared_memory_if_any: it uses shared memory inside a node if the buffers lie there, messages
+/// otherwise.
+enum class MemoryNeed { nothing, shared_memory, shared_memory_if_any };
 
 /// Whether all ranks do the same, so that what holds for the ranks of one node holds for all: on even partitions and
 /// nodes of equal size in block order, rank r + k does what rank r does, with all peers moved by k (or by the bits of
 /// k), k being a multiple of the ranks per node. The simulator then prices one node instead of thousands.
 /// nodes_if_power_of_two: so if the number of ranks is a power of two; others fold, and then it does not hold.
-enum class Symmetry { none, nodes, nodes_if_power_of_two };
+enum class PricingSymmetry { none, nodes, nodes_if_power_of_two };
 
 /// A generator and what it is for.
 struct RegisteredAlgorithm {
   Collective collective;
   Algorithm algorithm;
-  Needs needs;
-  Symmetry symmetry;
+  MemoryNeed needs;
+  PricingSymmetry symmetry;
   Schedule (*make)(Problem const& problem, Rank rank);
   Index most_elements = std::numeric_limits<Index>::max(); ///< that it can be given
 
   /// Where the ranks of a node can share memory, the buffers should lie there.
-  bool uses_shared_memory() const { return needs != Needs::nothing; }
+  bool uses_shared_memory() const { return needs != MemoryNeed::nothing; }
 };
 
 std::span<RegisteredAlgorithm const> registered_algorithms();

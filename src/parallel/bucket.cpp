@@ -19,7 +19,7 @@ public:
   }
 
   /// Groups first ... last as one bucket.
-  BucketRun& add_run(Index first, Index last) {
+  BucketGroup& add_run(Index first, Index last) {
     Index const buckets = m_plan.runs.empty() ? 0 : m_plan.buckets();
     ParameterGroup const& end_group = group(last);
     m_plan.runs.push_back({first, last, {group(first).offset, end_group.offset + end_group.padded}, buckets, 1});
@@ -28,7 +28,7 @@ public:
 
   /// A group in slices of about `elements` of all shares, the first one of about `first`.
   void add_slices(Index g, Index first, Index elements) {
-    BucketRun& run = add_run(g, g);
+    BucketGroup& run = add_run(g, g);
     auto const of_share = [&](Index wanted) {
       return std::max<Index>(1, wanted / (m_granule * m_ownership.owners())) * m_granule;
     };
@@ -40,7 +40,7 @@ public:
 
   /// A group in slices that end where given; nothing is sharded.
   void add_slices(Index g, std::vector<Index> const& ends) {
-    BucketRun& run = add_run(g, g);
+    BucketGroup& run = add_run(g, g);
     run.share = m_plan.group_share[static_cast<std::size_t>(g)];
     run.slice_ends = ends;
     run.buckets = std::ssize(ends);
@@ -94,7 +94,7 @@ Index Bucket::share_elements() const {
   return sum;
 }
 
-Range BucketRun::slice_of_share(Index number) const {
+Range BucketGroup::slice_of_share(Index number) const {
   if (!slice_ends.empty()) {
     auto const i = slice_ends.size() - 1 - static_cast<std::size_t>(number);
     return {i == 0 ? 0 : slice_ends[i - 1], slice_ends[i]};
@@ -104,8 +104,8 @@ Range BucketRun::slice_of_share(Index number) const {
 }
 
 Bucket BucketPlan::bucket(Index number) const {
-  auto const after = std::ranges::upper_bound(runs, number, {}, &BucketRun::first_bucket);
-  BucketRun const& run = *std::prev(after);
+  auto const after = std::ranges::upper_bound(runs, number, {}, &BucketGroup::first_bucket);
+  BucketGroup const& run = *std::prev(after);
   Bucket bucket{std::distance(runs.begin(), after) - 1, {}};
   if (run.share > 0) {
     bucket.parts.push_back({run.first_group, run.slice_of_share(number - run.first_bucket)});
@@ -118,7 +118,7 @@ Bucket BucketPlan::bucket(Index number) const {
 
 std::vector<std::pair<Bucket, std::uint64_t>> BucketPlan::by_size() const {
   std::vector<std::pair<Bucket, std::uint64_t>> sizes;
-  for (BucketRun const& run : runs) {
+  for (BucketGroup const& run : runs) {
     bool const alike = run.slice_ends.empty() && run.buckets > 2; // but for the first one and the last one
     if (alike) sizes.emplace_back(bucket(run.first_bucket + 1), static_cast<std::uint64_t>(run.buckets - 2));
     for (Index i = 0; i < run.buckets; ++i)

@@ -30,7 +30,7 @@ struct Bucket {
   Index share_elements() const;
 };
 
-struct BucketRun {
+struct BucketGroup {
   Index first_group, last_group; ///< first_group is completed last
   Range memory;                  ///< in the flat gradient
   Index first_bucket, buckets;
@@ -46,7 +46,7 @@ struct BucketRun {
 /// The cut as a value whose size does not grow with the number of buckets, of which a model of 10^12 parameters has
 /// hundreds of thousands.
 struct BucketPlan {
-  std::vector<BucketRun> runs;    ///< in the order in which backward completes them
+  std::vector<BucketGroup> runs;  ///< in the order in which backward completes them
   std::vector<Index> group_share; ///< elements of an owner's share of every group
 
   /// In the order in which they are reduced.

@@ -20,7 +20,7 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
                      schedule.scratch_elements);
   m_gather.emplace(exec, communicators.of(plan.norm_gather->axis), schedule, Operation::sum, m_block_sums,
                    Vector<double>(),
-                   ExecutionOptions{.purpose = Purpose::control, .staging = pinned.take(plan.norm_staging())});
+                   ExecutionOptions{.purpose = Purpose::control, .staging = pinned.take(plan.pinned_norm_bytes())});
 }
 
 double GradientNorm::operator()(std::function<StoredVector(Index group)> const& share) {

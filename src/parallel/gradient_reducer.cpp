@@ -46,7 +46,7 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
   }
 }
 
-BucketRun const& GradientReducer::run_of(Index bucket) const {
+BucketGroup const& GradientReducer::run_of(Index bucket) const {
   return m_plan->buckets.runs[at(m_buckets[at(bucket)].run)];
 }
 
@@ -56,12 +56,12 @@ GradientTarget GradientReducer::target(Index group, Index turn) {
   Range const memory = m_plan->run_memory(run);
   Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
   StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
-  if (m_plan->staged()) {
+  if (m_plan->fresh_gradients_apart()) {
     finish_run(run);
     // other groups have been here, and backward leaves the padding alone
     if (entry.padded > entry.size) set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
   }
-  bool const is_sum = !m_plan->staged() && !m_plan->ordered && turn > 0;
+  bool const is_sum = !m_plan->fresh_gradients_apart() && !m_plan->ordered && turn > 0;
   return {gradients, is_sum ? Write::add : Write::overwrite};
 }
 
@@ -78,7 +78,7 @@ void GradientReducer::finish_oldest() {
 }
 
 void GradientReducer::completed_from(Index group, Index begin, Index turn) {
-  BucketRun const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
+  BucketGroup const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
   // what is folded is so as a whole, and not before it is complete
   if (run.share == 0 || !reduces_after(*m_plan, turn) || !m_plan->overlap || m_plan->folds_in_place()) return;
   // a slice of every owner's share: that of the first one lies first
@@ -91,7 +91,7 @@ void GradientReducer::completed(Index group, Index turn) {
   if (m_plan->folds_in_place()) fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, turn);
   std::optional<Index> const number = run_to_reduce(*m_plan, group, turn);
   if (!number) return;
-  BucketRun const& run = m_plan->buckets.runs[at(*number)];
+  BucketGroup const& run = m_plan->buckets.runs[at(*number)];
   for (; m_begun < run.buckets; ++m_begun) make_due(run.first_bucket + m_begun, turn);
   m_begun = 0;
   if (!m_plan->overlap) finish();
@@ -100,8 +100,9 @@ void GradientReducer::completed(Index group, Index turn) {
 void GradientReducer::make_due(Index bucket, Index turn) {
   m_due.push_back({bucket, turn, 0, InstanceEvent(m_exec)});
   start_due();
-  // Staging is used anew by other runs, and between these reductions gathers are started: not when timing says.
-  if (m_plan->staged())
+  // All ranks must start collectives in the same order. Other runs reuse the slots of fresh gradients, and gathers
+  // start between these reductions. So this waits here; timing must not decide.
+  if (m_plan->fresh_gradients_apart())
     while (!m_due.empty()) finish_oldest();
 }
 
@@ -148,7 +149,7 @@ bool GradientReducer::go_on(Work& work, Wait wait) {
 
 /// What was reduced becomes part of the sums, if these are elsewhere.
 void GradientReducer::add_up(Work const& work) {
-  if (!m_plan->staged()) return;
+  if (!m_plan->fresh_gradients_apart()) return;
   Range const memory = m_plan->run_memory(m_buckets[at(work.bucket)].run);
   Index const run_begin = run_of(work.bucket).memory.begin;
   for (BucketPart const& part : m_buckets[at(work.bucket)].parts) {
@@ -175,7 +176,7 @@ void GradientReducer::fold(StoredVector value, Index begin, Index turn) {
   for (int level = 0; level < complete; ++level) accumulate(m_exec, Write::add, waiting(level), value);
   if (!last_turn(turn)) {
     accumulate(m_exec, Write::overwrite, value, waiting(complete));
-  } else if (m_plan->staged()) {
+  } else if (m_plan->fresh_gradients_apart()) {
     accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, value.size));
   }
 }

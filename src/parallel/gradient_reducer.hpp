@@ -20,12 +20,12 @@ namespace trainstone {
 
 class GradientReducer {
 public:
-  /// Where gradients are while they are fresh, and their sums: the same memory unless plan.staged().
+  /// Where gradients are while they are fresh, and their sums: the same memory unless plan.fresh_gradients_apart().
   struct Memory {
     StateMemory* fresh;
     StateMemory* sums;
     std::vector<StoredVector> scratch;         ///< one per reduction in flight
-    std::vector<std::span<std::byte>> staging; ///< likewise, of messages
+    std::vector<std::span<std::byte>> staging; ///< one per reduction in flight, of its messages
     std::vector<StoredVector> waiting;         ///< plan.waiting_sums(), in fp32
   };
 
@@ -73,7 +73,7 @@ private:
   void fold(StoredVector value, Index begin, Index turn);
   void finish_run(Index run);
   void finish_oldest();
-  BucketRun const& run_of(Index bucket) const;
+  BucketGroup const& run_of(Index bucket) const;
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;

@@ -75,7 +75,7 @@ ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& wor
 }
 
 Traffic parameter_changes_traffic(ShardPlan const& plan) {
-  return all_values_traffic(values_sent, plan.topology, plan.rank);
+  return control_traffic_of(values_sent, plan.topology, plan.rank);
 }
 
 std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {

@@ -194,18 +194,18 @@ Index ShardPlan::micro_batch(Index turn, Rank of) const {
 
 Range ShardPlan::run_memory(Index run) const {
   Range const flat = buckets.runs[static_cast<std::size_t>(run)].memory;
-  if (!staged()) return flat;
+  if (!fresh_gradients_apart()) return flat;
   Index const roots = std::ssize(buckets.runs) - 1, root_elements = buckets.runs.back().memory.size();
   if (run == roots) return {0, flat.size()};
   Index slot = 0;
-  for (BucketRun const& other : buckets.runs)
+  for (BucketGroup const& other : buckets.runs)
     if (other.first_group != 0) slot = std::max(slot, other.memory.size());
   Index const begin = root_elements + run % in_flight * slot;
   return {begin, begin + flat.size()};
 }
 
-Index ShardPlan::staging_elements() const {
-  if (!staged()) return 0;
+Index ShardPlan::fresh_elements() const {
+  if (!fresh_gradients_apart()) return 0;
   Index end = 0;
   for (Index run = 0; run < std::ssize(buckets.runs); ++run) end = std::max(end, run_memory(run).end);
   return end;
@@ -240,7 +240,7 @@ Index ShardPlan::gather_scratch() const {
   return most;
 }
 
-std::uint64_t ShardPlan::reduction_staging() const {
+std::uint64_t ShardPlan::pinned_reduction_bytes() const {
   std::size_t const element_bytes = bytes_per_value(gradient_storage());
   std::uint64_t most = 0;
   for (auto const& [bucket, count] : buckets.by_size())
@@ -251,18 +251,18 @@ std::uint64_t ShardPlan::reduction_staging() const {
   return most;
 }
 
-std::uint64_t ShardPlan::gather_staging() const {
+std::uint64_t ShardPlan::pinned_gather_bytes() const {
   std::uint64_t most = 0;
   for (auto const& gather : gathers)
     most = std::max(most, staging_of(*this, gather, bytes_per_value(types.parameters)));
   return most;
 }
 
-std::uint64_t ShardPlan::norm_staging() const { return staging_of(*this, norm_gather, sizeof(double)); }
+std::uint64_t ShardPlan::pinned_norm_bytes() const { return staging_of(*this, norm_gather, sizeof(double)); }
 
 std::vector<MemoryItem> ShardPlan::memory() const {
   std::vector<MemoryItem> items;
-  bool const stages = staged();
+  bool const stages = fresh_gradients_apart();
   add_memory(items, MemoryCategory::parameters, "parameters", sharding.parameters ? share_elements() : elements(),
              types.parameters, sharding.parameters ? std::nullopt : sharers_of_parameters());
   add_memory(items, MemoryCategory::gradients, "gradients", sum_elements(), gradient_storage(),
@@ -275,7 +275,7 @@ std::vector<MemoryItem> ShardPlan::memory() const {
     add_memory(items, MemoryCategory::buffers, "gather slots", gather_slots() * largest_group(), types.parameters,
                sharers_of_parameters());
   if (stages)
-    add_memory(items, MemoryCategory::buffers, "gradient staging", staging_elements(), gradient_storage(),
+    add_memory(items, MemoryCategory::buffers, "fresh gradients", fresh_elements(), gradient_storage(),
                sharers_of_fresh());
   return items;
 }
@@ -296,12 +296,12 @@ std::vector<PlannedTensor> ShardPlan::buffers() const {
 std::vector<PlannedTensor> ShardPlan::pinned_buffers() const {
   if (message_buffers != MessageBuffers::staged) return {};
   std::vector<PlannedTensor> tensors;
-  std::uint64_t const of_reduction = reduction_staging(), of_gather = gather_staging(); // they make schedules
+  std::uint64_t const of_reduction = pinned_reduction_bytes(), of_gather = pinned_gather_bytes(); // they make schedules
   for (Index i = 0; i < in_flight; ++i)
     tensors.push_back(planned<std::byte>("reduction staging", static_cast<Index>(of_reduction)));
   for (Index i = 0; i <= prefetch; ++i)
     tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
-  tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(norm_staging())));
+  tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes())));
   return tensors;
 }
 

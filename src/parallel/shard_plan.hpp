@@ -74,8 +74,9 @@ struct ShardPlan {
   Index moments = 2; ///< vectors that the optimizer keeps
   bool ordered = false;
   bool overlap = true;
-  bool reduce_each =
-      false; ///< reduce after every micro-batch, over the first axis that there is, else after the last one
+  /// true: reduce after every micro-batch, over the innermost axis that is longer than 1; false: once, after the last
+  /// one
+  bool reduce_each = false;
   bool across_each = false; ///< where both axes are there: over the replicas, too
   Index in_flight = 2;
   Index prefetch = 1;
@@ -110,16 +111,16 @@ struct ShardPlan {
   Index micro_batch(Index turn) const { return micro_batch(turn, rank); }
   Index micro_batch(Index turn, Rank of) const;
 
-  /// Fresh gradients lie beside the sums: in staging memory, of one slot per run in flight and one for root's run,
-  /// which lives from head to embed.
-  bool staged() const { return reduce_each && (sharding.gradients || turns > 1); }
-  /// A run's memory within the staging, or in the flat gradient.
+  /// Fresh gradients lie beside the sums, in memory of their own: it has one slot per run in flight, and one for root's
+  /// run, which lives from head to embed.
+  bool fresh_gradients_apart() const { return reduce_each && (sharding.gradients || turns > 1); }
+  /// A run's memory among the fresh gradients, or in the flat gradient.
   Range run_memory(Index run) const;
-  Index staging_elements() const;
+  Index fresh_elements() const;
   /// Owners' updated shares are brought together after the update, for every rank keeps all parameters.
   bool gathers_after_update() const { return !sharding.parameters && mesh.shard > 1; }
   /// Fresh gradients become sums where they lie, micro-batch by micro-batch (ordered only), before they are reduced.
-  bool folds_in_place() const { return ordered && !staged(); }
+  bool folds_in_place() const { return ordered && !fresh_gradients_apart(); }
   /// Sums of 2^k micro-batches that wait for their partners (ordered only): this many vectors ...
   Index waiting_sums() const;
   /// ... of so many elements, as many as the gradients' sum has here.
@@ -145,9 +146,9 @@ struct ShardPlan {
   Index gather_scratch() const;
 
   /// Bytes of pinned memory for messages that are staged: of reductions and gathers per one in flight, and of the norm.
-  std::uint64_t reduction_staging() const;
-  std::uint64_t gather_staging() const;
-  std::uint64_t norm_staging() const;
+  std::uint64_t pinned_reduction_bytes() const;
+  std::uint64_t pinned_gather_bytes() const;
+  std::uint64_t pinned_norm_bytes() const;
 
   /// What the engine allocates, and what it takes of the caller's arena and pinned memory.
   std::vector<MemoryItem> memory() const;
@@ -189,6 +190,6 @@ std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& paralle
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank);
 
 /// The losses of all micro-batches, one value each, agreed on by all ranks (comm/control.hpp).
-Traffic all_values_traffic(Index values, Topology const& topology, Rank rank);
+Traffic control_traffic_of(Index values, Topology const& topology, Rank rank);
 
 } // namespace trainstone

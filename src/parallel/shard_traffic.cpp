@@ -104,7 +104,7 @@ Traffic ShardPlan::update_traffic() const { return traffic_of(*this, update_coll
 
 Traffic ShardPlan::evaluation_traffic() const { return traffic_of(*this, evaluation_collectives()); }
 
-Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
+Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
   Problem const problem{.collective = Collective::all_reduce,
                         .partition = Partition::even(values, topology.ranks()),
                         .topology = topology};
@@ -114,10 +114,10 @@ Traffic all_values_traffic(Index values, Topology const& topology, Rank rank) {
 std::vector<TrafficRow> ShardPlan::control_traffic() const {
   Traffic const norm = norm_gather ? traffic_of(*this, *norm_gather, sizeof(double)) : Traffic();
   return {{"control: losses of all micro-batches, requests of all ranks",
-           all_values_traffic(micro_batches() + topology.ranks(), topology, rank)},
+           control_traffic_of(micro_batches() + topology.ranks(), topology, rank)},
           {"control: squared sums of the norm", norm}};
 }
 
-Traffic ShardPlan::evaluation_control() const { return all_values_traffic(micro_batches(), topology, rank); }
+Traffic ShardPlan::evaluation_control() const { return control_traffic_of(micro_batches(), topology, rank); }
 
 } // namespace trainstone

@@ -41,12 +41,12 @@ Index optimizer_vectors(ShardPlan const& plan) {
 } // namespace
 
 /// Kernels that are started meanwhile must not drive the collectives.
-class ShardedEngine::Busy {
+class ShardedEngine::NoProgress {
 public:
-  explicit Busy(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
-  Busy(Busy const&) = delete;
-  Busy& operator=(Busy const&) = delete;
-  ~Busy() { m_busy = m_before; }
+  explicit NoProgress(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
+  NoProgress(NoProgress const&) = delete;
+  NoProgress& operator=(NoProgress const&) = delete;
+  ~NoProgress() { m_busy = m_before; }
 
 private:
   bool& m_busy;
@@ -66,24 +66,27 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                                                      ledger, MemoryCategory::buffers, "gather slots",
                                                      plan.types.parameters, plan.gather_slots() * plan.largest_group())
                                        : StateMemory()),
-      m_gradients(exec, sharers(m_communicators, plan.staged() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
-                  ledger, MemoryCategory::gradients, "gradients", plan.gradient_storage(), plan.sum_elements()),
-      m_staging(plan.staged() ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
-                                            MemoryCategory::buffers, "gradient staging", plan.gradient_storage(),
-                                            plan.staging_elements())
-                              : StateMemory()),
+      m_gradients(
+          exec,
+          sharers(m_communicators, plan.fresh_gradients_apart() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
+          ledger, MemoryCategory::gradients, "gradients", plan.gradient_storage(), plan.sum_elements()),
+      m_fresh_gradients(plan.fresh_gradients_apart()
+                            ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
+                                          MemoryCategory::buffers, "fresh gradients", plan.gradient_storage(),
+                                          plan.fresh_elements())
+                            : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(plan)) *
                              Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
       m_reducer(exec, m_communication, m_communicators, m_queue, plan,
-                {plan.staged() ? &m_staging : &m_gradients, &m_gradients,
+                {plan.fresh_gradients_apart() ? &m_fresh_gradients : &m_gradients, &m_gradients,
                  take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
-                 take(pinned, plan.in_flight, plan.reduction_staging()),
+                 take(pinned, plan.in_flight, plan.pinned_reduction_bytes()),
                  take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
       m_gatherer(exec, m_communication, m_communicators, m_queue, plan, m_parameters,
                  plan.sharding.parameters ? &m_slots : nullptr,
                  take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch()),
-                 take(pinned, plan.prefetch + 1, plan.gather_staging())),
+                 take(pinned, plan.prefetch + 1, plan.pinned_gather_bytes())),
       m_norm(exec, m_communicators, plan, buffers, pinned),
       m_tensor_shares(tensor_shares(plan, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
@@ -105,7 +108,7 @@ BetweenLaunches::Scoped ShardedEngine::drive_between_launches() {
 
 void ShardedEngine::advance() {
   if (m_busy) return;
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   m_queue.progress();
   m_reducer.advance();
 }
@@ -120,24 +123,24 @@ ShardedEngine::~ShardedEngine() {
 }
 
 void ShardedEngine::begin(Pass pass, Index turn) {
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   m_turn = turn;
   if (!m_plan->sharding.parameters) return;
   m_gatherer.begin(gather_sequence(*m_plan, pass));
 }
 
 ConstStoredVector ShardedEngine::before_forward(Unit unit) {
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
   return m_gatherer.acquire(gather_place(*m_plan, unit, Direction::forward));
 }
 
 BackwardMemory ShardedEngine::before_backward(Unit unit) {
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   Index const group = group_read_by(unit);
   GradientTarget target = m_reducer.target(group, m_turn);
   target.completed = [this, group](Index begin) {
-    Busy const calls(m_busy);
+    NoProgress const calls(m_busy);
     m_reducer.completed_from(group, begin, m_turn);
   };
   if (unit.kind == UnitKind::embed) return {m_gatherer.share(group).part(0, 0), target};
@@ -146,14 +149,14 @@ BackwardMemory ShardedEngine::before_backward(Unit unit) {
 }
 
 void ShardedEngine::after_backward(Unit unit) {
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   Index const group = group_completed_by(unit);
   if (group >= 0) m_reducer.completed(group, m_turn);
 }
 
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   m_reducer.finish();
   if (m_plan->rounds_sums())
     for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
@@ -172,7 +175,7 @@ Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
 
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   for (TensorShare const& share : m_tensor_shares) {
     Index const size = share.range.size(), begin = m_plan->share_offset(share.group) + share.range.begin;
     std::vector<Vector<float>> moments;
@@ -199,7 +202,7 @@ void ShardedEngine::gather_updated() {
 }
 
 void ShardedEngine::finish() {
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   m_reducer.finish();
   m_gatherer.finish();
 }
@@ -215,7 +218,7 @@ Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
 
 void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
   finish();
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   auto const fill_all = [&] {
     for (Index g = 0; g < std::ssize(m_plan->groups); ++g) fill(g, m_plan->share(g), master_share(g));
   };
@@ -251,7 +254,7 @@ void ShardedEngine::broadcast_state() {
 
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
-  Busy const busy(m_busy);
+  NoProgress const busy(m_busy);
   if (m_plan->sharding.parameters) m_gatherer.begin(all_groups(*m_plan));
   for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
     read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g))

@@ -82,7 +82,7 @@ public:
   MeshCommunicators& communicators() { return m_communicators; }
 
 private:
-  class Busy;
+  class NoProgress;
 
   void gather_updated();
   void broadcast_state();
@@ -90,7 +90,7 @@ private:
   ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;
   MeshCommunicators m_communicators;
-  StateMemory m_parameters, m_slots, m_gradients, m_staging;
+  StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
   Allocation m_optimizer_memory;
   std::vector<Vector<float>> m_moments;
   Vector<float> m_master, m_gradient_copy; ///< of this rank's shares; empty if the plan has none

@@ -23,14 +23,15 @@ std::uint64_t gather_launches(ShardPlan const& plan, Pass pass) {
 /// Additions to and copies between the sums of 2^k micro-batches.
 std::uint64_t fold_launches(ShardPlan const& plan, Index turn) {
   bool const last = turn + 1 == plan.turns;
-  std::uint64_t const result = last && !plan.staged() ? 0 : 1; // waits for its partner, or becomes the step's sum
+  std::uint64_t const result =
+      last && !plan.fresh_gradients_apart() ? 0 : 1; // waits for its partner, or becomes the step's sum
   return count_of(std::countr_one(count_of(turn))) + result;
 }
 
 /// What is added up on every turn, each by a launch or, in ordered mode, by those of a fold.
 std::uint64_t sums_per_turn(ShardPlan const& plan) {
   if (plan.folds_in_place()) return count_of(std::ssize(plan.groups));
-  if (!plan.staged()) return 0; // backward adds
+  if (!plan.fresh_gradients_apart()) return 0; // backward adds
   auto const has_share = [&](BucketPart const& part) { return !plan.share(part.group).empty(); };
   std::uint64_t parts = 0;
   for (auto const& [bucket, count] : plan.buckets.by_size())

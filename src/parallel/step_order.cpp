@@ -58,7 +58,7 @@ void GatherOrder::start_up_to(std::size_t end, std::vector<GatherAction>& action
 Index run_of_group(ShardPlan const& plan, Index group) {
   auto const& runs = plan.buckets.runs;
   auto const run = std::ranges::find_if(
-      runs, [=](BucketRun const& one) { return one.first_group <= group && group <= one.last_group; });
+      runs, [=](BucketGroup const& one) { return one.first_group <= group && group <= one.last_group; });
   TRAINSTONE_REQUIRE(run != runs.end(), "group {} is in none of {} runs", group, runs.size());
   return std::distance(runs.begin(), run);
 }

@@ -40,7 +40,7 @@ public:
 
   /// What to do when a sequence begins. The last one must have been acquired.
   std::vector<GatherAction> begin(std::vector<Index> sequence);
-  /// What to do when the group at `place` is needed: what was used before it is not any more, so its slot is free.
+  /// What to do when the group at `place` is needed: this releases the slot of the group that was acquired before.
   std::vector<GatherAction> acquire(std::size_t place);
 
   bool is_finished() const { return m_acquired >= m_sequence.size(); }

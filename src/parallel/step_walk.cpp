@@ -118,7 +118,7 @@ private:
 
   /// Fresh gradients go where others may still be reduced.
   void make_room(Index group) {
-    if (!m_plan.staged()) return;
+    if (!m_plan.fresh_gradients_apart()) return;
     Index const run = run_of_group(m_plan, group);
     auto const is_there = [&](Index bucket) { return share_memory(m_plan, run, m_plan.buckets.bucket(bucket).run); };
     while (std::ranges::any_of(m_in_flight, is_there)) finish_oldest();
@@ -128,10 +128,10 @@ private:
     constexpr Index turn = 0;
     std::optional<Index> const number = run_to_reduce(m_plan, group, turn);
     if (!number) return;
-    BucketRun const& run = m_plan.buckets.runs[at(*number)];
+    BucketGroup const& run = m_plan.buckets.runs[at(*number)];
     for (Index bucket = run.first_bucket; bucket < run.first_bucket + run.buckets; ++bucket) {
       auto const has_scratch = [&](Index other) { return share_scratch(m_plan, bucket, other); };
-      while (m_plan.staged() && std::ranges::any_of(m_in_flight, has_scratch)) finish_oldest();
+      while (m_plan.fresh_gradients_apart() && std::ranges::any_of(m_in_flight, has_scratch)) finish_oldest();
       bool const waits = std::ranges::any_of(m_in_flight, has_scratch);
       start(bucket, waits, started);
     }

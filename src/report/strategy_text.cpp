@@ -104,7 +104,7 @@ std::string kept_text(ShardPlan const& plan) {
                                  plan.sum_elements(), plan.moments, plan.share_elements());
   if (plan.sharding.parameters)
     text += fmt::format(", slots for whole groups {} x {}", plan.gather_slots(), plan.largest_group());
-  if (plan.staged()) text += fmt::format(", fresh gradients {}", plan.staging_elements());
+  if (plan.fresh_gradients_apart()) text += fmt::format(", fresh gradients {}", plan.fresh_elements());
   return text + "\n";
 }
 

@@ -68,7 +68,7 @@ CollectiveCase case_of_bucket(ShardPlan const& plan, Bucket const& bucket, std::
   Index const all = planned.problem.elements();
   Index const elements = elements_with_a_cut_message(planned, storage);
   Pieces const pieces = plan.pieces_of(bucket, planned);
-  if (pieces.is_contiguous() || pieces.run(0, all) == all) { // wherever that one piece begins
+  if (pieces.is_contiguous() || pieces.contiguous(0, all) == all) { // wherever that one piece begins
     set_elements(planned, elements);
     return {planned, storage};
   }

@@ -26,10 +26,10 @@ std::string describe_replicas(Communicator const& communicator, std::uint64_t ha
 }
 
 Traffic replica_check_traffic(ShardPlan const& plan) {
-  Traffic const agreed = all_values_traffic(2, plan.topology, plan.rank);
+  Traffic const agreed = control_traffic_of(2, plan.topology, plan.rank);
   if (!hash_adds_up_shares(plan)) return agreed;
   Topology const group = plan.topology.of(plan.mesh.members(Axis::shard, plan.rank));
-  return agreed + all_values_traffic(1, group, plan.member());
+  return agreed + control_traffic_of(1, group, plan.member());
 }
 
 } // namespace trainstone

@@ -39,7 +39,7 @@ void add_launches(RunPlan& plan, RunConfig const& config) {
     return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
   };
   auto const turns = static_cast<std::uint64_t>(plan.accumulation);
-  bool const adds = !parallel.staged() && !parallel.ordered;
+  bool const adds = !parallel.fresh_gradients_apart() && !parallel.ordered;
   plan.step_launches = training(Write::overwrite) + (turns - 1) * training(adds ? Write::add : Write::overwrite) +
                        engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);

@@ -31,7 +31,7 @@ struct RunPlan {
 
   std::vector<MemoryItem> memory = {};
   std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
-  std::uint64_t host_bytes = 0;          ///< likewise, for files that the run writes: host_plan()
+  std::uint64_t host_bytes = 0;          ///< of memory: the host's, for files that the run writes: host_plan()
   std::vector<TrafficRow> start = {};    ///< by the rank, whenever the state is set
   std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
   Traffic update_sent = {};              ///< of `sent`, what a step does not send whose update is skipped

@@ -91,7 +91,7 @@ private:
   void for_each_piece(std::span<T> values, Vector<T> const& data, Body const& body) const {
     auto const elements = static_cast<Index>(values.size());
     for (Index done = 0; done < elements;) {
-      auto const size = static_cast<std::size_t>(m_tried.pieces.run(done, elements - done));
+      auto const size = static_cast<std::size_t>(m_tried.pieces.contiguous(done, elements - done));
       body(values.subspan(static_cast<std::size_t>(done), size),
            Vector<T>(data.data() + m_tried.pieces.place(done), size));
       done += static_cast<Index>(size);

@@ -236,14 +236,14 @@ double Trainer::total_loss(Requests* requests) {
   for (Index turn = 0; turn < m_plan->accumulation; ++turn)
     losses[static_cast<std::size_t>(m_plan->parallel.micro_batch(turn))] =
         m_turn_losses[static_cast<std::size_t>(turn)];
-  meet(losses, requests);
+  all_reduce_losses(losses, requests);
   for (std::size_t stride = 1; stride < losses.size(); stride *= 2)
     for (std::size_t i = 0; i + stride < losses.size(); i += 2 * stride) losses[i] += losses[i + stride];
   return losses.front();
 }
 
 /// Requests travel as a value of each rank behind the losses.
-void Trainer::meet(std::vector<double>& losses, Requests* requests) {
+void Trainer::all_reduce_losses(std::vector<double>& losses, Requests* requests) {
   if (!requests) return control_all_reduce(m_exec, *m_communicator, Operation::sum, losses);
   std::size_t const count = losses.size();
   losses.resize(count + static_cast<std::size_t>(m_plan->ranks), 0.0);
@@ -273,7 +273,7 @@ double Trainer::validate() {
   return loss_sum / static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
 }
 
-MicroBatch Trainer::evaluate(std::int64_t batch, Index micro_batch) {
+MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   m_loader.begin(m_exec);
   MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
@@ -286,14 +286,14 @@ MicroBatch Trainer::evaluate(std::int64_t batch, Index micro_batch) {
 }
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
-  evaluate(batch, micro_batch);
+  forward_only(batch, micro_batch);
   m_exec.fence("trainstone::train::logits: the caller reads them");
 }
 
 double Trainer::first_sample_loss(Index positions) {
   TRAINSTONE_REQUIRE(1 <= positions && positions <= m_plan->shape.sequence, "{} positions of a sample of {}", positions,
                      m_plan->shape.sequence);
-  m_model.loss(m_exec, evaluate(0, 0), LossMode::evaluation);
+  m_model.loss(m_exec, forward_only(0, 0), LossMode::evaluation);
   Vector<float const> const first(m_model.losses().data(), static_cast<std::size_t>(positions));
   std::vector<float> const losses =
       copy_to_host<float const>(m_exec, first, "trainstone::train::first_sample_loss: the host adds them up");

@@ -94,11 +94,11 @@ private:
   std::vector<MicroBatch> load(GlobalBatch const& global);
   MicroBatch load(GlobalBatch const& global, Index turn);
   Dropout dropout(std::int64_t step, Index turn) const;
-  MicroBatch evaluate(std::int64_t batch, Index micro_batch);
+  MicroBatch forward_only(std::int64_t batch, Index micro_batch);
   void backward(MicroBatch const& batch);
   void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
   double total_loss(Requests* requests);
-  void meet(std::vector<double>& losses, Requests* requests);
+  void all_reduce_losses(std::vector<double>& losses, Requests* requests);
   void inject_fault(Unit unit, std::int64_t step);
   void inject_unplanned_calls(std::int64_t step);
   std::string describe_non_finite(GlobalBatch const& global);

@@ -107,7 +107,7 @@ TEST_CASE("every algorithm says what it is, and moves nothing empty", "[comm][al
           for (Round const& round : schedule.rounds) CHECK(!round.empty());
         }
         // a barrier waits for all without having any elements, and so may shared memory
-        bool const waits_anyway = line.collective == Collective::barrier || line.needs == Needs::shared_memory;
+        bool const waits_anyway = line.collective == Collective::barrier || line.needs == MemoryNeed::shared_memory;
         if (!has_elements(named) && !waits_anyway) CHECK(moves_of(schedules) == 0);
         if (ranks == 1) CHECK(count(named.problem, schedules, 4).total == Traffic{});
       }
@@ -122,7 +122,7 @@ TEST_CASE("the table says which algorithms use shared memory, and which cannot d
     named.problem.shared_memory = true;
     CHECK(make_schedule(named.problem, line.algorithm, 0).needs_shared_memory() == line.uses_shared_memory());
     named.problem.shared_memory = false;
-    CHECK(refusal(named.problem, line.algorithm).empty() == (line.needs != Needs::shared_memory));
+    CHECK(refusal(named.problem, line.algorithm).empty() == (line.needs != MemoryNeed::shared_memory));
   }
 }
 
@@ -200,11 +200,11 @@ TEST_CASE("where one node stands for all, its price is that of all ranks", "[com
           named.problem.topology = Topology::block(ranks, nodes);
           named.problem.root = 0;
           named.problem.segment = 20;
-          if (line.symmetry == Symmetry::none || !refusal(named.problem, line.algorithm).empty()) continue;
+          if (line.symmetry == PricingSymmetry::none || !refusal(named.problem, line.algorithm).empty()) continue;
           INFO(name_of(line) << " on " << ranks << " ranks, " << nodes << " nodes, " << ports << " ports");
           double const of_all = price(named.problem, make_schedules(named.problem, line.algorithm), 4, machine);
           CHECK(price(named.problem, line.algorithm, 4, machine) == Catch::Approx(of_all).epsilon(1e-12).margin(0));
-          bool const claimed = line.symmetry == Symmetry::nodes || ranks != 6;
+          bool const claimed = line.symmetry == PricingSymmetry::nodes || ranks != 6;
           if (claimed) CHECK(Impl::price_of_one_node(named.problem, line.algorithm, 4, machine).has_value());
         }
       }

@@ -59,11 +59,11 @@ TEST_CASE("shared memory is chosen from only where the buffers lie in it", "[cho
   Problem problem = all_reduce(1 << 16, 4);
   auto const uses_shared = [&] {
     return std::ranges::any_of(names(rank_algorithms(problem, element, default_machine())), [&](Algorithm algorithm) {
-      return find_algorithm(Collective::all_reduce, algorithm).needs == Needs::shared_memory;
+      return find_algorithm(Collective::all_reduce, algorithm).needs == MemoryNeed::shared_memory;
     });
   };
   bool const there_are = std::ranges::any_of(registered_algorithms(), [](RegisteredAlgorithm const& line) {
-    return line.collective == Collective::all_reduce && line.needs == Needs::shared_memory;
+    return line.collective == Collective::all_reduce && line.needs == MemoryNeed::shared_memory;
   });
   CHECK(!uses_shared());
   problem.shared_memory = true;
@@ -166,7 +166,7 @@ TEST_CASE("segments change the price of exactly the algorithms that are said to 
     if (line.collective == Collective::barrier || has_servers(line.collective)) continue;
     Index const elements = std::min(Index{1 << 12}, line.most_elements);
     Problem problem = Problem::on_one_node(line.collective, Partition::even(elements, 4));
-    problem.shared_memory = line.needs == Needs::shared_memory;
+    problem.shared_memory = line.needs == MemoryNeed::shared_memory;
     problem.segment = 128;
     std::vector<Round> const cut = make_schedule(problem, line.algorithm, 1).rounds;
     problem.segment = 1 << 12;
@@ -180,7 +180,7 @@ TEST_CASE("nothing to choose from is refused with the reason", "[chooser]") {
   std::array const foreign{Algorithm::dissemination};
   CHECK_THROWS_AS(choose_algorithm(problem, element, default_machine(), foreign), InputError);
   for (RegisteredAlgorithm const& line : registered_algorithms()) {
-    if (line.collective != Collective::all_reduce || line.needs != Needs::shared_memory) continue;
+    if (line.collective != Collective::all_reduce || line.needs != MemoryNeed::shared_memory) continue;
     CHECK_THROWS_MATCHES(choose_algorithm(problem, element, default_machine(), {&line.algorithm, 1}), InputError,
                          MessageMatches(ContainsSubstring("shared memory")));
   }

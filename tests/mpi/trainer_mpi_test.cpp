@@ -108,7 +108,7 @@ TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {
     INFO(to_string(algorithm) << " on " << nodes << " nodes");
     RegisteredAlgorithm const& line = find_algorithm(Collective::all_reduce, algorithm);
-    if (nodes > 1 && line.needs == Needs::shared_memory) continue;
+    if (nodes > 1 && line.needs == MemoryNeed::shared_memory) continue;
     if (!host_reaches_memory && line.uses_shared_memory()) continue;
     config.comm.allreduce = to_string(algorithm);
     TrainingRun run(world, config);

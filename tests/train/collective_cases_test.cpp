@@ -89,7 +89,8 @@ int pieces_of_a_message(CollectiveCase const& tried, Rank rank) {
     for (Move const& move : round) {
       if (move.action != Action::send) continue;
       int pieces = 0;
-      for (Index i = move.from.range.begin; i < move.from.range.end; i += tried.pieces.run(i, move.from.range.end - i))
+      for (Index i = move.from.range.begin; i < move.from.range.end;
+           i += tried.pieces.contiguous(i, move.from.range.end - i))
         ++pieces;
       return pieces;
     }
@@ -160,7 +161,7 @@ TEST_CASE("trying a collective takes no more memory than training will", "[train
       CHECK(tried.extent() <= std::max(plan.elements(), most_elements_tried));
       CHECK(schedule.scratch_elements <= (gathers ? plan.gather_scratch() : plan.reduction_scratch()));
       CHECK(staging_bytes(MessageBuffers::staged, schedule, bytes) <=
-            std::max(small, gathers ? plan.gather_staging() : plan.reduction_staging()));
+            std::max(small, gathers ? plan.pinned_gather_bytes() : plan.pinned_reduction_bytes()));
     }
   }
 }

@@ -151,7 +151,7 @@ TEST_CASE("stage 2 by all-reduce stages whole buckets, as by reduce-scatter, and
     RunPlan const plan = plan_run(config, 0, ranks);
     std::uint64_t staging = 0;
     for (MemoryItem const& item : plan.memory)
-      if (item.name == "gradient staging") staging = item.bytes;
+      if (item.name == "fresh gradients") staging = item.bytes;
     // root's gradients, which live from head to embed, and one block per reduction in flight
     std::uint64_t const root = elements - 3 * block, slots = two_in_flight ? 2 : 1;
     CHECK(staging == (bytes * (root + slots * block) + 63) / 64 * 64);
@@ -244,12 +244,12 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
   config.precision.recipe = "mixed16";
   RunPlan const zero = plan_run(config, 0, 2);
   std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.largest_group());
-  CHECK(zero.parallel.gather_staging() == 2 * 2 * root / n);
-  CHECK(zero.parallel.norm_staging() == 2 * round_up(8 * elements / 256 / n, 64));
+  CHECK(zero.parallel.pinned_gather_bytes() == 2 * 2 * root / n);
+  CHECK(zero.parallel.pinned_norm_bytes() == 2 * round_up(8 * elements / 256 / n, 64));
   std::uint64_t staging = 0;
   for (PlannedTensor const& tensor : zero.parallel.pinned_buffers()) staging += tensor.bytes;
-  CHECK(staging ==
-        2 * zero.parallel.reduction_staging() + 3 * zero.parallel.gather_staging() + zero.parallel.norm_staging());
+  CHECK(staging == 2 * zero.parallel.pinned_reduction_bytes() + 3 * zero.parallel.pinned_gather_bytes() +
+                       zero.parallel.pinned_norm_bytes());
 }
 
 TEST_CASE(

@@ -4,7 +4,7 @@
 // one piece there, else one after the other in scratch. Does not write messages.
 
 #include "comm/algorithms/binomial_tree.hpp"
-#include "comm/algorithms/runs.hpp"
+#include "comm/algorithms/blocks.hpp"
 #include "comm/schedule_builder.hpp"
 
 #include <vector>

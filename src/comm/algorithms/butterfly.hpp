@@ -1,10 +1,10 @@
 #pragma once
 
 // All-reduce by recursive doubling: in every round each rank exchanges its whole partial sum with a partner, at
-// distances 1, 2, 4, ... Fewest rounds, lg N times the data: for small messages. Any number of ranks (folding.hpp); the
-// partition does not matter. The sum is made in the balanced tree over the core, the same on all ranks.
-// Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1),
-// 2005.
+// distances 1, 2, 4, ... Fewest rounds, lg N times the data: for small messages. Any number of ranks
+// (power_of_two_core.hpp); the partition does not matter. The sum is made in the balanced tree over the core, the same
+// on all ranks. Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput.
+// Appl. 19(1), 2005.
 
 #include "comm/problem.hpp"
 

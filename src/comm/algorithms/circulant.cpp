@@ -1,6 +1,6 @@
 #include "comm/algorithms/circulant.hpp"
 
-#include "comm/algorithms/runs.hpp"
+#include "comm/algorithms/blocks.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>

@@ -30,7 +30,8 @@ Schedule make_direct_server_pull(Problem const& problem, Rank rank) {
   Rank const workers = problem.workers();
   if (rank >= workers) {
     for (Rank i = 0; i < workers; ++i) {
-      builder.send((rank + i) % workers, data_slice(problem.partition.range(rank))); // nor do servers
+      // servers start with different workers, too
+      builder.send((rank + i) % workers, data_slice(problem.partition.range(rank)));
     }
     return builder.finish();
   }

@@ -5,7 +5,7 @@
 namespace trainstone {
 
 void append_rabenseifner_all_reduce(ScheduleBuilder& builder, Group const& group, Partition const& blocks) {
-  Folding const folding(group.size());
+  PowerOfTwoCore const folding(group.size());
   Range const whole = blocks.range(0, blocks.ranks());
   append_folding_sum(builder, group, whole);
   if (!folding.is_folded(group.me())) {

@@ -2,10 +2,9 @@
 
 // All-reduce by recursive halving and doubling: a reduce-scatter among partners at distances 1, 2, 4, ..., then an
 // all-gather back. As few rounds as a tree and the volume of a ring, for powers of two; other numbers of ranks fold
-// (folding.hpp). Owns the building block too. The largest messages go to the nearest ranks, which are on the same node
-// where nodes are blocks of ranks, and the sum is made in the balanced tree over the core.
-// Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1),
-// 2005.
+// (power_of_two_core.hpp). Owns the building block too. The largest messages go to the nearest ranks, which are on the
+// same node where nodes are blocks of ranks, and the sum is made in the balanced tree over the core. Source:
+// Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1), 2005.
 
 #include "comm/schedule_builder.hpp"
 

@@ -62,7 +62,7 @@ void append_recursive_doubling(ScheduleBuilder& builder, Hypercube const& cube, 
 Schedule make_recursive_reduce_scatter(Problem const& problem, Rank rank) {
   ScheduleBuilder builder(problem, Algorithm::recursive, rank);
   Group const all = Group::all(problem.ranks(), rank);
-  Folding const folding(all.size());
+  PowerOfTwoCore const folding(all.size());
   append_folding_sum(builder, all, {0, problem.elements()});
   if (!folding.is_folded(rank)) {
     append_recursive_halving(builder, Hypercube(all, Placement::in_order), folding.merged(problem.partition));
@@ -77,7 +77,7 @@ Schedule make_recursive_reduce_scatter(Problem const& problem, Rank rank) {
 Schedule make_recursive_all_gather(Problem const& problem, Rank rank) {
   ScheduleBuilder builder(problem, Algorithm::recursive, rank);
   Group const all = Group::all(problem.ranks(), rank);
-  Folding const folding(all.size());
+  PowerOfTwoCore const folding(all.size());
   if (folding.is_folded(rank)) {
     builder.send(folding.partner(rank), data_slice(problem.partition.range(rank)));
     builder.end_round();

@@ -1,12 +1,12 @@
 #pragma once
 
-// Recursive halving and doubling in the core of a group (folding.hpp): partners exchange half of what they still
-// share, then half of that, and so on, or the other way round. Owns the building blocks and the reduce-scatter and
-// all-gather made of them. Any number of ranks, any partition; lg N rounds, optimal volume if N is a power of two.
+// Recursive halving and doubling in the core of a group (power_of_two_core.hpp): partners exchange half of what they
+// still share, then half of that, and so on, or the other way round. Owns the building blocks and the reduce-scatter
+// and all-gather made of them. Any number of ranks, any partition; lg N rounds, optimal volume if N is a power of two.
 // Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1),
 // 2005.
 
-#include "comm/algorithms/folding.hpp"
+#include "comm/algorithms/power_of_two_core.hpp"
 
 namespace trainstone {
 
@@ -32,7 +32,7 @@ private:
   Rank reversed_if_asked(Rank number) const;
 
   Group m_group;
-  Folding m_folding;
+  PowerOfTwoCore m_folding;
   Placement m_placement;
   Rank m_place;
 };

@@ -77,10 +77,11 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
                                         m_buffers == MessageBuffers::staged ? communicator.handle().copies : nullptr,
                                     .staging = m_options.staging},
       [this](Slice const& slice, Index element) {
-        return Impl::MessageRounds::Run{
-            address(slice, element), slice.buffer == BufferId::data ? m_options.pieces.run(slice.range.begin + element,
-                                                                                           slice.range.size() - element)
-                                                                    : slice.range.size() - element};
+        return Impl::MessageRounds::Contiguous{
+            address(slice, element),
+            slice.buffer == BufferId::data
+                ? m_options.pieces.contiguous(slice.range.begin + element, slice.range.size() - element)
+                : slice.range.size() - element};
       });
 }
 

@@ -5,7 +5,7 @@ namespace trainstone {
 Index elements_of_kernel(Move const& move, Pieces const& pieces, Index from) {
   Index length = move.size() - from;
   auto const limit = [&](Slice const& slice, Index first) {
-    if (slice.buffer == BufferId::data) length = pieces.run(slice.range.begin + first + from, length);
+    if (slice.buffer == BufferId::data) length = pieces.contiguous(slice.range.begin + first + from, length);
   };
   limit(move.to, 0);
   Index const parts = move.from.owner == every_neighbour ? 1 : move.from.range.size() / move.size();

@@ -82,10 +82,10 @@ void MessageRounds::add(Move const& move, Link link, Address const& address) {
   Index done = 0;
   do { // a signal is one message without elements
     Index const count = std::min(m_settings.longest_message, move.size() - done);
-    std::vector<Run> runs;
+    std::vector<Contiguous> runs;
     Index here = 0;
     do {
-      Run run = address(slice, done + here);
+      Contiguous run = address(slice, done + here);
       run.elements = std::min(run.elements, count - here);
       runs.push_back(run);
       here += run.elements;
@@ -99,18 +99,18 @@ void MessageRounds::add(Move const& move, Link link, Address const& address) {
 }
 
 /// The place of the message's copy.
-std::byte* MessageRounds::staged(std::vector<Run> const& runs) {
+std::byte* MessageRounds::staged(std::vector<Contiguous> const& runs) {
   std::vector<StagedMessages::Piece> pieces;
-  for (Run const& run : runs)
+  for (Contiguous const& run : runs)
     pieces.push_back({run.memory, static_cast<std::uint64_t>(run.elements) * size_of(m_settings.type)});
   return m_staged->add(pieces);
 }
 
 /// Relative to the first run.
-MPI_Datatype MessageRounds::in_pieces(std::vector<Run> const& runs) {
+MPI_Datatype MessageRounds::in_pieces(std::vector<Contiguous> const& runs) {
   std::vector<int> lengths;
   std::vector<MPI_Aint> places;
-  for (Run const& run : runs) {
+  for (Contiguous const& run : runs) {
     lengths.push_back(checked_count(run.elements));
     places.push_back(run.memory - runs.front().memory);
   }

@@ -24,12 +24,12 @@ namespace trainstone::Impl {
 class MessageRounds {
 public:
   /// Elements that lie one after the other.
-  struct Run {
+  struct Contiguous {
     std::byte* memory;
     Index elements;
   };
   /// Where a slice lies from one of its elements on, to the end of the run or of the slice.
-  using Address = std::function<Run(Slice const&, Index element)>;
+  using Address = std::function<Contiguous(Slice const&, Index element)>;
   struct Settings {
     MPI_Comm comm;
     int tag;
@@ -78,8 +78,8 @@ private:
   bool has_begun();
   void begin();
   void add(Move const& move, Link link, Address const& address);
-  std::byte* staged(std::vector<Run> const& runs);
-  MPI_Datatype in_pieces(std::vector<Run> const& runs);
+  std::byte* staged(std::vector<Contiguous> const& runs);
+  MPI_Datatype in_pieces(std::vector<Contiguous> const& runs);
   void prepare(Message const& message, MPI_Request& request) const;
   void start(Message const& message, MPI_Request& request) const;
   bool hand_over();

@@ -35,7 +35,7 @@ Index Pieces::place(Index element) const {
   return m_memory[piece].begin + element - m_first[piece];
 }
 
-Index Pieces::run(Index element, Index at_most) const {
+Index Pieces::contiguous(Index element, Index at_most) const {
   if (is_contiguous()) return at_most;
   std::size_t const piece = piece_of(element);
   return std::min(at_most, m_first[piece] + m_memory[piece].size() - element);

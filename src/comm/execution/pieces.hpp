@@ -26,7 +26,7 @@ public:
   /// Where element `element` lies.
   Index place(Index element) const;
   /// How many elements, from `element` on, lie one after the other; at most `at_most`.
-  Index run(Index element, Index at_most) const;
+  Index contiguous(Index element, Index at_most) const;
 
 private:
   std::size_t piece_of(Index element) const;

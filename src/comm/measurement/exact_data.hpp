@@ -1,14 +1,14 @@
 #pragma once
 
 // Data by which a collective's result can be checked with ==. Owns what every rank puts in and what it must find
-// afterwards, worked out from the meaning of the collective (meaning.hpp) without any schedule. Promises: whole
-// numbers, positive and negative, that the type holds exactly, also as sums of any of the ranks' contributions, so that
-// the order of additions does not show; a rank's elements differ, and ranks' values of one element do, as long as the
-// type has room for that; where it has none, neighbours differ, but for few, and no two ranks are alike in all
+// afterwards, worked out from the meaning of the collective (expected_results.hpp) without any schedule. Promises:
+// whole numbers, positive and negative, that the type holds exactly, also as sums of any of the ranks' contributions,
+// so that the order of additions does not show; a rank's elements differ, and ranks' values of one element do, as long
+// as the type has room for that; where it has none, neighbours differ, but for few, and no two ranks are alike in all
 // elements; what a rank does not hold at the start is poisoned. Host memory.
 
 #include "comm/element.hpp"
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 #include "comm/problem.hpp"
 #include "core/index.hpp"
 

@@ -1,7 +1,7 @@
 #include "comm/measurement/mpi_collective.hpp"
 
 #include "comm/buffers.hpp"
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 #include "comm/mpi.hpp"
 #include "core/launch.hpp"
 

@@ -1,6 +1,6 @@
 #include "comm/simulation/explanation.hpp"
 
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 #include "comm/registry.hpp"
 #include "comm/simulation/symbolic_run.hpp"
 #include "core/error.hpp"

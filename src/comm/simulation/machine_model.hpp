@@ -37,8 +37,9 @@ private:
 
 /// One full-duplex port per rank by default: a message occupies its sender's and its receiver's port for its time.
 struct MachineModel {
-  /// By bytes sent; start-up (alpha) included. Of ranks that send and receive in the same round, and of those that do
-  /// only one of the two. Between one of these and one of those: the slower one's.
+  /// By bytes sent; start-up (alpha) included. `message` holds for ranks that send and receive in the same round,
+  /// `one_way` for ranks that do one of the two. If one rank of a pair exchanges and the other only sends, the message
+  /// takes the slower curve.
   std::array<PiecewiseLinear, link_count> message;
   std::array<PiecewiseLinear, link_count> one_way;
   /// How much of a local move is hidden behind messages that are under way: 1 where others than the rank itself carry

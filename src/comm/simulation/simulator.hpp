@@ -72,10 +72,10 @@ CollectiveCounts count(Problem const& problem, std::vector<Schedule> const& sche
 double price(Problem const& problem, std::vector<Schedule> const& schedules, std::size_t element_bytes,
              MachineModel const& machine);
 
-/// The same for the algorithm's own schedules. Of algorithms with Symmetry::nodes on even partitions and equal nodes in
-/// block order only one node's schedules are made: 65,536 ranks take seconds at most. Where the elements are no
-/// multiple of more than 256 ranks, all blocks are then taken to have their mean size; with fewer elements than ranks
-/// that is too much for algorithms whose blocks pass through slow links.
+/// The same for the algorithm's own schedules. Of algorithms with PricingSymmetry::nodes on even partitions and equal
+/// nodes in block order only one node's schedules are made: 65,536 ranks take seconds at most. Where the elements are
+/// no multiple of more than 256 ranks, all blocks are then taken to have their mean size; with fewer elements than
+/// ranks that is too much for algorithms whose blocks pass through slow links.
 /// \throws InputError if the algorithm refuses the problem
 double price(Problem const& problem, Algorithm algorithm, std::size_t element_bytes, MachineModel const& machine);
 

@@ -28,9 +28,9 @@ Rank representatives(Topology const& topology) {
 
 bool symmetry_may_hold(Problem const& problem, Algorithm algorithm) {
   Rank const ranks = problem.ranks();
-  Symmetry const symmetry = find_algorithm(problem.collective, algorithm).symmetry;
-  if (symmetry == Symmetry::none) return false;
-  if (symmetry == Symmetry::nodes_if_power_of_two && (ranks & (ranks - 1)) != 0) return false;
+  PricingSymmetry const symmetry = find_algorithm(problem.collective, algorithm).symmetry;
+  if (symmetry == PricingSymmetry::none) return false;
+  if (symmetry == PricingSymmetry::nodes_if_power_of_two && (ranks & (ranks - 1)) != 0) return false;
   if (problem.elements() % ranks != 0 && ranks <= always_in_full) return false;
   return problem.partition == Partition::even(problem.elements(), ranks);
 }

@@ -1,6 +1,6 @@
 // The simulator's proof: what can be seen without playing, then what shows only when all ranks play.
 
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "comm/simulation/simulator_checks.hpp"
 #include "comm/simulation/symbolic_run.hpp"

@@ -1,6 +1,6 @@
 #include "comm/simulation/symbolic_run.hpp"
 
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 #include "comm/schedule_text.hpp"
 #include "comm/simulation/simulator_checks.hpp"
 

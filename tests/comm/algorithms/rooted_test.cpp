@@ -77,7 +77,7 @@ std::vector<std::pair<Collective, Algorithm>> by_messages() {
   for (Collective const collective :
        {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter}) {
     for (Algorithm const algorithm : algorithms_of(collective)) {
-      if (find_algorithm(collective, algorithm).needs == Needs::nothing) found.emplace_back(collective, algorithm);
+      if (find_algorithm(collective, algorithm).needs == MemoryNeed::nothing) found.emplace_back(collective, algorithm);
     }
   }
   return found;

@@ -1,4 +1,4 @@
-#include "comm/algorithms/folding.hpp"
+#include "comm/algorithms/power_of_two_core.hpp"
 
 #include "core/error.hpp"
 
@@ -7,12 +7,12 @@
 
 namespace trainstone {
 
-Folding::Folding(Rank members)
+PowerOfTwoCore::PowerOfTwoCore(Rank members)
     : m_core(static_cast<Rank>(std::bit_floor(static_cast<unsigned>(members)))), m_excess(members - m_core) {
   TRAINSTONE_REQUIRE(members >= 1, "{} members cannot be folded", members);
 }
 
-Partition Folding::merged(Partition const& blocks) const {
+Partition PowerOfTwoCore::merged(Partition const& blocks) const {
   if (m_excess == 0) return blocks;
   std::vector<Index> offsets;
   for (Rank number = 0; number < m_core; ++number) offsets.push_back(blocks.range(member_at(number)).begin);
@@ -21,7 +21,7 @@ Partition Folding::merged(Partition const& blocks) const {
 }
 
 void append_folding_sum(ScheduleBuilder& builder, Group const& group, Range const& range) {
-  Folding const folding(group.size());
+  PowerOfTwoCore const folding(group.size());
   if (!folding.has_partner(group.me())) return;
   Rank const partner = group[folding.partner(group.me())];
   if (folding.is_folded(group.me())) {
@@ -36,7 +36,7 @@ void append_folding_sum(ScheduleBuilder& builder, Group const& group, Range cons
 }
 
 void append_unfolding(ScheduleBuilder& builder, Group const& group, Range const& range) {
-  Folding const folding(group.size());
+  PowerOfTwoCore const folding(group.size());
   if (!folding.has_partner(group.me())) return;
   Rank const partner = group[folding.partner(group.me())];
   if (folding.is_folded(group.me())) {

@@ -11,9 +11,9 @@
 
 namespace trainstone {
 
-class Folding {
+class PowerOfTwoCore {
 public:
-  explicit Folding(Rank members);
+  explicit PowerOfTwoCore(Rank members);
 
   /// P, the size of the core: a power of two.
   Rank core() const { return m_core; }

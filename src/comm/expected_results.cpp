@@ -1,4 +1,4 @@
-#include "comm/meaning.hpp"
+#include "comm/expected_results.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "comm/algorithms/runs.hpp"
+#include "comm/algorithms/blocks.hpp"
 
 #include "core/error.hpp"
 
