@@ -204,10 +204,10 @@ SimulateOptions check_simulation(CommbenchArguments const& arguments) {
 namespace {
 
 constexpr char const* buffers_help =
-    "shared: in the node's shared memory, as in training;\n"
-    "private: in each rank's own memory, messages alone;\n"
-    "staged: in each rank's own memory; MPI is given copies of the messages in pinned memory;\n"
-    "device: in a device's memory, which MPI is given itself;\n";
+    "shared: data lie in the node's shared memory, as in training;\n"
+    "private: data lie in each rank's own memory, and only messages are used;\n"
+    "staged: data lie in each rank's own memory, and MPI gets copies of the messages in pinned memory;\n"
+    "device: data lie in a device's memory, and MPI gets this memory itself;\n";
 
 /// Adds flags whose text is looked at later; the last one of several counts.
 auto adder(CLI::App& command) {
@@ -220,44 +220,46 @@ auto adder(CLI::App& command) {
 
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   auto const add = adder(command);
-  add("-b,--minbytes", arguments.min_bytes, "smallest size: of the data on a rank: 8, 64K, 1MiB, 1.5GB");
+  add("-b,--minbytes", arguments.min_bytes, "smallest size of the data on a rank, e.g. 8, 64K, 1MiB, 1.5GB");
   add("-e,--maxbytes", arguments.max_bytes, "largest size");
-  add("-i,--stepbytes", arguments.step_bytes, "from one size to the next: so many bytes more, instead of -f");
-  add("-f,--stepfactor", arguments.step_factor, "from one size to the next: so many times as much");
-  add("-n,--iters", arguments.calls, "calls per sample; 0: by time");
+  add("-i,--stepbytes", arguments.step_bytes, "bytes from one size to the next, instead of -f");
+  add("-f,--stepfactor", arguments.step_factor, "factor from one size to the next");
+  add("-n,--iters", arguments.calls, "calls per sample; 0: as many as fill the time of a sample");
   add("-w,--warmup_iters", arguments.warmup_calls, "calls before the first sample");
-  add("--samples", arguments.samples, "samples of every time");
+  add("--samples", arguments.samples, "samples of every measured time");
   add("-c,--check", arguments.check, "1: check every result, 0: do not");
   add("--fresh", arguments.fresh,
-      "1: data is written by its rank before every call, as in a training, and what has a root or servers begins after "
-      "a barrier; both are timed apart and taken off;\n"
+      "1: each rank writes its data before every call, as in a training, and collectives with a root or with servers "
+      "begin after a barrier; writing and barrier are timed apart and subtracted;\n"
       "0: the result of one call is the input of the next one, as in nccl-tests");
   add("-d,--datatype", arguments.types, "float, double, int32, int64, half, bfloat16 or all; several with commas");
   add("-o,--op", arguments.operation, "sum, max or min");
-  add("-r,--root", arguments.root, "rank that broadcasts, reduces, gathers or scatters");
-  add("--servers", arguments.servers, "parameter servers of server_push and server_pull");
+  add("-r,--root", arguments.root, "root of broadcast, reduce, gather and scatter");
+  add("--servers", arguments.servers, "number of parameter servers of server_push and server_pull");
   add("--collectives", arguments.collectives, "all_reduce,...; default: all");
   add("--algorithms", arguments.algorithms,
-      "ring,mpi,auto,...; default: all that apply. auto: the fastest of those with close predictions");
+      "ring,mpi,auto,...; default: all that apply. auto: the fastest of the algorithms with close predictions");
   add("--buffers", arguments.buffers,
       std::string(buffers_help) +
-          "default: shared on one node, private on several; on devices device if that is proved, else staged");
-  add("--emulated-nodes", arguments.emulated_nodes, "take the ranks to sit on so many nodes; 0: as they are");
+          "default: shared on one node, private on several nodes; on devices: device if a proof succeeds, else staged");
+  add("--emulated-nodes", arguments.emulated_nodes,
+      "treat the ranks as if they sat on this number of nodes; 0: real nodes");
   add("--machine", arguments.machine_file, "peaks.json of calibrate; default: a short calibration at the start");
   add("--json", arguments.json_file, "file for all results");
   add("--simulate", arguments.simulate, "ranks=N[,nodes=M]: price every algorithm on a modelled machine, run nothing");
   command.add_flag("--check-order", arguments.check_order,
-                   "compare every call between all ranks, which is told with the times because it takes some");
+                   "compare every call between all ranks; the output says so, because the comparison takes time");
 }
 
 void describe_calibrate(CLI::App& command, CalibrateArguments& arguments) {
   auto const add = adder(command);
   add("--out", arguments.output, "file for the fitted machine");
   add("--buffers", arguments.buffers,
-      std::string(buffers_help) + "default: shared; on devices device if that is proved, else staged");
+      std::string(buffers_help) + "default: shared; on devices: device if a proof succeeds, else staged");
   add("-e,--maxbytes", arguments.max_bytes, "largest message");
-  add("--emulated-nodes", arguments.emulated_nodes, "take the ranks to sit on so many nodes; 0: as they are");
-  command.add_flag("--all-sizes", arguments.all_sizes, "print every size's time and how far the fit is from it");
+  add("--emulated-nodes", arguments.emulated_nodes,
+      "treat the ranks as if they sat on this number of nodes; 0: real nodes");
+  command.add_flag("--all-sizes", arguments.all_sizes, "print the time of every size and the error of the fit");
 }
 
 } // namespace trainstone

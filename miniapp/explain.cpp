@@ -132,20 +132,23 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
-      .add_option("SUBJECT", arguments.subject,
-                  "all_reduce, broadcast, ...; or naive, ddp, zero1, zero2, zero3, fsdp, hsdp")
+      .add_option(
+          "SUBJECT", arguments.subject,
+          "a collective (all_reduce, broadcast, ...) or a strategy (naive, ddp, zero1, zero2, zero3, fsdp, hsdp)")
       ->required();
-  command.add_option("ALGORITHM", arguments.algorithm, "of a collective: ring, tree, ...");
+  command.add_option("ALGORITHM", arguments.algorithm, "algorithm of the collective: ring, tree, ...");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->capture_default_str();
-  command.add_option("--nodes", arguments.nodes, "number of nodes that they sit on, in blocks")->capture_default_str();
-  command.add_option("--elements", arguments.elements, "elements of data; default two per block");
+  command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->capture_default_str();
+  command.add_option("--elements", arguments.elements, "number of elements; default two per block");
   command.add_option("--root", arguments.root, "root of broadcast, reduce, gather, scatter; default 0");
-  command.add_option("--servers", arguments.servers, "how many of the ranks are parameter servers; default 1");
-  command.add_option("--segment", arguments.segment, "elements per message of segmented algorithms; default theirs");
-  command.add_flag("--shared", arguments.shared, "buffers in memory that all ranks of a node share");
-  command.add_option("--shard-group", arguments.shard_group, "of hsdp: ranks that hold one copy together");
-  command.add_option("--prefetch", arguments.prefetch, "of strategies: groups that are gathered ahead; default 1");
-  command.add_option("--svg", arguments.svg_file, "write a picture, too");
+  command.add_option("--servers", arguments.servers, "number of ranks that are parameter servers; default 1");
+  command.add_option("--segment", arguments.segment,
+                     "elements per message of segmented algorithms; default: each algorithm's own");
+  command.add_flag("--shared", arguments.shared, "put buffers into memory that all ranks of a node share");
+  command.add_option("--shard-group", arguments.shard_group, "with hsdp: number of ranks that hold one copy together");
+  command.add_option("--prefetch", arguments.prefetch,
+                     "with a strategy: number of groups that are gathered ahead; default 1");
+  command.add_option("--svg", arguments.svg_file, "also write a picture to this file");
 }
 
 int explain(ExplainArguments const& arguments) {

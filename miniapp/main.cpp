@@ -76,12 +76,14 @@ void add_size(CLI::App& command, std::string const& name, std::optional<std::uin
 void describe_first_step(CLI::App& verify, CommandLine& line, std::vector<CLI::Option*> const& others) {
   CLI::Option* const deck = verify.add_option(
       "--first-step", line.first_step.common.deck.path,
-      "DECK: compute the loss that its training begins with, in float64 and without MPI, and keep it as golden");
+      "DECK: compute the loss before its first update, in float64 and without MPI, and record it as golden first step");
   for (CLI::Option* const other : others) deck->excludes(other);
-  verify.add_option("--positions", line.first_step.positions, "of the first sample, from its beginning; default all")
+  verify
+      .add_option("--positions", line.first_step.positions,
+                  "compute this number of first positions of the first sample; default all")
       ->check(CLI::PositiveNumber)
       ->needs(deck);
-  verify.add_option("--threads", line.first_step.threads, "that compute the loss; default all cores")
+  verify.add_option("--threads", line.first_step.threads, "threads that compute the loss; default one per core")
       ->check(CLI::Range(1, 4096))
       ->needs(deck);
 }
@@ -93,16 +95,15 @@ void describe_options(CLI::App& app, CommandLine& line) {
   app.failure_message([](CLI::App const*, CLI::Error const& problem) {
     return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
   });
-  app.footer(
-      "Kokkos' own --kokkos-* flags pass through. Exit codes: 0 valid or unreferenced, 64 usage, 65 "
-      "verification failed,\n"
-      "69 does not fit, 70 internal error, non-finite loss or a killed neighbour, 75 stopped with a checkpoint: start "
-      "it again.");
+  app.footer("Kokkos' own --kokkos-* flags pass through.\n"
+             "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
+             "69 does not fit into memory, 70 internal error, non-finite loss or a killed neighbour,\n"
+             "75 stopped with a checkpoint: start the same command again.");
 
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
   add_common(*run, line.run.common, true);
   run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str()->take_last();
-  run->add_flag("--record-golden", line.run.record_golden, "keep this run's losses as the deck's golden curve");
+  run->add_flag("--record-golden", line.run.record_golden, "record this run as the golden curve of the deck");
   run->add_option_function<std::string>(
          "--max-time", [&line](std::string const& text) { line.run.max_time = read_time_argument(text); },
          "stop after the first step that ends later than this, e.g. 55m, with a checkpoint: exit 75")
@@ -113,28 +114,33 @@ void describe_options(CLI::App& app, CommandLine& line) {
           "TIME"));
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 
-  CLI::App* const estimate = app.add_subcommand("estimate", "memory, messages and FLOPs of a run, without running it");
+  CLI::App* const estimate =
+      app.add_subcommand("estimate", "predict memory, messages and FLOPs of a run without running it");
   add_common(*estimate, line.estimate.common, false);
-  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks; default 1, of a lecture 8")
+  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks; default 1, with --lecture 8")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  add_size(*estimate, "--device-mem", line.estimate.device_memory, "memory per rank, e.g. 80GiB: FITS or DOES NOT FIT");
+  add_size(*estimate, "--device-mem", line.estimate.device_memory,
+           "memory per rank, e.g. 80GiB: the estimate ends with FITS or DOES NOT FIT");
   estimate->add_option(
       "--lecture", line.estimate.lecture,
-      "collectives, zero, models, capability, optimizer or networks: figures as they are taught beside the exact ones; "
-      "needs no deck");
-  add_size(*estimate, "--size", line.estimate.size, "of a lecture: data per rank, e.g. 1MiB");
+      "collectives, zero, models, capability, optimizer or networks: print figures as they are taught beside the exact "
+      "ones; needs no deck");
+  add_size(*estimate, "--size", line.estimate.size, "with --lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--machine", line.estimate.machine_file,
-                       "peaks.json of calibrate: a step's time is predicted, or the lecture's collectives are priced");
-  estimate->add_option("--nodes", line.estimate.nodes, "that the ranks of a deck sit on, in blocks; default 1")
+                       "peaks.json of calibrate: predict the time of a step, or price the collectives of the lecture");
+  estimate->add_option("--nodes", line.estimate.nodes, "number of nodes; ranks sit on them in blocks; default 1")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   estimate->add_option("--json", line.estimate.json_file, "write the estimate of a deck to this file");
 
   CLI::App* const verify = app.add_subcommand(
-      "verify", "compare strategies with each other, or with a reference from an independent program, or compute the "
-                "first loss of a deck");
+      "verify",
+      "compare all strategies with each other, compare the program with a reference of an independent program, "
+      "or compute the first loss of a deck");
   verify
-      ->add_option("--set", line.verify.common.deck.overrides,
-                   "keys of kernels; with a reference of parallel and comm, too; of --first-step any")
+      ->add_option(
+          "--set", line.verify.common.deck.overrides,
+          "override a key: any key with --first-step; else keys of kernels, and with a reference also keys of parallel "
+          "and comm")
       ->take_all()
       ->allow_extra_args(false);
   CLI::Option* const model = verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32");
@@ -144,12 +150,12 @@ void describe_options(CLI::App& app, CommandLine& line) {
   state->needs(model);
   verify->add_option("--reference-losses", line.verify.files.losses, "losses and norms of training steps (JSON)")
       ->needs(model);
-  CLI::Option* const matrix =
-      verify->add_flag("--matrix", line.verify.matrix,
-                       "train a small model in ordered mode under every strategy, and compare the bits; with nothing "
-                       "else to do, the quick matrix");
+  CLI::Option* const matrix = verify->add_flag(
+      "--matrix", line.verify.matrix,
+      "train a small model in ordered mode under every strategy and compare the bits; verify without any "
+      "option does this with --quick");
   matrix->excludes(model);
-  verify->add_flag("--quick", line.verify.quick, "some of the matrix")->needs(matrix);
+  verify->add_flag("--quick", line.verify.quick, "only some configurations of the matrix")->needs(matrix);
   describe_first_step(*verify, line, {model, matrix});
   verify->callback([model, matrix, &line] {
     line.verify.matrix = model->count() == 0;
@@ -157,10 +163,12 @@ void describe_options(CLI::App& app, CommandLine& line) {
   });
 
   CLI::App* const exported = app.add_subcommand("export", "write the model in a checkpoint as an llm.c file, in fp32");
-  exported->add_option("CHECKPOINT", line.exported.checkpoint, "its folder, e.g. kept/step-00000100")->required();
+  exported->add_option("CHECKPOINT", line.exported.checkpoint, "folder of the checkpoint, e.g. kept/step-00000100")
+      ->required();
   exported->add_option("FILE", line.exported.file, "model file to write")->required();
 
-  CLI::App* const report = app.add_subcommand("report", "results as Markdown, as one HTML page, and as SVG pictures");
+  CLI::App* const report =
+      app.add_subcommand("report", "show results as Markdown, as one HTML page, and as SVG pictures");
   report
       ->add_option("PATH", line.report.paths, "result.json, a folder with one, a file of commbench --json, or a study")
       ->required();
@@ -169,10 +177,12 @@ void describe_options(CLI::App& app, CommandLine& line) {
 
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
-  describe_calibrate(*app.add_subcommand("calibrate", "measure what communication costs here: peaks.json"),
-                     line.calibrate);
+  describe_calibrate(
+      *app.add_subcommand("calibrate", "measure the cost of communication on this machine and write peaks.json"),
+      line.calibrate);
   describe_explain(
-      *app.add_subcommand("explain", "what every rank holds after every round of a collective, or in a training step"),
+      *app.add_subcommand("explain",
+                          "show what every rank holds after every round of a collective, or in a training step"),
       line.explain);
 }
 

@@ -50,8 +50,8 @@ std::vector<std::string> gemm_names() {
 
 std::vector<Key> class_keys() {
   return {choice("class", &RunConfig::benchmark_class, &ClassConfig::name, {class_names.begin(), class_names.end()},
-                 "benchmark class: defaults of other keys; a run counts as of the class if nothing that its loss curve "
-                 "depends on has another value, and its rate keeps the run rules")};
+                 "benchmark class, which gives defaults to other keys; a run belongs to it if all keys that the "
+                 "loss curve depends on have the values of the class, and if it keeps the run rules")};
 }
 
 std::vector<Key> model_keys() {
@@ -60,7 +60,7 @@ std::vector<Key> model_keys() {
   auto const options = &RunConfig::model_options;
   return {
       choice("model.preset", setup, &ModelSetup::preset, preset_names(),
-             "shape by name; each of the five numbers below that is given replaces the preset's"),
+             "name of a shape; each of the five numbers below, if given, replaces the number of the preset"),
       number("model.layers", model, &GptConfig::layers, "", up_to(largest_gpt.layers),
              "transformer blocks; 0 = the preset's"),
       number("model.heads", model, &GptConfig::heads, "", up_to(largest_gpt.heads),
@@ -73,12 +73,14 @@ std::vector<Key> model_keys() {
              "at least 256 for data.source = \"text\"; 0 = the preset's"),
       choice("model.attention", options, &GptOptions::attention,
              {{"materialized", AttentionKind::materialized}, {"flash", AttentionKind::flash}},
-             "flash: tile by tile, without memory that grows with the square of data.sequence"),
+             "flash: tile by tile, so that memory grows linearly with data.sequence, not with its square"),
       number("model.dropout", options, &GptOptions::dropout, "", below(1),
-             "rate in training: after the embedding, of attention's probabilities and of what a block adds"),
+             "dropout rate in training; acts after the embedding, on attention's probabilities and on what a block "
+             "adds"),
       choice("model.dropout_masks", options, &GptOptions::dropout_masks,
              {{"recomputed", DropoutMasks::recomputed}, {"stored", DropoutMasks::stored}},
-             "in backward; stored: a byte per element; flash attention recomputes its own"),
+             "how backward gets the masks; stored takes a byte per element; flash attention always recomputes its "
+             "masks"),
       key("model.load", setup, &ModelSetup::load,
           "model file of llm.c (fp32 or bf16) to start from, of the shape above; relative to the deck's folder"),
       key("model.save", setup, &ModelSetup::save,
@@ -96,23 +98,23 @@ std::vector<Key> data_keys() {
       key("data.files", data, &DataConfig::files, "training files, read in this order; relative to the deck's folder"),
       number("data.sequence", data, &DataConfig::sequence, "tokens", up_to(billion),
              "length of a sample; 0 = model.context"),
-      number("data.seed", data, &DataConfig::seed, "", {}, "of initial values, data order and synthetic data"),
+      number("data.seed", data, &DataConfig::seed, "", {}, "seed of initial values, data order and synthetic data"),
       key("data.xxhash", data, &DataConfig::xxhash,
           "XXH3 of the bytes of data.files, 16 hexadecimal digits; other files are refused"),
       key("data.validation_files", data, &DataConfig::validation_files,
           "held-out files of the same source; relative to the deck's folder"),
       number("data.validation_fraction", data, &DataConfig::validation_fraction, "", up_to(0.5),
-             "share of the samples, from the end, that is held out instead"),
+             "held-out share of the samples, taken from the end; instead of data.validation_files"),
       number("data.validate_every", data, &DataConfig::validate_every, "steps", up_to(trillion),
              "how often the held-out loss is measured; 0 = after the last step only"),
       number("data.validation_batches", data, &DataConfig::validation_batches, "global batches", up_to(trillion),
-             "per validation; 0 = all held-out samples that fill batches"),
+             "batches of one validation; 0 = all held-out samples that fill batches"),
       number("data.steps", length, &RunLength::steps, "steps", up_to(trillion),
              "length of the training: this or data.epochs; the schedule depends on it"),
       number("data.epochs", length, &RunLength::epochs, "epochs", up_to(million),
              "length of the training: this or data.steps"),
       number("data.stop_loss", length, &RunLength::stop_loss, "nats", {},
-             "ends the training when the held-out loss is at most this, not before a step was measured; 0 = never"),
+             "the training ends when the held-out loss is at most this, but measures at least one step; 0 = never"),
   };
 }
 
@@ -121,27 +123,29 @@ std::vector<Key> batch_and_precision_keys() {
   auto const precision = &RunConfig::precision;
   return {
       number("batch.micro", batch, &BatchConfig::micro, "samples", up_to(million),
-             "per rank and turn; global = micro x accumulation x ranks: give two of three; 0 = follows"),
+             "samples per rank and pass; global = micro x accumulation x ranks: give two of the three; 0 = computed"),
       number("batch.accumulation", batch, &BatchConfig::accumulation, "turns", up_to(million),
-             "micro-batches per rank and step; 0 = follows"),
-      number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion), "per step; 0 = follows"),
+             "micro-batches per rank and step; 0 = computed"),
+      number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion),
+             "per step, over all ranks; 0 = computed"),
       choice("precision.recipe", precision, &PrecisionConfig::recipe, recipe_list(),
              "bytes of parameters + gradients + optimizer state with adamw: fp32 4 + 4 + 8, mixed16 2 + 2 + 12 (fp32 "
              "master copy), mixed18 2 + 4 + 12 (fp32 gradients), mixed20 2 + 2 + 16 (fp32 copy of the gradients)"),
       choice("precision.storage", precision, &PrecisionConfig::storage,
              {{"bf16", Storage::bf16}, {"fp16", Storage::fp16}},
-             "of mixed recipes: what parameters, activations and their gradients are stored in; fp16 needs "
+             "of mixed recipes: type of stored parameters, activations and gradients; fp16 needs "
              "precision.loss_scale = \"dynamic\""),
       choice("precision.loss_scale", precision, &PrecisionConfig::loss_scale,
              {{"none", LossScaling::none}, {"dynamic", LossScaling::dynamic}},
-             "of mixed recipes: multiply gradients with a power of two that doubles while they do not overflow; a step "
-             "whose gradients do is skipped on all ranks, and the scale halves"),
+             "of mixed recipes; dynamic: gradients are multiplied with a power of two that doubles while none "
+             "overflows; if one overflows, all ranks skip the step and the scale halves"),
       number("precision.initial_loss_scale", precision, &PrecisionConfig::initial_loss_scale, "", {1, 0x1p40},
-             "of loss_scale dynamic: where it begins, a power of two"),
+             "of loss_scale dynamic: first value of the scale, a power of two"),
       number("precision.growth_interval", precision, &PrecisionConfig::growth_interval, "steps", {1, trillion},
-             "of loss_scale dynamic: it doubles after so many steps without overflow"),
+             "of loss_scale dynamic: the scale doubles after this number of steps without overflow"),
       number("precision.most_skipped", precision, &PrecisionConfig::most_skipped, "steps", {0, million},
-             "of loss_scale dynamic: so many may be skipped in a row, one more ends the run with exit 70"),
+             "of loss_scale dynamic: a run may skip this number of steps in a row; one more ends the run with exit "
+             "70"),
   };
 }
 
@@ -159,18 +163,20 @@ std::vector<Key> optimizer_keys() {
              "of adamw and adam: added outside the square root"),
       number("optimizer.momentum", optimizer, &OptimizerConfig::momentum, "", below(1), "of sgd; 0 = none"),
       number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {},
-             "decoupled with adamw; adam and sgd add it times the parameter to the gradient, as the penalty lambda "
-             "|w|^2 of the loss does with 2 lambda; the printed loss is without it; 0 = off"),
+             "adamw decays parameters apart from the gradient; adam and sgd add weight_decay x parameter to the "
+             "gradient, as a penalty |w|^2 weight_decay / 2 in the loss does; the printed loss has no penalty; 0 = "
+             "off"),
       choice("optimizer.decay", optimizer, &OptimizerConfig::decay,
              {{"matrices", DecayScope::matrices}, {"all", DecayScope::all}},
-             "what decays: matrices (not biases and layer norms) or all parameters"),
+             "parameters that decay: matrices (no biases, no layer norms) or all"),
       number("optimizer.clip", optimizer, &OptimizerConfig::clip, "", {}, "largest norm of the gradient; 0 = off"),
       choice("optimizer.schedule", schedule, &ScheduleConfig::type,
-             {{"constant", ScheduleType::constant}, {"cosine", ScheduleType::cosine}}, "learning rate after warm-up"),
+             {{"constant", ScheduleType::constant}, {"cosine", ScheduleType::cosine}},
+             "learning rate after the warm-up"),
       number("optimizer.warmup", schedule, &ScheduleConfig::warmup, "steps", up_to(trillion),
-             "linear growth to optimizer.lr"),
+             "steps in which the learning rate grows linearly to optimizer.lr"),
       number("optimizer.final_lr_fraction", schedule, &ScheduleConfig::final_lr_fraction, "", up_to(1),
-             "share of optimizer.lr where cosine ends"),
+             "of schedule cosine: last learning rate, as a share of optimizer.lr"),
   };
 }
 
@@ -180,51 +186,51 @@ std::vector<Key> parallel_keys() {
   return {
       choice("parallel.strategy", parallel, &ParallelConfig::strategy,
              {{"naive", Strategy::naive}, {"ddp", Strategy::ddp}, {"zero", Strategy::zero}, {"hsdp", Strategy::hsdp}},
-             "naive: rank 0 sends out the data, collects all gradients at once and sends out their mean; ddp: "
-             "everything replicated; zero: shared out by parallel.zero_stage; hsdp: parameters, gradients and "
-             "optimizer state shared out in groups of parallel.shard_group ranks, replicated across"),
+             "naive: rank 0 sends out the data, collects all gradients at once and sends out their mean; ddp: every "
+             "rank holds everything; zero: ranks share what parallel.zero_stage says; hsdp: each group of "
+             "parallel.shard_group ranks shares one copy of parameters, gradients and optimizer state"),
       number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
-             "of strategy zero: 1 shares out optimizer state, 2 gradients too, 3 parameters too (FSDP)"),
-      choice(
-          "parallel.naive_update", parallel, &ParallelConfig::naive_update,
-          {{"each", NaiveUpdate::each}, {"main", NaiveUpdate::main}},
-          "of strategy naive: each, every rank updates with the mean gradient, and has its parameters and optimizer "
-          "state at the start from rank 0; main, rank 0 alone updates and sends out parameters instead of gradients"),
+             "of strategy zero: 1 shards the optimizer state, 2 also gradients, 3 also parameters (FSDP)"),
+      choice("parallel.naive_update", parallel, &ParallelConfig::naive_update,
+             {{"each", NaiveUpdate::each}, {"main", NaiveUpdate::main}},
+             "of strategy naive; each: every rank updates with the mean gradient, and rank 0 sends parameters and "
+             "optimizer state to all ranks at the start; main: rank 0 alone updates, and sends out parameters instead "
+             "of gradients"),
       number("parallel.shard_group", parallel, &ParallelConfig::shard_group, "ranks", up_to(million),
-             "of strategy hsdp: ranks that hold one copy together"),
-      choice(
-          "parallel.partition", parallel, &ParallelConfig::partition,
-          {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
-          "of strategy zero: a rank owns a part of every parameter group, or whole groups: then gradients are reduced "
-          "to their owner, who broadcasts parameters"),
+             "of strategy hsdp: number of ranks that hold one copy together"),
+      choice("parallel.partition", parallel, &ParallelConfig::partition,
+             {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
+             "of strategy zero; intra_layer: a rank owns a part of every parameter group; inter_layer: a rank owns "
+             "whole groups, gets their reduced gradients and broadcasts their parameters"),
       choice("parallel.reduction", parallel, &ParallelConfig::reduction,
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
-             "ordered: the same bits for every strategy and every power of two of ranks, up to the micro-batches of a "
-             "step"),
-      choice(
-          "parallel.reduce", parallel, &ParallelConfig::reduce,
-          {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
-          "after which micro-batch gradients meet; by_strategy: the last, or each where gradients are shared out; of "
-          "hsdp it is about the groups, by_strategy the last: inside of one gradients meet after each"),
+             "ordered gives the same bits for every strategy and every number of ranks that is a power of two, up "
+             "to the number of micro-batches in a step"),
+      choice("parallel.reduce", parallel, &ParallelConfig::reduce,
+             {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
+             "gradients are reduced after the last micro-batch or after each; by_strategy: after each if gradients are "
+             "sharded, else after the last; with hsdp this holds between groups, where by_strategy means last: a group "
+             "reduces after each"),
       choice("parallel.granularity", parallel, &ParallelConfig::granularity,
              {{"bucket", Granularity::bucket}, {"tensor", Granularity::tensor}, {"step", Granularity::step}},
-             "what is reduced at a time; step: all gradients at once after backward; other than bucket: ddp only"),
+             "gradients that one reduction takes; step: all gradients at once after backward; tensor and step need "
+             "strategy ddp"),
       choice(
           "parallel.gradient_reduction", parallel, &ParallelConfig::gradient_reduction,
           {{"reduce_scatter", GradientReductionWay::reduce_scatter}, {"all_reduce", GradientReductionWay::all_reduce}},
-          "all_reduce: stages 1 and 2 as they are often drawn, with 1.5 times the volume; stage 2 drops what is not "
-          "the rank's share"),
+          "all_reduce: ZeRO stages 1 and 2 as they are often drawn, with 1.5 times the volume; in stage 2 a rank "
+          "drops what it does not own"),
       quantity("parallel.bucket", parallel, &ParallelConfig::bucket_bytes, Dimension::size, positive(),
-               "gradients that are reduced at a time"),
+               "size of the gradients that one reduction takes"),
       quantity("parallel.first_bucket", parallel, &ParallelConfig::first_bucket_bytes, Dimension::size, positive(),
-               "the same of those that backward completes first"),
+               "size of the first bucket: the gradients that backward completes first"),
       key("parallel.overlap", parallel, &ParallelConfig::overlap, "communicate while computing"),
-      number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time"),
+      number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time, at most"),
       number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "groups", {.minimum = 0, .maximum = 63},
-             "parameter groups that are gathered ahead of their use"),
+             "number of parameter groups that are gathered ahead of their use"),
       number("parallel.check_replicas", parallel, &ParallelConfig::check_replicas, "steps", up_to(trillion),
-             "every so many steps ranks compare a hash of the parameters that several of them hold: a difference ends "
-             "the run; 0 = after the last step only"),
+             "steps between comparisons of a hash of the parameters that several ranks hold; a difference ends the "
+             "run; 0 = after the last step only"),
   };
 }
 
@@ -242,31 +248,32 @@ std::vector<Key> machine_keys() {
              "\"ordered\""),
       choice("comm.broadcast", &RunConfig::comm, &CommConfig::broadcast, algorithm_names(Collective::broadcast),
              "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
-      choice(
-          "comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
-          "what MPI is given of the memory that kernels work on: host memory itself; staged, copies of the messages "
-          "in pinned host memory, also on hosts, to exercise there what devices do; device memory itself; auto: host "
-          "where kernels run there, else device if MPI is proved to take it, else staged"),
+      choice("comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
+             "memory that is passed to MPI; host, device: the memory that kernels work on; staged: copies of the "
+             "messages in pinned host memory (on hosts to exercise the code of devices); auto: host if kernels run on "
+             "the host, else device if a proof at the start succeeds, else staged"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
-             "refuse to run with another number; 0 = any"),
+             "the run refuses any other number of ranks; 0 = any number"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,
-          "compare every call of a collective between all ranks: a difference is an error instead of a hang; slower"),
+          "compare every call of a collective between all ranks, so that a difference is an error instead of a "
+          "hang; slower"),
       number("comm.emulated_nodes", &RunConfig::comm, &CommConfig::emulated_nodes, "nodes", up_to(million),
-             "take the ranks to sit on so many nodes, in blocks; 0 = as they do"),
+             "treat the ranks as if they sat on this number of nodes, in blocks; 0 = real nodes"),
       quantity("comm.emulated_network.latency", &RunConfig::comm, &CommConfig::emulated_latency, Dimension::time,
-               up_to(60), "of every message, which its sender sends one after the other; 0 s = the machine's own"),
+               up_to(60), "latency of every message; a rank's messages leave one after the other; 0 s = real network"),
       quantity("comm.emulated_network.bandwidth", &RunConfig::comm, &CommConfig::emulated_bandwidth, Dimension::rate,
-               {}, "of every rank's messages; 0 B/s = the machine's own"),
+               {}, "bandwidth of every rank's messages; 0 B/s = real network"),
       choice("kernels.gemm", &RunConfig::kernels, &KernelConfig::gemm, gemm_names(),
-             "who multiplies matrices; auto: the first of a fixed order that was built; measured: of every product the "
-             "fastest on this machine, found at the start, kept in the user's cache folder and printed; not with "
-             "parallel.reduction = \"ordered\""),
+             "provider of matrix products; auto: the first of a fixed order that was built; measured: for every "
+             "product the fastest provider on this machine, which the run finds at its start, keeps in the user's "
+             "cache folder and prints; not with parallel.reduction = \"ordered\""),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
-             "trained but not measured"),
+             "steps that are trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),
-             "measured after the warm-up; 0 = all"),
+             "steps that are measured after the warm-up; 0 = all"),
       key("bench.kernels", &RunConfig::bench, &BenchConfig::kernels,
-          "a table of the measured steps' kernels, each timed on its own: devices then have no kernels in line"),
+          "print a table of kernels, each timed on its own, over the measured steps; devices then run one kernel at "
+          "a time"),
       number("faults.nan.step", &RunConfig::faults, &FaultConfig::nan_step, "", up_to(trillion),
              "test: the step, from 1, whose forward pass is poisoned; 0 = none"),
       key("faults.nan.unit", &RunConfig::faults, &FaultConfig::nan_unit,
@@ -274,44 +281,46 @@ std::vector<Key> machine_keys() {
       number("faults.overflow.step", &RunConfig::faults, &FaultConfig::overflow_step, "", up_to(trillion),
              "test: the step, from 1, whose gradients overflow on one rank; 0 = none"),
       number("faults.overflow.rank", &RunConfig::faults, &FaultConfig::overflow_rank, "", up_to(million),
-             "test: that rank"),
+             "test: the rank whose gradients overflow"),
       choice("faults.delay.where", &RunConfig::faults, &FaultConfig::delay_where, delay_place_names(),
-             "test: what waits: a kernel of the model or the update, or that step of a collective; \"\" = nothing"),
+             "test: the place that waits: kernels of the model and the update, or one kind of step of collectives; "
+             "\"\" = none"),
       quantity("faults.delay.time", &RunConfig::faults, &FaultConfig::delay_time, Dimension::time, up_to(60),
-               "test: how long"),
+               "test: how long it waits"),
       number("faults.delay.rank", &RunConfig::faults, &FaultConfig::delay_rank, "", {-1, million},
              "test: the only rank that waits; -1 = all wait"),
       number("faults.delay.every", &RunConfig::faults, &FaultConfig::delay_every, "times", {1, trillion},
-             "test: so many times, one waits"),
+             "test: 1 = every time, 3 = every third time"),
       choice("faults.slow.kernel", &RunConfig::faults, &FaultConfig::slow_kernel, slow_kernel_names(),
              "test: the kernels that take longer, on all ranks; \"\" = none"),
       number("faults.slow.factor", &RunConfig::faults, &FaultConfig::slow_factor, "", {1, 1000},
-             "test: so many times as long as they are"),
+             "test: these kernels take this number of times as long"),
       key("faults.extra_message", &RunConfig::faults, &FaultConfig::extra_message,
-          "test: every step adds up one number more over all ranks, which no plan knows"),
+          "test: every step adds up one more number over all ranks, which no plan knows"),
       number("faults.order.step", &RunConfig::faults, &FaultConfig::order_step, "", up_to(trillion),
              "test: the step, from 1, in which one rank calls another collective than the others; needs "
              "comm.check_order; 0 = none"),
       number("faults.order.rank", &RunConfig::faults, &FaultConfig::order_rank, "", {-1, million},
-             "test: that rank; -1 = none"),
+             "test: the rank that calls another collective; -1 = none"),
       key("checkpoint.dir", &RunConfig::checkpoint, &CheckpointConfig::folder,
-          "folder of checkpoints, the training's own; relative to the working directory; \"\" = none are written"),
+          "folder for checkpoints of this training alone; relative to the working directory; \"\" = no checkpoints"),
       quantity("checkpoint.every", &RunConfig::checkpoint, &CheckpointConfig::every, Dimension::time, {},
-               "after the first step that ends later than this after the last one; 0 s = not by time"),
+               "time between checkpoints: the first step that ends later than this writes the next one; 0 s = not "
+               "by time"),
       number("checkpoint.every_steps", &RunConfig::checkpoint, &CheckpointConfig::every_steps, "steps", up_to(trillion),
-             "also after every so many steps; 0 = not by steps"),
+             "number of steps between checkpoints, also beside checkpoint.every; 0 = not by steps"),
       number("checkpoint.keep", &RunConfig::checkpoint, &CheckpointConfig::keep, "checkpoints", {1, million},
-             "the newest that stay; older ones are removed"),
+             "the newest ones stay, older ones are removed"),
       key("checkpoint.on_signal", &RunConfig::checkpoint, &CheckpointConfig::on_signal,
-          "SIGUSR1, SIGUSR2 and SIGTERM, to any rank: all stop after the same step with a checkpoint, exit 75"),
+          "SIGUSR1, SIGUSR2 or SIGTERM to any rank stops all ranks after the same step with a checkpoint, exit 75"),
       key("checkpoint.resume", &RunConfig::checkpoint, &CheckpointConfig::resume,
-          "auto: go on from the newest usable one in checkpoint.dir, if there is any; none: begin anew; or the "
-          "folder of one checkpoint, relative to the working directory"),
+          "auto: go on from the newest usable checkpoint in checkpoint.dir, if there is any; none: begin anew; or "
+          "the folder of one checkpoint, relative to the working directory"),
       key("trace.file", &RunConfig::trace, &TraceConfig::file,
           "timeline of every rank in Chrome's trace format, for Perfetto; relative to the working directory; \"\" = "
           "none"),
       number("trace.events", &RunConfig::trace, &TraceConfig::events, "events", {1, billion},
-             "that every rank keeps, the first ones; their memory is in the plan"),
+             "the first ones that every rank keeps; their memory is predicted"),
   };
 }
 
