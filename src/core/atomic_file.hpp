@@ -1,8 +1,8 @@
 #pragma once
 
 // Files that readers see whole or not at all. The one way in which the program writes a file that is not a part of a
-// checkpoint. Promises: a file has its name only when all of it is on the medium; what is not finished has a name of
-// its own beside it, which no other process can know or use; nothing stays behind on failure.
+// checkpoint. Promises: a file has its name only when all of it is on the medium; before that, the file has another
+// name in the same folder, which no other process can know or use; nothing stays behind on failure.
 
 #include "core/durable_file.hpp"
 
@@ -12,7 +12,8 @@
 
 namespace trainstone {
 
-/// A file that is being written. Several processes may write one path at a time: the last one to commit has it.
+/// A file that is being written. Several processes may write one path at a time: the file of the last process to commit
+/// stays.
 class AtomicFile {
 public:
   /// \throws Error with the path and the system's reason, as all that follows
@@ -37,8 +38,8 @@ private:
 /// Writes `text` as an AtomicFile. \throws Error
 void write_file_atomically(std::filesystem::path const& path, std::string_view text);
 
-/// Proves that a file can be written there, with one that is removed; folders that are missing may be made later. For
-/// paths that are written at the end of a run. \throws InputError
+/// Proves that a file can be written at the path: writes one and removes it. Missing folders may be made later. For
+/// paths that a run writes at its end. \throws InputError
 void require_writable(std::filesystem::path const& path);
 
 /// The folder that the file is to lie in, which is made if it is missing. \throws Error

@@ -55,8 +55,8 @@ using KernelTable = std::map<std::string, KernelTimes, std::less<>>;
 /// Where this thread's kernels are entered; null: nowhere.
 KernelTable* kernel_table();
 
-/// While it lives, its thread's kernels are entered in `table` (null: nowhere), each timed on its own: on devices the
-/// host then waits for every one. Then they go where they went before.
+/// While it lives, the kernels of its thread are entered in `table` (null: nowhere). Each kernel is timed on its own:
+/// on devices the host then waits for every kernel. When it ends, the table before is used again.
 class ThreadKernelTable {
 public:
   explicit ThreadKernelTable(KernelTable* table);
@@ -68,10 +68,10 @@ private:
   KernelTable* m_before;
 };
 
-/// The counters of this process (on a thread with ThreadCounters: that thread's); callers subtract or reset.
+/// The counters of this process, or of this thread if it has ThreadCounters. Callers subtract or reset.
 Counters& counters();
 
-/// While it lives, what its thread does is counted in `counted`, and then where it was before.
+/// While it lives, the work of its thread is counted in `counted`. When it ends, the counters before are used again.
 class ThreadCounters {
 public:
   explicit ThreadCounters(Counters& counted);

@@ -1,9 +1,9 @@
 #pragma once
 
-// Energy that a machine's own meters tell: RAPL of processors and their memory, by the kernel's powercap files; NVML of
-// a device, by the library that its driver brings, if there is one. Does not know of ranks: who reads which meter is
-// the caller's. Meters that cannot be read (RAPL is root's on most systems) are none. Promises nothing rather than a
-// wrong number: a meter that counts backwards has no energy.
+// Energy from a machine's own meters. RAPL measures processors and their memory, through the kernel's powercap files.
+// NVML measures a device, through the library of its driver, if there is one. Does not know about ranks: the caller
+// decides who reads which meter. A meter that cannot be read (on most systems only root reads RAPL) counts as missing.
+// Promises no number rather than a wrong number: a meter that counts backwards gives no energy.
 
 #include "core/clock.hpp"
 
@@ -19,25 +19,25 @@ namespace trainstone {
 struct EnergyMeter {
   std::string name;
   std::function<std::optional<std::uint64_t>()> read; ///< microjoules since some moment; nothing: not any more
-  std::uint64_t last = 0;                             ///< after which it begins at 0 again; 0: it never does
+  std::uint64_t last = 0;                             ///< the value before it begins at 0 again; 0: it never does
 };
 
-/// Of this host's processors: packages, and memory where it has a meter of its own.
+/// Meters of this host's processors: packages, and memory if it has its own meter.
 std::vector<EnergyMeter> host_energy_meters(std::filesystem::path const& powercap = "/sys/class/powercap");
 
 /// \param[in] bus  PCI bus id of an NVIDIA device, as CUDA tells it
 std::optional<EnergyMeter> device_energy_meter(std::string const& bus);
 
-/// What several meters have counted together since it was made.
+/// The sum of what several meters have counted since this object was made.
 class EnergySum {
 public:
-  /// Reads them for the first time.
+  /// Reads the meters for the first time.
   explicit EnergySum(std::vector<EnergyMeter> meters);
 
-  /// Reads them: more often than they begin at 0 again, which RAPL does after minutes at full power.
+  /// Reads the meters. Call this before a meter begins at 0 again: RAPL does so after minutes at full power.
   void update();
-  /// J up to the last update. Nothing if there are no meters, or if one could not be read or went back without having
-  /// reached its end: its driver was started again, say.
+  /// J up to the last update. Nothing if there are no meters, if a meter could not be read, or if a meter went
+  /// backwards before it reached its end (because its driver was restarted, for example).
   std::optional<double> joules() const;
 
 private:
@@ -47,8 +47,8 @@ private:
   bool m_complete;
 };
 
-/// Energy of work that is done in pieces, by several sums that are read at the same moments: when it begins, now and
-/// then after a piece, and when it has ended, which only the caller knows.
+/// Energy of work that is done in pieces. Several sums are read at the same moments: when the work begins, after some
+/// of the pieces, and when the work has ended. Only the caller knows when it has ended.
 class EnergySpan {
 public:
   /// Begins now. \param[in] interval  s between readings, at least: RAPL begins at 0 again after minutes
@@ -59,7 +59,7 @@ public:
   /// Reads once more if anything was added since the last reading.
   void finish();
 
-  /// Of the sum with that number, up to the last reading, as are the two below.
+  /// Energy of the sum with that number. This and the two functions below count up to the last reading.
   std::optional<double> joules(std::size_t sum) const { return m_sums[sum].joules(); }
   double seconds() const { return seconds_between(m_begin, m_last); }
   std::int64_t amount() const { return m_amount_read; }

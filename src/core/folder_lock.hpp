@@ -1,7 +1,7 @@
 #pragma once
 
-// A folder that one process at a time works in. The lock is the system's: it goes with the process, however that ends,
-// so that nothing which a killed process leaves keeps the next one out.
+// A folder in which one process at a time works. The lock is a lock of the operating system. The system releases it
+// when the process ends, for whatever reason, so the files of a killed process do not keep the next process out.
 
 #include <filesystem>
 #include <string>
@@ -11,10 +11,11 @@ namespace trainstone {
 
 class FolderLock {
 public:
-  /// Makes the folder, and in it the file that is locked. \param[in] file  its name: on one folder, locks of other
-  /// names are others \param[in] whose  the folder is, in messages: "checkpoint.dir"
-  /// \throws InputError if another process has the lock; Error if the file cannot be made. Where the file system knows
-  /// no locks nobody has it.
+  /// Makes the folder and the locked file in it.
+  /// \param[in] file   name of that file; locks with different names are independent
+  /// \param[in] whose  the key that names the folder, for messages: "checkpoint.dir"
+  /// \throws InputError if another process has the lock; Error if the file cannot be made. If the file system has no
+  /// locks, nothing is locked.
   FolderLock(std::filesystem::path const& folder, std::string_view file, std::string const& whose);
   FolderLock(FolderLock&& other) noexcept { swap(other); }
   FolderLock& operator=(FolderLock&& other) noexcept {

@@ -1,8 +1,8 @@
 #pragma once
 
-// A place where the program calls a function that somebody else has put there. Owns the list of those who have. Whoever
-// puts a function there does so for a scope, and in whatever order scopes end, nobody ends another one's. Does not
-// guard against threads: no scope begins or ends while another thread may come to the place.
+// A hook: a place where the program calls a function that other code has registered. Owns the list of registered
+// functions. A function is registered for a scope. Scopes may end in any order, and the end of a scope removes only its
+// own function. Is not thread-safe: no scope may begin or end while another thread may call the hook.
 
 #include <functional>
 #include <utility>
@@ -12,7 +12,7 @@ namespace trainstone {
 template <class Signature>
 class Hook {
 public:
-  /// While it lives, the place calls `function` (if that is empty, nothing), unless a later one lives.
+  /// While it lives, the hook calls `function` (nothing if it is empty), unless a later registration lives.
   class Scoped {
   public:
     Scoped(Hook& hook, std::function<Signature> function)

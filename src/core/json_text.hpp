@@ -1,8 +1,8 @@
 #pragma once
 
-// JSON as text. Owns the one rule for text that is no UTF-8: file names, variables of the environment and names of
-// hosts may hold any bytes, and JSON holds UTF-8 alone, so that what is no UTF-8 becomes U+FFFD. Promises: no text of a
-// user keeps a file from being written. Every file and message of JSON is made here (ci/check-layers).
+// JSON as text. Owns the rule for text that is not UTF-8. File names, environment variables and host names may hold any
+// bytes, but JSON holds only UTF-8, so other bytes become U+FFFD. Promises: no text of a user keeps a file from being
+// written. Every file and message of JSON is made here (ci/check-layers enforces it).
 
 #include <nlohmann/json.hpp>
 
@@ -23,7 +23,7 @@ std::string json_line(Json const& value, bool ascii = false) {
   return value.dump(-1, ' ', ascii, Json::error_handler_t::replace);
 }
 
-/// The text as it is read back from JSON: for values that are compared with such.
+/// The text as a reader gets it back from JSON. For values that are compared with text from JSON.
 std::string utf8_text(std::string_view text);
 
 } // namespace trainstone

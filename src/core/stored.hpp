@@ -1,7 +1,7 @@
 #pragma once
 
-// Views whose element type is known at run time: what interfaces hand on where the storage type is the configuration's.
-// Made from typed Views, and turned back into them by whoever has found out the type. Own nothing.
+// Views whose element type is known at run time. Interfaces use them because the configuration decides the storage
+// type. They are made from typed Views, and code that has found out the type turns them back. They own no memory.
 
 #include "core/error.hpp"
 #include "core/index.hpp"

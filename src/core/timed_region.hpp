@@ -1,7 +1,7 @@
 #pragma once
 
-// A region for Kokkos Tools that is also a span of computing on the timeline. Its name is made only if one of the two
-// looks.
+// A region for Kokkos Tools that is also a span of computation on the timeline. Its name is made only if Kokkos Tools
+// or a recording needs it.
 
 #include "core/region.hpp"
 #include "core/timeline.hpp"
@@ -15,7 +15,7 @@ namespace trainstone {
 
 class TimedRegion {
 public:
-  /// \param[in] name called if somebody looks; returns "trainstone::area::step"
+  /// \param[in] name called only if the name is needed; returns "trainstone::area::step"
   template <class Name>
   explicit TimedRegion(Name const& name) {
     if (Kokkos::Tools::profileLibraryLoaded()) m_region.emplace(std::string(name()));

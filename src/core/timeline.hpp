@@ -1,8 +1,8 @@
 #pragma once
 
-// What a rank did when, for traces. Owns the events of the process while a Recording lives. Promises: where nothing is
-// recorded, a span costs one branch and its name is not made; the memory of a recording is known before it begins. Does
-// not write files.
+// The timeline of a rank, for traces. Owns the events of the process while a Recording lives. Promises: without a
+// Recording, a span costs one branch and its name is not made; the memory of a recording is known before it begins.
+// Does not write files.
 
 #include <atomic>
 #include <chrono>
@@ -33,8 +33,8 @@ class Recording {
 public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// \param[in] most_events  that are kept: the first ones; the others are counted \throws Error if there is one
-  /// already
+  /// \param[in] most_events  number of events that are kept, the first ones; later events are only counted
+  /// \throws Error if another recording lives
   explicit Recording(std::size_t most_events);
   Recording(Recording const&) = delete;
   Recording& operator=(Recording const&) = delete;
@@ -43,7 +43,7 @@ public:
   /// Another one for every recording of the process.
   std::uint64_t number() const { return m_number; }
   void add(Lane lane, std::string const& name, Time begin, Time end);
-  /// What ends from now on is neither kept nor counted. Events stay.
+  /// Spans that end from now on are neither kept nor counted. Events that were recorded stay.
   void end();
 
   /// Events that are kept, in the order of their ends.
@@ -53,7 +53,7 @@ public:
   /// Events beyond those that could be kept.
   std::uint64_t left_out() const;
 
-  /// What so many events take; texts of names, of which there are few, come on top.
+  /// Bytes that this number of events takes. The texts of the few names come on top.
   static std::uint64_t bytes_of(std::size_t events) { return events * sizeof(Kept); }
 
 private:
@@ -77,7 +77,7 @@ namespace Impl {
 inline std::atomic<Recording*> recording{nullptr};
 }
 
-/// A time from its construction to end(), or to its own end. What outlives the recording is not in it.
+/// The time from construction to end() or to destruction. A span that outlives the recording is not recorded.
 class Span {
 public:
   Span() = default;

@@ -1,6 +1,7 @@
 #pragma once
 
-// Every strategy that so many ranks can run: what must hold for all of them is tried on this list.
+// Every strategy that a given number of ranks can run. Tests and checks that must hold for all strategies use this
+// list.
 
 #include "core/index.hpp"
 #include "parallel/config.hpp"
@@ -9,8 +10,8 @@
 
 namespace trainstone {
 
-/// Strategies with their stages, partitions and ways to add up gradients, and hsdp with every group size between 1 and
-/// all ranks that divides them. Buckets, overlap and order of sums are left as they are by default.
+/// All strategies with their stages, partitions and ways to add up gradients, and hsdp with every group size that
+/// divides the number of ranks. Buckets, overlap and the order of sums have their default values.
 std::vector<ParallelConfig> all_strategies(Index ranks);
 
 } // namespace trainstone

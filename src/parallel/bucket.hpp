@@ -1,9 +1,9 @@
 #pragma once
 
-// What of the gradients is reduced at a time, and in which order. Owns the cut of the flat gradient into runs (whole
-// parameter groups whose gradients lie side by side and are reduced when the last of them is complete) and of these
-// into buckets. Plain values, the same on all ranks.
-// Source of sizes: PyTorch Distributed: Experiences on Accelerating Data Parallel Training, arXiv:2006.15704.
+// The parts of the gradients that are reduced together, and their order. Owns the cut of the flat gradient into runs,
+// and of runs into buckets. A run is a sequence of whole parameter groups: their gradients lie side by side and are
+// reduced when the last of them is complete. Plain values, the same on all ranks. Source of sizes: PyTorch Distributed:
+// Experiences on Accelerating Data Parallel Training, arXiv:2006.15704.
 
 #include "comm/partition.hpp"
 #include "model/parameter_table.hpp"
@@ -52,15 +52,15 @@ struct BucketPlan {
   /// In the order in which they are reduced.
   Index buckets() const { return runs.back().first_bucket + runs.back().buckets; }
   Bucket bucket(Index number) const;
-  /// One of every size of an owner's share, with their number; those of different owners apart.
+  /// One bucket of every size of an owner's share, with the number of such buckets. Different owners are listed apart.
   std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
 };
 
-/// In backward's order: runs of whole groups up to config.bucket_bytes, groups beyond that in slices of the
-/// shares; the first run begins with a slice of first_bucket_bytes. Slices are whole multiples of 256 elements of every
-/// replica's part of an owner's share (so that reductions over replicas are balanced, too). Where groups have one
-/// owner, all groups of a run have the same. Granularity step: one run with one bucket; tensor: one bucket per tensor
-/// (only where nothing is sharded).
+/// The cut, in the order of backward. Whole groups form runs of up to config.bucket_bytes. A larger group is cut into
+/// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's
+/// share, a slice is a multiple of 256 elements, so that reductions over replicas are balanced, too. If groups have one
+/// owner, all groups of a run have the same owner. Granularity step makes one run with one bucket. Granularity tensor
+/// makes one bucket per tensor (only if nothing is sharded).
 BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership,
                         ParallelConfig const& config, std::size_t element_bytes);
 

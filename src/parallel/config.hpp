@@ -1,6 +1,6 @@
 #pragma once
 
-// What a deck may say about how the work is split over ranks and how parameters are updated. Plain values.
+// The configuration of how work is split over ranks and how parameters are updated. Plain values.
 
 #include "core/storage.hpp"
 
@@ -17,10 +17,10 @@ enum class ReductionMode {
   ordered, ///< the same bits for every strategy and every power of two of ranks, up to the micro-batches of a step
 };
 
-/// When gradients are added up over ranks, of several micro-batches per rank and step.
+/// When ranks reduce gradients, if a rank has several micro-batches per step.
 enum class ReduceWhen { by_strategy, last, each };
 
-/// What is reduced at a time, in data parallelism: the rungs of DDP.
+/// The gradients that one reduction takes, in data parallelism: the rungs of DDP.
 enum class Granularity {
   step,   ///< all gradients, after backward
   tensor, ///< every tensor on its own
@@ -34,10 +34,10 @@ enum class GradientReductionWay { reduce_scatter, all_reduce };
 /// What a rank owns where state is sharded: a part of every parameter group, or whole groups.
 enum class StatePartition { intra_layer, inter_layer };
 
-/// Who keeps what of the training's state.
+/// The strategy: which part of the training state each rank keeps.
 enum class Strategy {
-  naive, ///< everybody keeps all (NaiveUpdate::main: rank 0 alone the optimizer's), and rank 0 sends it out
-  ddp,   ///< everybody keeps all
+  naive, ///< every rank keeps all, and rank 0 sends it out (NaiveUpdate::main: rank 0 alone keeps optimizer state)
+  ddp,   ///< every rank keeps all
   zero,  ///< shared out among all ranks, by stage
   hsdp,  ///< shared out in groups of ranks
 };
@@ -70,17 +70,17 @@ struct ParallelConfig {
   Granularity granularity = Granularity::bucket;
   GradientReductionWay gradient_reduction = GradientReductionWay::reduce_scatter;
   double bucket_bytes = 25.0 * 1024 * 1024;
-  double first_bucket_bytes = 1024.0 * 1024; ///< of the gradients that are there first
+  double first_bucket_bytes = 1024.0 * 1024; ///< of the gradients that backward completes first
   bool overlap = true;                       ///< communicate while computing
   std::int64_t in_flight = 2;                ///< reductions at a time
   std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
-  std::int64_t check_replicas = 0;           ///< after so many steps ranks compare parameters; 0 = after the last only
+  std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 };
 
-/// Whether gradients are multiplied with a power of two while they are small numbers in 16 bits.
+/// Whether gradients are multiplied with a power of two, so that small gradients are not lost in 16 bits.
 enum class LossScaling {
   none,
-  dynamic, ///< as large as gradients allow: see train/loss_scaler.hpp
+  dynamic, ///< the largest power of two without overflow: see train/loss_scaler.hpp
 };
 
 struct PrecisionConfig {

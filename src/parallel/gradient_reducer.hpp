@@ -1,8 +1,8 @@
 #pragma once
 
-// Adds up gradients over micro-batches and ranks. Owns where backward writes them, which bucket is reduced when, how
-// many at a time, and the order of additions in ordered mode. Promises: all ranks start the same collectives in the
-// same order, whatever their timing; sums in ordered mode are subtrees of the balanced binary tree over all
+// Adds up gradients over micro-batches and ranks. Owns the place where backward writes gradients, the order and number
+// of reductions in flight, and the order of additions in ordered mode. Promises: all ranks start the same collectives
+// in the same order, whatever their timing; sums in ordered mode are subtrees of the balanced binary tree over all
 // micro-batches of the step. Knows nothing of models and optimizers.
 
 #include "comm/execution/execution_queue.hpp"
@@ -29,7 +29,8 @@ public:
     std::vector<StoredVector> waiting;         ///< plan.waiting_sums(), in fp32
   };
 
-  /// \param[in] exec, communication  of the kernels that make gradients and use sums, and of the reductions
+  /// \param[in] exec           instance of the kernels that make gradients and use sums
+  /// \param[in] communication  instance of the reductions
   /// Everything referred to must outlive the object. Collective.
   GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                   ExecutionQueue& queue, ShardPlan const& plan, Memory memory);
@@ -40,14 +41,14 @@ public:
   void completed_from(Index group, Index begin, Index turn);
   /// The group's gradient of this turn is complete, as far as this rank is concerned.
   void completed(Index group, Index turn);
-  /// Goes on with what has ended in the queue, which the caller drives; without waiting.
+  /// Continues reductions whose collectives have ended in the queue, without waiting. The caller drives the queue.
   void advance();
-  /// Waits for all. After the last turn of a step the sums are complete for work enqueued on exec.
+  /// Waits for all reductions. After the last turn of a step the sums are complete for work enqueued on exec.
   void finish();
 
   /// This rank's share of a group's summed gradient.
   StoredVector share(Index group) const;
-  /// Pinned memory of one reduction's messages: for others, after finish().
+  /// Pinned memory of the messages of one reduction. Others may use it after finish().
   std::span<std::byte> idle_staging() const { return m_memory.staging.front(); }
 
 private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// One step of the configured optimizer on a range of elements: from what a deck says to the kernels of
-// kernels/optimizer.hpp. Owns nothing; does not know which ranges there are, nor who holds them.
+// One step of the configured optimizer on a range of elements. Turns the values of a deck into calls of
+// kernels/optimizer.hpp. Owns nothing. Does not know which ranges exist or who holds them.
 
 #include "core/stored.hpp"
 #include "parallel/config.hpp"
@@ -10,7 +10,7 @@
 
 namespace trainstone {
 
-/// What is the same for all elements of a step.
+/// The numbers that are the same for all elements of a step.
 struct UpdateNumbers {
   double learning_rate;
   double gradient_scale; ///< clip factor and inverse loss scale, multiplied

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which rank of a shard group owns which elements of every parameter group: a part of each of them, or whole ones. A
-// plain value, the same on all ranks, whose size does not grow with elements. Does not know which of the training state
-// is shared out.
+// Says which rank of a shard group owns which elements of every parameter group: a part of each group, or whole groups.
+// A plain value, the same on all ranks. Its size does not grow with the number of elements. Does not know which parts
+// of the training state are sharded.
 
 #include "comm/partition.hpp"
 #include "model/parameter_table.hpp"
@@ -15,20 +15,21 @@ namespace trainstone {
 class Ownership {
 public:
   Ownership() = default;
-  /// Of every group, member m owns the m-th of equal parts.
+  /// Member m owns the m-th of equal parts of every group.
   static Ownership of_parts(std::vector<ParameterGroup> const& groups, Rank members);
-  /// Every group has one owner. From the largest group to the smallest one, of equal ones the first first, each goes to
-  /// the member with the fewest elements so far, of equal ones the first. Members may own nothing.
+  /// Every group has one owner. Groups are dealt out from the largest to the smallest; equal groups go in their order.
+  /// Each group goes to the member with the fewest elements so far, and to the first of equal members. A member may own
+  /// nothing.
   static Ownership of_groups(std::vector<ParameterGroup> const& groups, Rank members);
 
   /// One member owns everything.
   static Ownership of_one(std::vector<ParameterGroup> const& groups, Rank members, Rank owner);
 
-  /// Who owns all of a group, if one member does.
+  /// The member that owns a whole group, if there is one.
   std::optional<Rank> owner(Index group) const;
-  /// How many members own a part of a group.
+  /// Number of members that own a part of a group.
   Rank owners() const { return m_owners.empty() ? members() : 1; }
-  /// What a member owns of a group, counted from the group's begin; may be empty.
+  /// The range of a group that a member owns, counted from the group's begin. It may be empty.
   Range share(Index group, Rank member) const;
   /// The elements that an owner has of a group.
   Index share_elements(Index group) const { return m_sizes[static_cast<std::size_t>(group)] / owners(); }
@@ -43,7 +44,7 @@ private:
   Rank members() const { return m_shares.ranks(); }
 
   std::vector<Index> m_sizes;   ///< of every group, padded
-  std::vector<Rank> m_owners;   ///< of every group; none: everybody owns a part of each
+  std::vector<Rank> m_owners;   ///< of every group; none: every member owns a part of each group
   std::vector<Index> m_offsets; ///< of every group, in a vector of an owner's shares
   Partition m_shares = Partition::even(0, 1);
 };

@@ -1,9 +1,9 @@
 #pragma once
 
-// How far parameters are from where they began, by kind of tensor: what an optimizer did to them, in sixteen numbers.
-// Weight decay, epsilon and a tensor that is never updated show here and hardly in a loss. Needs no second model: the
-// initial values are computed again from their counters. Promises: the same numbers for every strategy and number of
-// ranks, but for the order of sums.
+// How far parameters have moved from their initial values, by kind of tensor: sixteen numbers that show what an
+// optimizer did. Weight decay, epsilon and a tensor that is never updated show here, and hardly in a loss. No second
+// model is needed: the initial values are computed again from their counters. Promises: the same numbers for every
+// strategy and number of ranks, but for the order of sums.
 
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
@@ -14,12 +14,12 @@
 
 namespace trainstone {
 
-/// The mean of |parameter - its initial value| over all elements of the tensors of each kind, in the order of Tensor:
-/// of wte without padding, of qkvb without the bias of keys, whose changes are rounding alone. Of 16-bit parameters it
-/// is the master copy's.
+/// The mean of |parameter - its initial value| over all elements of the tensors of each kind, in the order of Tensor.
+/// The mean of wte leaves out padding. The mean of qkvb leaves out the bias of keys, whose changes are rounding alone.
+/// For 16-bit parameters the master copy is used.
 using ParameterChanges = std::array<double, tensor_kinds>;
 
-/// Of parameters that began with the values of the seed. Collective over `world`; waits.
+/// Computes the changes of parameters that began with the values of the seed. Collective over `world`; waits.
 /// \param[in] sum  room for one value
 /// Sends parameter_changes_traffic(), starts parameter_changes_launches() kernels.
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,

@@ -1,9 +1,9 @@
 #pragma once
 
-// Brings whole parameter groups together where ranks hold shares of them, or one rank each of them. Owns the slots that
-// gathered groups lie in (stage 3; before that every rank has room for all), and how far ahead of their use gathers are
-// started. Promises: all ranks start the same gathers in the same order; a slot is filled anew only when its group is
-// not used any more.
+// Gathers whole parameter groups, if ranks hold shares of each group or if each group lies with one rank. Owns the
+// slots of gathered groups (stage 3; in other stages every rank has room for all groups). Decides how far ahead of
+// their use gathers start. Promises: all ranks start the same gathers in the same order; a slot is filled anew only
+// when its group is not used any more.
 
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/mesh_communicators.hpp"
@@ -28,12 +28,12 @@ public:
                     ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
                     std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
 
-  /// The groups that are used next, in this order: the use of one ends when the next one is acquired. The gathers of
-  /// the last sequence must have been acquired or finished.
+  /// Begins a sequence of groups that are used in this order. The use of a group ends when the next group is acquired.
+  /// The gathers of the last sequence must have been acquired or finished.
   void begin(std::vector<Index> sequence);
   /// The whole group at a place of the sequence; starts the gathers ahead of it. Complete for work enqueued on exec.
   ConstStoredVector acquire(std::size_t place);
-  /// Acquires what is left.
+  /// Acquires the groups that are left.
   void finish();
   /// Whether every group of the sequence was acquired.
   bool is_finished() const { return m_order.is_finished(); }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Bytes of the state of training: what a precision recipe keeps per parameter, and how much of it one rank holds under
+// Bytes of the training state: how much a precision recipe keeps per parameter, and how much of it one rank holds under
 // ZeRO. Plain values that plans and lectures share, so that there is one formula. Owns no memory; knows nothing of
 // padding, buffers or activations.
 // Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
@@ -40,7 +40,7 @@ constexpr Recipe recipe(std::string_view name, OptimizerConfig const& optimizer 
                                fmt::join(recipe_names.begin(), recipe_names.end(), ", ")));
 }
 
-/// What a run stores its state in; moments are always fp32.
+/// The types in which a run stores its state. Moments are always fp32.
 struct StateTypes {
   Storage parameters = Storage::fp32; ///< that the model computes with; activations, too
   Storage gradients = Storage::fp32;
@@ -69,8 +69,8 @@ struct StateBytes {
   constexpr Number total() const { return parameters + gradients + optimizer; }
 };
 
-/// What each of `ranks` ranks holds all the time. std::int64_t counts what is allocated; double is for the parameters
-/// of a lecture, which are padded to nothing.
+/// The state that each of `ranks` ranks holds all the time. std::int64_t counts allocated bytes; double is for the
+/// parameters of a lecture, which are not padded.
 /// \param[in] stage 0 to 3    \param[in] ranks a divisor of `parameters`, if these are integers
 template <class Number>
   requires std::same_as<Number, std::int64_t> || std::same_as<Number, double>

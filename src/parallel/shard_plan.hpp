@@ -1,8 +1,8 @@
 #pragma once
 
-// Who holds what of parameters, gradients and optimizer state, which collectives bring it where, and what that costs:
-// the strategies as rows of one table. Owns the plan that `estimate` prints, the engine executes and the run's checks
-// compare with. A plain value, computed without MPI and before anything is allocated.
+// The strategies as rows of one table: which part of parameters, gradients and optimizer state each rank holds, which
+// collectives move them, and what this costs. Owns the plan that `estimate` prints, that the engine executes and that
+// the checks of a run compare with. A plain value, computed without MPI and before anything is allocated.
 // Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054; PyTorch FSDP:
 // Experiences on Scaling Fully Sharded Data Parallel, arXiv:2304.11277.
 
@@ -21,14 +21,14 @@
 
 namespace trainstone {
 
-/// What of the training state lies with its owner alone (ownership.hpp), instead of whole on each rank of the shard
-/// axis. Optimizer state always does; where nothing is sharded the axis has length 1.
+/// The parts of the training state that lie with their owner alone (ownership.hpp) instead of whole on each rank of the
+/// shard axis. Optimizer state always lies with its owner. If nothing is sharded, the axis has length 1.
 struct Sharding {
   bool parameters = false;
   bool gradients = false;
 };
 
-/// A collective that the engine runs: all its executions have this in common.
+/// A collective that the engine runs: the values that all its executions have in common.
 struct PlannedCollective {
   Axis axis = Axis::shard;
   Problem problem;
@@ -87,8 +87,8 @@ struct ShardPlan {
   std::vector<PlannedCollective> state_broadcasts;       ///< of every group, from rank 0; none: each sets its own
 
   BucketReduction reduction_of(Bucket const& bucket) const;
-  /// Where the data of a collective of the bucket's reduction lies in the run's memory: on the shard axis the whole
-  /// bucket, on the other one this rank's share of it. Empty for a collective of sums, which lie elsewhere.
+  /// Where the data of a collective of the bucket's reduction lie in the run's memory. On the shard axis this is the
+  /// whole bucket, on the other axis this rank's share of it. Empty for a collective of sums, which lie elsewhere.
   Pieces pieces_of(Bucket const& bucket, PlannedCollective const& step) const;
 
   Rank member() const { return mesh.place(Axis::shard, rank); }
@@ -103,76 +103,79 @@ struct ShardPlan {
   /// Where this rank's share of a group begins, in a vector of its shares alone or of everything.
   Index share_begin(Index group, bool shares_alone) const;
 
-  /// Where the norm's block sums of an owner's share of a group begin among those of all: by member, then by group.
+  /// Where the norm's block sums of an owner's share of a group begin among all block sums. These are ordered by
+  /// member, then by group.
   Index norm_blocks_begin(Index group, Rank owner) const;
 
-  /// The micro-batch that a rank runs at a turn: ranks whose gradients meet on every turn take neighbouring ones, so
-  /// that the sums over ranks and turns are subtrees of one tree over all micro-batches.
+  /// The micro-batch that a rank runs at a turn. Ranks that reduce gradients on every turn run neighbouring
+  /// micro-batches, so that the sums over ranks and turns are subtrees of one tree over all micro-batches.
   Index micro_batch(Index turn) const { return micro_batch(turn, rank); }
   Index micro_batch(Index turn, Rank of) const;
 
-  /// Fresh gradients lie beside the sums, in memory of their own: it has one slot per run in flight, and one for root's
-  /// run, which lives from head to embed.
+  /// Whether fresh gradients have their own memory beside the sums. This memory has one slot per run in flight, and one
+  /// slot for the run of root, which lives from head to embed.
   bool fresh_gradients_apart() const { return reduce_each && (sharding.gradients || turns > 1); }
   /// A run's memory among the fresh gradients, or in the flat gradient.
   Range run_memory(Index run) const;
   Index fresh_elements() const;
-  /// Owners' updated shares are brought together after the update, for every rank keeps all parameters.
+  /// Whether the updated shares of owners are gathered after the update, because every rank keeps all parameters.
   bool gathers_after_update() const { return !sharding.parameters && mesh.shard > 1; }
-  /// Fresh gradients become sums where they lie, micro-batch by micro-batch (ordered only), before they are reduced.
+  /// Whether fresh gradients become sums in place, micro-batch by micro-batch (ordered only), before they are reduced.
   bool folds_in_place() const { return ordered && !fresh_gradients_apart(); }
-  /// Sums of 2^k micro-batches that wait for their partners (ordered only): this many vectors ...
+  /// Number of vectors for sums of 2^k micro-batches that wait for their partners (ordered only).
   Index waiting_sums() const;
-  /// ... of so many elements, as many as the gradients' sum has here.
+  /// Elements of such a vector: as many as the gradients' sum has on this rank.
   Index sum_elements() const { return sharding.gradients ? share_elements() : elements(); }
   Index gather_slots() const { return sharding.parameters ? prefetch + 1 : 0; }
-  /// Replicas add up sums, where they are, not fresh gradients.
+  /// Whether replicas reduce sums in place, instead of fresh gradients.
   bool across_on_sums() const { return sharding.gradients && mesh.replicas > 1 && !across_each; }
-  /// Whether a collective of the reduction works on sums over turns, once per step; else on fresh gradients.
+  /// Whether a collective of the reduction works on sums over turns, once per step. Otherwise it works on fresh
+  /// gradients.
   bool is_of_sums(PlannedCollective const& step) const { return step.axis == Axis::replicate && across_on_sums(); }
-  /// The ranks that look at a memory of this one, where they share it: at fresh gradients (the flat gradient, if
-  /// nothing is staged), at sums apart from these, at parameters (the flat vector or the gather slots).
+  /// The ranks that share a memory of this rank: fresh gradients (the flat gradient, if nothing is staged), sums with
+  /// their own memory, parameters (the flat vector or the gather slots).
   std::optional<Axis> sharers_of_fresh() const;
   std::optional<Axis> sharers_of_sums() const;
   std::optional<Axis> sharers_of_parameters() const;
 
-  /// What gradients and their sums are kept and sent in: in ordered mode fp32, ...
+  /// The type in which gradients and their sums are kept and sent; fp32 in ordered mode.
   Storage gradient_storage() const { return ordered ? Storage::fp32 : types.gradients; }
-  /// ... of which the complete sum is rounded once.
+  /// Whether the complete sum is rounded once, to the storage type of gradients.
   bool rounds_sums() const { return gradient_storage() != types.gradients; }
 
   /// Elements of scratch that reductions and gathers need, per one in flight.
   Index reduction_scratch() const;
   Index gather_scratch() const;
 
-  /// Bytes of pinned memory for messages that are staged: of reductions and gathers per one in flight, and of the norm.
+  /// Bytes of pinned memory for staged messages: of each reduction or gather in flight, and of the norm.
   std::uint64_t pinned_reduction_bytes() const;
   std::uint64_t pinned_gather_bytes() const;
   std::uint64_t pinned_norm_bytes() const;
 
-  /// What the engine allocates, and what it takes of the caller's arena and pinned memory.
+  /// The memory that the engine allocates, and the memory that it takes from the caller's arena and pinned memory.
   std::vector<MemoryItem> memory() const;
   std::vector<PlannedTensor> buffers() const;
   std::vector<PlannedTensor> pinned_buffers() const;
 
-  /// What the rank runs whenever the state of the training is set: broadcasts of parameters (in fp32) and moments.
+  /// The collectives of the rank whenever the state of the training is set: broadcasts of parameters (in fp32) and
+  /// moments.
   std::vector<RepeatedCollective> start_collectives() const;
-  /// What the rank runs for the training per step, but after the update; after an update that is not skipped; and for
-  /// every micro-batch of a validation.
+  /// The collectives of the rank per step of the training without those after the update; those after an update that is
+  /// not skipped; and those of every micro-batch of a validation.
   std::vector<RepeatedCollective> step_collectives() const;
   std::vector<RepeatedCollective> update_collectives() const;
   std::vector<RepeatedCollective> evaluation_collectives() const;
 
-  /// What the rank sends whenever the state is set.
+  /// The traffic of the rank whenever the state is set.
   std::vector<TrafficRow> start_traffic() const;
-  /// What the rank sends per step for the training; how much of it an update that is skipped does not send; and what
-  /// it sends for every micro-batch of a validation.
+  /// The traffic of the rank per step of the training; the part of it that a skipped update does not send; and the
+  /// traffic of every micro-batch of a validation.
   std::vector<TrafficRow> step_traffic() const;
   Traffic update_traffic() const;
   Traffic evaluation_traffic() const;
-  /// Control traffic of a step: the losses of all micro-batches with a value of every rank, its requests; and the norm.
+  /// Control traffic of a step: the losses of all micro-batches, a value of every rank with its requests, and the norm.
   std::vector<TrafficRow> control_traffic() const;
-  /// The same of one global batch of a validation.
+  /// Control traffic of one global batch of a validation.
   Traffic evaluation_control() const;
 };
 
@@ -182,7 +185,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index turns);
 
-/// What is wrong with the strategy on so many ranks and turns, if anything; names the nearest legal values.
+/// The problem of the strategy on this number of ranks and turns, if there is one; names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index turns);
 

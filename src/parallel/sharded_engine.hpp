@@ -1,10 +1,10 @@
 #pragma once
 
-// Data parallelism, naive too, ZeRO-1, -2, -3 (FSDP) and HSDP: one engine that does what its ShardPlan says. Owns the
+// One engine for data parallelism (also naive), ZeRO-1, -2, -3 (FSDP) and HSDP. It executes its ShardPlan. Owns the
 // training state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop
-// calls it at the borders of units, and lets kernels drive what is in flight, if the plan overlaps. Promises:
-// with equal parameters before a step, all ranks hold the same bits of them after it; what is allocated and sent is
-// what the plan says. Does not run the model and does not know about data.
+// calls it at the borders of units. If the plan overlaps, kernels drive the collectives in flight. Promises: if ranks
+// hold equal parameters before a step, they hold the same bits after it; the engine allocates and sends exactly what
+// the plan says. Does not run the model and does not know about data.
 
 #include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
@@ -24,7 +24,7 @@
 
 namespace trainstone {
 
-/// What a unit's backward reads and writes.
+/// The memory that the backward pass of a unit reads and writes.
 struct BackwardMemory {
   ConstStoredVector parameters; ///< of its group; empty for embed, which reads none
   GradientTarget gradients;
@@ -51,20 +51,20 @@ public:
   double gradient_norm();
   /// Updates parameters and moments with numbers.gradient_scale times the gradients.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
-  /// Goes on with what is in flight, without waiting.
+  /// Continues the collectives in flight, without waiting.
   void advance();
-  /// While it lives, every launch of this thread does so, too, if the plan overlaps; if it does not, none does.
+  /// While it lives, every launch of this thread calls advance(), if the plan overlaps. Otherwise no launch does.
   [[nodiscard]] BetweenLaunches::Scoped drive_between_launches();
-  /// Waits for all that is in flight: parameters are complete.
+  /// Waits for all collectives in flight. Then parameters are complete.
   void finish();
 
   /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
   Index find_non_finite_group(Vector<std::int64_t> count);
 
-  /// Sets parameters: `fill` is given every group in turn, and which of its elements (padded) belong into `values`;
-  /// these become what the model reads, rounded. Where the plan has the state sent from rank 0, only rank 0 is asked,
-  /// and its parameters and moments become all ranks'. Collective; waits. What `fill` throws is thrown on all ranks
-  /// then.
+  /// Sets parameters. `fill` is called for every group. It gets the range of the group's elements (padded) that belong
+  /// into `values`. The values are rounded to the type of the model. If the plan sends the state from rank 0, only rank
+  /// 0 calls `fill`, and all ranks get the parameters and moments of rank 0. Collective; waits. If `fill` throws, all
+  /// ranks throw the same.
   void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
   /// Hands every group in turn, whole, to `read`; collective.
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
@@ -72,7 +72,7 @@ public:
   /// the group's summed gradient.
   StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
   Vector<float> master_share(Index group) const;
-  /// The same of a vector that the optimizer keeps, one of plan().moments.
+  /// This rank's share of a vector that the optimizer keeps, one of plan().moments.
   Vector<float> moment_share(Index moment, Index group) const;
   StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.

@@ -24,7 +24,7 @@ public:
 
   /// Elements [begin, begin + size).
   StoredVector part(Index begin, Index size) const { return m_vector.part(begin, size); }
-  /// Where it lies, if neighbours see it; else null.
+  /// The shared segment in which the vector lies, if neighbours see it; else null.
   SharedSegment* segment() { return m_segment ? &*m_segment : nullptr; }
 
 private:

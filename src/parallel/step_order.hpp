@@ -1,8 +1,8 @@
 #pragma once
 
-// The order of a training step: which parameter groups are gathered when, how far ahead of their use, and which buckets
-// are reduced when. Pure functions of a plan, and a counter: the engine does what they say, `explain` walks through
-// them. Knows neither memory nor MPI.
+// The order of a training step: when parameter groups are gathered, how far ahead of their use, and when buckets are
+// reduced. Consists of pure functions of a plan, and of a counter. The engine executes their results, and `explain`
+// walks through them. Knows neither memory nor MPI.
 
 #include "model/unit.hpp"
 #include "parallel/shard_plan.hpp"
@@ -12,7 +12,7 @@
 
 namespace trainstone {
 
-/// What the units are run for.
+/// The purpose of a pass over the units.
 enum class Pass { training, evaluation };
 
 enum class Direction { forward, backward };
@@ -20,11 +20,11 @@ enum class Direction { forward, backward };
 /// Root, then the blocks.
 std::vector<Index> all_groups(ShardPlan const& plan);
 
-/// The groups in the order in which the units of a pass use them, where parameters are sharded: root before embed and
-/// again before head, which keeps it for its backward; blocks before forward and before backward.
+/// The groups in the order in which the units of a pass use them, if parameters are sharded. Root comes before embed
+/// and again before head, which keeps it for its backward. Blocks come before forward and before backward.
 std::vector<Index> gather_sequence(ShardPlan const& plan, Pass pass);
-/// The place in it, or in all_groups() where every rank keeps all, of what a unit reads; embed's backward reads
-/// nothing.
+/// The place of the group that a unit reads: in this sequence, or in all_groups() if every rank keeps all. The backward
+/// of embed reads nothing.
 std::size_t gather_place(ShardPlan const& plan, Unit unit, Direction direction);
 
 struct GatherAction {
@@ -33,19 +33,20 @@ struct GatherAction {
   std::size_t place; ///< in the sequence
 };
 
-/// How far the gathers of a sequence are: at most prefetch + 1 at a time, each in the slot of its place.
+/// The progress of the gathers of a sequence: at most prefetch + 1 at a time, each in the slot of its place.
 class GatherOrder {
 public:
   explicit GatherOrder(ShardPlan const& plan) : m_slots(plan.prefetch + 1), m_overlap(plan.overlap) {}
 
-  /// What to do when a sequence begins. The last one must have been acquired.
+  /// What to start and wait for when a sequence begins. All groups of the last sequence must have been acquired.
   std::vector<GatherAction> begin(std::vector<Index> sequence);
-  /// What to do when the group at `place` is needed: this releases the slot of the group that was acquired before.
+  /// What to start and wait for when the group at `place` is needed. This releases the slot of the group that was
+  /// acquired before.
   std::vector<GatherAction> acquire(std::size_t place);
 
   bool is_finished() const { return m_acquired >= m_sequence.size(); }
   std::vector<Index> const& sequence() const { return m_sequence; }
-  /// Places before these were started, and acquired.
+  /// All places before these two were started, or acquired.
   std::size_t started() const { return m_started; }
   std::size_t acquired() const { return m_acquired; }
   Index group(std::size_t place) const { return m_sequence[place]; }

@@ -1,9 +1,9 @@
 #pragma once
 
-// One training step of a strategy as a list of moments: what every rank has of every parameter group, and which
-// collectives start. Owns the states as plain values, found by going through the plan with the functions that the
-// engine itself acts on (step_order.hpp); texts and pictures of them are in src/report. A collective counts as under
-// way until the engine waits for it, so what is shown does not depend on timing. Neither computes nor needs MPI.
+// One training step of a strategy as a list of moments. A moment says which part of every parameter group each rank
+// has, and which collectives start. Owns the states as plain values. They come from the plan and from the functions
+// that the engine itself uses (step_order.hpp). Texts and pictures of them are in src/report. A collective counts as
+// under way until the engine waits for it, so the walk does not depend on timing. Neither computes nor needs MPI.
 
 #include "parallel/step_order.hpp"
 
@@ -12,7 +12,7 @@
 
 namespace trainstone {
 
-/// What a rank has of a group.
+/// The part of a group that a rank has.
 enum class Holding {
   nothing,
   share,     ///< its share; of a gradient: of the sum over ranks

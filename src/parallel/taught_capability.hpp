@@ -1,8 +1,8 @@
 #pragma once
 
-// What is taught about how large a model each kind of parallelism can train, beside what is exact: model state against
-// the memory of a card, and the limits of each degree. Owns the taught figures; shapes are model/config.hpp's, bytes
-// parallel/recipe.hpp's. Pure; renders no text (report/lecture_capability.hpp).
+// Taught figures about the largest model of each kind of parallelism, beside exact ones: model state against the memory
+// of a card, and the limits of each degree. Owns the taught figures. Shapes come from model/config.hpp, bytes from
+// parallel/recipe.hpp. Pure; renders no text (report/lecture_capability.hpp).
 
 #include "model/config.hpp"
 
@@ -26,7 +26,7 @@ struct CapabilityRow {
   std::string limit;
 };
 
-/// The least degrees at which the largest rank's state of a model fits on a card; nothing where no legal one does.
+/// The least degrees at which the state of the largest rank fits on a card; nothing if no legal degree does.
 struct LeastDegrees {
   std::optional<std::int64_t> tensor;   ///< a divisor of the heads
   std::optional<std::int64_t> pipeline; ///< at most the layers
@@ -51,9 +51,10 @@ inline constexpr std::array<double, 2> capability_cards{capability_card, 80e9};
 
 TaughtCapability compare_taught_capability();
 
-/// Parameters on the rank that has most of them. Of t tensor ranks each holds a share of every matrix and of the biases
-/// of split outputs, of the token table whole rows, and all else. Of p stages with the same number of blocks, give or
-/// take one, the first also holds the tables of tokens and positions, the last its own copy of the token table.
+/// Parameters on the rank that has most of them. Each tensor rank holds a share of every matrix and of the biases of
+/// split outputs, whole rows of the token table, and all other parameters. Stages have the same number of blocks, give
+/// or take one. The first stage also holds the tables of tokens and positions. The last stage also holds its own copy
+/// of the token table.
 /// \param[in] tensor 1 to heads, a divisor    \param[in] stages 1 to layers
 std::int64_t largest_rank_parameters(GptConfig const& config, std::int64_t tensor, std::int64_t stages);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// "Replacing broadcast by allgather (why?)": what it takes to give all ranks all parameters of stage 3, if every group
-// has one owner who broadcasts it, and if every rank owns a part of each group. Counts come from the schedules, owners
-// from parallel/ownership.hpp. Pure; renders no text (report/lecture_zero.hpp).
+// "Replacing broadcast by allgather (why?)": the cost of giving all ranks all parameters in stage 3, first if every
+// group has one owner who broadcasts it, then if every rank owns a part of each group. Counts come from the schedules,
+// and owners from parallel/ownership.hpp. Pure; renders no text (report/lecture_zero.hpp).
 
 #include "comm/simulation/machine_model.hpp"
 #include "comm/topology.hpp"

@@ -1,9 +1,8 @@
 #pragma once
 
-// What is taught about named models, beside what is exact: their sizes, how much they compute, what their state and
-// activations take. Owns the taught figures and which cards hold how much; exact counts are those of the parameter
-// table, exact bytes parallel/recipe.hpp's and the activation plan's. Pure; renders no text
-// (report/lecture_models.hpp).
+// Taught figures about named models, beside exact ones: sizes, computation, and memory of state and activations. Owns
+// the taught figures and the sizes of cards. Exact counts come from the parameter table, exact bytes from
+// parallel/recipe.hpp and the activation plan. Pure; renders no text (report/lecture_models.hpp).
 
 #include "model/config.hpp"
 
@@ -22,7 +21,7 @@ inline constexpr std::array<int, 4> card_sizes{16, 32, 40, 80};
 inline constexpr double gigabyte = 1e9;
 inline constexpr double gibibyte = 1024.0 * 1024.0 * 1024.0;
 
-/// Those of card_sizes, in units of `unit` bytes, that hold so many bytes.
+/// The sizes in card_sizes, in units of `unit` bytes, that hold this number of bytes.
 std::vector<int> cards_that_hold(double bytes, double unit);
 
 /// As a slide prints it, rounded.

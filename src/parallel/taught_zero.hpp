@@ -1,8 +1,8 @@
 #pragma once
 
-// What is taught about ZeRO, beside what is exact: memory per device, the largest model, the volume of communication.
-// Owns the published digits and formulas; exact bytes are parallel/recipe.hpp's, exact volumes a closed form, and
-// counted ones come from the schedules of the collectives alone. Pure; renders no text (report/lecture_zero.hpp).
+// Taught figures about ZeRO, beside exact ones: memory per device, the largest model, the volume of communication. Owns
+// the published digits and formulas. Exact bytes come from parallel/recipe.hpp, exact volumes from a closed form, and
+// counted volumes from the schedules of the collectives. Pure; renders no text (report/lecture_zero.hpp).
 // Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
 
 #include "parallel/taught_gathers.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which elements of a rank's shares belong to which tensor: what an optimizer's step goes over.
+// Which elements of a rank's shares belong to which tensor. A step of the optimizer goes over this list.
 
 #include "parallel/shard_plan.hpp"
 
@@ -18,7 +18,7 @@ struct TensorShare {
 /// Where a tensor lies within this rank's share of its group, counted from the share's begin; empty: nowhere.
 Range range_in_share(ShardPlan const& plan, ParameterTensor const& tensor);
 
-/// Those that are not empty, in the order of the table.
+/// The tensors whose part is not empty, in the order of the table.
 std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table);
 
 } // namespace trainstone
