@@ -1,9 +1,9 @@
 #pragma once
 
 // Memory between devices and MPI. Owns pinned memory, copies to and from it, and the order of work on different
-// instances: all that src/comm asks of a device beyond kernels. The one place of src/comm that knows a kind of device;
-// where kernels run on the host, pinned memory is the host's, copies have ended when they return, and nothing has to be
-// put in order.
+// instances: everything that src/comm needs from a device beside kernels. Only this file of src/comm knows a kind of
+// device. If kernels run on the host, pinned memory is host memory, copies have ended when they return, and nothing
+// needs an order.
 
 #include "comm/message_buffers.hpp"
 #include "core/hook.hpp"
@@ -24,7 +24,7 @@ struct Device {
   std::string name;               ///< what its maker calls it: "NVIDIA H100 80GB HBM3"
   std::uint64_t memory_bytes = 0; ///< of all that use it together
 };
-/// Of this process. Once Kokkos is initialised.
+/// The device of this process. Kokkos must be initialised.
 Device current_device();
 
 /// Pinned memory, entered in a ledger for as long as it lives, and cut into parts. The ledger must outlive it.
@@ -55,7 +55,8 @@ private:
   std::uint64_t m_used = 0;
 };
 
-/// Where messages are copied, so that both directions and the kernels overlap. Where launches wait: the kernels' own.
+/// The instances for copies of messages, so that both directions and the kernels overlap. If launches wait, these are
+/// the kernels' own instance.
 struct CopyInstances {
   explicit CopyInstances(ExecutionSpace const& exec);
 
@@ -63,17 +64,17 @@ struct CopyInstances {
   ExecutionSpace in;  ///< from the host
 };
 
-/// An instance for the kernels of collectives, beside those of the caller. Where launches wait: the caller's own.
+/// An instance for the kernels of collectives, beside the caller's instance. If launches wait, it is the caller's own.
 ExecutionSpace communication_instance(ExecutionSpace const& exec);
 
 /// pinned = from, and to = pinned. \param[in] exec  the copy is enqueued here; returns without waiting
 void copy_to_pinned(ExecutionSpace const& exec, std::byte const* from, std::span<std::byte> pinned);
 void copy_from_pinned(ExecutionSpace const& exec, std::span<std::byte const> pinned, std::byte* to);
 
-/// What is enqueued on `then` from now on begins when all that is enqueued on `first` so far has ended. Does not wait.
+/// Work that is enqueued on `then` from now on begins when the work on `first` so far has ended. Does not wait.
 void order_after(ExecutionSpace const& first, ExecutionSpace const& then);
 
-/// A point in the work of an instance. Copies stand for the same one, also when it is recorded anew.
+/// A point in the work of an instance. Copies of an event stand for the same point, also when it is recorded anew.
 class InstanceEvent {
 public:
   InstanceEvent() = default;
@@ -87,7 +88,8 @@ private:
   std::shared_ptr<void> m_event; ///< the device's; null where launches wait
 };
 
-/// While it returns true, no event is done: with it tests make a host look like a device whose work is under way.
+/// While this function returns true, no event is done. With it, tests make a host look like a device with work under
+/// way.
 using HeldEvents = Hook<bool()>;
 HeldEvents& held_events();
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// What a program finds out about devices and MPI when it starts: how many devices there are, and whether MPI can be
-// given their memory. Owns the question to the library and the proof: messages from device memory to device memory
-// (comm/message_proof.hpp). Never gives device memory to a library that does not say that it takes it: such libraries
-// crash.
+// Finds out about devices and MPI when a program starts: how many devices there are, and whether MPI takes their
+// memory. Owns the question to the library and the proof: messages from device memory to device memory
+// (comm/message_proof.hpp). Never passes device memory to a library that does not say that it takes it, because such
+// libraries crash.
 
 #include "comm/communicator.hpp"
 #include "core/views.hpp"
@@ -14,7 +14,8 @@
 
 namespace trainstone {
 
-/// Before Kokkos is initialised. \throws InputError in builds whose device memory MPI cannot export to other processes
+/// Call this before Kokkos is initialised. \throws InputError in builds whose device memory MPI cannot export to other
+/// processes
 void require_usable_device_memory();
 
 /// Devices for kernels on this machine; 0 where kernels run on the host. Also before Kokkos is initialised.
@@ -28,15 +29,15 @@ struct DeviceMessages {
   std::string finding; ///< what was found, or why it was not tried
 };
 
-/// Every rank sends to the next one and checks what it gets. Collective; the same on all ranks; waits. Where kernels
-/// run on the host nothing is tried.
+/// Every rank sends to the next rank and checks what it receives. Collective; waits. The result is the same on all
+/// ranks. If kernels run on the host, nothing is tried.
 DeviceMessages prove_device_messages(Communicator const& communicator, ExecutionSpace const& exec);
 
-/// What MPI is given where a deck says `name`: auto takes device memory if it is proved.
+/// The memory that MPI gets if a deck says `name`. auto takes device memory if it is proved.
 /// \throws InputError if it is refused, or device memory is not proved
 MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found);
 
-/// What MPI is given where nobody says: choose_buffers("auto") of what is found out here. Collective.
+/// The memory that MPI gets if no deck says so: choose_buffers("auto") after a proof. Collective.
 MessageBuffers usual_buffers(Communicator const& communicator, ExecutionSpace const& exec);
 
 } // namespace trainstone

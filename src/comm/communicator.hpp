@@ -33,8 +33,8 @@ struct NodeMap {
 /// Numbers the distinct names. \param[in] host_names, boot_ids per rank
 NodeMap make_node_map(std::vector<std::string> const& host_names, std::vector<std::string> const& boot_ids);
 
-/// What ranks must agree on when they call a collective: "all_reduce ring sum float32 of 1000 elements". Made once,
-/// announced with every call.
+/// The description on which ranks must agree when they call a collective: "all_reduce ring sum float32 of 1000
+/// elements". It is made once and announced with every call.
 class CollectiveCall {
 public:
   explicit CollectiveCall(std::string text);
@@ -85,40 +85,42 @@ public:
   /// The first `ranks` ranks; nothing on the others. Collective over all.
   std::optional<Communicator> first(Rank ranks) const;
 
-  /// The tag of the next collective, so that messages of different collectives never mix: from a sequence that advances
-  /// on all ranks alike and, when it comes round, leaves out what is still held. All ranks take tags, and give them
-  /// back, in the same order.
+  /// The tag of the next collective, so that messages of different collectives never mix. Tags come from a sequence
+  /// that advances alike on all ranks. When the sequence starts again, it leaves out tags that are still held. All
+  /// ranks take tags and give them back in the same order.
   /// \throws Error if all tags are held
   HeldTag take_tag();
   /// Uses tags 0 ... largest only, so that they come round soon. Collective; for tests.
   void limit_tags(int largest);
 
   /// Executions that are made from now on send as this network would. Communicators split from this one inherit the
-  /// setting, and share each rank's port with it. Neither counts nor results change. MPI's own
-  /// collectives are not slowed down, and algorithms that move data in shared memory are refused. A network that is not
-  /// slow ends it. \throws Error if a time is negative or not finite
+  /// setting, and share each rank's port with it. Neither counts nor results change. MPI's own collectives are not
+  /// slowed down. Algorithms that move data in shared memory are refused. A network that is not slow ends the
+  /// emulation. \throws Error if a time is negative or not finite
   void emulate_network(EmulatedNetwork const& network);
 
-  /// Executions that are made from now on give MPI the memory itself, or copies of their messages. Communicators
-  /// split from this one inherit the setting. Before the first call it is host memory. Neither bytes nor
-  /// results change. Not collective, but the same on all ranks: they cut messages alike. Algorithms that move data in
-  /// shared memory are refused but for host memory. \param[in] exec  of the executions; copies overlap with its work
+  /// Executions that are made from now on give MPI the memory itself, or copies of their messages. Communicators split
+  /// from this one inherit the setting. Before the first call MPI gets host memory. Neither bytes nor results change.
+  /// The call is not collective, but all ranks must use the same buffers, because they cut messages alike. Only host
+  /// memory allows algorithms that move data in shared memory. \param[in] exec  of the executions; copies overlap with
+  /// its work
   void use_buffers(MessageBuffers buffers, ExecutionSpace const& exec);
   MessageBuffers buffers() const;
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
   /// debugging: it costs an exchange per call. Communicators split from this one inherit the setting. Collective.
   void check_order(OrderCheck check);
-  /// Every collective's first act, with what it is. Does not wait.
+  /// The first act of every collective, with its description. Does not wait.
   /// \return what the collective must complete before it goes on; null: nothing, the order is not checked
   std::unique_ptr<Impl::CallComparison> announce(CollectiveCall const& call) const;
-  /// The same for what cannot go on by steps: waits until all ranks have called.
+  /// As announce(), for collectives that cannot advance step by step: waits until all ranks have called.
   /// \throws CollectiveError on all ranks if the order is checked and they call different collectives
   void announce_and_compare(CollectiveCall const& call) const;
-  /// Of all calls so far, in order: equal on all ranks if they called the same.
+  /// The fingerprint of all calls so far, in order. It is equal on all ranks if they made the same calls.
   std::uint64_t order_hash() const;
 
-  /// After an error: collectives are unfinished, and other ranks may never come. Nothing is waited for in the end.
+  /// Call this after an error: collectives are unfinished, and other ranks may never come. The destructor then waits
+  /// for nothing.
   void give_up() noexcept;
 
   Impl::CommunicatorHandle const& handle() const { return *m_handle; }

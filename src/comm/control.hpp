@@ -32,15 +32,15 @@ std::int64_t control_all_reduce(ExecutionSpace const& exec, Communicator& commun
 
 // --- reports and set-up only: MPI's own collectives, uncounted -------------------------------------------
 
-/// Returns on no rank before all have called it.
+/// A barrier: returns on no rank before all ranks have called it.
 void barrier(Communicator const& communicator);
 
 /// Every rank's text, by rank.
 std::vector<std::string> all_gather_texts(Communicator const& communicator, std::string const& text);
 
-/// Brings texts of any length to the first rank, rank by rank and piece by piece: a rank has one piece of its own, and
-/// the first rank one of another's. Collective. All ranks come to the end, also if one of the two throws; their error
-/// is thrown again then, on the rank that had it.
+/// Brings texts of any length to the first rank, rank by rank and piece by piece. A rank holds one piece of its own
+/// text, and the first rank holds one piece of another text. Collective. All ranks come to the end, also if `next` or
+/// `take` throws. Then the error is thrown again on the rank that had it.
 /// \param[in] next  the calling rank's next piece; an empty one ends its text
 /// \param[in] take  called on the first rank alone
 void stream_to_first(Communicator& communicator, std::function<std::string()> const& next,

@@ -33,8 +33,8 @@ Traffic operator*(std::uint64_t times, Traffic traffic);
 /// "6 messages, 48 bytes, 3 elements reduced", and what else is not zero.
 std::string to_string(Traffic const& traffic);
 
-/// What a collective is run for: the training proper, small agreements (loss, norm, flags), or the state that the
-/// training begins with.
+/// The purpose of a collective: the training proper, small agreements (loss, norm, flags), or the state at the start of
+/// the training.
 enum class Purpose { training, control, start };
 
 inline constexpr std::array purposes{Purpose::training, Purpose::control, Purpose::start};

@@ -1,7 +1,7 @@
 #pragma once
 
-// What problem.hpp says about every collective, for the simulator: who holds what at the start and who has to end with
-// what. Owns no state; pure functions of the problem.
+// The meaning of every collective (problem.hpp) for the simulator: the data of each rank at the start, and the expected
+// data at the end. Owns no state; pure functions of the problem.
 
 #include "comm/problem.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace trainstone::Impl {
 
-/// The elements of `data` that hold something of this rank's own at the start.
+/// The elements of `data` that this rank contributes at the start.
 Range initially_held(Problem const& problem, Rank rank);
 
 /// A range of `data` at the end: its elements are `element`, element + 1, ... and the sum over ranks first ... last-1.
@@ -20,7 +20,7 @@ struct Expected {
   Rank last;
 };
 
-/// What a rank has to end with, in ascending order, without empty ranges.
+/// The data with which a rank has to end, in ascending order, without empty ranges.
 std::vector<Expected> expected_results(Problem const& problem, Rank rank);
 
 } // namespace trainstone::Impl

@@ -1,8 +1,8 @@
 #pragma once
 
-// Ranks among which, whatever the algorithm of all-reduces, reduce-scatters and all-gathers, one sends most and one
-// needs most scratch: so that a plan for thousands of ranks need not be made for each of them. A pure function; that it
-// is true is a test over all algorithms.
+// A few ranks that include the rank that sends most and the rank that needs most scratch, for every algorithm of
+// all-reduce, reduce-scatter and all-gather. So a plan for thousands of ranks is not made for each rank. A pure
+// function; a test over all algorithms shows that it is true.
 
 #include "comm/topology.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace trainstone {
 
-/// Ascending. All ranks, if these are few.
+/// The ranks in ascending order. All ranks, if there are few.
 std::vector<Rank> extreme_ranks(Topology const& topology);
 
 } // namespace trainstone

@@ -1,8 +1,8 @@
 #pragma once
 
-// Messages that prove what a library can be given: from every rank to the next one, of every layout that training's
-// messages have, by persistent requests. Owns what is sent, how, and the check of every element. Works on the kernels'
-// memory, whatever that is. Pure MPI: none of the executor's code takes part.
+// Messages that prove that a library takes the kernels' memory. Every rank sends to the next rank, in every layout that
+// training uses, by persistent requests. Owns the messages and the check of every element. Pure MPI: none of the
+// executor's code takes part.
 
 #include "comm/communicator.hpp"
 #include "comm/partition.hpp"
@@ -22,7 +22,7 @@ public:
 
   /// One after the other.
   static ProofLayout in_one(Index elements);
-  /// As a bucket of gradients: in three pieces of unequal lengths, with gaps, and the first one last in memory.
+  /// Like a bucket of gradients: three pieces of unequal lengths, with gaps, and the first piece last in memory.
   static ProofLayout in_pieces(Index elements);
 
   Index extent() const;
@@ -38,11 +38,11 @@ struct ProofEnd {
   Vector<std::uint32_t> memory; ///< (layout.extent())
 };
 
-/// The elements of rank `rank`'s message number `turn`, none of which any other rank or turn has in its place. Gaps are
-/// given other values.
+/// Writes message number `turn` of rank `rank`. No other rank or turn has the same element in the same place. Gaps get
+/// other values.
 void write_proof(ExecutionSpace const& exec, ProofEnd const& end, Rank rank, int turn);
-/// How many elements are not as write_proof(exec, end, rank, turn) makes them, and places in gaps not as
-/// write_proof(exec, end, own, turn) does. Waits.
+/// Number of elements that differ from write_proof(exec, end, rank, turn), plus places in gaps that differ from
+/// write_proof(exec, end, own, turn). Waits.
 Index count_wrong(ExecutionSpace const& exec, ProofEnd const& end, Rank rank, Rank own, int turn);
 
 /// The two requests of a rank, prepared once: sends to the next rank, receives from the one before.
@@ -60,8 +60,8 @@ private:
   std::unique_ptr<State> m_state;
 };
 
-/// How many elements arrive wrong here, of messages of so many from every rank to the next one: of two turns, in all
-/// layouts at both ends. Collective.
+/// Number of elements that arrive wrong on this rank. Every rank sends messages of the given number of elements to the
+/// next rank, in two turns and in all layouts at both ends. Collective.
 Index wrong_elements(Communicator const& communicator, ExecutionSpace const& exec, Index elements);
 
 } // namespace trainstone::Impl

@@ -22,8 +22,8 @@ struct OpenComparisons {
   std::deque<CallComparison*> in_order;
 };
 
-/// The exchange of one call between all ranks, under way. Ranks make them in the order of their calls, and get their
-/// results in that order: of several differences all ranks are told the first.
+/// The exchange of one call between all ranks, under way. Ranks make exchanges in the order of their calls and get
+/// results in that order. If several calls differ, all ranks report the first.
 class CallComparison {
 public:
   /// Posts the exchange, waits for nobody. The communicator checks its order and outlives this.
@@ -55,7 +55,7 @@ private:
 /// The communicator's destructor: ranks that still call collectives are told that this one has left.
 void leave_order_check(Communicator const& communicator) noexcept;
 
-/// The same after an error: says so and waits for nobody.
+/// The destructor's part after an error: tells the others and waits for nobody.
 void give_up_order_check(Communicator const& communicator) noexcept;
 
 } // namespace trainstone::Impl

@@ -1,8 +1,7 @@
 #pragma once
 
-// The network that a run emulates, for studies of slow networks on one machine. Owns the clock of a rank's way out: one
-// port, which sends one message after the other. Promises times alone: whoever sends messages keeps them back until
-// then.
+// The network that a run emulates, for studies of slow networks on one machine. Owns the clock of a rank's outgoing
+// port, which sends one message after the other. It only computes times: the sender must keep messages back until then.
 
 #include <chrono>
 #include <cstdint>
@@ -17,7 +16,7 @@ struct EmulatedNetwork {
   bool is_slow() const { return latency > 0 || seconds_per_byte > 0; }
 };
 
-/// One rank's; any thread may send.
+/// The port of one rank. Any thread may send.
 class OutPort {
 public:
   using Time = std::chrono::steady_clock::time_point;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What is to be done: a collective on so many elements, ranks and nodes. Owns the meaning of every collective. A plain
-// value; generators turn it into schedules, the simulator proves these against it.
+// A problem: a collective on a number of elements, ranks and nodes. Owns the meaning of every collective. A plain
+// value. Generators turn it into schedules, and the simulator proves the schedules against it.
 //
 // All collectives work in place on `data`, partition.elements() elements on every rank; block r of the partition is
 // rank r's. "Sum" stands for the operation: sum, max or min. What is not named below is undefined at the end (at the
@@ -50,11 +50,11 @@ struct Problem {
   }
 };
 
-/// On even blocks (with servers: evenly among these). Root and servers are passed over where the collective has none,
-/// so that one setting serves many collectives.
+/// A problem on even blocks (with servers: blocks are even among the servers). If the collective has no root or
+/// servers, these values are ignored, so that one setting serves many collectives.
 Problem even_problem(Collective collective, Index elements, Topology const& topology, Rank root = 0, Rank servers = 0);
 
-/// What the ranks that solve a problem together must agree on, beside collective, algorithm and length.
+/// The values on which ranks that solve a problem together must agree, beside collective, algorithm and length.
 Agreement agreement_on(Problem const& problem);
 
 /// Where in rank i's data of an all-to-all its message for rank j lies.

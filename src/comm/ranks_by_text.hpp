@@ -1,6 +1,6 @@
 #pragma once
 
-// Which ranks say what, for messages about ranks that should agree. A pure function.
+// Groups ranks by their texts, for messages about ranks that should agree. A pure function.
 
 #include <string>
 #include <vector>

@@ -18,10 +18,10 @@ namespace trainstone {
 /// otherwise.
 enum class MemoryNeed { nothing, shared_memory, shared_memory_if_any };
 
-/// Whether all ranks do the same, so that what holds for the ranks of one node holds for all: on even partitions and
-/// nodes of equal size in block order, rank r + k does what rank r does, with all peers moved by k (or by the bits of
-/// k), k being a multiple of the ranks per node. The simulator then prices one node instead of thousands.
-/// nodes_if_power_of_two: so if the number of ranks is a power of two; others fold, and then it does not hold.
+/// Whether all nodes do the same, so that the simulator can price one node instead of thousands. The condition is for
+/// even partitions and nodes of equal size in block order. If k is a multiple of the ranks per node, rank r + k does
+/// what rank r does, with all peers moved by k (or by the bits of k). nodes_if_power_of_two: the condition holds if the
+/// number of ranks is a power of two; other numbers fold, and the condition does not hold.
 enum class PricingSymmetry { none, nodes, nodes_if_power_of_two };
 
 /// A generator and what it is for.
@@ -31,9 +31,9 @@ struct RegisteredAlgorithm {
   MemoryNeed needs;
   PricingSymmetry symmetry;
   Schedule (*make)(Problem const& problem, Rank rank);
-  Index most_elements = std::numeric_limits<Index>::max(); ///< that it can be given
+  Index most_elements = std::numeric_limits<Index>::max(); ///< largest number of elements
 
-  /// Where the ranks of a node can share memory, the buffers should lie there.
+  /// Whether the buffers should lie in shared memory, if the ranks of a node can share memory.
   bool uses_shared_memory() const { return needs != MemoryNeed::nothing; }
 };
 
@@ -41,7 +41,7 @@ std::span<RegisteredAlgorithm const> registered_algorithms();
 
 /// The algorithms of one collective, in the table's order.
 std::vector<Algorithm> algorithms_of(Collective collective);
-/// Those that take any number of elements: a model's gradients.
+/// The algorithms that take any number of elements, as gradients of a model need.
 std::vector<Algorithm> unlimited_algorithms_of(Collective collective);
 
 /// Whether the algorithm sends its data in segments of Problem::segment elements.

@@ -1,7 +1,7 @@
 #pragma once
 
-// One member's blocks in a binomial gather or scatter. Owns where the blocks of its subtree lie: in data where they are
-// one piece there, else one after the other in scratch. Does not write messages.
+// The blocks of one member in a binomial gather or scatter. Owns the place of the blocks of its subtree: in data if
+// they are one piece there, else one after the other in scratch. Does not write messages.
 
 #include "comm/algorithms/binomial_tree.hpp"
 #include "comm/algorithms/blocks.hpp"

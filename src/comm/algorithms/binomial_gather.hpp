@@ -8,8 +8,8 @@
 
 namespace trainstone {
 
-/// Member `root` ends with all blocks, of which member i holds number i. A subtree's blocks go through scratch where
-/// they go on at block 0 behind the last one: one subtree per level at most, and none if root is 0.
+/// Member `root` ends with all blocks; member i begins with block i. If the blocks of a subtree wrap from the last
+/// block to block 0, they go through scratch. That is at most one subtree per level, and none if root is 0.
 void append_binomial_gather(ScheduleBuilder& builder, Group const& group, Rank root, Partition const& blocks);
 
 Schedule make_binomial_gather(Problem const& problem, Rank rank);

@@ -1,8 +1,8 @@
 #pragma once
 
 // Runs of blocks, counted modulo their number: a run that reaches beyond the last block goes on at the first one. Owns
-// how such a run still makes one message: what leaves is packed in scratch, what arrives is unpacked from there, but
-// only if the run really lies in two places.
+// the way in which such a run still makes one message. If the run lies in two places, it is packed in scratch before it
+// leaves, and unpacked from scratch after it arrives.
 
 #include "comm/schedule_builder.hpp"
 

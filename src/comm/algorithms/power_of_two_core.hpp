@@ -1,9 +1,9 @@
 #pragma once
 
-// Any number of members for algorithms that need a power of two: of N = P + e members of a group, P being the largest
-// power of two, members 2i and 2i+1 with i < e pair up; the odd one folds, that is, hands its data to the even one,
-// which takes part as number i of the core; the others are numbers e, e+1, ... Owns that numbering and the rounds of
-// folding. Consecutive numbers stand for consecutive members, so that their blocks lie side by side.
+// Lets algorithms that need a power of two run on any number of members. A group has N = P + e members, where P is the
+// largest power of two. Members 2i and 2i+1 with i < e pair up. The odd member folds: it hands its data to the even
+// member, which takes part as number i of the core. The other members are numbers e, e+1, ... Owns this numbering and
+// the rounds of folding. Consecutive numbers stand for consecutive members, so that their blocks lie side by side.
 // Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1),
 // 2005.
 
@@ -17,7 +17,7 @@ public:
 
   /// P, the size of the core: a power of two.
   Rank core() const { return m_core; }
-  /// e: that many members fold; below P.
+  /// e, the number of members that fold; below P.
   Rank excess() const { return m_excess; }
   bool has_partner(Rank member) const { return member < 2 * m_excess; }
   bool is_folded(Rank member) const { return has_partner(member) && member % 2 == 1; }
@@ -26,7 +26,7 @@ public:
   /// The number in the core that a member has, or its partner if it folds.
   Rank number_of(Rank member) const { return has_partner(member) ? member / 2 : member - m_excess; }
   Rank member_at(Rank number) const { return number < m_excess ? 2 * number : number + m_excess; }
-  /// One block per number: the member's own and that of its partner.
+  /// One block per number: the block of the member, joined with the block of its partner.
   Partition merged(Partition const& blocks) const;
 
 private:

@@ -10,10 +10,10 @@
 
 namespace trainstone {
 
-/// Which block is whose.
+/// The member that owns each block.
 enum class Placement {
   in_order,     ///< block i is number i's; the largest messages go to the farthest partner
-  bit_reversed, ///< block i is that of the number with i's bits in reverse: the largest go to the nearest partner
+  bit_reversed, ///< block i is the reversed number's block; the largest messages go to the nearest partner
 };
 
 /// A member of the core among its partners.

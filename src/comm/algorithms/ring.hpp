@@ -13,8 +13,8 @@
 
 namespace trainstone {
 
-/// Who stands where, and whose block is which: the right-hand neighbour of member i is member i+1, blocks[i] is
-/// member i's.
+/// The order of members and their blocks: the right-hand neighbour of member i is member i+1, and blocks[i] belongs to
+/// member i.
 struct Ring {
   Group group;
   std::vector<Range> blocks;

@@ -2,11 +2,10 @@
 
 // The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
-// a round are posted together, receives first, once the kernels have ended that this exec instance was given before;
-// nothing waits for them but wait(), and where a neighbour looks at the buffers; a message's length is checked before
-// it becomes an int. Where the communicator's messages are staged (comm/message_buffers.hpp), MPI is given copies of
-// them in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they
-// start.
+// a round are posted together, receives first, after the earlier kernels of this exec instance have ended; only wait()
+// waits for these kernels, and a round in which a neighbour reads the buffers; a message's length is checked before it
+// becomes an int. Where the communicator's messages are staged (comm/message_buffers.hpp), MPI is given copies of them
+// in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they start.
 
 #include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
@@ -40,22 +39,22 @@ struct ExecutionOptions {
   Purpose purpose = Purpose::training;
   /// Elements; the same on all ranks. Longer moves are cut into several messages, which are counted as such.
   Index longest_message = longest_mpi_message;
-  /// Where data (and scratch, if neighbours look at it) lies, for schedules that need shared memory; must outlive the
-  /// execution.
+  /// The segment in which data lies (and scratch, if neighbours read it), for schedules that need shared memory. It
+  /// must outlive the execution.
   SharedSegment* segment = nullptr;
-  /// Where the data's elements lie in it; the same on all ranks. Empty: one after the other.
+  /// Where the elements of data lie in the buffer; the same on all ranks. Empty: one after the other.
   Pieces pieces = {};
-  /// Prepare the messages once and start them again in every run, instead of making them anew; where they are staged,
-  /// they always are.
+  /// Whether messages are prepared once and started again in every run. Otherwise they are made anew in every run, as
+  /// staged messages always are.
   bool persistent = true;
   /// Pinned memory of staging_bytes(), where messages are staged; of this execution alone while it is in flight.
   std::span<std::byte> staging = {};
-  /// Data and scratch are the host's, whatever memory kernels use, and the calling thread adds them up: MPI is given
-  /// them themselves, also where other collectives' messages are staged. For few values that the host needs.
+  /// Whether data and scratch are host memory, whatever memory kernels use. Then the calling thread adds them up, and
+  /// MPI gets this memory itself, even if other collectives are staged. For a few values that the host needs.
   bool on_host = false;
-  /// If it is not null: the collective comes after all that is enqueued there when it starts, or after what start() is
-  /// given, and what is enqueued there once it has ended comes after it. For executions on an instance of their own;
-  /// must outlive them.
+  /// An instance of the caller, or null. The collective begins after all work that is enqueued there at its start, or
+  /// after the event that start() gets. Work that is enqueued there after its end comes after it. For executions on an
+  /// instance of their own. The caller's instance must outlive them.
   ExecutionSpace const* caller = nullptr;
 };
 

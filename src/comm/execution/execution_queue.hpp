@@ -2,10 +2,10 @@
 
 // Several collectives in flight. Owns the order in which they were started, and optionally a thread that keeps them
 // going while the caller computes. Promises: whatever execution is waited for, all advance meanwhile, so ranks may wait
-// in different orders; what the thread counts is the process' as soon as wait() has returned. The thread's seconds are
-// nobody's: they pass beside the caller's. It starts kernels on the executions' instances: Kokkos runs those of an
-// instance one after the other, whoever starts them (a lock per instance; seen in 4.5.1 Serial and 5.2.2 OpenMP, where
-// the thread has OpenMP workers of its own).
+// in different orders; the counts of the thread are part of the process' counts as soon as wait() has returned. The
+// seconds of the thread are not counted, because they pass beside the caller's. It starts kernels on the executions'
+// instances: Kokkos runs those of an instance one after the other, whoever starts them (a lock per instance; seen in
+// 4.5.1 Serial and 5.2.2 OpenMP, where the thread has OpenMP workers of its own).
 
 #include "comm/execution/execution.hpp"
 
@@ -33,7 +33,7 @@ public:
   /// Starts an execution, which must outlive its time in the queue and is driven by the queue alone until its end.
   /// \param[in] ready  what it comes after, as Execution::start() says
   void start(Execution& execution, std::optional<InstanceEvent> const& ready = {});
-  /// Advances all as far as possible without waiting; true when none is in flight.
+  /// Advances all executions as far as possible without waiting. Returns true when none is in flight.
   /// \throws what an execution threw, on the thread too
   bool progress();
   /// Waits for one execution of the queue; what was started before or after it may still be in flight.

@@ -10,8 +10,8 @@
 
 namespace trainstone {
 
-/// How many of a local move's elements, from `from` on, lie one after the other wherever it reads and writes data: what
-/// one kernel does. \param[in] pieces  of the data
+/// The number of elements of a local move, from `from` on, that lie one after the other wherever the move reads and
+/// writes data. One kernel handles them. \param[in] pieces  of the data
 Index elements_of_kernel(Move const& move, Pieces const& pieces, Index from);
 
 /// Kernels that an execution of this schedule starts.

@@ -1,11 +1,11 @@
 #pragma once
 
 // Watches over the other ranks of a node: a rank that is killed would leave them waiting for ever, in shared memory and
-// in MPI. Owns a page that they share, and a thread that looks about once a second. Promises: every end that says
-// nothing is seen, because each rank holds a lock of the system on a byte of that page's file, which goes with the
-// process. A rank that has ended its watch, in order or by an exception, is missed by nobody. Nothing is counted, and
-// nothing waits for the thread. Ranks of other nodes are the launcher's business.
-// Not by process numbers (pidfd): in containers with one rank each they name other processes.
+// in MPI. Owns a page that they share, and a thread that looks about once a second. Promises: the thread sees every
+// rank that ends without a goodbye, because each rank holds a lock of the system on a byte of that page's file, and the
+// lock goes with the process. A rank that has ended its watch, in order or by an exception, is not reported. Nothing is
+// counted, and nothing waits for the thread. The launcher watches the ranks of other nodes. Not by process numbers
+// (pidfd): in containers with one rank each they name other processes.
 
 #include "comm/communicator.hpp"
 
@@ -28,7 +28,7 @@ struct RankProcess {
   bool operator==(RankProcess const&) const = default;
 };
 
-/// What a rank lets its neighbours know, in shared memory that it alone writes.
+/// The state that a rank shows to its neighbours, in shared memory that it alone writes.
 struct Presence {
   enum class State : std::int32_t {
     unknown, ///< nobody looks at it: not come yet, or the system knows no such locks
@@ -49,14 +49,15 @@ struct Neighbourhood {
   std::size_t me = 0;
 };
 
-/// Takes the lock of this rank's place, until the file is closed. Where that is impossible nobody will look at it.
+/// Takes the lock of this rank's place, until the file is closed. If that is impossible, nobody watches this rank.
 void come(Neighbourhood const& neighbourhood, RankProcess const& who);
-/// Before the file is closed.
+/// Says goodbye. Call this before the file is closed.
 void say_goodbye(Neighbourhood const& neighbourhood);
-/// This rank will end because that one has ended.
+/// Says that this rank will end because the given rank has ended.
 void follow(Neighbourhood const& neighbourhood, RankProcess const& cause);
-/// Who has ended without a goodbye: the next rank that has not left, or whom another one follows. One look at a lock
-/// per call: of two neighbouring ranks that live the first looks at the second, so together they look at all.
+/// The rank that has ended without a goodbye, if there is one: the next rank that has not left, or the rank that
+/// another rank follows. A call checks one lock. Each living rank checks the next one, so together they check all
+/// ranks.
 std::optional<RankProcess> find_ended(Neighbourhood const& neighbourhood);
 
 } // namespace Impl
@@ -64,10 +65,11 @@ std::optional<RankProcess> find_ended(Neighbourhood const& neighbourhood);
 /// Lives in main() while ranks wait for each other.
 class NeighbourWatch {
 public:
-  /// Collective over the communicator, whose ranks messages name: all of the program. Where ranks of a node can share
-  /// nothing, and where a rank is alone on its node, nobody watches.
-  /// \param[in] period  between two looks. A rank that is seen to have ended in two of them ends this process with exit
-  ///            code 70 and a line that names it; one look would not give a launcher the time to end all ranks itself.
+  /// Collective over the communicator, which must have all ranks of the program: messages use its rank numbers. If the
+  /// ranks of a node cannot share memory, or if a rank is alone on its node, nobody watches.
+  /// \param[in] period  time between two checks. If two checks find that a rank has ended, this process prints a line
+  ///            that names the rank and ends with exit code 70. After one check, a launcher would not have had the time
+  ///            to end all ranks itself.
   explicit NeighbourWatch(Communicator const& communicator, std::chrono::milliseconds period = std::chrono::seconds(1));
   NeighbourWatch(NeighbourWatch const&) = delete;
   NeighbourWatch& operator=(NeighbourWatch const&) = delete;

@@ -16,11 +16,11 @@ public:
   /// memory become one piece.
   void append(Range const& memory);
 
-  /// Nothing was appended: element i lies at i.
+  /// Whether nothing was appended: element i lies at i.
   bool is_contiguous() const { return m_memory.empty(); }
   /// In all pieces.
   Index elements() const { return m_first.empty() ? 0 : m_first.back() + m_memory.back().size(); }
-  /// How long the buffer must at least be.
+  /// The least length of the buffer.
   Index extent() const;
 
   /// Where element `element` lies.

@@ -37,7 +37,7 @@ public:
   /// Where the part of a neighbour (by its place in neighbours()) begins here, and its length.
   std::byte* part(std::size_t neighbour) const;
   std::uint64_t part_bytes(std::size_t neighbour) const;
-  /// What a part of so many bytes takes beyond these: flags, mailboxes, and the rest of its last page.
+  /// Bytes that a part takes beyond its given bytes: flags, mailboxes, and the rest of its last page.
   static std::uint64_t overhead(std::uint64_t part_bytes);
   /// Whether [first, first + bytes) lies in this rank's part.
   bool contains(std::byte const* first, std::uint64_t bytes) const;
@@ -51,7 +51,7 @@ public:
   bool is_free(std::uint64_t ticket);
   /// After an error: tickets stay open on some ranks, and no more are drawn.
   void give_up() noexcept;
-  /// This rank does not look at what belongs to the ticket any more.
+  /// This rank no longer reads memory that belongs to the ticket.
   void close_ticket(std::uint64_t ticket);
   /// Tells the neighbours that this rank has come to barrier `step` (0, 1, ...) of a ticket, and where its buffers
   /// begin in its part (offsets in bytes; the first barrier's are kept). All that it wrote before is visible to who
@@ -75,8 +75,8 @@ private:
   std::unique_ptr<State> m_state;
 };
 
-/// One more look in vain at something that another process is to change: spins first, then gives the core away, which
-/// lets more ranks than cores make progress. Start with one per wait.
+/// Call this after each check that has found no change by another process. It first spins, then gives the core away,
+/// which lets more ranks than cores make progress. Use one object per wait.
 class Patience {
 public:
   void look_again();

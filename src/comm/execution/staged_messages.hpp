@@ -1,7 +1,7 @@
 #pragma once
 
-// The copies of messages that MPI is given in their place. Owns where each lies in the staging memory, which is the
-// caller's, and how far its copying is. Promises: nothing waits but finish(); messages of one round never overlap. For
+// The copies of messages that MPI gets in their place. Owns the place of each copy in the caller's staging memory, and
+// the progress of copying. Promises: nothing waits but finish(); messages of one round never overlap. For
 // src/comm/execution/message_rounds.cpp alone.
 
 #include "comm/buffers.hpp"

@@ -44,9 +44,9 @@ struct Calibration {
 Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
                                     CalibrationOptions const& options);
 
-/// How many times as long as `machine` says things take now: by curve (and "node_barrier"), medians over a few small
-/// sizes; what one of the two does not know is left out. Takes a fraction of a second: for telling a machine that has
-/// changed its state since (virtual cores that were moved, other clock rates, other programs). Collective.
+/// Times of now divided by the times of `machine`: by curve (and "node_barrier"), medians over a few small sizes. A
+/// curve that one of the two does not know is left out. Takes a fraction of a second. It finds out whether the machine
+/// has changed its state since (virtual cores that were moved, other clock rates, other programs). Collective.
 /// \param[in] shared_memory as of CalibrationOptions
 std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Communicator& communicator,
                                                   FittedMachine const& machine, bool shared_memory);

@@ -1,8 +1,8 @@
 #pragma once
 
-// What `auto` means: the registered algorithm with the least predicted time. Owns the choice and the machine that is
-// assumed where none was measured. Promises: the same problem and machine give the same choice on every rank; no
-// algorithm is excluded but by refusal() and its price. Does not measure.
+// The meaning of `auto`: the registered algorithm with the least predicted time. Owns the choice and the assumed
+// machine, for runs without a measured one. Promises: the same problem and machine give the same choice on every rank;
+// no algorithm is excluded but by refusal() and its price. Does not measure.
 
 #include "comm/problem.hpp"
 #include "comm/simulation/machine_model.hpp"
@@ -30,9 +30,9 @@ std::string to_string(PricedAlgorithm const& candidate);
 /// Segments that are tried where the problem names none.
 inline constexpr std::array<Index, 4> tried_segments{4096, 16384, 65536, 262144};
 
-/// What a problem's algorithms take, the quickest first; the table's order breaks ties. Algorithms that refuse the
-/// problem are left out. Segmented algorithms are priced with problem.segment, or, if that is 0, with each of
-/// tried_segments that cuts the data, and appear once with the best of them.
+/// The predicted times of a problem's algorithms, the quickest first. The table's order breaks ties. Algorithms that
+/// refuse the problem are left out. Segmented algorithms are priced with problem.segment, or, if that is 0, with each
+/// of tried_segments that cuts the data, and appear once with the best of them.
 /// \param[in] among  algorithms to look at; empty: all of the collective
 /// \throws InputError if all of them refuse the problem (the message says why)
 std::vector<PricedAlgorithm> rank_algorithms(Problem const& problem, std::size_t element_bytes,

@@ -1,8 +1,8 @@
 #pragma once
 
-// A machine as it was measured: a MachineModel whose curves know from which sizes they come. Owns which of them there
-// are: nothing is known of messages between nodes after a measurement on one node. Does not measure and does not read
-// files (report/machine_file.hpp).
+// A machine as it was measured: a MachineModel whose curves know from which sizes they come. Knows which curves exist:
+// after a measurement on one node there is none for messages between nodes. Does not measure and does not read files
+// (report/machine_file.hpp).
 
 #include "comm/prediction/machine_fit.hpp"
 
@@ -27,15 +27,16 @@ struct FittedMachine {
   std::optional<double> node_barrier; ///< seconds
   int ports = 1;
 
-  /// What was not measured takes no time here: ask missing_for() before a problem is priced.
+  /// The model for prices. Moves that were not measured take no time in it: ask missing_for() first.
   MachineModel model() const;
-  /// What schedules on such ranks may use and was not measured: "messages between nodes"; empty if all is there.
+  /// The moves that schedules on such ranks may use and that were not measured: "messages between nodes". Empty if all
+  /// were measured.
   std::string missing_for(Topology const& topology, bool shared_memory) const;
-  /// Whether a message of so many bytes is outside of what was measured on that link.
+  /// Whether the size of a message is outside of the sizes that were measured on that link.
   bool extrapolates_message(Link link, double bytes) const;
 };
 
-/// The curves of a machine by name, for what prints, reads and writes all of them.
+/// The curves of a machine by name, for code that prints, reads and writes all of them.
 struct NamedCurve {
   std::string_view name; ///< "message_intra": as files and tables write it
   std::optional<FittedCurve>* curve;

@@ -11,7 +11,7 @@
 
 namespace trainstone {
 
-/// What so many bytes took, for instance the median of repetitions.
+/// The time that a number of bytes took, for instance the median of repetitions.
 struct TimeSample {
   double bytes;
   double seconds;
