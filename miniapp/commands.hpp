@@ -1,7 +1,7 @@
 #pragma once
 
-// The commands of the program: what each one is given, and its exit code. Errors leave as exceptions; main() prints
-// them and chooses the exit code.
+// The commands of the program. Each command gets its options and returns its exit code. Errors leave as exceptions;
+// main() prints them and chooses the exit code.
 
 #include "comm/communicator.hpp"
 #include "comm/control.hpp"
@@ -17,7 +17,7 @@
 
 namespace trainstone {
 
-/// What all commands share on the command line.
+/// The options that commands share.
 struct CommonOptions {
   DeckInput deck;
   std::string output_folder = "out";
@@ -31,13 +31,13 @@ struct RunOptions {
 
 struct EstimateOptions {
   CommonOptions common;
-  std::optional<std::int64_t> ranks;          ///< 1 if not given; of a lecture 8
+  std::optional<std::int64_t> ranks;          ///< 1 if not given; 8 with a lecture
   std::optional<std::uint64_t> device_memory; ///< bytes per rank
   std::string lecture;                        ///< empty: a deck is estimated
-  std::optional<std::uint64_t> size;          ///< of a lecture: bytes
+  std::optional<std::uint64_t> size;          ///< with a lecture: bytes
   std::string machine_file;                   ///< of a lecture or a step's time; empty: figures are assumed, or no time
-  std::int64_t nodes = 1;                     ///< of a deck: that the ranks sit on, in blocks
-  std::string json_file;                      ///< of a deck; empty: none
+  std::int64_t nodes = 1;                     ///< with a deck: number of nodes; ranks sit on them in blocks
+  std::string json_file;                      ///< with a deck; empty: none
 };
 
 struct VerifyOptions {
@@ -84,8 +84,8 @@ int export_checkpoint(ExportOptions const& options);
 int estimate_lecture(EstimateOptions const& options);
 int report(ReportOptions const& options);
 
-/// What MPI is given on this communicator: what a deck says by `name`, auto by what MPI can. Collective.
-/// \return what was found out \throws CollectiveError (exit 64) if it cannot be
+/// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Collective.
+/// \return the finding about MPI and devices \throws CollectiveError (exit 64) if it cannot be
 std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
 
 /// "4.5.1 Serial"

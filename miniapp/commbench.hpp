@@ -1,8 +1,8 @@
 #pragma once
 
-// trainstone commbench and calibrate: what their flags mean. Owns the text of the flags, its checking, and the plain
-// options that the commands work from. A flag's value is kept as text until it is checked, so that a wrong one is told
-// with all that would be right.
+// The flags of trainstone commbench and calibrate. Owns the text of the flags, their checks, and the plain options of
+// the commands. The value of a flag is kept as text until it is checked, so that a message about a wrong value can list
+// the right ones.
 
 #include "comm/element.hpp"
 #include "comm/measurement/buffers_choice.hpp"
@@ -19,7 +19,7 @@ class App;
 
 namespace trainstone {
 
-/// As typed.
+/// The flags as typed.
 struct CommbenchArguments {
   std::string min_bytes = "8";
   std::string max_bytes = "64M";
@@ -52,7 +52,7 @@ struct CalibrateArguments {
   bool all_sizes = false;
 };
 
-/// Of `commbench --simulate`: schedules are priced, nothing is run.
+/// The options of `commbench --simulate`: schedules are priced, nothing is run.
 struct SimulateOptions {
   Rank ranks = 1;
   int nodes = 1;
@@ -65,7 +65,7 @@ struct SimulateOptions {
   std::string machine_file; ///< empty: default_machine()
 };
 
-/// Of a measurement.
+/// The options of a measurement.
 struct CommbenchOptions {
   std::vector<std::uint64_t> sizes; ///< bytes, ascending
   std::vector<Collective> collectives;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What commbench is going to measure: every collective at every size, and who takes part. Owns the choice of the
-// contestants. Plain values; measures nothing.
+// The measurements that commbench is going to make: every collective at every size, and the contestants. Owns the
+// choice of the contestants. Plain values; measures nothing.
 
 #include "commbench.hpp"
 
@@ -22,12 +22,12 @@ struct PlannedRow {
   std::optional<double> predicted_seconds = {};
   std::vector<PricedAlgorithm> candidates = {}; ///< of auto
 
-  /// Of auto: from now on this is what it runs.
+  /// Sets the algorithm that `auto` runs from now on.
   void pick(PricedAlgorithm const& choice);
   void predict(double seconds);
 };
 
-/// All that is measured against each other on one problem.
+/// All contestants that are measured against each other on one problem.
 struct PlannedContest {
   Problem problem;
   ElementType type;
@@ -41,15 +41,16 @@ struct CommbenchPlan {
   std::vector<PlannedContest> contests; ///< of one collective and type one after the other, sizes ascending
   std::vector<std::string> left_out;    ///< who was not named and cannot take part, and why
 
-  /// What the contests need on a rank: one runs at a time.
+  /// Memory that the contests need on a rank. One contest runs at a time.
   MeasuredBytes bytes(MessageBuffers buffers, Rank rank) const;
 };
 
-/// Without predictions and choices.
+/// Makes the plan without predictions and choices.
 /// \throws InputError if an algorithm that was named refuses a collective that has it
 CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology);
 
-/// Fills them in; auto runs what is predicted to be the quickest until a measurement decides between its candidates.
+/// Fills in predictions and choices. `auto` runs the algorithm with the least predicted time, until a measurement
+/// decides between its candidates.
 void predict_contests(CommbenchPlan& plan, MachineModel const& machine);
 
 } // namespace trainstone

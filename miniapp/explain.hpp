@@ -1,7 +1,7 @@
 #pragma once
 
-// trainstone explain: what its flags mean. A flag's value is kept as text until it is checked, so that a wrong one is
-// told with all that would be right.
+// The flags of trainstone explain. The value of a flag is kept as text until it is checked, so that a message about a
+// wrong value can list the right ones.
 
 #include <string>
 
@@ -11,7 +11,7 @@ class App;
 
 namespace trainstone {
 
-/// As typed; empty where nothing was given.
+/// The flags as typed; empty if not given.
 struct ExplainArguments {
   std::string subject;   ///< a collective, or a strategy of training
   std::string algorithm; ///< of a collective

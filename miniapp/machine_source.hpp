@@ -1,7 +1,7 @@
 #pragma once
 
-// The machine that predictions are made for: from --machine FILE, or the one that is assumed. Owns the refusal of a
-// file that lacks what the ranks need.
+// The machine for predictions: from --machine FILE, or an assumed one. Refuses a file that lacks curves that the ranks
+// need.
 
 #include "comm/measurement/buffers_choice.hpp"
 #include "comm/simulation/machine_model.hpp"
@@ -17,16 +17,16 @@ struct MachineSource {
   std::string description;                 ///< for headers of tables
   std::optional<MeasuredMachine> measured; ///< of a file
 
-  /// Whether messages of so many bytes were not measured; an assumed machine is no measurement at all, and says so.
+  /// Whether the size of a message is outside of the measured sizes. An assumed machine was not measured, and says so.
   bool extrapolates(Link link, double bytes) const {
     return measured && measured->fit.extrapolates_message(link, bytes);
   }
 };
 
 /// \param[in] path of --machine; empty: default_machine()
-/// \param[in] buffers  of the ranks that run; nothing: ranks that are imagined, whose messages are the file's
-/// \throws InputError if the file is none, or was measured where such ranks' messages or shared memory could not be, or
-///         with other buffers: copies cost time, too
+/// \param[in] buffers  buffers of the running ranks; nothing: ranks are imagined, and use the buffers of the file
+/// \throws InputError if the file is not a machine file, if messages or shared memory of such ranks were not measured,
+/// or if it was measured with other buffers, because copies cost time, too
 MachineSource read_machine_source(std::string const& path, Topology const& topology,
                                   std::optional<BuffersChoice> const& buffers = {});
 

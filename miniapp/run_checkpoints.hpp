@@ -1,6 +1,7 @@
 #pragma once
 
-// Checkpoints of a run: where it goes on, when it writes one or stops, and what that took. Prints what becomes of them.
+// Checkpoints of a run: finds the checkpoint to go on from, decides when to write one or to stop, and measures the
+// time. Prints what it does.
 
 #include "run_setup.hpp"
 
@@ -26,14 +27,14 @@ public:
 
   /// Where the training goes on; step 0: at its begin.
   TrainingProgress const& start() const;
-  /// Gives the trainer that state. Collective.
+  /// Sets the trainer to the state of the checkpoint. Collective.
   void load(Trainer& trainer);
 
-  /// What this rank asks for when a step's losses meet.
+  /// The requests of this rank, for the losses of a step.
   Requests ask() const;
   /// Whether a checkpoint is due after this step, or the run stops. The same on all ranks.
   bool writes_after(StepReport const& step) const;
-  /// What is known of all steps so far.
+  /// The progress of the training after all steps so far.
   struct Steps {
     std::vector<double> const& losses;
     EarlySteps const& early;
@@ -57,7 +58,7 @@ private:
   std::optional<StoredCheckpoint> m_start;
   std::optional<FolderLock> m_lock;          ///< of the first rank
   std::vector<std::string> m_all, m_refused; ///< in checkpoint.dir, newest first
-  std::vector<std::string> m_own;            ///< of these, those of this training that were not refused
+  std::vector<std::string> m_own;            ///< checkpoints of this training in m_all that were not refused
   CheckpointInfo m_info;
 };
 

@@ -18,13 +18,14 @@ public:
   /// \param[in] completed  steps before this run's
   RunEnergy(PreparedRun const& run, std::int64_t completed, Rank rank);
 
-  /// After every step of the run, before a checkpoint is written. Reads meters when the step before the measured ones
-  /// has ended, every second from then on, and when the last measured step has ended, or the run before that: all ranks
-  /// read after the same step. So checkpoints between measured steps are part of it, and the one at a run's end never
-  /// is.
+  /// Call this after every step of the run, before a checkpoint is written. Reads meters after the last step before the
+  /// measured ones, every second from then on, and after the last measured step or the end of the run. All ranks read
+  /// after the same step. So the energy includes checkpoints between measured steps, but never the checkpoint at the
+  /// end of a run.
   void after(StepReport const& step);
 
-  /// Between the first reading and the last. Nothing if there were no two, or no meter. Collective.
+  /// The energy between the first and the last reading. Nothing if there were not two readings, or no meter.
+  /// Collective.
   std::optional<EnergyInfo> total(RankContext& context) const;
 
 private:

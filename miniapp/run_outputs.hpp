@@ -1,8 +1,8 @@
 #pragma once
 
-// The files that a run writes beside its result and its checkpoints: trace and model. Owns their memory, which
-// is taken before the training and planned (train/run_plan.hpp), and how they are written. They are written when the
-// result is on the medium: what goes wrong with them loses no run.
+// The files that a run writes beside its result and its checkpoints: trace and model. Owns their memory, which is
+// planned (train/run_plan.hpp) and taken before the training, and writes them. They are written after the result is on
+// the medium, so a failure loses no result.
 
 #include "core/memory.hpp"
 #include "core/timeline.hpp"
@@ -20,11 +20,12 @@ public:
   /// Everything referred to must outlive the object.
   RunOutputs(PreparedRun const& run, RankContext& context, MemoryLedger& ledger);
 
-  /// From now on the trace is recorded, if one is asked for. Collective: all ranks begin together.
+  /// Begins to record the trace, if the deck asks for one. Collective: all ranks begin together.
   void begin_trace();
   void end_trace();
 
-  /// Writes what the deck asks for and prints what was written; no model of a training that has stopped. Collective.
+  /// Writes the files that the deck asks for and prints their names. Writes no model if the training was stopped.
+  /// Collective.
   /// \throws CollectiveError (exit 70) that names the file, and the result's
   void write(Trainer& trainer, bool is_trained, std::string const& result_path);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A run before its first large allocation: deck, plan, opened data, golden curve. Everything that the user can have got
-// wrong is found here.
+// A run before its first large allocation: deck, plan, opened data, golden curve. Every mistake of the user is found
+// here.
 
 #include "commands.hpp"
 
@@ -38,14 +38,15 @@ struct PreparedRun {
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve
 
   Products products() const;
-  /// Not where fp32 is rounded before it is multiplied: the reference's bound does not allow for that.
+  /// Whether the first step is compared. It is not if products round fp32 inputs, because the bound of the reference
+  /// does not allow for that.
   bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm.usual()); }
 };
 
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
 Communicator emulated_world(CommConfig const& config);
 
-/// Where ranks really sit.
+/// The real places of ranks.
 struct Placement {
   NodeMap machines;
   std::vector<std::string> devices; ///< by rank: devices_of_ranks()
@@ -54,7 +55,7 @@ struct Placement {
 /// Collective. \param[in] world  without emulated nodes
 Placement placement_of(Communicator const& world);
 
-/// How many ranks the machine of `rank` has, itself included.
+/// Number of ranks on the machine of `rank`, including `rank`.
 std::int64_t ranks_beside(NodeMap const& machines, Rank rank);
 
 /// Checks everything; the first rank also scans the data and makes the output folder.
@@ -64,16 +65,16 @@ std::int64_t ranks_beside(NodeMap const& machines, Rank rank);
 PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
                         Placement const& placement);
 
-/// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": what ranks measure one by one then
-/// adds up to more than the machine has. Threads are those of kernels or of libraries, whichever are more. Empty if
-/// every thread, or rank, has a core or device of its own.
+/// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": then rates that ranks measure one
+/// by one add up to more than the machine has. Threads of kernels or threads of libraries count, whichever are more.
+/// Empty if every thread has its own core, or every rank its own device.
 std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec);
-/// The same of the first machine of the run that has such ranks. Collective.
+/// The text of the first machine of the run with such ranks. Collective.
 std::string any_shared_processors(PreparedRun const& run, RankContext const& context);
 
-/// All ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
-/// \throws CollectiveError (exit 64) naming a rank that differs: a launcher that does not pass on TRAINSTONE_SET, files
-///         that differ between nodes
+/// Checks that all ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
+/// \throws CollectiveError (exit 64) naming a rank that differs, for example because the launcher does not pass on
+/// TRAINSTONE_SET, or because files differ between nodes
 void require_same_run(PreparedRun const& run, Communicator const& communicator);
 
 } // namespace trainstone

@@ -52,7 +52,7 @@ struct GptOptions {
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }
 };
 
-/// What a model's numbers are stored in. Arithmetic, statistics and losses are fp32.
+/// The types in which a model's numbers are stored. Arithmetic, statistics and losses are fp32.
 struct ModelStorage {
   Storage values = Storage::fp32;    ///< parameters and activations
   Storage gradients = Storage::fp32; ///< of parameters: as the values, or fp32
@@ -71,7 +71,7 @@ struct GptPreset {
   double nominal; ///< parameters, as the model is called; exact counts follow from the shape
 };
 
-/// Others than GPT's (bert-large) give the shape of a GPT.
+/// Presets of other models (bert-large) give the shape of a GPT.
 inline constexpr std::array<GptPreset, 8> gpt_presets{{
     {"gpt2", {12, 12, 768, 1024, 50257}, 0.124e9},
     {"gpt2-medium", {24, 16, 1024, 1024, 50257}, 0.355e9},
@@ -99,7 +99,7 @@ inline std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {
   return above <= number ? fmt::format("{} or {}", below, above) : fmt::format("{}", below);
 }
 
-/// What is wrong with a shape, if anything.
+/// The problem of a shape, if there is one.
 inline std::optional<ConfigProblem> find_problem(GptConfig const& config) {
   struct Extent {
     char const* key;

@@ -26,17 +26,17 @@ struct MicroBatch {
   Dropout dropout = {};               ///< of this batch, in training; its site is set by every use
 };
 
-/// Where backward leaves the gradients of a unit's parameters.
+/// The memory in which backward leaves the gradients of a unit's parameters.
 struct GradientTarget {
   StoredVector gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written;
                           ///< stored as the parameters are, or in fp32
   Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
-  /// Called within a block's backward, whose tensors are completed from the last to the first: the gradients of the
-  /// group's elements from `begin` on are there, enqueued. May be empty.
+  /// Called within a block's backward, which completes tensors from the last to the first. Then the gradients of the
+  /// group's elements from `begin` on are enqueued. May be empty.
   std::function<void(Index begin)> completed = {};
 };
 
-/// What happens to the head's logits once they are there.
+/// What the loss does with the head's logits.
 enum class LossMode {
   training,   ///< losses, and the logits become their gradient
   evaluation, ///< losses only
@@ -51,7 +51,7 @@ public:
 
   GptConfig const& config() const { return m_config; }
   MicroBatchShape shape() const { return m_shape; }
-  /// What parameters and activations are stored in.
+  /// The type in which parameters and activations are stored.
   Storage storage() const;
 
   /// Runs the unit's forward on `exec`; returns without fencing. The head ends with the logits.
@@ -61,13 +61,13 @@ public:
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
-  /// Runs the unit's backward on `exec`; returns without fencing. Units in reverse order, head first: the head writes
-  /// root's gradient, but for the position table's, and embed completes it, in the same memory.
+  /// Runs the unit's backward on `exec`; returns without fencing. Units run in reverse order, head first. The head
+  /// writes the gradient of root without the position table, and embed completes it, in the same memory.
   /// \param[in] parameters (padded)   of the group that the unit reads; not looked at by embed
   void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target);
 
-  /// What the unit's forward hands on: the residual stream, (N, C), or the head's logits, (N, Vp).
+  /// The output of the unit's forward: the residual stream, (N, C), or the head's logits, (N, Vp).
   StoredMatrix output(Unit unit) const;
 
   /// (N) of the last loss().

@@ -1,8 +1,8 @@
 #pragma once
 
-// What commbench prints. Owns the rows of measured collectives, their columns (those of nccl-tests, and a prediction
-// beside every time) and what is worked out from them: ratios to MPI's own collectives. Pure: measures nothing.
-// Promises: a result that was not exact has no time and no rate in any form.
+// The output of commbench. Owns the rows of measured collectives, their columns (as in nccl-tests, and a prediction
+// beside every time) and derived figures: ratios to MPI's own collectives. Pure: measures nothing. Promises: a result
+// that was not exact has no time and no rate in any form.
 
 #include "report/crossover_table.hpp"
 
@@ -15,7 +15,7 @@
 
 namespace trainstone {
 
-/// What everything was measured with.
+/// The versions and settings of a measurement.
 struct CommbenchHeader {
   std::string version; ///< "0.1.0 git 1a2b3c4d"
   std::string mpi;     ///< "MPICH 5.0.2"
@@ -33,7 +33,7 @@ struct CommbenchHeader {
   std::string timing;  ///< "10 samples of each ..."
 };
 
-/// How many times as long as predicted the parts of a prediction took, by name.
+/// Measured time divided by predicted time, for the parts of a prediction, by name.
 using Drift = std::vector<std::pair<std::string, double>>;
 
 /// One line, and a note if one of them is beyond 1.5 or below 1/1.5: then the machine is not in the state that it was
@@ -66,7 +66,7 @@ std::optional<double> algorithm_bandwidth(CommbenchRow const& row);
 /// predicted / measured - 1
 std::optional<double> residual(CommbenchRow const& row);
 
-/// How many times as long as ours MPI's own took: medians over the passes of one size, then over sizes.
+/// The time of MPI's own collective divided by the time of ours: medians over the passes of one size, then over sizes.
 struct RatioToMpi {
   std::string algorithm;
   double geometric_mean = 0;
@@ -89,7 +89,7 @@ inline constexpr double prediction_limit = 0.25;
 /// Per algorithm, without auto, in the order of the rows; rows are of one collective and type.
 std::vector<PredictionScore> prediction_scores(std::span<CommbenchRow const> rows);
 
-/// What `auto` has to choose among: rows of one collective and type without MPI's, wrong and unpriced ones.
+/// The choices of `auto`: rows of one collective and type, without MPI's rows, wrong rows and rows without a price.
 std::vector<SizeComparison> comparisons(std::span<CommbenchRow const> rows);
 
 /// Lines, each with its end and beginning with "#".

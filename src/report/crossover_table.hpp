@@ -1,7 +1,7 @@
 #pragma once
 
-// Which algorithm is picked at which size, and what that costs. Owns the comparison of what predictions pick with what
-// measuring would have picked, and its table. Pure: knows neither schedules nor machines.
+// Shows which algorithm is picked at which size, and what the pick costs. Owns the comparison of picks by prediction
+// with picks by measurement, and its table. Pure: knows neither schedules nor machines.
 
 #include <cstdint>
 #include <optional>

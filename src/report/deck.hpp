@@ -19,14 +19,14 @@ namespace trainstone {
 
 struct Key;
 
-/// What the user gave.
+/// The input of the user.
 struct DeckInput {
   std::string path;                   ///< of the deck; empty = none: defaults and overrides only
   std::vector<std::string> overrides; ///< of --set, in order: "section.key=value"
   std::string environment;            ///< of TRAINSTONE_SET: the same, separated by semicolons
 };
 
-/// Where a value came from.
+/// The origin of a value.
 struct Origin {
   enum class Kind { standard, benchmark_class, preset, deck, environment, command_line, derived };
   Kind kind = Kind::standard;
@@ -48,7 +48,7 @@ struct Deck {
 /// Reads input.path and applies the overrides.
 Deck read_deck(DeckInput const& input);
 
-/// The same on the deck's text; input.path only names it.
+/// As above, from the text of the deck; input.path only names it.
 Deck parse_deck(std::string_view text, DeckInput const& input);
 
 /// The configuration of a run: all three batch numbers, and data and model files relative to the working directory
@@ -82,12 +82,12 @@ std::string print_deck(Deck const& deck);
 /// 16 hexadecimal digits: XXH3 of all resolved values (not of comments, order or spelling).
 std::string deck_hash(Deck const& deck);
 
-/// The keys that a loss curve depends on: of model, data, length, global batch, precision
-/// and optimizer, and not of how that is computed: attention, masks, parallel, comm, kernels, bench or the micro-batch.
-/// Files count by data.xxhash where that is given.
+/// The keys that a loss curve depends on: keys of model, data, length, global batch, precision and optimizer. Keys
+/// about the way of computing are left out: attention, masks, parallel, comm, kernels, bench and the micro-batch. Files
+/// count by data.xxhash if it is given.
 std::vector<Key const*> loss_curve_keys(RunConfig const& config);
 
-/// The same with their values, in TOML.
+/// The same keys with their values, in TOML.
 std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks);
 
 /// 16 hexadecimal digits: XXH3 of keys_of_loss_curve().

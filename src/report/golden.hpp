@@ -1,9 +1,9 @@
 #pragma once
 
-// Golden curves: what trusted runs did, one file per deck (golden/NAME.json beside the deck), one curve per golden key;
-// and for trainings that are too long for a trusted run the loss that they begin with, from a reference. Owns the
-// file's form and its digest. What runs are compared by is golden_checks.hpp; which files were released with this
-// program is released_curves.hpp. Who may record one is the user's decision.
+// Golden curves: records of trusted runs. There is one file per deck (golden/NAME.json beside the deck) and one curve
+// per golden key. For trainings that are too long for a trusted run, the file has the loss before the first update,
+// from a reference. Owns the form of the file and its digest. golden_checks.hpp compares runs with curves.
+// released_curves.hpp knows the files that were released with this program. The user decides who may record a curve.
 
 #include "train/early_steps.hpp"
 
@@ -16,7 +16,7 @@
 
 namespace trainstone {
 
-/// How far a run may be from a golden curve; relative.
+/// The largest relative differences between a run and a golden curve.
 struct GoldenBounds {
   double losses = 0;        ///< of each of the early steps
   double norms = 0;         ///< of the gradient of each of them
@@ -28,7 +28,7 @@ struct GoldenCurve {
   std::vector<double> losses; ///< training loss of every step
   std::string recorded_with;  ///< version, variant and ranks, for people
   EarlySteps early = {};
-  std::optional<GoldenBounds> bounds = {}; ///< nothing: those of golden_checks.hpp
+  std::optional<GoldenBounds> bounds = {}; ///< nothing: the bounds of golden_checks.hpp apply
 };
 
 /// The loss of the first positions of a training's first sample, before any update, as `verify --first-step` computes
@@ -39,7 +39,7 @@ struct GoldenFirstStep {
   std::string recorded_with; ///< for people
 };
 
-/// What a run is compared with.
+/// The golden records that a run is compared with.
 struct GoldenEntry {
   std::optional<GoldenCurve> curve;
   std::optional<GoldenFirstStep> first_step;
@@ -49,7 +49,7 @@ struct GoldenEntry {
 /// inputs/quickstart.toml -> inputs/golden/quickstart.json
 std::string golden_path(std::string const& deck_path);
 
-/// What the file has of this key, and the digest of what was read; all empty if there is no file.
+/// The records of this key in the file, and the digest of the file. All empty if there is no file.
 /// \throws InputError if the file is damaged
 GoldenEntry find_golden(std::string const& path, std::string const& key);
 std::optional<GoldenCurve> find_golden_curve(std::string const& path, std::string const& key);
@@ -60,7 +60,7 @@ std::optional<GoldenFirstStep> find_golden_first_step(std::string const& path, s
 void record_golden_curve(std::string const& path, std::string const& key, GoldenCurve const& curve);
 void record_golden_first_step(std::string const& path, std::string const& key, GoldenFirstStep const& first);
 
-/// How far parameters have changed, as golden files and results have it; null where it is not known.
+/// The changes of parameters, in the form of golden files and results; null if they are not known.
 nlohmann::ordered_json changes_json(EarlySteps const& early);
 
 } // namespace trainstone

@@ -1,9 +1,9 @@
 #pragma once
 
 // A JSON file that a user gave, read strictly. Owns the messages: each begins with the file's name, says which value is
-// wrong and what would be right, and ends with what to do about it. Promises numbers that can be added, divided and
-// drawn: none exceeds 1e100 either way, and those that must not be negative are 0 or at least 1e-100. Does not know
-// what files mean.
+// wrong and what would be right, and ends with advice. Promises numbers that can be added, divided and drawn: no
+// absolute value exceeds 1e100, and a number that must not be negative is 0 or at least 1e-100. Does not know the
+// meaning of files.
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,7 @@ class JsonFile {
 public:
   using Json = nlohmann::ordered_json;
 
-  /// What a number must not be below.
+  /// The lower bound of a number.
   enum class Least { any, zero, above_zero };
 
   /// A value of an object.
@@ -46,7 +46,7 @@ public:
   // Pointers are "/curves/reduce/pieces/0". Each throws InputError if the value is missing or of another type.
 
   Json const& at(std::string const& pointer) const;
-  /// Whether it is there and not null.
+  /// Whether the value exists and is not null.
   bool has(std::string const& pointer) const;
   double number(std::string const& pointer) const;
   double non_negative(std::string const& pointer) const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// One key of a deck: what it is called, what it means, which values are legal and which field of the configuration it
-// fills; and how legal values read in messages. Knows neither the table of keys nor how decks are read.
+// One key of a deck: its name, its meaning, its legal values, and the field of the configuration that it fills. Also
+// writes legal values for messages. Knows neither the table of keys nor how decks are read.
 
 #include "report/deck_value.hpp"
 #include "train/run_config.hpp"
@@ -54,7 +54,7 @@ std::string type_name(Key const& key);
 /// "0 to 1048576", "above 0", "one of constant, cosine"; empty where everything is legal.
 std::string legal_values(Key const& key);
 
-/// What is wrong with a value of the key's type, if anything.
+/// The problem of a value of the key's type, if there is one.
 std::optional<std::string> find_problem(Key const& key, DeckValue const& value);
 
 } // namespace trainstone

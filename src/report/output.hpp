@@ -19,10 +19,10 @@
 
 namespace trainstone {
 
-/// How a run ended; the exit code of `invalid` is 65, of `stopped` 75, of the others 0.
+/// The outcome of a run. The exit code of `invalid` is 65, of `stopped` 75, of the others 0.
 enum class Outcome {
   valid,
-  unreferenced, ///< there is no golden curve, or what is enough in its place (report/benchmark_class.hpp)
+  unreferenced, ///< no golden curve, and nothing that suffices instead (report/benchmark_class.hpp)
   emulated,     ///< its time is not the machine's: an emulated network, an injected delay
   invalid,      ///< a check failed
   stopped,      ///< by a signal or --max-time, with a checkpoint: nothing was verified
@@ -32,7 +32,7 @@ enum class Outcome {
 std::string to_string(Outcome outcome);
 int exit_code(Outcome outcome);
 
-/// invalid if a check failed, emulated if time was, unreferenced if losses are not compared with enough
+/// invalid if a check failed, emulated if the time is not the machine's, unreferenced if the references do not suffice
 /// (report/benchmark_class.hpp: is_referenced), else valid.
 Outcome judge(std::vector<Check> const& checks, bool is_referenced, bool is_emulated);
 
@@ -66,7 +66,7 @@ struct KernelRow {
   double launches = 0, seconds = 0, flops = 0, bytes = 0;
 };
 
-/// Of measured steps, on all hosts and devices of a run; nothing where a meter is missing.
+/// Energy of the measured steps, on all hosts and devices of a run. A value is missing if a meter is missing.
 struct EnergyInfo {
   std::optional<double> host_joules, device_joules;
   double seconds = 0; ///< between the readings, with what happens between steps
@@ -91,13 +91,13 @@ std::string kernel_lines(std::vector<KernelRow> const& kernels, double gemm_flop
                          double bandwidth_bytes_per_second);
 /// One line, and one more for every failed check.
 std::string verification_lines(std::vector<Check> const& checks);
-/// What the rate of such a run is called; empty: it has none.
+/// The name of the rate of such a run. Empty if the run has no rate.
 std::string rate_name(Outcome outcome);
-/// FOM and FOM_PER_RANK, FOM_UNREFERENCED, FOM_EMULATED, or UNVERIFIED_RATE, as the outcome allows; nothing of a
-/// stopped run.
+/// The lines of the rate. A valid run has FOM and FOM_PER_RANK; other runs have FOM_UNREFERENCED, FOM_EMULATED or
+/// UNVERIFIED_RATE. A stopped run has none.
 std::string rate_lines(Outcome outcome, Rate const& tokens_per_second, std::int64_t ranks);
 /// \param[in] class_name  ClassJudgement::name
-/// \param[in] is_local    the golden file is not one that was released: of a VALID run the line says so
+/// \param[in] is_local    the golden file was not released; the line of a VALID run says so
 std::string result_line(Outcome outcome, std::string const& class_name, bool is_local, std::string const& json_path);
 
 /// Prints the steps of a run as they finish: about twenty lines per run, those with a held-out loss and the last one

@@ -1,8 +1,8 @@
 #pragma once
 
-// Brings the micro-batches of a step to where the kernels read them: asks a BatchSource for the tokens, sorts the rows
-// by token for the embedding's gradient, copies all to the device arrays that it owns. Does not know which samples a
-// rank gets.
+// Loads the micro-batches of a step into the memory that kernels read. Asks a BatchSource for the tokens, sorts the
+// rows by token for the gradient of the embedding, and copies everything to the device arrays that it owns. Does not
+// know which samples a rank gets.
 
 #include "comm/buffers.hpp"
 #include "core/memory.hpp"
@@ -19,11 +19,11 @@ namespace trainstone {
 using BatchSource = std::function<void(std::int64_t batch, Index micro_batch, std::span<std::int32_t> inputs,
                                        std::span<std::int32_t> targets)>;
 
-/// An array for kernels, and where the host fills it: a mirror in pinned memory, or the array itself where the host
-/// reaches it.
+/// An array for kernels and the memory in which the host fills it: a mirror in pinned memory, or the array itself if
+/// the host reaches it.
 class Mirrored {
 public:
-  /// The next elements of `data`, with a mirror of the next bytes of `mirrors` unless that has none.
+  /// Takes the next elements of `data`, and the next bytes of `mirrors` as mirror, if `mirrors` has memory.
   Mirrored(Arena& data, PinnedMemory& mirrors, char const* label, Index count);
 
   Vector<std::int32_t> array() const { return m_array; }
@@ -42,14 +42,14 @@ private:
 
 class BatchLoader {
 public:
-  /// Room for `turns` micro-batches at a time. Takes its part of data_plan() from `data`, and of mirror_plan() from
-  /// `mirrors`, which has none where the host fills `data` itself.
+  /// Room for `turns` micro-batches at a time. Takes its part of data_plan() from `data` and its part of mirror_plan()
+  /// from `mirrors`. If the host fills `data` itself, `mirrors` has no memory.
   BatchLoader(MicroBatchShape shape, Index turns, Index vocab, Arena& data, PinnedMemory& mirrors);
 
-  /// What was loaded may be overwritten from now on: waits for what exec has enqueued.
+  /// From now on loaded batches may be overwritten. Waits for the work that exec has enqueued.
   void begin(ExecutionSpace const& exec) const;
-  /// Into the room of a turn, once after begin(); the Views' contents are there for what is enqueued on exec from now
-  /// on.
+  /// Loads a micro-batch into the room of a turn; call it once per turn after begin(). Work that is enqueued on exec
+  /// from now on sees the contents of the Views.
   MicroBatch load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch, Index micro_batch,
                   Index turn);
 

@@ -16,8 +16,8 @@ public:
   BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data,
                PinnedMemory& mirrors);
 
-  /// What gives every rank its micro-batch of a turn, called by all of them: rank 0 asks `all`, the others wait for it.
-  /// Refers to this object and to `all`.
+  /// A source that gives every rank its micro-batch of a turn. All ranks call it: rank 0 asks `all`, and the other
+  /// ranks wait for rank 0. The source refers to this object and to `all`.
   BatchSource source(BatchSource const& all, Index turn);
 
 private:

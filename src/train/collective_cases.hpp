@@ -1,8 +1,8 @@
 #pragma once
 
-// On what a run tries its collectives before it trains. Owns the choice: blocks of every kind, and what training sends,
-// a bucket in its pieces and a group of parameters in their own types. Plain values, computed without MPI; those of one
-// axis are the same on all its ranks.
+// The cases on which a run tries its collectives before it trains. Owns the choice: all kinds of blocks, a bucket in
+// its pieces, and a group of parameters, both in the types that training sends. Plain values, computed without MPI. The
+// cases of one axis are the same on all its ranks.
 
 #include "core/storage.hpp"
 #include "parallel/shard_plan.hpp"
@@ -20,13 +20,13 @@ struct CollectiveCase {
   Index extent() const { return pieces.is_contiguous() ? planned.problem.elements() : pieces.extent(); }
 };
 
-/// So many elements at most lie in blocks of every kind.
+/// The most elements of the cases with all kinds of blocks.
 inline constexpr Index most_elements_tried = 65536;
 
-/// Reductions and gathers of the plan. Of a bucket and of a group only as much as makes the longest message as long
-/// that it is cut in two where messages are staged. None takes more memory than the training or most_elements_tried
-/// elements: data lie in that of a run or a group, scratch and staging are no larger than planned. (But where a 16-bit
-/// type cannot add up whole numbers over so many ranks fp32 takes its place.)
+/// The cases of the plan's reductions and gathers. A bucket or a group is shortened: the longest message is only just
+/// long enough to be cut in two when it is staged. No case takes more memory than the training or than
+/// most_elements_tried elements: data lie in the memory of a run or a group, and scratch and staging are no larger than
+/// planned. (If a 16-bit type cannot add up whole numbers over this number of ranks, fp32 replaces it.)
 std::vector<CollectiveCase> collective_cases(ShardPlan const& plan);
 
 } // namespace trainstone

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a deck may say about training: data, length, batch, precision, optimizer, schedule, measurement, faults.
-// Plain values without Kokkos, and the batch arithmetic. Does not read files.
+// The configuration of a training: data, length, batch, precision, optimizer, schedule, measurement, faults. Plain
+// values without Kokkos, and the arithmetic of batches. Does not read files.
 
 #include "core/error.hpp"
 #include "model/config.hpp"
@@ -14,7 +14,7 @@
 
 namespace trainstone {
 
-/// What the deck calls the run: a benchmark class, whose values are defaults of other keys, or custom.
+/// The class that the deck names: a benchmark class, whose values are defaults of other keys, or custom.
 struct ClassConfig {
   std::string name = "custom";
 };
@@ -28,7 +28,7 @@ struct DataConfig {
   std::int64_t seed = 1;     ///< of initial values, data order and synthetic data
   std::string xxhash;        ///< XXH3 of the files' concatenated bytes, 64 bits in hexadecimal; empty = not checked
   std::vector<std::string> validation_files;
-  double validation_fraction = 0;      ///< of `files`, from their end, kept out of training
+  double validation_fraction = 0;      ///< share of the samples, from the end of `files`, that is held out
   std::int64_t validate_every = 0;     ///< steps; 0 = only after the last step
   std::int64_t validation_batches = 0; ///< global batches per validation; 0 = all that the held-out data has
 
@@ -65,7 +65,7 @@ struct BenchConfig {
   bool kernels = false;    ///< every kernel of the window is timed on its own
 };
 
-/// Where and when the state of the training is kept, and from which state it goes on.
+/// Where and when checkpoints are written, and from which checkpoint a run goes on.
 struct CheckpointConfig {
   std::string folder;           ///< empty: no checkpoints
   double every = 900;           ///< s; 0: not by time
@@ -91,12 +91,12 @@ struct FaultConfig {
   std::string delay_where; ///< one of delay_places; empty = none
   double delay_time = 0;   ///< s
   std::int64_t delay_rank = -1;
-  std::int64_t delay_every = 1; ///< so many times
+  std::int64_t delay_every = 1; ///< 1: every time, 3: every third time
   std::string slow_kernel;      ///< one of slow_kernels; empty = none
-  double slow_factor = 1;       ///< its time becomes so many times as long
+  double slow_factor = 1;       ///< factor on the kernel's time
   bool extra_message = false;   ///< every step sends what no plan knows
   std::int64_t order_step = 0;  ///< from 1; 0 = none: the step in which a rank calls another collective than the others
-  std::int64_t order_rank = -1; ///< that rank; -1 = none
+  std::int64_t order_rank = -1; ///< the rank that calls another collective; -1 = none
 };
 
 /// "6 or 9": the multiples of `step` around `wanted`, which is none itself.
@@ -105,7 +105,7 @@ inline std::string nearest_multiples(std::int64_t step, std::int64_t wanted) {
   return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
 }
 
-/// What is wrong with a batch on this number of ranks, if anything.
+/// The problem of a batch on this number of ranks, if there is one.
 inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::int64_t ranks) {
   bool const has_micro = batch.micro > 0;
   bool const has_accumulation = batch.accumulation > 0;

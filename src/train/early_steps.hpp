@@ -1,14 +1,14 @@
 #pragma once
 
-// What the first steps of a training are recognised by, beside their losses. Losses of a few steps hardly depend on
-// weight decay, epsilon or the learning rate; these do. Plain values.
+// Numbers that identify the first steps of a training, beside the losses. Losses of a few steps hardly depend on weight
+// decay, epsilon or the learning rate, but these numbers do. Plain values.
 
 #include <cstdint>
 #include <vector>
 
 namespace trainstone {
 
-/// How many steps, or all of a shorter training.
+/// The number of these steps. A shorter training uses all its steps.
 inline constexpr std::int64_t early_steps = 10;
 
 struct EarlySteps {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Ordered mode's promise, tried out: the same small training under every strategy, reduction, bucket size, overlap and
-// delay, each ending in a hash of all parameters. Owns the list of configurations and the model they share. What other
-// numbers of ranks end in is compared by whoever runs them (ci/matrix).
+// Tests the promise of ordered mode. The same small training runs under every strategy, reduction, bucket size, overlap
+// and delay, and each run ends with a hash of all parameters. Owns the list of configurations and the model that they
+// share. ci/matrix compares the hashes of different numbers of ranks.
 
 #include "comm/communicator.hpp"
 #include "core/views.hpp"
@@ -30,13 +30,13 @@ struct MatrixRow {
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends"
 std::string describe(MatrixRow const& row, Rank ranks);
 
-/// All configurations on so many ranks (a power of two). Quick: every value of every column at least once per strategy
-/// in fp32 and over the strategies in mixed16, with 8 micro-batches. Other buffers than the host's leave out algorithms
-/// of shared memory.
+/// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
+/// column at least once per strategy, and in mixed16 at least once over all strategies. With other buffers than the
+/// host's, algorithms of shared memory are left out.
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host);
 
 /// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.
-/// \param[in] choices  its kernels are used, and the buffers of its messages
+/// \param[in] choices  configuration whose kernels and message buffers are used
 std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
                                             MatrixRow const& row, RunConfig const& choices, std::int64_t steps);
 

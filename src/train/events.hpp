@@ -1,6 +1,7 @@
 #pragma once
 
-// What the step loop tells whoever listens (report's text and result file, tests), by callback. Plain values.
+// The events that the step loop passes to callbacks: to the text and the result file in src/report, and to tests. Plain
+// values.
 
 #include "core/counters.hpp"
 
@@ -10,8 +11,8 @@
 
 namespace trainstone {
 
-/// What a rank asks all ranks to do after a step; of a finished step, what any of them asked. They meet with the step's
-/// losses, so that all ranks do the same after the same step.
+/// The requests of a rank: what all ranks should do after a step. In a finished step these are the requests of any
+/// rank. Requests travel with the losses of the step, so that all ranks do the same after the same step.
 struct Requests {
   bool stop = false;
   bool checkpoint = false;
@@ -22,12 +23,13 @@ struct Requests {
   }
 };
 
-/// As a value that is sent, and back.
+/// The requests as a value for messages, and back.
 inline double to_number(Requests const& requests) { return (requests.stop ? 1 : 0) + (requests.checkpoint ? 2 : 0); }
 inline Requests requests_of(double number) { return {.stop = number == 1 || number == 3, .checkpoint = number >= 2}; }
 
-/// One finished optimizer step. Times are those of the reporting rank; the result of a run replaces `seconds` by the
-/// maximum over ranks, and the exposed communication by the minimum: the slowest rank's, who waits for nobody.
+/// One finished optimizer step. Times are those of the reporting rank. The result of a run replaces `seconds` by the
+/// maximum over ranks. It replaces the exposed communication by the minimum, which is that of the slowest rank, because
+/// this rank waits for nobody.
 struct StepReport {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0; ///< planned for the whole run

@@ -1,7 +1,7 @@
 #pragma once
 
-// The plans of the ranks that need most, which `estimate` prints: of all ranks that can differ, the one with the most
-// memory and the one that sends most. Plans, without MPI.
+// The plans that `estimate` prints: the plan of the rank that needs most memory, and the plan of the rank that sends
+// most. Plans, without MPI.
 
 #include "train/run_plan.hpp"
 

@@ -15,13 +15,14 @@
 
 namespace trainstone {
 
-/// What can be delayed: kernel is every kernel outside of collectives; checkpoint is every megabyte of one, and what
-/// completes it; the others are moments inside of collectives, before a step named so: see Execution's delay points and
-/// its kernels.
+/// The places of delays. "kernel" is every kernel outside of collectives. "checkpoint" is every megabyte of a
+/// checkpoint, and its completion. The others are moments inside of collectives, before a step of this name: see
+/// Execution's delay points and its kernels.
 inline constexpr std::array<std::string_view, 10> delay_places{"kernel",  "checkpoint", "start", "send",   "receive",
                                                                "barrier", "wait",       "copy",  "reduce", "combine"};
 
-/// Kernels that can be slowed down by a share of their own time: those whose label begins so, after "trainstone::".
+/// Kernels that can be slowed down by a share of their own time. The label of such a kernel begins with this name,
+/// after "trainstone::".
 inline constexpr std::array<std::string_view, 15> slow_kernels{
     "accumulate",      "attention", "bias", "bias_gelu", "cast", "cross_entropy", "dropout", "embedding",
     "flash_attention", "gelu",      "gemm", "layernorm", "norm", "optimizer",     "residual"};
@@ -29,9 +30,9 @@ inline constexpr std::array<std::string_view, 15> slow_kernels{
 /// Whether the label is that kernel's: "gemm" of "trainstone::gemm[oneDNN]" and of no other.
 bool is_kernel(std::string_view label, std::string_view kernel);
 
-/// What is wrong with delays, if anything, but for the rank.
+/// The problem of the delays without regard to the rank, if there is one.
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults);
-/// The rest of it.
+/// The problem of the delays' rank, if there is one.
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::int64_t ranks);
 
 /// While it lives, this rank waits as the deck says; not at all if the deck says nothing or names another rank. A

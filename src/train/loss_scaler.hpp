@@ -1,7 +1,7 @@
 #pragma once
 
-// Dynamic loss scaling: a power of two that gradients are multiplied with before they are stored in 16 bits, as large
-// as they allow. Owns the rule by which it grows and shrinks; who multiplies, divides and skips is the step loop.
+// Dynamic loss scaling. Gradients are multiplied with a power of two before they are stored in 16 bits. The power is as
+// large as gradients allow. Owns the rule by which it grows and shrinks. The step loop multiplies, divides and skips.
 // Source: Mixed Precision Training, arXiv:1710.03740.
 
 #include "parallel/config.hpp"
@@ -13,7 +13,7 @@ namespace trainstone {
 
 class LossScaler {
 public:
-  /// What it carries from step to step.
+  /// The state that the scaler carries from step to step.
   struct State {
     double scale = 1;
     std::int64_t good_steps = 0; ///< since the last overflow or growth
@@ -29,10 +29,10 @@ public:
   bool is_dynamic() const { return m_dynamic; }
   /// 1 without scaling.
   double scale() const { return m_state.scale; }
-  /// Steps that were skipped since the last one that was not.
+  /// Number of skipped steps since the last step that was not skipped.
   std::int64_t skipped_in_a_row() const { return m_state.skipped_in_a_row; }
   State const& state() const { return m_state; }
-  /// Goes on from there.
+  /// Continues from this state.
   void resume(State const& state) { m_state = state; }
 
   /// After every step: half the scale if gradients overflowed, twice the scale after growth_interval steps in which

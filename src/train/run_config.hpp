@@ -30,8 +30,8 @@ struct RunConfig {
   TraceConfig trace;
 };
 
-/// Whether steps do not take as long as they would on this machine: a network is emulated, or a fault that costs or
-/// saves time is injected.
+/// Whether the time of steps is not that of this machine: a network is emulated, or a fault that costs or saves time is
+/// injected.
 inline bool emulates_time(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
   return config.comm.emulated_network().is_slow() || faults.delay_time > 0 || faults.overflow_step > 0 ||

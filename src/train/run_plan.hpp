@@ -1,8 +1,8 @@
 #pragma once
 
-// What one rank of a run will allocate, send and compute, as a value: `estimate` prints it, the Trainer allocates from
-// it, the verification compares it with what was counted, with ==. Computed from the configuration alone, before
-// anything is allocated and without MPI.
+// The plan of one rank of a run: what it will allocate, send and compute. `estimate` prints the plan, the Trainer
+// allocates from it, and the verification compares it with the counters, with ==. A value, computed from the
+// configuration alone, before anything is allocated and without MPI.
 
 #include "comm/counters.hpp"
 #include "core/memory.hpp"
@@ -34,21 +34,21 @@ struct RunPlan {
   std::uint64_t host_bytes = 0;          ///< of memory: the host's, for files that the run writes: host_plan()
   std::vector<TrafficRow> start = {};    ///< by the rank, whenever the state is set
   std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
-  Traffic update_sent = {};              ///< of `sent`, what a step does not send whose update is skipped
+  Traffic update_sent = {};              ///< the part of `sent` that a skipped update does not send
   std::vector<TrafficRow> control = {};  ///< per step: losses, norm
   Index replica_check_every = {};        ///< steps; 0: not during the training
   Traffic replica_check = {};            ///< control traffic of one comparison of parameters
-  Traffic changes_sent = {};             ///< control traffic of one look at how far parameters have changed
-  std::uint64_t changes_launches = 0;    ///< kernels of it
+  Traffic changes_sent = {};             ///< control traffic of computing the changes of parameters once
+  std::uint64_t changes_launches = 0;    ///< kernels of computing the changes once
   Traffic validation_sent = {};          ///< per micro-batch of a validation: sharded parameters
   Traffic validation_control = {};       ///< per global batch of a validation: its losses
   ModelFlops step_flops = {};            ///< per step and rank
   ModelFlops evaluation_flops = {};      ///< per micro-batch of a validation
-  std::uint64_t step_launches = 0;       ///< kernels per step, but those of the update
+  std::uint64_t step_launches = 0;       ///< kernels per step, without those of the update
   std::uint64_t update_launches = 0;     ///< per update that is not skipped
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 
-  /// What the model's numbers are stored in.
+  /// The types in which the model's numbers are stored.
   ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }
   /// Sums of `memory`, `start`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
@@ -57,7 +57,7 @@ struct RunPlan {
   Traffic step_control() const { return sum_of(control); }
 
   bool checks_replicas_after(Index step) const { return replica_check_every > 0 && step % replica_check_every == 0; }
-  /// How often they are compared in the first `steps` steps.
+  /// Number of comparisons of replicas in the first `steps` steps.
   std::uint64_t replica_checks(Index steps) const {
     return replica_check_every > 0 ? static_cast<std::uint64_t>(steps / replica_check_every) : 0;
   }
@@ -69,20 +69,20 @@ private:
 /// \param[in] config   resolved: all three batch numbers are set     \param[in] rank of topology.ranks()
 /// \throws InputError if the model, the strategy, an algorithm or the GEMM provider is not possible
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
-/// The same with all ranks on one node.
+/// As above, with all ranks on one node.
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
-/// What Trainer takes from the arenas of its buffers and its data, in order.
+/// The tensors that the Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
 std::vector<PlannedTensor> data_plan(RunPlan const& plan);
-/// Pinned memory in which the host fills the data: as much again where it does not reach the device's memory, else
-/// none.
+/// Pinned memory in which the host fills the data: the same size again if the host does not reach the device's memory,
+/// else none.
 std::vector<PlannedTensor> mirror_plan(RunPlan const& plan);
 
-/// What a run keeps on the host for the files that it writes, beside checkpoints: names and bytes, not rounded up.
-/// Empty for a training that writes none.
+/// Host memory for the files that a run writes, without checkpoints: names and bytes, not rounded up. Empty for a
+/// training that writes no such file.
 std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank);
-/// Elements of the model that are on their way into model.save at a time.
+/// Number of elements that one part of model.save has at most.
 inline constexpr Index saved_at_a_time = Index{1} << 18;
 
 inline constexpr Algorithm batch_scatter_algorithm = Algorithm::linear;

@@ -13,7 +13,7 @@
 
 namespace trainstone {
 
-/// What was counted while a run trained, and how much of it there was.
+/// The counters of a training, and the amount of work that they count.
 struct CountedRun {
   std::int64_t before = 0; ///< steps of the training before a restart, of which nothing is counted
   std::int64_t steps = 0;
@@ -26,15 +26,15 @@ struct CountedRun {
   CategoryBytes memory;     ///< the ledger's high water
   Traffic start = {};       ///< sent whenever the state of the training was set, in all
   std::int64_t starts = 1;  ///< how often it was set: from the seed, from a model file, from a checkpoint
-  std::int64_t changes = 0; ///< looks at how far parameters have changed
+  std::int64_t changes = 0; ///< number of times that changes of parameters were computed
 };
 
-/// The engine's collectives bring integer-valued data of fp32 where it belongs and add it up exactly, on blocks of
-/// every kind. Before the training.
+/// The engine's collectives move integer-valued fp32 data to the right place and add it up exactly, on all kinds of
+/// blocks. Runs before the training.
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan);
 
-/// The loss of the training's first sample before any update, or of its first positions, is what the reference computed
-/// (model/reference_loss.hpp). `value` is the largest relative difference of all ranks, infinite where a loss is not
+/// The loss of the training's first sample before any update, or of its first positions, agrees with the reference
+/// (model/reference_loss.hpp). `value` is the largest relative difference over all ranks, and infinite if a loss is not
 /// finite.
 struct FirstStepReference {
   double loss = 0;
@@ -43,17 +43,18 @@ struct FirstStepReference {
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                        FirstStepReference const& expected);
 
-/// As many ranks as the launcher, or else the batch system, started. Not made where neither tells.
+/// The run has as many ranks as the launcher, or else the batch system, started. The check is not made if neither
+/// tells.
 Check check_launch(Communicator const& communicator);
 
-/// The parameters have the same bits on all ranks: each hashes what it holds, and shares are added up. What one rank
-/// alone holds is not compared, but its hash is part of the result.
+/// The parameters have the same bits on all ranks. Each rank hashes its parameters, and hashes of shares are added up.
+/// Parameters that one rank alone holds are part of the hash, but are not compared.
 Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 
-/// The parameters are finite after the last update (losses and norms are checked at every step).
+/// The parameters are finite after the last update. (Losses and norms are checked at every step.)
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 
-/// Counted and predicted agree on every rank. check_flops: kernels started, too.
+/// Counters and predictions agree on every rank. check_flops also compares the number of started kernels.
 Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                    CountedRun const& counted);
 Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,

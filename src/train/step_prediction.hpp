@@ -1,8 +1,8 @@
 #pragma once
 
-// How long a step takes at least, by the rates of a machine: the floor that a run prints beside its median, which no
-// way of sharing out the work undercuts; and what a step of the plan takes that computes at the peaks and hides no
-// communication. Pure functions of a plan. Measures nothing.
+// Predicts times of a step from the rates of a machine. The floor, which a run prints beside its median, is the least
+// time of a step under any strategy. The predicted step computes at the peaks and hides no communication. Pure
+// functions of a plan. Measures nothing.
 
 #include "comm/simulation/machine_model.hpp"
 #include "train/run_plan.hpp"
@@ -15,9 +15,9 @@ struct ComputeRates {
   double bandwidth_bytes_per_second = 0;
 };
 
-/// The least time of a step on the peaks, in s: GEMM operations of all ranks at the GEMM rate, and what an update in
-/// place moves, at the bandwidth: the gradient read, moments and master copy (or fp32 parameter) read and written, in
-/// fp32; 16-bit parameters written. \param[in] all  rates of all ranks together
+/// The least time of a step on the peaks, in s. It is the time of all ranks' GEMM operations at the GEMM rate plus the
+/// time of an update in place at the bandwidth. An update reads the gradient, reads and writes moments and master copy
+/// (or fp32 parameter) in fp32, and writes 16-bit parameters. \param[in] all  rates of all ranks together
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all);
 
 struct StepPrediction {

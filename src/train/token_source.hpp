@@ -26,11 +26,11 @@ public:
   /// Writes the tokens [offset, offset + out.size()) to out. May be called by several threads at once.
   /// \throws Error if the range leaves [0, size()); InputError if a file cannot be read any more
   virtual void read(std::int64_t offset, std::span<std::int32_t> out) const = 0;
-  /// By all threads of this process so far; nothing where there are no files.
+  /// What all threads of this process have read so far; nothing if there are no files.
   virtual FileReads reads() const { return {}; }
 };
 
-/// What the bytes of a file mean.
+/// The format of a file.
 enum class TokenFormat {
   text,  ///< every byte is a token: vocabulary 256
   shard, ///< llm.c token shard: 256 int32 (magic, version, tokens, zeros), then the tokens; magic and version are
@@ -79,7 +79,7 @@ private:
   int m_bytes_per_token = 1;
 };
 
-/// What a scan of all files found.
+/// The findings of a scan of all files.
 struct FileScan {
   std::uint64_t xxhash = 0;           ///< XXH3-64 of all bytes of the files, one after the other in the order given
   std::int64_t vocabulary_needed = 0; ///< largest token + 1

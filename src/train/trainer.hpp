@@ -15,7 +15,7 @@
 
 namespace trainstone {
 
-/// Where the tokens of a run come from.
+/// The sources of a run's tokens.
 struct TrainingBatches {
   BatchSource training;
   BatchSource validation;              ///< may be empty
@@ -34,7 +34,7 @@ public:
   /// gradient is not finite on any rank is skipped on all: no update, and half the scale.
   /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit, or if more steps in
   /// a row are skipped than precision.most_skipped
-  /// \param[in] ask  gives what this rank asks for, when the losses are about to meet; null: nothing
+  /// \param[in] ask  called before the losses travel; returns the requests of this rank; null: no requests
   StepReport step(std::int64_t step, std::function<Requests()> const& ask = nullptr);
 
   /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
@@ -52,7 +52,7 @@ public:
   /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
   void require_equal_replicas(std::int64_t step);
 
-  /// What it carries from step to step beside the engine's vectors; and how to go on from there.
+  /// The state that the trainer carries from step to step beside the engine's vectors, and how to continue from it.
   struct State {
     std::int64_t updates = 0; ///< steps that were not skipped
     LossScaler::State loss_scaler;
@@ -60,14 +60,14 @@ public:
   State state() const { return {m_updates, m_scaler.state()}; }
   void resume(State const& state);
 
-  /// How far this training has brought the parameters from the seed's (parallel/parameter_changes.hpp). Collective;
-  /// waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
+  /// How far the parameters have moved from the initial values of the seed (parallel/parameter_changes.hpp).
+  /// Collective; waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
   ParameterChanges parameter_changes();
 
-  /// Waits for all that is in flight, so that counters and parameters are complete.
+  /// Waits for all work in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
-  /// The same of what the step of the report has begun; adds the wait to the report: it is a part of the step, whatever
-  /// follows it.
+  /// Waits for all work that the step of the report has begun, and adds the wait to the report. The wait is a part of
+  /// the step, whatever follows the step.
   void finish(StepReport& report);
 
   /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
@@ -82,7 +82,7 @@ public:
   ShardedEngine& engine() { return m_engine; }
 
 private:
-  /// A global batch of a training or of a validation: what is the same for all of its turns.
+  /// A global batch of a training or of a validation: the values that are the same for all of its turns.
   struct GlobalBatch {
     BatchSource const* source;
     std::int64_t number;

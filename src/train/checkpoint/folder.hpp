@@ -1,7 +1,8 @@
 #pragma once
 
-// The folder of a training's checkpoints. Owns names, and how a checkpoint comes into being and goes: it has its name
-// only when all of it is on the medium, and loses it before anything of it is removed. For one process at a time.
+// The folder of a training's checkpoints. Owns the names, and the way in which checkpoints are made and removed: a
+// checkpoint gets its name only when all of it is on the medium, and loses the name before any part is removed. For one
+// process at a time.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,9 +17,9 @@ inline constexpr char const* manifest_name = "manifest";
 /// "rank-00003"
 std::string checkpoint_file_name(int rank);
 
-/// Complete checkpoints by name, those of later steps first, of one step those that were written later. None if there
-/// is no such folder; any other problem throws Error. Names: "step-00000100", and "step-00000100.2" where the first one
-/// was there already.
+/// Names of complete checkpoints. Later steps come first; of one step, checkpoints that were written later come first.
+/// Empty if there is no such folder; any other problem throws Error. Names are "step-00000100", and "step-00000100.2"
+/// if the first one existed already.
 std::vector<std::string> checkpoints_in(std::filesystem::path const& folder);
 
 /// The step that a checkpoint's name tells.
@@ -44,8 +45,8 @@ private:
   std::string m_temporary, m_name;
 };
 
-/// Removes all but the first `keep` of these, given by name, newest first. \return why, for each that could not be: a
-/// training does not end for that
+/// Removes all but the first `keep` of these checkpoints, given by name, newest first. \return the reason for each
+/// checkpoint that could not be removed: this does not end a training
 std::vector<std::string> remove_older_checkpoints(std::filesystem::path const& folder,
                                                   std::vector<std::string> const& newest_first, std::int64_t keep);
 

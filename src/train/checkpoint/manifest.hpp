@@ -1,9 +1,9 @@
 #pragma once
 
-// The manifest of a checkpoint: all that it holds beside vectors, and where these lie. Owns the text and its version.
-// Promises: a text that differs from a written one in any byte is refused. A text whose hash fits may still come from
-// anybody: what read_manifest() returns has names of files in one folder, a model that a deck could have, and sizes
-// that fit it. A value; does not open files.
+// The manifest of a checkpoint: everything but the vectors, and where these lie. Owns the text and its version.
+// Promises: a text that differs from a written one in any byte is refused. Anybody can write a text with a correct
+// hash, so read_manifest() also checks the values: file names are in one folder, a deck could have the model, and sizes
+// fit the model. A value; does not open files.
 //
 // Text: a line "trainstone checkpoint VERSION XXH3", then JSON; the hash is that of the bytes behind the line.
 
@@ -45,10 +45,11 @@ struct CheckpointGroup {
 
 std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups);
 
-/// What a training is, apart from how it is computed, by key: two that agree in it go through the same steps.
+/// The identity of a training by key, without the way in which it is computed. Two trainings with the same identity go
+/// through the same steps.
 using TrainingIdentity = std::vector<std::pair<std::string, std::string>>;
 
-/// Where a training is. Data position, learning rate and random counters follow from the step.
+/// The progress of a training. Data position, learning rate and random counters follow from the step.
 struct TrainingProgress {
   std::int64_t step = 0;    ///< that was completed
   std::int64_t updates = 0; ///< steps that were not skipped
@@ -71,14 +72,14 @@ struct CheckpointManifest {
   bool operator==(CheckpointManifest const&) const = default;
 };
 
-/// Of the text's form. Programs read no other version than their own.
+/// Version of the text's form. A program reads only its own version.
 inline constexpr int checkpoint_version = 2;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every
 ///         element of the model exactly once
 CheckpointManifest read_manifest(std::string const& text);
-/// Before a text of so many bytes is read. \throws InputError if no manifest is that large
+/// Checks the size of a text before it is read. \throws InputError if no manifest is that large
 void require_manifest_size(std::uintmax_t bytes);
 
 /// A file's entry as text, for ranks to send each other.

@@ -1,8 +1,8 @@
 #pragma once
 
 // A checkpoint as it lies on the medium: its manifest, whether its files are whole, and any elements of its vectors.
-// Promises: what is wrong with it throws InputError, trouble with the file system Error; both name the checkpoint.
-// Knows neither ranks nor Views.
+// Promises: a faulty checkpoint throws InputError, and trouble with the file system throws Error; both name the
+// checkpoint. Knows neither ranks nor Views.
 
 #include "core/file_reads.hpp"
 #include "train/checkpoint/manifest.hpp"
@@ -22,7 +22,7 @@ class StoredCheckpoint {
 public:
   /// Reads and checks the manifest.
   explicit StoredCheckpoint(std::filesystem::path path);
-  /// The same with the manifest's text, which another rank has read.
+  /// As above, with a manifest's text that another rank has read.
   StoredCheckpoint(std::filesystem::path path, std::string const& manifest);
 
   std::filesystem::path const& path() const { return m_path; }
@@ -34,7 +34,7 @@ public:
   void require_whole(std::size_t file) const;
   /// Elements `wanted` of a vector of a group; out has as many.
   void read(Index vector, Index group, Range wanted, std::span<float> out) const;
-  /// What both have read in this process so far, hashing included.
+  /// What hashing and reading elements have read in this process so far.
   FileReads const& reads() const { return m_reads; }
   /// Throws with the reason.
   [[noreturn]] void refuse(std::string const& reason) const;
