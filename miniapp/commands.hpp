@@ -85,7 +85,7 @@ int estimate_lecture(EstimateOptions const& options);
 int report(ReportOptions const& options);
 
 /// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Collective.
-/// \return the finding about MPI and devices \throws CollectiveError (exit 64) if it cannot be
+/// \return the finding about MPI and devices \throws CollectiveError (exit 64) if these buffers are impossible
 std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
 
 /// "4.5.1 Serial"

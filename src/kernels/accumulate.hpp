@@ -1,6 +1,6 @@
 #pragma once
 
-// Sums of gradients over micro-batches. Owns one kernel; who adds what to what, and in which order, is the caller's.
+// Sums of gradients over micro-batches. Owns one kernel. The caller decides about operands and order.
 
 #include "core/stored.hpp"
 #include "core/views.hpp"

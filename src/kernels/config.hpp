@@ -1,7 +1,7 @@
 #pragma once
 
-// What a deck may say about kernels. A plain value without Kokkos, so that decks and tools read it cheaply; the
-// provider itself is made from the name in kernels/gemm.hpp, which refuses a provider that was not built.
+// The configuration of kernels. A plain value without Kokkos, so that decks and tools read it cheaply; the provider
+// itself is made from the name in kernels/gemm.hpp, which refuses a provider that was not built.
 
 #include <array>
 #include <map>
@@ -14,12 +14,12 @@ namespace trainstone {
 inline constexpr std::array<std::string_view, 7> gemm_provider_names{"auto",     "kokkos-kernels", "onednn", "kokkos",
                                                                      "cublaslt", "cublaslt-tf32",  "blas"};
 
-/// Instead of a provider: of every product the fastest one, as measured on this machine.
+/// Instead of a provider: for every product the fastest provider, as measured on this machine.
 inline constexpr std::string_view gemm_measured = "measured";
 
 struct KernelConfig {
   std::string gemm = "auto";
-  /// No key of a deck, but what was found where they are measured: a provider's name by to_string(GemmShape).
+  /// Not a key of a deck, but the finding of a measurement: a provider's name by to_string(GemmShape).
   std::map<std::string, std::string> fastest = {};
 };
 

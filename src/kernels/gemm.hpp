@@ -42,7 +42,7 @@ constexpr bool rounds_before_adding(GemmProvider provider) {
 /// The provider of that name. Throws InputError that lists the names.
 GemmProvider parse_gemm_provider(std::string_view name);
 
-/// What this build has, as `automatic` prefers them; `kokkos` is always there.
+/// The providers of this build, in the order of `automatic`. `kokkos` is always there.
 std::span<GemmProvider const> built_gemm_providers();
 
 /// The provider that will compute: `automatic` becomes the first built one. Throws InputError if `provider` is not
@@ -55,8 +55,8 @@ std::string describe_gemm(GemmProvider provider, Storage inputs);
 
 enum class Transpose { no, yes };
 
-/// What else is done with a product: by the provider before it stores C, if it can, else by kernels of their own
-/// (bias_gelu.hpp) before or after it, with the same result up to rounding.
+/// The epilogue of a product. The provider computes it before it stores C, if it can. Otherwise kernels (bias_gelu.hpp)
+/// compute it before or after the product, with the same result up to rounding.
 enum class EpilogueKind {
   none,
   bias,          ///< C += bias, per row
@@ -98,20 +98,20 @@ struct GemmShape {
   std::uint64_t bytes() const;
 };
 
-/// Who computes which product: one provider for all, or another one for some shapes. A plain value, from which scratch
-/// and kernels are predicted and with which a Gemm computes.
+/// The provider of each product: one provider for all products, and other providers for some shapes. A plain value.
+/// Scratch and kernels are predicted from it, and a Gemm computes with it.
 class GemmChoice {
 public:
-  /// One for all. Not explicit: a provider is the simplest choice.
+  /// One provider for all products. Not explicit, because a provider is the simplest choice.
   GemmChoice(GemmProvider provider) : m_usual(resolve_gemm_provider(provider)) {}
   /// \param[in] others  by shape, whose epilogue is not looked at
   /// \throws InputError  if one of them is not built
   GemmChoice(GemmProvider usual, std::map<GemmShape, GemmProvider> const& others);
 
-  /// For shapes that are not named. Never `automatic`, as those below.
+  /// The provider for shapes that are not named. Like the providers below, it is never `automatic`.
   GemmProvider usual() const { return m_usual; }
   GemmProvider operator()(GemmShape shape) const;
-  /// All that may compute, the usual one first.
+  /// All providers that may compute, the usual one first.
   std::vector<GemmProvider> providers() const;
 
 private:

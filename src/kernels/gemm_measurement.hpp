@@ -1,8 +1,8 @@
 #pragma once
 
-// Which provider computes a product fastest on this machine: timings, and the choice that follows from them as names,
-// so that it can be kept and sent to other ranks. Promises: what is chosen was right before it was timed; no provider
-// is considered that rounds fp32 matrices. Keeps no file and knows no other ranks.
+// Finds the fastest provider of a product on this machine. Owns the timings and the choice. The choice consists of
+// names, so that it can be kept and sent to other ranks. Promises: a chosen provider gave a right result before it was
+// timed; providers that round fp32 matrices are not considered. Keeps no file and knows no other ranks.
 
 #include "kernels/config.hpp"
 #include "kernels/gemm.hpp"
@@ -20,12 +20,13 @@ namespace trainstone {
 /// matrices.
 std::map<std::string, std::string> measure_fastest_gemms(ExecutionSpace const& exec, std::set<GemmShape> const& shapes);
 
-/// Those of `shapes` that `fastest` does not name, or names a provider for that this build has not.
+/// The shapes that `fastest` does not name, or for which it names a provider that this build does not have.
 std::set<GemmShape> shapes_to_measure(std::set<GemmShape> const& shapes,
                                       std::map<std::string, std::string> const& fastest);
 
-/// What a configuration says: its provider for all products, or, where it is to be measured, the fastest one of each
-/// of `shapes` as far as they were measured, and for others what `auto` takes.
+/// The choice of a configuration. It is one provider for all products. If the configuration asks for measured
+/// providers, it is the fastest provider of each of `shapes` that was measured, and the provider of `auto` for other
+/// shapes.
 /// \throws InputError  if the provider is not built
 GemmChoice make_gemm_choice(KernelConfig const& kernels, std::set<GemmShape> const& shapes);
 

@@ -20,7 +20,7 @@ struct GemmPeak {
   GemmShape shape; ///< where it was reached
 };
 
-/// Of the products that are measured.
+/// Sizes of the products that are measured.
 struct PeakExtents {
   Index large, rows, width, wide;
 };
@@ -34,7 +34,7 @@ constexpr PeakExtents host_peak_extents(int threads) {
 /// Waves of tiles for all multiprocessors. Sums of small numbers' products, at most 9 x 6144, stay in fp16's range.
 inline constexpr PeakExtents device_peak_extents{.large = 6144, .rows = 4096, .width = 2048, .wide = 6144};
 
-/// Of products that so many threads of the host compute, or a device.
+/// The sizes for products that a number of threads of the host computes, or a device.
 constexpr PeakExtents peak_extents(int threads) {
   return host_reaches_memory ? host_peak_extents(threads) : device_peak_extents;
 }

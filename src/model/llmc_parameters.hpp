@@ -21,7 +21,8 @@ LlmcShape llmc_shape_of(GptConfig const& config);
 /// The tensor of `table` that is slice `layer` of the file's tensor.
 ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
 
-/// The first elements of a slice that both sides have: all, or for the token table those of the vocabulary.
+/// Number of first elements of a slice that both sides have: all elements, or for the token table the elements of the
+/// vocabulary.
 Index common_elements(GptConfig const& config, LlmcTensor const& tensor);
 
 /// Fills `values` from the file with the parameters of a group (padded) in `part`; padding is left alone. Complete on

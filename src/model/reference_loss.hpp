@@ -17,7 +17,7 @@ namespace trainstone {
 /// Gives the elements [begin, begin + out.size()) of a tensor, in row-major order, as fp32. Called by several threads.
 using ParameterValues = std::function<void(ParameterTensor const& tensor, std::int64_t begin, std::span<float> out)>;
 
-/// What a training from this seed begins with: the values of initialize_parameters (model/gpt.hpp), made anew.
+/// The initial values of a training from this seed: the values of initialize_parameters (model/gpt.hpp), made anew.
 ParameterValues initial_values(std::uint64_t seed);
 
 /// Mean cross-entropy of the positions of one sample. Attention is causal: the first P tokens of a sample alone give
@@ -28,14 +28,15 @@ ParameterValues initial_values(std::uint64_t seed);
 double reference_loss(GptConfig const& config, ParameterValues const& values, std::span<std::int32_t const> tokens,
                       std::span<std::int32_t const> targets, int threads);
 
-/// What that takes.
+/// The work of reference_loss().
 struct ReferenceLossWork {
   double flops = 0;         ///< of products
   double random_values = 0; ///< initial values
 };
 ReferenceLossWork reference_loss_work(GptConfig const& config, std::int64_t positions);
 
-/// Seconds that it takes with initial_values() on threads like this one, of which each is tried out for a moment.
+/// Seconds that reference_loss() takes with initial_values() on threads like this one. Products and initial values are
+/// each timed for a moment.
 double predict_reference_loss_seconds(ReferenceLossWork const& work, int threads);
 
 /// How far the loss of a forward pass in fp32 from initial values may be from it, relative to it. With u = 2^-24, a sum

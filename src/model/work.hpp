@@ -1,7 +1,7 @@
 #pragma once
 
-// The arithmetic of a micro-batch as a value: which matrix products with which extents, how many floating-point
-// operations and how many kernels. Predictions and the GEMM scratch come from here. Computes nothing.
+// The arithmetic of a micro-batch as a value: its matrix products with their extents, its number of floating-point
+// operations and its number of kernels. Predictions and the GEMM scratch come from here. Computes nothing.
 
 #include "kernels/gemm.hpp"
 #include "model/activations.hpp"
@@ -25,7 +25,7 @@ std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shap
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
                                     ModelStorage storage = {});
 
-/// All of these, with both modes: what a rank of a run may have to compute.
+/// All these products, with both modes: every product that a rank of a run may have to compute.
 std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
 
 /// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention, or the tiles of
@@ -47,7 +47,7 @@ std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape
 std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,
                                 GemmChoice const& gemm, ModelStorage storage);
 
-/// The scratch that every product above needs of who computes it: the maximum.
+/// The largest scratch that any product above needs from its provider.
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                  ModelStorage storage = {});
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Axes of plots: which interval they cover, where their ticks are, how those read, and where a value lies. Pure
-// functions on finite numbers. Does not draw.
+// Axes of plots: their interval, their ticks, the texts of ticks, and the place of a value. Pure functions on finite
+// numbers. Does not draw.
 
 #include <functional>
 #include <span>
@@ -33,7 +33,7 @@ std::vector<double> log_ticks(Interval interval, double base, std::size_t most);
 /// With as many digits behind the point as all ticks need, up to nine: "0.25", "1600", "2e-06".
 std::string tick_text(double value, std::span<double const> ticks);
 
-/// What an axis shows and how.
+/// The content and the form of an axis.
 struct PlotAxis {
   std::string label = {}; ///< with the unit: "loss (nats per token)"
   Scale scale = Scale::linear;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What calibrate prints: the fitted curves, how far they are from what was measured, and what was held out. Pure.
+// The output of calibrate: the fitted curves, and their errors for fitted and for held-out sizes. Pure.
 
 #include <cstdint>
 #include <span>

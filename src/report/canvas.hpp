@@ -1,6 +1,6 @@
 #pragma once
 
-// What plots are drawn on: the frame with title, axes, grid and legend, and the looks of series. Part of plot.hpp.
+// The canvas of plots: the frame with title, axes, grid and legend, and the looks of series. Part of plot.hpp.
 
 #include "report/axis.hpp"
 
@@ -26,7 +26,7 @@ std::string bar_at(double x, double y, double width, double height, Look const& 
 /// A line through points, given as the data of a path. \param[in] dash  empty: solid
 std::string line_along(std::string const& data, char const* color, char const* dash);
 
-/// What the legend shows beside a name.
+/// The sample that the legend shows beside a name.
 enum class Swatch { line, mark, line_and_mark, bar, band };
 
 struct LegendEntry {

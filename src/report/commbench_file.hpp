@@ -1,6 +1,6 @@
 #pragma once
 
-// What commbench measured, read back from the file of its --json. Strict; leaves out samples and summaries.
+// Measurements of commbench, read from the file of its --json. Strict; leaves out samples and summaries.
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What commbench measured, in a report: bandwidth by size, ours and MPI's, and which algorithm was the fastest.
+// Measurements of commbench in a report: bandwidth by size, ours and MPI's, and the fastest algorithm.
 
 #include "report/page.hpp"
 #include "report/report_input.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-// A report as a list of blocks, and its two forms: Markdown with figures as files beside it, and one HTML page that has
-// everything in it, figures and style included, and asks for nothing from outside. Pure functions; the page is
+// A report as a list of blocks, and its two forms: Markdown with figures as files beside it, and one HTML page that
+// contains everything, figures and style included, and loads nothing from outside. Pure functions; the page is
 // well-formed XML, too. Does not know what reports are about.
 
 #include <string>
@@ -15,7 +15,7 @@ struct Heading {
   std::string text;
 };
 
-/// How a line is to be taken; colours in HTML, bold words in Markdown.
+/// The tone of a line; colours in HTML, bold words in Markdown.
 enum class Tone { plain, good, notice, bad };
 
 struct Line {

@@ -1,7 +1,8 @@
 #pragma once
 
-// Quantities as users write them: "50 us", "25 MiB", "1 GB/s". Owns the units and both directions between a text and a
-// value in SI units. Promises that a printed value reads back as the same bits. Knows nothing of keys or decks.
+// Quantities as users write them: "50 us", "25 MiB", "1 GB/s". Owns the units, and converts between a text and a value
+// in SI units in both directions. Promises that a printed value reads back as the same bits. Knows nothing of keys or
+// decks.
 
 #include <optional>
 #include <string>

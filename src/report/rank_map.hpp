@@ -1,6 +1,6 @@
 #pragma once
 
-// Where ranks run: the map that a run prints and records, so that a wrong binding is seen. Does not bind.
+// The places of ranks: the map that a run prints and records, so that users see a wrong binding. Does not bind.
 
 #include <cstdint>
 #include <string>
@@ -19,14 +19,14 @@ struct RankPlace {
 /// The numbers as ranges: "0-3,8". \param[in] numbers  ascending
 std::string number_ranges(std::vector<std::int64_t> const& numbers);
 
-/// The cores that these places have together: those of one host. As many as a number can say if one is not known, as
-/// from a text that number_ranges() does not write.
+/// Number of cores that these places of one host have together. If the cores of a place are not known, as from a text
+/// that number_ranges() does not write, the largest number.
 std::int64_t count_cores(std::vector<RankPlace> const& places);
 
-/// How many ranks the fullest device has; 0: kernels run on the host.
+/// Number of ranks on the fullest device; 0: kernels run on the host.
 std::int64_t ranks_per_device(std::vector<RankPlace> const& places);
 
-/// "4 threads on 2 cores": of the host with most threads for a core. Empty if every thread has a core of its own, or
+/// "4 threads on 2 cores", for the host with most threads per core. Empty if every thread has its own core, or if
 /// kernels run on devices.
 std::string shared_cores(std::vector<RankPlace> const& places, std::int64_t threads_per_rank);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The golden files that were released with this program, by digest. Anybody can record a golden curve of whatever a
-// program computes and follow it; a run that followed a released one followed the same as everybody's.
+// The golden files that were released with this program, by digest. Anybody can record a golden curve from any program
+// and compare runs with it. A run that agrees with a released curve agrees with the same curve as everybody's runs.
 
 #include <array>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 
-// What `trainstone report` is given: paths, found out and read. Owns the names that results have in a report. Does not
-// write.
+// The input of `trainstone report`: recognises and reads its paths. Owns the names that results have in a report. Does
+// not write.
 
 #include "report/commbench_file.hpp"
 #include "report/golden.hpp"

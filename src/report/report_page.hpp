@@ -1,6 +1,6 @@
 #pragma once
 
-// A whole report: what was given, several results together, then each of its own.
+// A whole report: its input, several results together, then each result alone.
 
 #include "report/page.hpp"
 #include "report/report_input.hpp"

@@ -1,8 +1,8 @@
 #pragma once
 
-// The result file of a run, and the file of an estimate, which says the same of a run that has not been. Owns their
-// form (schema_version), the description of the machine, and writing them so that a reader sees the whole file or none.
-// Promises that NaN is never written: a value that is no number becomes null.
+// The result file of a run, and the file of an estimate, which has the same names for a run that has not been made.
+// Owns their form (schema_version), the description of the machine, and the writing of files, so that a reader sees the
+// whole file or none. Promises that NaN is never written: a value that is no number becomes null.
 
 #include "comm/out_port.hpp"
 #include "core/file_reads.hpp"
@@ -57,23 +57,23 @@ struct TopologyInfo {
   /// That matrix products of libraries use on the host; 0: no such library multiplies, or an older file does not tell.
   std::int64_t library_threads_per_rank = 0;
 
-  /// Of kernels and libraries, which take turns.
+  /// Threads of kernels and of libraries, whichever are more: the two take turns.
   std::int64_t busy_threads_per_rank() const { return std::max(threads_per_rank, library_threads_per_rank); }
 };
 
-/// Rates measured in the same run; not numbers where they were not.
+/// Rates measured in the same run; NaN if they were not measured.
 struct PeakInfo {
   double gemm_flops_per_second = std::numeric_limits<double>::quiet_NaN();
   double bandwidth_bytes_per_second = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// What a rank sends before the first step, so that all ranks begin alike.
+/// The traffic of a rank before the first step, so that all ranks begin alike.
 struct StartAmounts {
   std::uint64_t sent_bytes = 0;
   std::uint64_t messages = 0;
 };
 
-/// What one rank needs or used: predicted from the plans, or counted. Messages, bytes, FLOPs and launches are per step.
+/// The amounts of one rank, predicted from the plans or counted. Messages, bytes, FLOPs and launches are per step.
 struct WorkAmounts {
   NamedAmounts memory_bytes;
   std::uint64_t sent_bytes = 0;
@@ -91,7 +91,7 @@ struct RankInfo {
   double communication_seconds = 0; ///< sum over the window
 };
 
-/// What a run wrote, and what it went on from.
+/// The checkpoints that a run wrote, and the one that it went on from.
 struct CheckpointInfo {
   std::string resumed_from; ///< empty: it began anew
   std::int64_t resumed_step = 0;
@@ -147,10 +147,10 @@ std::vector<StepReport> measured_steps(Result const& result);
 std::vector<double> measured_seconds(Result const& result);
 /// Tokens that they trained on: none of a step that was skipped.
 double trained_tokens(Result const& result);
-/// trained_tokens() by their time; nothing where there is no measured step.
+/// trained_tokens() divided by their time; nothing if there is no measured step.
 std::optional<Rate> rate_of_window(Result const& result);
 
-/// What a run would need, of the rank that needs most.
+/// The amounts that a run would need, for the rank that needs most.
 struct Estimate {
   std::vector<Parameter> parameters; ///< resolved_parameters
   std::string deck;                  ///< deck_label
@@ -174,9 +174,9 @@ std::string describe_compiler();
 /// caller.
 MachineInfo describe_machine();
 
-/// Makes the folder, proves that a file can be written there and removes an older result. On failure no folder stays
-/// that is empty and was made here. Called before the training.
-/// \return  the run's hold on the folder, which it keeps until its end \throws InputError, also if another run has it
+/// Makes the folder, proves that a file can be written there and removes an older result. On failure it removes empty
+/// folders that it has made. Called before the training.
+/// \return  the lock of the folder, which the run keeps until its end \throws InputError, also if another run has it
 [[nodiscard]] FolderLock prepare_output_folder(std::string const& folder);
 
 /// The result as JSON text.

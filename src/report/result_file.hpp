@@ -1,7 +1,7 @@
 #pragma once
 
 // Result files as the program reads them back: the inverse of result_json(), strict about every value that it takes.
-// Leaves out what reports do not use: origins of the deck's keys, kernels and checkpoints.
+// Leaves out values that reports do not use: origins of the deck's keys, kernels and checkpoints.
 
 #include "report/result.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// One result in a report: what was verified and what not, its rate with the name that it may have, where it comes from,
-// predicted beside counted, plots.
+// One result in a report: its checks, its rate with the name that the outcome allows, its origin, predicted beside
+// counted amounts, and plots.
 
 #include "report/page.hpp"
 #include "report/report_input.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-// Several results as a function of the number of ranks. Owns which of them may be compared: a rate or time of an
-// INVALID or STOPPED run is in none. Pure functions.
+// Several results as a function of the number of ranks. Owns the rule which results may be compared: rates and times of
+// INVALID or STOPPED runs are left out. Pure functions.
 
 #include "report/report_input.hpp"
 
@@ -20,8 +20,8 @@ struct ScalingValue {
   std::size_t repeats = 1;
 };
 
-/// What results on one line have in common, and nothing else decides it. All else that is not in here follows the
-/// number of ranks, or changes no time.
+/// The values that results on one line have in common. Nothing else decides about lines: all other values follow the
+/// number of ranks, or change no time.
 struct LineKey {
   std::string deck;                          ///< its file's name
   std::string rates;                         ///< "FOM", "FOM_EMULATED"; in a study "FOM and FOM_UNREFERENCED" is one
@@ -38,23 +38,23 @@ struct ScalingLine {
   std::map<std::int64_t, std::vector<NamedResult const*>> by_ranks;
 };
 
-/// Which values of the deck may differ from one number of ranks to another on the same line.
+/// Says which values of the deck may differ between numbers of ranks on the same line.
 enum class Told {
   by_values, ///< those of the batch, and emulated nodes
   by_study,  ///< all: a study says that they belong together, VALID and UNREFERENCED runs, too
 };
 
-/// One line per LineKey, named after the rates that it has. Processor, device, ranks per device, MPI, buffers, build,
-/// threads, emulated nodes and network, and the kind of the rate are always in it; tokens, nodes, values of the deck
-/// that may follow the ranks, cores, who shares them, and the benchmark class only where results on the same number of
-/// ranks differ in them. Results without a rate are left out.
+/// One line per LineKey, named after its rates. A key always has processor, device, ranks per device, MPI, buffers,
+/// build, threads, emulated nodes and network, and the kind of the rate. It has tokens, nodes, values of the deck that
+/// may follow the ranks, cores, sharing of cores, and the benchmark class only if results on the same number of ranks
+/// differ in them. Results without a rate are left out.
 /// \param[in] flops  rates in FLOP/s instead, for studies whose model grows with the ranks
 std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops);
 
-/// Rate per rank as a share of that at the fewest ranks.
+/// Rate per rank, divided by the rate per rank on the fewest ranks.
 std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates);
 
-/// What runs on several numbers of ranks keep the same, by their own counts.
+/// The kind of scaling of runs on several numbers of ranks: the values that they keep the same, by their own counts.
 struct Invariant {
   std::optional<StudyKind> kind; ///< nothing: it is no scaling study
   std::string text;              ///< "strong scaling: 1024 tokens per step on any number of ranks"

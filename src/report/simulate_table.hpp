@@ -1,7 +1,7 @@
 #pragma once
 
-// What `commbench --simulate` prints: predicted times of collectives on a modelled machine. Owns the form of the table.
-// Pure: prices nothing.
+// The output of `commbench --simulate`: predicted times of collectives on a modelled machine. Owns the form of the
+// table. Pure: prices nothing.
 
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ struct SimulatedRow {
   std::string algorithm; ///< "ring", "segmented_ring/16384"
   double seconds = 0;
   double bus_factor = 1;
-  /// The size is outside of what the machine's message times were measured for.
+  /// Whether the size is outside of the sizes for which the machine's message times were measured.
   bool extrapolated = false;
 };
 
@@ -27,8 +27,9 @@ struct SimulatedMachine {
   std::string machine; ///< where the times come from
 };
 
-/// The table, lines with their ends: one line per row, rates in GB/s, the quickest of each size marked, then what
-/// `auto` picks in which range of sizes, per collective. Rows of one collective and size follow each other.
+/// The table, lines with their ends. It has one line per row, with rates in GB/s and a mark at the quickest of each
+/// size. Then, per collective, it has the pick of `auto` for each range of sizes. Rows of one collective and size
+/// follow each other.
 std::string simulate_table(SimulatedMachine const& machine, std::span<SimulatedRow const> rows);
 
 } // namespace trainstone

@@ -11,7 +11,8 @@
 
 namespace trainstone {
 
-/// Whole bytes, from 1 on; nothing if the text is no size, or one of more than `most`. Parts of a byte are dropped.
+/// A number of bytes, at least 1. Nothing if the text is no size or if the size exceeds `most`. Parts of a byte are
+/// dropped.
 std::optional<std::uint64_t> read_size_argument(std::string_view text, std::uint64_t most);
 
 /// Seconds of "90s", "55m", "55 min", "2h"; nothing if the text is no time above 0.

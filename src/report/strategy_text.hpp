@@ -17,24 +17,24 @@ struct WalkedCollective;
 /// "zero3 on 4 ranks, 1 node: one training step of a GPT with 2 blocks, Psi = 4096 parameters with padding"
 std::string strategy_title(std::string const& name, StepWalk const& walk);
 
-/// Who owns what and who keeps what, in a sentence or two.
+/// The owners of elements and the state that each rank keeps, in a sentence or two.
 std::string strategy_meaning(StepWalk const& walk);
 
-/// "0/-", "all/own", ">/2": what a rank has of a group's parameters and of its gradient.
+/// "0/-", "all/own", ">/2": the parts of a group's parameters and of its gradient that a rank has.
 std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank);
 
 /// "all_gather ring of parameters of root: every rank sends 1536 elements"
 std::string collective_text(StepWalk const& walk, WalkedCollective const& collective);
 
-/// The same of one that starts as a moment ends: "then starts: all_gather ..."; "then: " if it follows the one before
-/// it.
+/// The line of a collective that starts as a moment ends: "then starts: all_gather ..."; "then: " if it follows the
+/// collective before it.
 std::string end_text(StepWalk const& walk, WalkedCollective const& collective);
 
 /// "block 1, root" by their numbers.
 std::string group_names(StepWalk const& walk, std::vector<Index> const& groups);
 
-/// What the busiest rank sends in the step, by kind of collective and by axis, in elements and in units of Psi; and
-/// what a rank keeps.
+/// The volume that the busiest rank sends in the step, by kind of collective and by axis, in elements and in units of
+/// Psi; and the state that a rank keeps.
 std::string strategy_sums(StepWalk const& walk);
 
 std::string strategy_text(std::string const& name, StepWalk const& walk);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A study as the tools of perf/ leave it: study.json says what was to run, runs/NAME/result.json what came of it, and
-// model.json, if it is there, the times that a fitted formula gives. Read strictly; nothing is computed.
+// A study as the tools of perf/ leave it. study.json has the planned runs, runs/NAME/result.json their results, and
+// model.json, if it exists, the times of a fitted formula. Files are read strictly; nothing is computed.
 
 #include "report/result_file.hpp"
 
@@ -12,7 +12,8 @@
 
 namespace trainstone {
 
-/// What a study keeps the same while ranks are added: tokens of a step, tokens per rank, or parameters per rank.
+/// The value that a study keeps the same while ranks are added: tokens of a step, tokens per rank, or parameters per
+/// rank.
 enum class StudyKind { strong, weak_batch, weak_model };
 /// "strong", "weak-batch", "weak-model"
 std::string to_string(StudyKind kind);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Timelines of all ranks as one file in Chrome's trace format, which Perfetto shows: a process per rank, what it
-// computes and what it waits for as lanes of nested events, collectives as events that may overlap. Texts come in
-// pieces, so that neither a rank nor the file's writer ever holds all of one.
+// Timelines of all ranks as one file in Chrome's trace format, which Perfetto shows. Each rank is a process.
+// Computation and waits are lanes of nested events, and collectives are events that may overlap. Texts come in pieces,
+// so that neither a rank nor the writer of the file ever holds a whole text.
 
 #include "core/atomic_file.hpp"
 #include "core/timeline.hpp"

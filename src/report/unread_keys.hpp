@@ -1,7 +1,7 @@
 #pragma once
 
-// Keys that are read only where another key has certain values: one table, unread_keys.cpp. Given where nothing reads
-// them they are refused, so that no deck believes to choose what it does not.
+// Keys that are read only if another key has certain values: one table, unread_keys.cpp. A deck that gives a key which
+// nothing reads is refused, so that no deck seems to choose what it does not choose.
 
 #include "train/run_config.hpp"
 
@@ -11,7 +11,7 @@
 
 namespace trainstone {
 
-/// Why a key of the deck has no effect: the choice that does not read it, and those that do.
+/// The reason why a key of the deck has no effect: the choice that does not read it, and the choices that do.
 struct UnreadKey {
   std::string choice; ///< "optimizer.type"
   std::string others; ///< "\"adamw\" or \"adam\""
