@@ -86,6 +86,16 @@ TEST_CASE("close candidates are all that are predicted to take a few times the l
   }
 }
 
+TEST_CASE("close candidates are looked for among those that are asked for, as far as is asked for", "[chooser]") {
+  Problem const problem = all_reduce(300007, 13);
+  std::array const asked{Algorithm::tree, Algorithm::naive, Algorithm::ring};
+  std::vector<PricedAlgorithm> const all = rank_algorithms(problem, element, default_machine(), asked);
+  double const ratio = all.back().seconds / all.front().seconds;
+  CHECK(close_candidates(problem, element, default_machine(), 1.01 * ratio, asked) == all);
+  CHECK(close_candidates(problem, element, default_machine(), 0.99 * ratio, asked).size() < all.size());
+  CHECK(close_candidates(problem, element, default_machine(), 1, asked).size() == 1);
+}
+
 TEST_CASE("ties go to the earlier line of the table", "[chooser]") {
   MachineModel const free; // nothing takes any time: all are equal
   std::vector<PricedAlgorithm> const ranked = rank_algorithms(all_reduce(1 << 10, 4), element, free);

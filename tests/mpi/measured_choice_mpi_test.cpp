@@ -66,5 +66,12 @@ TEST_CASE("all ranks choose the same", "[mpi][choice]") {
     CHECK(std::ranges::find(candidates, chosen) != candidates.end());
     std::vector<int> const all = all_gather_values(communicator, static_cast<int>(chosen.algorithm));
     CHECK(std::ranges::count(all, all.front()) == communicator.size());
+    std::vector<double> const seconds = time_candidates(ExecutionSpace(), communicator, problem, Operation::sum,
+                                                        ElementType::float32, candidates, trial.memory.buffers(), true);
+    REQUIRE(seconds.size() == candidates.size());
+    for (double const mine : seconds) {
+      std::vector<double> const of_all = all_gather_values(communicator, mine);
+      CHECK(std::ranges::count(of_all, mine) == communicator.size());
+    }
   }
 }

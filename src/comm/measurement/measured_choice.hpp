@@ -18,16 +18,26 @@ namespace trainstone {
 
 /// Predictions may be wrong by this factor: candidates up to it are tried.
 inline constexpr double close_factor = 4;
+/// The same of predictions for default_machine(), which knows orders of magnitude alone.
+inline constexpr double assumed_close_factor = 16;
 
-/// The algorithms that are predicted to take at most close_factor times the least time, the quickest first.
+/// The algorithms that are predicted to take at most `factor` times the least time, the quickest first.
+/// \param[in] among  algorithms to look at; empty: all of the collective
 /// \throws InputError if all algorithms refuse the problem
 std::vector<PricedAlgorithm> close_candidates(Problem const& problem, std::size_t element_bytes,
-                                              MachineModel const& machine);
+                                              MachineModel const& machine, double factor = close_factor,
+                                              std::span<Algorithm const> among = {});
 
-/// The candidate with the least median time; ties go to the earlier candidate. One candidate is not tried. Collective
-/// over the communicator; takes some milliseconds per candidate.
+/// The median time of every candidate in s, in their order. Of every call it is the time of the slowest rank, so that
+/// all ranks have the same medians. Collective over the communicator; takes some milliseconds per candidate.
 /// \param[in] candidates  at least one    \param[in,out] memory  at least contest_bytes() of all candidates
 /// \param[in] fresh       as in ContestOptions
+std::vector<double> time_candidates(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
+                                    Operation operation, ElementType type, std::span<PricedAlgorithm const> candidates,
+                                    MeasuredBuffers const& memory, bool fresh);
+
+/// The candidate with the least median time of time_candidates(), which has the same parameters. Ties go to the earlier
+/// candidate. One candidate is not tried. Collective over the communicator.
 PricedAlgorithm choose_by_measurement(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem,
                                       Operation operation, ElementType type,
                                       std::span<PricedAlgorithm const> candidates, MeasuredBuffers const& memory,
