@@ -3,6 +3,7 @@
 #include "commands.hpp"
 
 #include "comm/buffers_start.hpp"
+#include "fastest_collectives.hpp"
 #include "gemm_table.hpp"
 #include "git_version.hpp"
 #include "model/llmc_parameters.hpp"
@@ -157,8 +158,9 @@ int run(RunOptions const& options, RankContext& context) {
   std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, context.exec);
   MeasuredGemms const gemms = find_fastest_gemms(context, placement, deck);
   deck.config.kernels.fastest = gemms.fastest;
+  std::vector<ChosenAlgorithm> const chosen = find_fastest_collectives(context, deck);
   PreparedRun run;
-  collectively(communicator, [&] { run = prepare_run(options, deck, communicator, placement); });
+  collectively(communicator, [&] { run = prepare_run(options, deck, chosen, communicator, placement); });
   require_same_run(run, communicator);
   if (run.config.comm.check_order) communicator.check_order(OrderCheck::yes);
   RunCheckpoints checkpoints(run, context, begin, options.max_time);
@@ -168,6 +170,8 @@ int run(RunOptions const& options, RankContext& context) {
   if (first) print_start(run, context, predicted);
   if (first && run.devices_per_node > 0) fmt::print("note: {}\n", finding);
   if (first && !gemms.note.empty()) fmt::print("note: {}\n", gemms.note);
+  for (ChosenAlgorithm const& one : chosen)
+    if (first) fmt::print("note: {}\n", chosen_line(one));
 
   ChecksBefore before{check_collectives(context.exec, communicator, run.plan->parallel), {}};
   Result result = begin_result(run, context, measure_peaks(context, run));

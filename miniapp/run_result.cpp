@@ -210,6 +210,7 @@ Result begin_result(PreparedRun const& run, RankContext const& context, PeakInfo
   result.topology.devices_per_node = run.devices_per_node;
   result.topology.places = run.places;
   result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
+  result.chosen = run.chosen;
   result.peaks = peaks;
   result.predicted = predicted_amounts(*run.plan);
   return result;

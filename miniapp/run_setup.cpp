@@ -125,13 +125,15 @@ std::int64_t ranks_beside(NodeMap const& machines, Rank rank) {
   return std::ranges::count(machines.node_of_rank, machines.node_of_rank[static_cast<std::size_t>(rank)]);
 }
 
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
-                        Placement const& placement) {
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector<ChosenAlgorithm> const& chosen,
+                        Communicator const& communicator, Placement const& placement) {
   bool const first = communicator.rank() == 0;
   PreparedRun run;
   run.deck = deck;
   run.config = resolve(run.deck, communicator.size());
   run.config.comm.buffers = to_string(communicator.buffers()); // auto was decided by what MPI can
+  run.chosen = chosen;
+  for (ChosenAlgorithm const& one : chosen) run.config.comm = with_fastest(run.config.comm, one.key, one.algorithm);
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   find_neighbours(run, communicator.rank(), placement);
   require_memory(run, communicator.topology());
@@ -182,8 +184,11 @@ std::string any_shared_processors(PreparedRun const& run, RankContext const& con
 }
 
 void require_same_run(PreparedRun const& run, Communicator const& communicator) {
-  std::string const mine = fmt::format("deck {}, {} steps, {} training and {} held-out samples", deck_hash(run.deck),
-                                       run.data->steps(), run.data->training_samples(), run.data->validation_samples());
+  std::string mine = fmt::format("deck {}, {} steps, {} training and {} held-out samples", deck_hash(run.deck),
+                                 run.data->steps(), run.data->training_samples(), run.data->validation_samples());
+  for (AlgorithmKey const& key : algorithm_keys)
+    if (std::string const& chosen = run.config.comm.*key.member; chosen != run.deck.config.comm.*key.member)
+      mine += fmt::format(", {} {}", key.name, chosen);
   std::vector<std::string> const all = all_gather_texts(communicator, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])

@@ -9,6 +9,7 @@
 #include "report/benchmark_class.hpp"
 #include "report/golden_checks.hpp"
 #include "report/rank_map.hpp"
+#include "report/result.hpp"
 #include "train/run_plan.hpp"
 #include "train/training_data.hpp"
 
@@ -31,6 +32,7 @@ struct PreparedRun {
   int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places; ///< of all ranks
   MeasuredWindow window;
+  std::vector<ChosenAlgorithm> chosen; ///< find_fastest_collectives()
   ClassJudgement judgement;
   std::string golden_key;
   std::string golden_digest; ///< of the golden file
@@ -60,10 +62,11 @@ std::int64_t ranks_beside(NodeMap const& machines, Rank rank);
 
 /// Checks everything; the first rank also scans the data and makes the output folder.
 /// \param[in] deck          with config.kernels.fastest, where products are measured (gemm_table.hpp)
+/// \param[in] chosen        takes the place of "measured" in the configuration, before anything is planned
 /// \param[in] communicator  may emulate nodes
 /// \throws InputError, or Error with ExitCode::does_not_fit
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, Communicator const& communicator,
-                        Placement const& placement);
+PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector<ChosenAlgorithm> const& chosen,
+                        Communicator const& communicator, Placement const& placement);
 
 /// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": then rates that ranks measure one
 /// by one add up to more than the machine has. Threads of kernels or threads of libraries count, whichever are more.
@@ -72,7 +75,8 @@ std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec
 /// The text of the first machine of the run with such ranks. Collective.
 std::string any_shared_processors(PreparedRun const& run, RankContext const& context);
 
-/// Checks that all ranks have prepared the same run: same resolved deck, steps and numbers of samples. Collective.
+/// Checks that all ranks have prepared the same run: same resolved deck, chosen algorithms, steps and
+/// numbers of samples. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs, for example because the launcher does not pass on
 /// TRAINSTONE_SET, or because files differ between nodes
 void require_same_run(PreparedRun const& run, Communicator const& communicator);

@@ -1,13 +1,20 @@
 #pragma once
 
-// The configuration of communication. A plain value.
+// The configuration of communication, and which keys name the algorithm of which collective. Plain values.
 
 #include "comm/out_port.hpp"
+#include "comm/schedule.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trainstone {
+
+/// Instead of an algorithm: the fastest one on the run's ranks, as measured when the run starts.
+inline constexpr std::string_view algorithm_measured = "measured";
 
 struct CommConfig {
   std::string allreduce = "auto"; ///< auto: ring, or ordered where parallel.reduction = "ordered"
@@ -26,5 +33,31 @@ struct CommConfig {
     return {emulated_latency, emulated_bandwidth > 0 ? 1 / emulated_bandwidth : 0};
   }
 };
+
+/// A key of a deck that names the algorithm of a collective.
+struct AlgorithmKey {
+  char const* name; ///< "comm.allreduce"
+  Collective collective;
+  std::string CommConfig::* member;
+};
+
+/// All of them. No two are of the same collective.
+inline constexpr std::array algorithm_keys{
+    AlgorithmKey{"comm.allreduce", Collective::all_reduce, &CommConfig::allreduce},
+    AlgorithmKey{"comm.reduce_scatter", Collective::reduce_scatter, &CommConfig::reduce_scatter},
+    AlgorithmKey{"comm.all_gather", Collective::all_gather, &CommConfig::all_gather},
+    AlgorithmKey{"comm.reduce", Collective::reduce, &CommConfig::reduce},
+    AlgorithmKey{"comm.broadcast", Collective::broadcast, &CommConfig::broadcast},
+};
+
+/// Whether a key's value is an algorithm. If not, it leaves the choice open: "auto" or "measured".
+inline bool names_algorithm(std::string_view value) { return value != "auto" && value != algorithm_measured; }
+
+/// The configuration with an algorithm for a key. \param[in] key  a name in algorithm_keys; another one changes nothing
+inline CommConfig with_fastest(CommConfig config, std::string_view key, std::string_view algorithm) {
+  auto const found = std::ranges::find(algorithm_keys, key, &AlgorithmKey::name);
+  if (found != algorithm_keys.end()) config.*found->member = algorithm;
+  return config;
+}
 
 } // namespace trainstone

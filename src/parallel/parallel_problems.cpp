@@ -94,18 +94,18 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
                    "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "
                    "batch.micro), not {}; nearest legal values: {}",
                    ranks * turns, nearest_powers(ranks * turns));
-  struct Choice {
-    char const* key;
-    std::string const& value;
-  };
-  for (Choice const& choice :
-       {Choice{"comm.allreduce", comm.allreduce}, Choice{"comm.reduce_scatter", comm.reduce_scatter},
-        Choice{"comm.reduce", comm.reduce}}) {
-    if (choice.value == "auto" || choice.value == "ordered" || choice.value == "shared") continue;
-    return problem(choice.key,
+  for (AlgorithmKey const& key : algorithm_keys) {
+    std::string const& value = comm.*key.member;
+    if (value == algorithm_measured)
+      return problem(key.name,
+                     "{} = \"measured\" may choose another algorithm on another day: parallel.reduction = \"ordered\" "
+                     "takes \"auto\" or an algorithm by name",
+                     key.name);
+    if (!adds_up(key.collective) || value == "auto" || value == "ordered" || value == "shared") continue;
+    return problem(key.name,
                    "{} = \"{}\" does not add up in the order that parallel.reduction = \"ordered\" asks for; legal "
                    "values: ordered, shared, auto",
-                   choice.key, choice.value);
+                   key.name, value);
   }
   return std::nullopt;
 }
@@ -113,7 +113,7 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
 Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks) {
   bool const has_both_axes =
       parallel.strategy == Strategy::hsdp && parallel.shard_group > 1 && parallel.shard_group < ranks;
-  if (!has_both_axes || parallel.reduce != ReduceWhen::each || comm.allreduce == "auto") return std::nullopt;
+  if (!has_both_axes || parallel.reduce != ReduceWhen::each || !names_algorithm(comm.allreduce)) return std::nullopt;
   if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
            .uses_shared_memory())
     return std::nullopt;

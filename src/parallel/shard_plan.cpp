@@ -19,28 +19,19 @@ std::uint64_t bytes_of(Index elements, Storage storage) {
 }
 
 /// What the deck says, or the default of an engine's collective.
-Algorithm algorithm_of(Collective collective, CommConfig const& comm, ShardPlan const& plan) {
-  bool const ordered = plan.ordered;
-  Algorithm const from_one = plan.main_device ? Algorithm::linear : Algorithm::binomial;
-  struct Choice {
-    std::string const& name;
-    Algorithm otherwise;
-  };
-  auto const choice = [&]() -> Choice {
-    switch (collective) {
-    case Collective::all_gather: return {comm.all_gather, Algorithm::ring};
-    case Collective::broadcast: return {comm.broadcast, from_one};
-    case Collective::reduce: return {comm.reduce, ordered ? Algorithm::ordered : from_one};
-    case Collective::reduce_scatter: return {comm.reduce_scatter, ordered ? Algorithm::ordered : Algorithm::ring};
-    default: return {comm.allreduce, ordered ? Algorithm::ordered : Algorithm::ring};
-    }
-  }();
-  return choice.name == "auto" ? choice.otherwise : parse_algorithm(collective, choice.name);
+Algorithm algorithm_of(AlgorithmKey const& key, CommConfig const& comm, ShardPlan const& plan) {
+  std::string const& name = comm.*key.member;
+  if (names_algorithm(name)) return parse_algorithm(key.collective, name);
+  if (plan.ordered && adds_up(key.collective)) return Algorithm::ordered;
+  if (has_root(key.collective)) return plan.main_device ? Algorithm::linear : Algorithm::binomial;
+  return Algorithm::ring;
 }
 
 PlannedCollective planned_collective(ShardPlan const& plan, CommConfig const& comm, Axis axis, Collective collective,
                                      Index elements) {
-  Algorithm const algorithm = algorithm_of(collective, comm, plan);
+  auto const key = std::ranges::find(algorithm_keys, collective, &AlgorithmKey::collective);
+  TRAINSTONE_REQUIRE(key != algorithm_keys.end(), "no key names an algorithm of {}", to_string(collective));
+  Algorithm const algorithm = algorithm_of(*key, comm, plan);
   Problem const problem{.collective = collective,
                         .partition = Partition::even(elements, plan.mesh.size(axis)),
                         .topology = plan.topology.of(plan.mesh.members(axis, plan.rank)),
@@ -331,9 +322,8 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.across_each = parallel.strategy == Strategy::hsdp && parallel.reduce == ReduceWhen::each;
   plan.in_flight = parallel.strategy == Strategy::naive ? 1 : parallel.in_flight;
   plan.prefetch = parallel.prefetch;
-  for (Collective const collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                      Collective::reduce, Collective::broadcast})
-    algorithm_of(collective, comm, plan); // unknown names are refused, used or not
+  for (AlgorithmKey const& key : algorithm_keys)
+    algorithm_of(key, comm, plan); // unknown names are refused, used or not
   plan_buckets(plan, parallel, table);
   plan_reduction(plan, parallel, comm);
   plan_gathers(plan, comm);

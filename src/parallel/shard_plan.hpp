@@ -165,6 +165,9 @@ struct ShardPlan {
   std::vector<RepeatedCollective> step_collectives() const;
   std::vector<RepeatedCollective> update_collectives() const;
   std::vector<RepeatedCollective> evaluation_collectives() const;
+  /// Of these, the one of that kind whose data has most bytes; the same on all ranks but for the ranks of its axis.
+  /// Nothing if the training runs no such collective.
+  std::optional<RepeatedCollective> heaviest(Collective collective) const;
 
   /// The traffic of the rank whenever the state is set.
   std::vector<TrafficRow> start_traffic() const;

@@ -92,6 +92,17 @@ std::vector<RepeatedCollective> ShardPlan::evaluation_collectives() const {
   return all;
 }
 
+std::optional<RepeatedCollective> ShardPlan::heaviest(Collective collective) const {
+  auto const bytes = [](RepeatedCollective const& one) {
+    return static_cast<std::uint64_t>(one.planned.problem.elements()) * one.element_bytes;
+  };
+  std::optional<RepeatedCollective> most;
+  for (auto const& all : {step_collectives(), update_collectives(), evaluation_collectives()})
+    for (RepeatedCollective const& one : all)
+      if (one.planned.problem.collective == collective && (!most || bytes(one) > bytes(*most))) most = one;
+  return most;
+}
+
 std::vector<TrafficRow> ShardPlan::start_traffic() const { return rows_of(*this, start_collectives()); }
 
 std::vector<TrafficRow> ShardPlan::step_traffic() const {

@@ -12,34 +12,24 @@ namespace trainstone {
 namespace {
 
 /// \param[in] why  "comm.emulated_network does not slow down"
-std::optional<ConfigProblem> find_problem_of(char const* key, Collective collective, std::string const& name,
-                                             std::string const& why) {
+std::optional<ConfigProblem> find_problem_of(AlgorithmKey const& key, std::string const& name, std::string const& why) {
   auto const shares_memory = [&](Algorithm algorithm) {
-    return find_algorithm(collective, algorithm).uses_shared_memory();
+    return find_algorithm(key.collective, algorithm).uses_shared_memory();
   };
-  if (name == "auto" || !shares_memory(parse_algorithm(collective, name))) return std::nullopt;
-  std::vector<Algorithm> legal = unlimited_algorithms_of(collective);
+  if (!names_algorithm(name) || !shares_memory(parse_algorithm(key.collective, name))) return std::nullopt;
+  std::vector<Algorithm> legal = unlimited_algorithms_of(key.collective);
   std::erase_if(legal, shares_memory);
   std::vector<std::string_view> names{"auto"};
   for (Algorithm const algorithm : legal) names.push_back(to_string(algorithm));
-  return ConfigProblem{key, fmt::format("{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one "
-                                        "of {3}",
-                                        key, name, why, fmt::join(names, ", "))};
+  names.push_back(algorithm_measured);
+  return ConfigProblem{
+      key.name, fmt::format("{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one of {3}",
+                            key.name, name, why, fmt::join(names, ", "))};
 }
 
 std::optional<ConfigProblem> find_problem_of_any(CommConfig const& comm, std::string const& why) {
-  struct Choice {
-    char const* key;
-    Collective collective;
-    std::string const& name;
-  };
-  for (auto const& [key, collective, name] :
-       {Choice{"comm.allreduce", Collective::all_reduce, comm.allreduce},
-        Choice{"comm.reduce_scatter", Collective::reduce_scatter, comm.reduce_scatter},
-        Choice{"comm.reduce", Collective::reduce, comm.reduce},
-        Choice{"comm.broadcast", Collective::broadcast, comm.broadcast},
-        Choice{"comm.all_gather", Collective::all_gather, comm.all_gather}})
-    if (auto found = find_problem_of(key, collective, name, why)) return found;
+  for (AlgorithmKey const& key : algorithm_keys)
+    if (auto found = find_problem_of(key, comm.*key.member, why)) return found;
   return std::nullopt;
 }
 

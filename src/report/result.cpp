@@ -226,6 +226,18 @@ void add_provenance(Json& json, Result const& result) {
   if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
 }
 
+/// By key.
+Json chosen_json(std::vector<ChosenAlgorithm> const& chosen) {
+  Json json = Json::object();
+  for (ChosenAlgorithm const& one : chosen) {
+    Json seconds = Json::object();
+    for (auto const& [algorithm, median] : one.seconds) seconds[algorithm] = median;
+    json[one.key] = {
+        {"algorithm", one.algorithm}, {"ranks", one.ranks}, {"bytes", one.bytes}, {"seconds", std::move(seconds)}};
+  }
+  return json;
+}
+
 Json golden_json(std::optional<GoldenSource> const& golden) {
   if (!golden) return nullptr;
   return {{"digest", golden->digest}, {"recorded_with", golden->recorded_with}, {"released", golden->released}};
@@ -312,6 +324,7 @@ std::string result_json(Result const& result) {
   json["class_departures"] = result.benchmark_class.departures;
   json["params"] = parameters_json(result.parameters);
   add_provenance(json, result);
+  json["chosen"] = chosen_json(result.chosen);
   json["peaks"] = {{"gemm_flops_per_second", result.peaks.gemm_flops_per_second},
                    {"bandwidth_bytes_per_second", result.peaks.bandwidth_bytes_per_second}};
   json["predicted"] = amounts_json(result.predicted);

@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -110,6 +111,15 @@ struct GoldenSource {
   bool released = false;     ///< the file is one of this program's (released_curves.hpp), not one of the user's
 };
 
+/// The algorithm that a run chose by measurement.
+struct ChosenAlgorithm {
+  std::string key;       ///< that leaves the choice to a measurement: "comm.allreduce"
+  std::string algorithm; ///< the fastest one
+  std::int64_t ranks = 0;
+  std::uint64_t bytes = 0;                             ///< of the data that it was tried with
+  std::vector<std::pair<std::string, double>> seconds; ///< of all that were tried, by name
+};
+
 struct Result {
   std::string kind = "run";
   Outcome outcome = Outcome::invalid;
@@ -122,6 +132,7 @@ struct Result {
   CodeInfo code;
   MachineInfo machine;
   TopologyInfo topology;
+  std::vector<ChosenAlgorithm> chosen; ///< one for every key that was measured
   PeakInfo peaks;
   WorkAmounts predicted;
   WorkAmounts counted;

@@ -34,7 +34,17 @@ std::vector<std::string> preset_names() {
 std::vector<std::string> algorithm_names(Collective collective) {
   std::vector<std::string> names{"auto"};
   for (Algorithm const algorithm : unlimited_algorithms_of(collective)) names.emplace_back(to_string(algorithm));
+  names.emplace_back(algorithm_measured);
   return names;
+}
+
+/// A key that names an algorithm. \param[in] meaning  "algorithm of all-gathers; auto: ring"
+Key algorithm(char const* name, std::string const& meaning) {
+  auto const found = std::ranges::find(algorithm_keys, std::string_view(name), &AlgorithmKey::name);
+  return choice(name, &RunConfig::comm, found->member, algorithm_names(found->collective),
+                meaning +
+                    "; measured: the fastest one, tried at the start of a run with the training's heaviest message, "
+                    "and printed; estimate and verify take auto for it; not with parallel.reduction = \"ordered\"");
 }
 
 std::vector<std::string> recipe_list() { return {recipe_names.begin(), recipe_names.end()}; }
@@ -236,18 +246,14 @@ std::vector<Key> parallel_keys() {
 
 std::vector<Key> machine_keys() {
   return {
-      choice("comm.allreduce", &RunConfig::comm, &CommConfig::allreduce, algorithm_names(Collective::all_reduce),
-             "algorithm of all-reduces; auto: ring, or ordered for parallel.reduction = \"ordered\""),
-      choice("comm.reduce_scatter", &RunConfig::comm, &CommConfig::reduce_scatter,
-             algorithm_names(Collective::reduce_scatter),
-             "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
-      choice("comm.all_gather", &RunConfig::comm, &CommConfig::all_gather, algorithm_names(Collective::all_gather),
-             "algorithm of all-gathers; auto: ring"),
-      choice("comm.reduce", &RunConfig::comm, &CommConfig::reduce, algorithm_names(Collective::reduce),
-             "algorithm of reduces; auto: binomial, linear for strategy naive, or ordered for parallel.reduction = "
-             "\"ordered\""),
-      choice("comm.broadcast", &RunConfig::comm, &CommConfig::broadcast, algorithm_names(Collective::broadcast),
-             "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
+      algorithm("comm.allreduce",
+                "algorithm of all-reduces; auto: ring, or ordered for parallel.reduction = \"ordered\""),
+      algorithm("comm.reduce_scatter",
+                "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
+      algorithm("comm.all_gather", "algorithm of all-gathers; auto: ring"),
+      algorithm("comm.reduce", "algorithm of reduces; auto: binomial, linear for strategy naive, or ordered for "
+                               "parallel.reduction = \"ordered\""),
+      algorithm("comm.broadcast", "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
       choice("comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
              "memory that is passed to MPI; host, device: the memory that kernels work on; staged: copies of the "
              "messages in pinned host memory (on hosts to exercise the code of devices); auto: host if kernels run on "

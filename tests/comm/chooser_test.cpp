@@ -1,5 +1,6 @@
 #include "comm/prediction/chooser.hpp"
 
+#include "comm/config.hpp"
 #include "comm/measurement/measured_choice.hpp"
 #include "comm/registry.hpp"
 #include "comm/simulation/simulator.hpp"
@@ -13,6 +14,8 @@
 #include <array>
 #include <cmath>
 #include <ranges>
+#include <set>
+#include <string>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -94,6 +97,25 @@ TEST_CASE("close candidates are looked for among those that are asked for, as fa
   CHECK(close_candidates(problem, element, default_machine(), 1.01 * ratio, asked) == all);
   CHECK(close_candidates(problem, element, default_machine(), 0.99 * ratio, asked).size() < all.size());
   CHECK(close_candidates(problem, element, default_machine(), 1, asked).size() == 1);
+}
+
+TEST_CASE("every key of an algorithm has a name, a collective and a value of its own", "[chooser]") {
+  CommConfig all;
+  std::set<std::string> names;
+  std::set<Collective> collectives;
+  for (AlgorithmKey const& key : algorithm_keys) {
+    CHECK(all.*key.member == "auto"); // nobody else's
+    all = with_fastest(all, key.name, key.name);
+    CHECK(all.*key.member == key.name);
+    CHECK_FALSE(unlimited_algorithms_of(key.collective).empty());
+    names.insert(key.name);
+    collectives.insert(key.collective);
+  }
+  CHECK(names.size() == algorithm_keys.size());
+  CHECK(collectives.size() == algorithm_keys.size());
+  for (Algorithm const algorithm : algorithms) CHECK(names_algorithm(to_string(algorithm)));
+  CHECK_FALSE(names_algorithm("auto"));
+  CHECK_FALSE(names_algorithm(algorithm_measured));
 }
 
 TEST_CASE("ties go to the earlier line of the table", "[chooser]") {

@@ -21,6 +21,7 @@ import communication
 import explain
 import float64
 import lecture
+import measured
 import memory
 import outputs
 import reference
@@ -35,7 +36,7 @@ import training
 
 GROUPS = {
     "training": (training, outputs, checkpoints, communication, strategies, agreement, reference, classes, commbench,
-                 memory),
+                 measured, memory),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
     "float64": (float64,),
 }

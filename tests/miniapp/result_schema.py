@@ -53,7 +53,7 @@ class ResultSchema(unittest.TestCase):
         deck, kept = Deck(), settings("checkpoint.dir=kept")
         recorded = run("run", deck.path, "--record-golden", *kept, ranks=2)
         sixteen_bits = ("precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic",
-                        "precision.initial_loss_scale=1024", "faults.overflow.step=5")
+                        "precision.initial_loss_scale=1024", "faults.overflow.step=5", "comm.allreduce=measured")
         futures = {
             "VALID": start("run", deck.path, *settings("bench.kernels=true", "parallel.strategy=naive"), ranks=2),
             "EMULATED": start("run", deck.path, *settings(*sixteen_bits, "comm.emulated_network.latency=1 us"), ranks=2),
@@ -95,6 +95,7 @@ class ResultSchema(unittest.TestCase):
                 self.assertEqual({result["machine"]["device"] is None}, set(on_hosts))
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
+        self.assertEqual(list(self.results["EMULATED"]["chosen"]), ["comm.allreduce"])
 
     def test_a_value_has_the_origins_that_a_deck_prints(self):
         path = ("params", "model.layers", "origin")

@@ -1,8 +1,10 @@
-// What strategies refuse, and the values that they name instead.
+// What strategies refuse, and the values that they name instead; and what they send most of at a time.
 
 #include "parallel/shard_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
 
 using namespace trainstone;
 
@@ -25,6 +27,34 @@ void check_refused(std::vector<Refusal> const& refusals, Index ranks) {
     INFO(problem->message);
     CHECK(problem->message.find(legal) != std::string::npos);
   }
+}
+
+CommConfig all_measured() {
+  CommConfig comm;
+  for (AlgorithmKey const& key : algorithm_keys) comm = with_fastest(comm, key.name, algorithm_measured);
+  return comm;
+}
+
+/// Of the last rank.
+ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, CommConfig const& comm = {},
+                  PrecisionConfig const& precision = {}) {
+  GptConfig const model{.layers = 3, .heads = 2, .channels = 16, .context = 8, .vocab = 97};
+  return make_shard_plan(parallel, {}, precision, comm, ParameterTable(model, ranks), Topology::one_node(ranks),
+                         ranks - 1, 1);
+}
+
+/// Elements; 0 if there is none.
+Index heaviest(ShardPlan const& plan, Collective collective) {
+  auto const found = plan.heaviest(collective);
+  return found ? found->planned.problem.elements() : 0;
+}
+
+/// Of the whole largest bucket.
+Index largest_bucket(ShardPlan const& plan) {
+  Index most = 0;
+  for (auto const& [bucket, count] : plan.buckets.by_size())
+    most = std::max(most, bucket.share_elements() * plan.ownership.owners());
+  return most;
 }
 
 } // namespace
@@ -98,4 +128,55 @@ TEST_CASE("whole groups belong to ZeRO and to reduces", "[parallel][plan]") {
       },
       4);
   CHECK_FALSE(find_parallel_problem({.strategy = Strategy::zero, .zero_stage = 3, .partition = inter_layer}, {}, 4, 2));
+}
+
+TEST_CASE("choices by time are refused in ordered mode, also where nothing is added up", "[parallel][plan]") {
+  ParallelConfig const ordered{.reduction = ReductionMode::ordered};
+  for (AlgorithmKey const& key : algorithm_keys)
+    check_refused({{ordered, with_fastest({}, key.name, algorithm_measured), key.name, "\"auto\" or an algorithm"}}, 4);
+}
+
+TEST_CASE("what is measured is planned like auto until it is known", "[parallel][plan]") {
+  for (ParallelConfig const& parallel :
+       {ParallelConfig{}, ParallelConfig{.strategy = Strategy::naive},
+        ParallelConfig{.strategy = Strategy::zero, .zero_stage = 3},
+        ParallelConfig{.strategy = Strategy::hsdp, .shard_group = 2, .reduce = ReduceWhen::each},
+        ParallelConfig{.strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer}}) {
+    auto const expected = plan_of(parallel, 4).step_traffic(),
+               found = plan_of(parallel, 4, all_measured()).step_traffic();
+    auto const same = [](TrafficRow const& a, TrafficRow const& b) {
+      return a.name == b.name && a.traffic == b.traffic;
+    };
+    CHECK(std::ranges::equal(found, expected, same));
+  }
+}
+
+TEST_CASE("the heaviest collective of a kind is the largest bucket, or the largest group", "[parallel][plan]") {
+  double const bucket = 4096; // several buckets
+  ShardPlan const ddp = plan_of({.bucket_bytes = bucket, .first_bucket_bytes = bucket / 4}, 3);
+  CHECK(ddp.buckets.by_size().size() > 1);
+  CHECK(heaviest(ddp, Collective::all_reduce) == largest_bucket(ddp));
+  for (auto const other :
+       {Collective::all_gather, Collective::reduce_scatter, Collective::reduce, Collective::broadcast})
+    CHECK_FALSE(ddp.heaviest(other));
+
+  ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = "mixed18"});
+  CHECK(heaviest(zero, Collective::reduce_scatter) == largest_bucket(zero));
+  CHECK(zero.heaviest(Collective::reduce_scatter)->element_bytes == 4);
+  CHECK(heaviest(zero, Collective::all_gather) == zero.largest_group()); // and not the block sums of the norm
+  CHECK(zero.heaviest(Collective::all_gather)->element_bytes == 2);
+  CHECK_FALSE(zero.heaviest(Collective::all_reduce));
+
+  ShardPlan const hsdp = plan_of({.strategy = Strategy::hsdp, .shard_group = 2}, 6);
+  CHECK(hsdp.heaviest(Collective::all_reduce)->planned.axis == Axis::replicate);
+  CHECK(2 * heaviest(hsdp, Collective::all_reduce) == heaviest(hsdp, Collective::reduce_scatter));
+}
+
+TEST_CASE("the heaviest collective is of the training, not of its start", "[parallel][plan]") {
+  ShardPlan const naive = plan_of({.strategy = Strategy::naive}, 3, {}, {.recipe = "mixed16"});
+  REQUIRE_FALSE(naive.start_collectives().empty()); // broadcasts of the state in fp32
+  CHECK(naive.heaviest(Collective::broadcast)->element_bytes == 2);
+  CHECK(heaviest(naive, Collective::reduce) == naive.elements());
+  for (ParallelConfig const& alone : {ParallelConfig{}, ParallelConfig{.strategy = Strategy::zero, .zero_stage = 3}})
+    for (AlgorithmKey const& key : algorithm_keys) CHECK_FALSE(plan_of(alone, 1).heaviest(key.collective));
 }

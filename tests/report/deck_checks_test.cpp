@@ -1,5 +1,7 @@
 #include "comm/buffers.hpp"
+#include "report/deck_checks.hpp"
 #include "report/deck_fixture.hpp"
+#include "report/schema.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -39,6 +41,25 @@ TEST_CASE("products that are measured are refused in ordered mode", "[deck]") {
   CHECK(error_with({"kernels.gemm=measured"}) == "no InputError");
   CHECK_THAT(error_with({"kernels.gemm=measured", "parallel.reduction=ordered"}),
              ContainsSubstring("parallel.reduction = \"ordered\" takes \"auto\" or a provider by name"));
+}
+
+TEST_CASE("every key of an algorithm can be left to a measurement, with all buffers and networks", "[deck]") {
+  for (AlgorithmKey const& key : algorithm_keys) {
+    Key const* const found = find_key(key.name);
+    REQUIRE(found);
+    CHECK(found->choices.back() == "measured");
+    RunConfig config;
+    found->set(config, std::string("measured"));
+    CHECK(config.comm.*key.member == "measured");
+    config.comm.buffers = "staged";
+    CHECK_FALSE(find_buffers_problem(config));
+    config.comm.emulated_latency = 1e-3;
+    CHECK_FALSE(find_network_problem(config));
+  }
+  Deck const ordered = read_small({"comm.allreduce=measured", "parallel.reduction=ordered"});
+  CHECK_THAT(input_error_of([&] { resolve(ordered, 2); }),
+             StartsWith("--set comm.allreduce=measured: comm.allreduce = \"measured\" may choose another algorithm") &&
+                 EndsWith("parallel.reduction = \"ordered\" takes \"auto\" or an algorithm by name"));
 }
 
 TEST_CASE("a sequence longer than the context is refused", "[deck]") {

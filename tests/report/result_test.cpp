@@ -112,6 +112,17 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["verification"][0]["name"] == "finite");
 }
 
+TEST_CASE("the result file holds what was chosen by measurement, and the times of all that were tried", "[result]") {
+  Result run = result(Outcome::valid);
+  CHECK(Json::parse(result_json(run))["chosen"] == Json::object());
+  run.chosen = {{"comm.reduce", "linear", 2, 4096, {{"binomial", 2e-5}, {"linear", 1e-5}}}};
+  CHECK(Json::parse(result_json(run))["chosen"] == Json{{"comm.reduce",
+                                                         {{"algorithm", "linear"},
+                                                          {"ranks", 2},
+                                                          {"bytes", 4096},
+                                                          {"seconds", {{"binomial", 2e-5}, {"linear", 1e-5}}}}}});
+}
+
 TEST_CASE("energy is told where there are meters, reading and writing as rates", "[result]") {
   Result run = result(Outcome::valid);
   run.energy = EnergyInfo{.host_joules = std::nullopt, .device_joules = 250, .seconds = 5, .tokens = 1000};

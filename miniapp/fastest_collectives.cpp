@@ -1,0 +1,160 @@
+#include "fastest_collectives.hpp"
+
+#include "comm/measurement/measured_choice.hpp"
+#include "comm/registry.hpp"
+#include "parallel/mesh_communicators.hpp"
+#include "report/deck_checks.hpp"
+#include "report/plural.hpp"
+#include "report/quantity.hpp"
+#include "report/report_text.hpp"
+#include "train/run_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+/// What is tried for a key.
+struct Trial {
+  AlgorithmKey key;
+  Axis axis;
+  Problem problem; ///< of this rank's group
+  ElementType type;
+  std::vector<PricedAlgorithm> candidates; ///< the same on all ranks
+};
+
+/// So many messages fit into the scratch of a rank, the root if there is one. An algorithm that needs more is not
+/// tried: the naive ones need one per rank, for which there may be no memory.
+constexpr Index most_scratch = 4;
+
+/// The collective on the ranks of the axis that `rank` belongs to.
+Problem problem_of(ShardPlan const& plan, PlannedCollective const& planned, Rank rank) {
+  Problem problem = planned.problem;
+  problem.topology = plan.topology.of(plan.mesh.members(planned.axis, rank));
+  problem.segment = default_segment; // as the training runs it
+  return problem;
+}
+
+/// Whether the deck could name it, and ranks of every group can run it.
+bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, PlannedCollective const& planned,
+              Algorithm algorithm) {
+  config.comm = with_fastest(config.comm, key.name, to_string(algorithm));
+  if (find_network_problem(config) || find_buffers_problem(config) ||
+      find_parallel_problem(config.parallel, config.comm, plan.mesh.ranks(), plan.turns))
+    return false;
+  for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) {
+    if (plan.mesh.place(planned.axis, rank) != 0) continue; // one of a group is enough
+    Problem problem = problem_of(plan, planned, rank);
+    problem.shared_memory = find_algorithm(key.collective, algorithm).uses_shared_memory();
+    if (!refusal(problem, algorithm).empty()) return false;
+    Index const scratch = make_schedule(problem, algorithm, problem.root).scratch_elements;
+    if (scratch > most_scratch * problem.elements()) return false;
+  }
+  return true;
+}
+
+Trial make_trial(RunConfig const& config, ShardPlan const& plan, AlgorithmKey const& key,
+                 RepeatedCollective const& heaviest) {
+  PlannedCollective const& planned = heaviest.planned;
+  std::vector<Algorithm> algorithms = unlimited_algorithms_of(key.collective);
+  std::erase_if(algorithms, [&](Algorithm one) { return !is_legal(config, plan, key, planned, one); });
+  bool const shared = std::ranges::any_of(
+      algorithms, [&](Algorithm one) { return find_algorithm(key.collective, one).uses_shared_memory(); });
+  Problem of_first = problem_of(plan, planned, 0), own = problem_of(plan, planned, plan.rank);
+  of_first.shared_memory = own.shared_memory = shared;
+  bool const is_fp32 = heaviest.element_bytes == sizeof(float); // else gradients have the type of parameters
+  return {key, planned.axis, own, is_fp32 ? ElementType::float32 : element_type_of(plan.types.parameters),
+          close_candidates(of_first, heaviest.element_bytes, default_machine(), assumed_close_factor, algorithms)};
+}
+
+struct Trials {
+  Mesh mesh;
+  std::vector<Trial> all;
+};
+
+Trials plan_trials(Deck const& deck, Communicator const& communicator) {
+  auto const is_measured = [&](AlgorithmKey const& key) { return deck.config.comm.*key.member == algorithm_measured; };
+  if (std::ranges::none_of(algorithm_keys, is_measured)) return {};
+  RunConfig config = resolve(deck, communicator.size());
+  config.comm.buffers = to_string(communicator.buffers());
+  ShardPlan const plan = plan_run(config, communicator.rank(), communicator.topology()).parallel;
+  Trials trials{plan.mesh, {}};
+  for (AlgorithmKey const& key : algorithm_keys)
+    if (auto const heaviest = plan.heaviest(key.collective); heaviest && is_measured(key))
+      trials.all.push_back(make_trial(config, plan, key, *heaviest));
+  return trials;
+}
+
+std::string describe(std::vector<Trial> const& trials) {
+  std::string text;
+  for (Trial const& trial : trials) {
+    text += fmt::format("{}{} with {} elements {} of", text.empty() ? "" : "; ", trial.key.name,
+                        trial.problem.elements(), to_string(trial.type));
+    for (PricedAlgorithm const& one : trial.candidates) text += fmt::format(" {}", to_string(one.algorithm));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+/// Else ranks would wait for each other.
+void require_same_trials(std::vector<Trial> const& trials, Communicator const& communicator) {
+  std::vector<std::string> const all = all_gather_texts(communicator, describe(trials));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw CollectiveError(fmt::format("rank {} would measure {}; rank 0: {}. Do all ranks see the same files and the "
+                                        "same TRAINSTONE_SET?",
+                                        rank, all[rank], all[0]),
+                            ExitCode::usage);
+}
+
+/// Collective over `world`. \param[in] group  of the trial's axis
+ChosenAlgorithm choose(ExecutionSpace const& exec, Communicator const& world, Communicator& group, Trial const& trial) {
+  std::vector<Contestant> contestants;
+  for (PricedAlgorithm const& one : trial.candidates)
+    contestants.push_back({.algorithm = one.algorithm, .segment = one.segment});
+  MeasuredBytes const bytes = contest_bytes(group.buffers(), trial.problem, group.rank(), trial.type, contestants);
+  MemoryLedger ledger;
+  MeasuredMemory const memory(exec, group, ledger, "measured collectives", bytes, trial.problem.shared_memory);
+  std::vector<double> const seconds =
+      time_candidates(exec, group, trial.problem, Operation::sum, trial.type, trial.candidates, memory.buffers(), true);
+  auto const own = static_cast<std::size_t>(std::ranges::min_element(seconds) - seconds.begin());
+  std::size_t const fastest = all_gather_values(world, own)[0];
+  ChosenAlgorithm chosen{trial.key.name,
+                         std::string(to_string(trial.candidates[fastest].algorithm)),
+                         group.size(),
+                         static_cast<std::uint64_t>(trial.problem.elements()) * size_of(trial.type),
+                         {}};
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    chosen.seconds.emplace_back(to_string(trial.candidates[i].algorithm), seconds[i]);
+  return chosen;
+}
+
+} // namespace
+
+std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Deck const& deck) {
+  Communicator const& world = context.communicator;
+  Trials trials;
+  collectively(world, [&] { trials = plan_trials(deck, world); });
+  require_same_trials(trials.all, world);
+  if (trials.all.empty()) return {};
+  MeshCommunicators groups(world, trials.mesh);
+  std::vector<ChosenAlgorithm> chosen;
+  for (Trial const& trial : trials.all) chosen.push_back(choose(context.exec, world, groups.of(trial.axis), trial));
+  return chosen;
+}
+
+std::string chosen_line(ChosenAlgorithm const& chosen) {
+  std::vector<std::pair<std::string, double>> tried = chosen.seconds;
+  std::ranges::stable_sort(tried, {}, [](auto const& one) { return one.second; });
+  std::string text = fmt::format("{} measured with {} on {}: {} takes {}", chosen.key,
+                                 to_string(Quantity{Dimension::size, static_cast<double>(chosen.bytes)}),
+                                 plural(chosen.ranks, "rank"), tried[0].first, seconds_text(tried[0].second));
+  if (tried.size() > 1)
+    text += fmt::format(", {} as the next of {} algorithms {}", tried[1].first, tried.size(),
+                        seconds_text(tried[1].second));
+  return text;
+}
+
+} // namespace trainstone

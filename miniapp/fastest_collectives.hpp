@@ -1,0 +1,27 @@
+#pragma once
+
+// comm.allreduce = "measured" and its like: which algorithms carry a training's collectives, found out when a run
+// starts. Owns which algorithms are tried, with which message and on which ranks. Promises: all ranks get the same
+// choice, and each choice is an algorithm that the deck could have named.
+
+#include "commands.hpp"
+
+#include "report/result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// One choice for every key that the deck leaves to a measurement. A key has none if its collective is not used: by the
+/// strategy, or because there is one rank. All groups of ranks try at once, as they will train, and the choice of the
+/// first rank's group holds for all. Takes some milliseconds per algorithm, or eight calls where these take longer.
+/// Collective, after the communicator has its buffers.
+/// \return in the order of algorithm_keys; `seconds` are those of this rank's group
+/// \throws CollectiveError (exit 64) naming a rank that would try something else than the first one
+std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Deck const& deck);
+
+/// "comm.allreduce measured with 256 KiB on 2 ranks: shared takes 57.2 us, ring as the next of 14 algorithms 63.1 us"
+std::string chosen_line(ChosenAlgorithm const& chosen);
+
+} // namespace trainstone
