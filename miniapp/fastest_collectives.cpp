@@ -70,12 +70,25 @@ Trial make_trial(RunConfig const& config, ShardPlan const& plan, AlgorithmKey co
           close_candidates(of_first, heaviest.element_bytes, default_machine(), assumed_close_factor, algorithms)};
 }
 
+/// A trial comes before require_memory() of the training. \param[in] bytes  of a rank  \param[in] ranks  of this
+/// machine
+void require_memory(AlgorithmKey const& key, std::uint64_t bytes, std::int64_t ranks) {
+  std::uint64_t const needed = static_cast<std::uint64_t>(ranks) * bytes, present = describe_machine().memory_bytes;
+  if (needed <= present) return;
+  throw Error(
+      fmt::format("does not fit: {} = \"measured\" tries algorithms in {} on this machine, which has {}; name an "
+                  "algorithm, or take auto",
+                  key.name, mebibytes(needed), mebibytes(present)),
+      ExitCode::does_not_fit);
+}
+
 struct Trials {
   Mesh mesh;
   std::vector<Trial> all;
 };
 
-Trials plan_trials(Deck const& deck, Communicator const& communicator) {
+/// \param[in] neighbours  ranks of this machine
+Trials plan_trials(Deck const& deck, Communicator const& communicator, std::int64_t neighbours) {
   auto const is_measured = [&](AlgorithmKey const& key) { return deck.config.comm.*key.member == algorithm_measured; };
   if (std::ranges::none_of(algorithm_keys, is_measured)) return {};
   RunConfig config = resolve(deck, communicator.size());
@@ -83,8 +96,11 @@ Trials plan_trials(Deck const& deck, Communicator const& communicator) {
   ShardPlan const plan = plan_run(config, communicator.rank(), communicator.topology()).parallel;
   Trials trials{plan.mesh, {}};
   for (AlgorithmKey const& key : algorithm_keys)
-    if (auto const heaviest = plan.heaviest(key.collective); heaviest && is_measured(key))
+    if (auto const heaviest = plan.heaviest(key.collective); heaviest && is_measured(key)) {
+      auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
+      require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
       trials.all.push_back(make_trial(config, plan, key, *heaviest));
+    }
   return trials;
 }
 
@@ -109,12 +125,14 @@ void require_same_trials(std::vector<Trial> const& trials, Communicator const& c
                             ExitCode::usage);
 }
 
-/// Collective over `world`. \param[in] group  of the trial's axis
-ChosenAlgorithm choose(ExecutionSpace const& exec, Communicator const& world, Communicator& group, Trial const& trial) {
+/// Collective over `world`. \param[in] group  of the trial's axis    \param[in] neighbours  ranks of this machine
+ChosenAlgorithm choose(ExecutionSpace const& exec, Communicator const& world, Communicator& group, Trial const& trial,
+                       std::int64_t neighbours) {
   std::vector<Contestant> contestants;
   for (PricedAlgorithm const& one : trial.candidates)
     contestants.push_back({.algorithm = one.algorithm, .segment = one.segment});
   MeasuredBytes const bytes = contest_bytes(group.buffers(), trial.problem, group.rank(), trial.type, contestants);
+  collectively(world, [&] { require_memory(trial.key, bytes.data + bytes.scratch + bytes.staging, neighbours); });
   MemoryLedger ledger;
   MeasuredMemory const memory(exec, group, ledger, "measured collectives", bytes, trial.problem.shared_memory);
   std::vector<double> const seconds =
@@ -133,15 +151,18 @@ ChosenAlgorithm choose(ExecutionSpace const& exec, Communicator const& world, Co
 
 } // namespace
 
-std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Deck const& deck) {
+std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Placement const& placement,
+                                                      Deck const& deck) {
   Communicator const& world = context.communicator;
   Trials trials;
-  collectively(world, [&] { trials = plan_trials(deck, world); });
+  std::int64_t const neighbours = ranks_beside(placement.machines, world.rank());
+  collectively(world, [&] { trials = plan_trials(deck, world, neighbours); });
   require_same_trials(trials.all, world);
   if (trials.all.empty()) return {};
   MeshCommunicators groups(world, trials.mesh);
   std::vector<ChosenAlgorithm> chosen;
-  for (Trial const& trial : trials.all) chosen.push_back(choose(context.exec, world, groups.of(trial.axis), trial));
+  for (Trial const& trial : trials.all)
+    chosen.push_back(choose(context.exec, world, groups.of(trial.axis), trial, neighbours));
   return chosen;
 }
 

@@ -6,7 +6,7 @@
 
 #include "commands.hpp"
 
-#include "report/result.hpp"
+#include "run_setup.hpp"
 
 #include <string>
 #include <vector>
@@ -15,11 +15,14 @@ namespace trainstone {
 
 /// One choice for every key that the deck leaves to a measurement. A key has none if its collective is not used: by the
 /// strategy, or because there is one rank. All groups of ranks try at once, as they will train, and the choice of the
-/// first rank's group holds for all. Takes some milliseconds per algorithm, or eight calls where these take longer.
+/// first rank's group holds for all. A trial takes some milliseconds per algorithm, or eight calls where these take
+/// longer. Before it, every rank makes and prices a schedule per algorithm and group.
 /// Collective, after the communicator has its buffers.
 /// \return in the order of algorithm_keys; `seconds` are those of this rank's group
 /// \throws CollectiveError (exit 64) naming a rank that would try something else than the first one
-std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Deck const& deck);
+/// \throws Error (exit 69) if a machine lacks the memory of a trial: a message and its scratch for every rank
+std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Placement const& placement,
+                                                      Deck const& deck);
 
 /// "comm.allreduce measured with 256 KiB on 2 ranks: shared takes 57.2 us, ring as the next of 14 algorithms 63.1 us"
 std::string chosen_line(ChosenAlgorithm const& chosen);

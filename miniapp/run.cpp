@@ -158,7 +158,7 @@ int run(RunOptions const& options, RankContext& context) {
   std::string const finding = use_chosen_buffers(communicator, deck.config.comm.buffers, context.exec);
   MeasuredGemms const gemms = find_fastest_gemms(context, placement, deck);
   deck.config.kernels.fastest = gemms.fastest;
-  std::vector<ChosenAlgorithm> const chosen = find_fastest_collectives(context, deck);
+  std::vector<ChosenAlgorithm> const chosen = find_fastest_collectives(context, placement, deck);
   PreparedRun run;
   collectively(communicator, [&] { run = prepare_run(options, deck, chosen, communicator, placement); });
   require_same_run(run, communicator);

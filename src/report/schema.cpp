@@ -31,17 +31,13 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::vector<std::string> algorithm_names(Collective collective) {
-  std::vector<std::string> names{"auto"};
-  for (Algorithm const algorithm : unlimited_algorithms_of(collective)) names.emplace_back(to_string(algorithm));
-  names.emplace_back(algorithm_measured);
-  return names;
-}
-
 /// A key that names an algorithm. \param[in] meaning  "algorithm of all-gathers; auto: ring"
 Key algorithm(char const* name, std::string const& meaning) {
   auto const found = std::ranges::find(algorithm_keys, std::string_view(name), &AlgorithmKey::name);
-  return choice(name, &RunConfig::comm, found->member, algorithm_names(found->collective),
+  std::vector<std::string> names{"auto"};
+  for (Algorithm const one : unlimited_algorithms_of(found->collective)) names.emplace_back(to_string(one));
+  names.emplace_back(algorithm_measured);
+  return choice(name, &RunConfig::comm, found->member, names,
                 meaning +
                     "; measured: the fastest one, tried at the start of a run with the training's heaviest message, "
                     "and printed; estimate and verify take auto for it; not with parallel.reduction = \"ordered\"");

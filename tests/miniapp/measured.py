@@ -1,6 +1,7 @@
 """comm.allreduce = "measured" and its like: algorithms that a run chooses by trying them. No claim depends on a time."""
 import json
 import re
+import unittest
 
 from refusals import RefusalTest
 from support import Deck, Started, copy_fixture, new_folder, run, settings, start
@@ -99,6 +100,14 @@ class Choice(TrainingTest):
         verify = run("verify", *copy_fixture("gpt_even", new_folder()), *settings(*measured("comm.allreduce")), ranks=2)
         self.assert_ended(verify, 0, "VERIFICATION PASSED")
         self.assertNotIn(" measured with ", verify.out, verify)
+
+
+class TooLarge(unittest.TestCase):
+    def test_a_message_that_no_machine_holds_is_not_tried(self):
+        deck = Deck({"comm.allreduce": '"measured"', "parallel.granularity": '"step"', "model.channels": "524288"})
+        outcome = run("run", deck.path, ranks=2)
+        self.assertEqual(outcome.code, 69, outcome)
+        self.assertIn("does not fit: comm.allreduce = \"measured\" tries algorithms in ", outcome.err)
 
 
 class Ordered(RefusalTest):
