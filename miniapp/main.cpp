@@ -74,9 +74,10 @@ void add_size(CLI::App& command, std::string const& name, std::optional<std::uin
 }
 
 void describe_first_step(CLI::App& verify, CommandLine& line, std::vector<CLI::Option*> const& others) {
-  CLI::Option* const deck = verify.add_option(
-      "--first-step", line.first_step.common.deck.path,
-      "DECK: compute the loss before its first update, in float64 and without MPI, and record it as golden first step");
+  CLI::Option* const deck = verify.add_option("--first-step", line.first_step.common.deck.path,
+                                              "DECK: compute the loss before its first update, in float64 and without "
+                                              "MPI, and record it as golden first step, or "
+                                              "compare it with a recorded one");
   for (CLI::Option* const other : others) deck->excludes(other);
   verify
       .add_option("--positions", line.first_step.positions,

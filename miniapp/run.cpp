@@ -48,15 +48,30 @@ RunHeader make_header(PreparedRun const& run, RankContext const& context) {
 /// Checks that are made before the training.
 struct ChecksBefore {
   Check collectives_exact;
-  std::optional<Check> first_step; ///< where there is a golden one and no curve, and products are of fp32
+  std::vector<Check> first_step; ///< where there is a golden one and no curve, and products are of fp32
 };
+
+/// Before the training. \return the checks of the golden first step
+std::vector<Check> check_first(PreparedRun const& run, Trainer& trainer, RankContext& context) {
+  GoldenFirstStep const& golden = *run.first_step;
+  FirstStepReference const expected{golden.loss, golden.positions};
+  std::vector<Check> checks{check_first_step(context.exec, context.communicator, trainer, expected)};
+  if (golden.update)
+    std::ranges::move(check_first_update(context.exec, context.communicator, trainer, expected, *golden.update),
+                      std::back_inserter(checks));
+  for (Check const& check : checks)
+    if (check.failed() && context.communicator.rank() == 0)
+      fmt::print("note: check {} fails before the training: the run is going to end INVALID\n", check.name);
+  std::fflush(stdout);
+  return checks;
+}
 
 std::vector<Check> verify_run(PreparedRun const& run, Training const& training, Trainer& trainer, RankContext& context,
                               ChecksBefore const& before) {
   ExecutionSpace const& exec = context.exec;
   Communicator& communicator = context.communicator;
   std::vector<Check> checks;
-  if (before.first_step) checks.push_back(*before.first_step);
+  checks.insert(checks.end(), before.first_step.begin(), before.first_step.end());
   if (run.golden)
     std::ranges::move(compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
                                                         run.config.length.stop_loss > 0}),
@@ -75,12 +90,11 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
 void print_first_step_note(PreparedRun const& run) {
   if (!run.first_step) return;
   if (!run.compares_first_step())
-    fmt::print(
-        "note: the golden first step is not compared: its bound is that of fp32, and gemm {} rounds its inputs\n",
-        to_string(run.plan->gemm.usual()));
-  else if (!is_referenced(run.judgement.name, false, true))
-    fmt::print("note: only the first step has a golden loss, which makes no run of class {} VALID\n",
-               run.judgement.name);
+    fmt::print("note: the golden first step is not compared: its bounds are for fp32 from the seed, with products that "
+               "round nothing\n");
+  else if (!is_referenced(run.judgement.name, false, run.compares_first_update()))
+    fmt::print("note: only the first step has a golden {}, which makes no run of class {} VALID\n",
+               run.compares_first_update() ? "update" : "loss", run.judgement.name);
 }
 
 void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
@@ -186,9 +200,7 @@ int run(RunOptions const& options, RankContext& context) {
         load_parameters(context.exec, files.load, run.config.model, run.plan->table, group, share, values);
       });
     });
-  if (run.compares_first_step())
-    before.first_step =
-        check_first_step(context.exec, communicator, trainer, {run.first_step->loss, run.first_step->positions});
+  if (run.compares_first_step()) before.first_step = check_first(run, trainer, context);
   checkpoints.load(trainer);
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   outputs.begin_trace();
@@ -206,7 +218,7 @@ int run(RunOptions const& options, RankContext& context) {
   result.data = reads_of_all(run.data->reads(), context);
   finish_result(result, run, std::move(training), context);
   result.wall_seconds = seconds_since(begin);
-  bool const referenced = is_referenced(run.judgement.name, run.golden.has_value(), before.first_step.has_value());
+  bool const referenced = is_referenced(run.judgement.name, run.golden.has_value(), run.compares_first_update());
   result.outcome = stopped ? Outcome::stopped : judge(result.checks, referenced, emulates_time(run.config));
   std::string json_path;
   collectively(communicator, [&] {

@@ -154,6 +154,10 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector
                              "{}: the first step {} is of {} positions, more than data.sequence = {}",
                              golden_path(run.deck.path), run.golden_key, run.first_step->positions,
                              run.config.data.sequence);
+    TRAINSTONE_REQUIRE_INPUT(
+        !run.first_step || !run.first_step->update || run.first_step->positions >= run.config.batch.global,
+        "{}: the update of first step {} is of {} positions, fewer than batch.global = {}", golden_path(run.deck.path),
+        run.golden_key, run.first_step->positions, run.config.batch.global);
   }
   if (first) run.output = check_output(run, options);
   return run;
@@ -184,8 +188,10 @@ std::string any_shared_processors(PreparedRun const& run, RankContext const& con
 }
 
 void require_same_run(PreparedRun const& run, Communicator const& communicator) {
-  std::string mine = fmt::format("deck {}, {} steps, {} training and {} held-out samples", deck_hash(run.deck),
-                                 run.data->steps(), run.data->training_samples(), run.data->validation_samples());
+  std::string mine =
+      fmt::format("deck {}, {} steps, {} training and {} held-out samples, golden file {}", deck_hash(run.deck),
+                  run.data->steps(), run.data->training_samples(), run.data->validation_samples(),
+                  run.golden_digest.empty() ? "none" : run.golden_digest);
   for (AlgorithmKey const& key : algorithm_keys)
     if (std::string const& chosen = run.config.comm.*key.member; chosen != run.deck.config.comm.*key.member)
       mine += fmt::format(", {} {}", key.name, chosen);

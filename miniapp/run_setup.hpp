@@ -41,8 +41,11 @@ struct PreparedRun {
 
   Products products() const;
   /// Whether the first step is compared. It is not if products round fp32 inputs, because the bound of the reference
-  /// does not allow for that.
-  bool compares_first_step() const { return first_step && !rounds_fp32(plan->gemm.usual()); }
+  /// does not allow for that. Nor is it if parameters do not begin with the seed's.
+  bool compares_first_step() const {
+    return first_step && products() == Products::exact && config.model_setup.load.empty();
+  }
+  bool compares_first_update() const { return compares_first_step() && first_step->update; }
 };
 
 /// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
@@ -75,8 +78,8 @@ std::string shared_processors(PreparedRun const& run, ExecutionSpace const& exec
 /// The text of the first machine of the run with such ranks. Collective.
 std::string any_shared_processors(PreparedRun const& run, RankContext const& context);
 
-/// Checks that all ranks have prepared the same run: same resolved deck, chosen algorithms, steps and
-/// numbers of samples. Collective.
+/// Checks that all ranks have prepared the same run: same resolved deck, chosen algorithms, steps,
+/// numbers of samples and golden file. Collective.
 /// \throws CollectiveError (exit 64) naming a rank that differs, for example because the launcher does not pass on
 /// TRAINSTONE_SET, or because files differ between nodes
 void require_same_run(PreparedRun const& run, Communicator const& communicator);

@@ -68,7 +68,7 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
   training.early = checkpoints.start().early;
   training.counted.before = checkpoints.start().step;
   bool const loads = !run.config.model_setup.load.empty(), resumes = training.counted.before > 0;
-  training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0);
+  training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0) + (run.compares_first_update() ? 1 : 0);
   std::int64_t const steps = run.data->steps();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {

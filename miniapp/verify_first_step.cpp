@@ -12,7 +12,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -49,6 +51,27 @@ Sample first_sample(RunConfig config, std::int64_t positions) {
   return sample;
 }
 
+/// What the file has of this deck, if it is not to be replaced.
+std::optional<GoldenFirstStep> find_recorded(std::string const& path, std::string const& key, std::int64_t positions) {
+  std::optional<GoldenFirstStep> recorded = find_golden_first_step(path, key);
+  if (!recorded || recorded->positions == positions) return recorded;
+  TRAINSTONE_REQUIRE_INPUT(!recorded->update,
+                           "{}: the first step {} has an update, of {} positions, which a loss of {} positions would "
+                           "replace: take the same --positions, or remove the entry",
+                           path, key, recorded->positions, positions);
+  return std::nullopt;
+}
+
+/// Two references in float64 that sum up in other orders. \return the exit code
+int compare_with_recorded(GoldenFirstStep const& recorded, double loss, std::string const& path) {
+  constexpr double bound = 1e-10;
+  double const difference = std::abs(loss / recorded.loss - 1);
+  bool const agrees = difference <= bound;
+  fmt::print("{} with the loss in {}: difference {:.1e}, bound {:.1e}{}\n", agrees ? "agrees" : "DISAGREES", path,
+             difference, bound, agrees ? "" : "; to record the new one, remove the entry");
+  return agrees ? 0 : static_cast<int>(ExitCode::verification_failed);
+}
+
 } // namespace
 
 int verify_first_step(FirstStepOptions const& options) {
@@ -59,6 +82,8 @@ int verify_first_step(FirstStepOptions const& options) {
   std::int64_t const positions = options.positions.value_or(config.data.sequence);
   TRAINSTONE_REQUIRE_INPUT(positions <= config.data.sequence, "--positions {} exceeds data.sequence = {}", positions,
                            config.data.sequence);
+  std::string const path = golden_path(deck.path), key = golden_key(deck, ranks);
+  std::optional<GoldenFirstStep> const recorded = find_recorded(path, key, positions);
   int const threads = options.threads.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   Sample const sample = first_sample(config, positions);
   ReferenceLossWork const work = reference_loss_work(config.model, positions);
@@ -72,7 +97,7 @@ int verify_first_step(FirstStepOptions const& options) {
   fmt::print(
       "loss of the first {} positions before any update: {:.12f}, in {:.1f} s; a run may differ by {:.1e} of it\n",
       positions, loss, seconds_since(begin), reference_loss_bound(config.model));
-  std::string const path = golden_path(deck.path), key = golden_key(deck, ranks);
+  if (recorded) return compare_with_recorded(*recorded, loss, path);
   record_golden_first_step(path, key,
                            {loss, positions, fmt::format("trainstone {} verify --first-step", TRAINSTONE_VERSION)});
   fmt::print("golden first step {} recorded in {}\n", key, path);

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Recomputes the first steps of a deck's training in float64, with NumPy alone, and compares them with the deck's golden
 curve or with a run: losses, norms of gradients, and how far the parameters of each kind have changed; and with a golden first
-step, if there is one, the loss of the first sample. It shares no code with the program: everything from the random numbers
-to the update is written anew from the definitions, so that an error in one of the two shows as a difference.
+step, if there is one, the loss of the first sample and what one update did. It shares no code with the program: everything
+from the random numbers to the update is written anew from the definitions, so that an error in one of the two shows as a
+difference.
 
 usage: check_float64.py DECK.toml [--steps N] [--bound B] [--set KEY=VALUE] [--key KEY | --result result.json]
+       check_float64.py DECK.toml --record-update [--scratch FOLDER] [--key KEY] [--set KEY=VALUE]
 
 Parameters start with the values that the program stores, rounded to fp32; all else is float64. A deck that it cannot
 follow is refused. data.xxhash is not checked: the program does that.
 Exit status: 0 all steps agree, 1 one does not, 2 there is nothing to compare with or the deck is refused.
 """
 import argparse
-import dataclasses
-import json
+import concurrent.futures
 import math
+import os
 import pathlib
 import sys
 import time
@@ -22,7 +24,9 @@ import tomllib
 import numpy as np
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the decks
-from float64_model import AdamW, Array, Tensors, loss_and_gradients
+from float64_first_step import first_update
+from float64_model import AdamW, Array, MeanSizes, Tensors, loss_and_gradients
+from golden_file import FirstStep, Refused, expected_values, golden_path, record_update, require
 
 # Relative, on the loss. A sum of 200 products in fp32 is off by about sqrt(200) x 6e-8 = 1e-6 of its terms, with random
 # signs over the positions that the loss averages: 1e-8 to 1e-7 for equal parameters. Measured over the first 12 steps
@@ -41,7 +45,8 @@ CHANGE_BOUND = 2e-5
 FIRST_STEP_BOUND = 1e-10
 
 PRESETS = {"gpt2": (12, 12, 768, 1024, 50257), "gpt2-medium": (24, 16, 1024, 1024, 50257),
-           "gpt2-large": (36, 20, 1280, 1024, 50257), "gpt2-xl": (48, 25, 1600, 1024, 50257)}
+           "gpt2-large": (36, 20, 1280, 1024, 50257), "gpt2-xl": (48, 25, 1600, 1024, 50257),
+           "gpt3-6.7b": (32, 32, 4096, 2048, 50257)}
 SHAPE = ("layers", "heads", "channels", "context", "vocab")
 
 # What a benchmark class says of a deck, written anew like everything here; of those with a golden curve or first step.
@@ -55,10 +60,20 @@ model = { preset = "gpt2" }
 data = { source = "synthetic", sequence = 256, steps = 20 }
 batch = { global = 16 }
 optimizer = { lr = 3e-4, schedule = "constant", warmup = 5 }
+""", "reference": """
+model = { layers = 24, heads = 16, channels = 2048, context = 2048, vocab = 50257 }
+data = { source = "synthetic", sequence = 2048, steps = 20 }
+batch = { global = 512 }
+optimizer = { lr = 2e-4, schedule = "constant", warmup = 5 }
+""", "large": """
+model = { preset = "gpt3-6.7b" }
+data = { source = "synthetic", sequence = 2048, steps = 10 }
+batch = { global = 1024 }
+optimizer = { lr = 1.2e-4, schedule = "constant", warmup = 5 }
 """}
 
 DEFAULTS = {
-    "model": {"preset": "", "load": "", "save": ""} | dict.fromkeys(SHAPE, 0),
+    "model": {"preset": "", "load": "", "save": "", "attention": "plain"} | dict.fromkeys(SHAPE, 0),
     "data": {"source": "text", "files": [], "sequence": 0, "seed": 1, "xxhash": "", "validation_files": [],
              "validation_fraction": 0.0, "validate_every": 0, "validation_batches": 0, "steps": 0, "epochs": 0,
              "stop_loss": 0.0},
@@ -68,15 +83,6 @@ DEFAULTS = {
                   "decay": "matrices", "clip": 1.0, "schedule": "cosine", "warmup": 0, "final_lr_fraction": 0.1},
 }
 NO_EFFECT = ("parallel", "comm", "kernels", "bench")  # sections that do not change what is learned
-
-
-class Refused(Exception):
-    """There is nothing to compare, or the deck asks for something that is not recomputed here."""
-
-
-def require(condition: bool, message: str) -> None:
-    if not condition:
-        raise Refused(message)
 
 
 # --- deck -------------------------------------------------------------------------------------------------------------
@@ -221,26 +227,41 @@ class Samples:
 # --- training ---
 
 
-def initial_parameters(model: dict, seed: int) -> list[Tensors]:
-    """Groups of tensors: the root, then the blocks. Element i of all parameters, in this order, has counter i."""
+def initial_values(seed: int, first: int, count: int, deviation: float) -> Array:
+    """Normal numbers first .. first + count, rounded to fp32, in float64; some at a time, on all cores."""
+    values = np.empty(count)
+
+    def fill(begin: int) -> None:
+        end = min(begin + 2**20, count)
+        values[begin:end] = (deviation * normal(seed, first + begin, end - begin)).astype(np.float32)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(fill, range(0, count, 2**20)))
+    return values
+
+
+def initial_group(model: dict, seed: int, index: int) -> Tensors:
+    """Group 0 is the root, group i + 1 is block i. Element i of all parameters, in this order, has counter i."""
     c = model["channels"]
     root = {"wte": (model["vocab"], c), "wpe": (model["context"], c), "lnfw": (c,), "lnfb": (c,)}
     block = {"ln1w": (c,), "ln1b": (c,), "qkvw": (3 * c, c), "qkvb": (3 * c,), "attprojw": (c, c), "attprojb": (c,),
              "ln2w": (c,), "ln2b": (c,), "fcw": (4 * c, c), "fcb": (4 * c,), "fcprojw": (c, 4 * c), "fcprojb": (c,)}
-    counter, groups = 0, []
-    for shapes in [root] + [block] * model["layers"]:
-        group = {}
-        for name, shape in shapes.items():
-            size = math.prod(shape)
-            if len(shape) == 2:
-                deviation = 0.02 / math.sqrt(2 * model["layers"]) if name in ("attprojw", "fcprojw") else 0.02
-                values = deviation * normal(seed, counter, size)
-                group[name] = values.astype(np.float32).astype(np.float64).reshape(shape)
-            else:
-                group[name] = np.full(shape, 1.0 if name in ("ln1w", "ln2w", "lnfw") else 0.0)
-            counter += size
-        groups.append(group)
-    return groups
+    size_of = {id(shapes): sum(math.prod(shape) for shape in shapes.values()) for shapes in (root, block)}
+    counter = size_of[id(root)] + (index - 1) * size_of[id(block)] if index else 0
+    group = {}
+    for name, shape in (block if index else root).items():
+        size = math.prod(shape)
+        if len(shape) == 2:
+            deviation = 0.02 / math.sqrt(2 * model["layers"]) if name in ("attprojw", "fcprojw") else 0.02
+            group[name] = initial_values(seed, counter, size, deviation).reshape(shape)
+        else:
+            group[name] = np.full(shape, 1.0 if name in ("ln1w", "ln2w", "lnfw") else 0.0)
+        counter += size
+    return group
+
+
+def initial_parameters(model: dict, seed: int) -> list[Tensors]:
+    return [initial_group(model, seed, index) for index in range(model["layers"] + 1)]
 
 
 def learning_rate(optimizer: dict, steps: int, step: int) -> float:
@@ -258,46 +279,6 @@ def learning_rate(optimizer: dict, steps: int, step: int) -> float:
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class Expected:
-    """What a golden curve or a run tells of a training's first steps."""
-    losses: list[float]
-    norms: list[float]
-    changes: dict | None  # {"after_step": 10, "mean": {"wte": 1e-3, ...}}
-    first_step: dict | None = None
-
-
-def numbers(values: list) -> list[float]:
-    return [math.nan if value is None else float(value) for value in values]  # a result's null: not finite
-
-
-def expected_values(arguments: argparse.Namespace, steps: int) -> Expected:
-    """Of the run's result.json, or of the deck's golden curve and golden first step. Without a curve of the deck's length
-    there must be a first step."""
-    path = arguments.result or arguments.deck.parent / "golden" / f"{arguments.deck.stem}.json"
-    require(path.exists(), f"{path}: there is no such file: record a golden curve, or give --result")
-    content = json.loads(path.read_text(encoding="utf-8"))
-    try:
-        if arguments.result:
-            early = content["early_steps"]
-            curves, first_steps = {"run": {"losses": content["samples"]["loss"], **early}}, {}
-        else:
-            curves = {key: curve for key, curve in content["curves"].items() if arguments.key in ("", key)}
-            first_steps = {key: {"loss": float(entry["loss"]), "positions": int(entry["positions"])}
-                           for key, entry in content.get("first_steps", {}).items() if arguments.key in ("", key)}
-        found = {key: Expected(numbers(curve["losses"]), numbers(curve.get("norms", [])), curve.get("changes"),
-                               first_steps.get(key)) for key, curve in curves.items()}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise Refused(f"{path}: has no losses where they are expected") from None
-    fitting = [expected for expected in found.values() if len(expected.losses) == steps]
-    if not fitting and len(first_steps) == 1:
-        return Expected([], [], None, next(iter(first_steps.values())))
-    lengths = ", ".join(f"{key}: {len(expected.losses)}" for key, expected in found.items())
-    require(len(fitting) == 1, f"{path}: one curve must have the deck's {steps} steps, or one first step be there; first "
-                               f"steps: {len(first_steps)}, steps of each curve: {lengths or 'none'}")
-    return fitting[0]
-
-
 def difference(value: float, reference: float) -> float:
     """Relative; infinite where one is no number."""
     relative = abs(value - reference) / abs(value) if value != reference else 0.0
@@ -305,19 +286,11 @@ def difference(value: float, reference: float) -> float:
 
 
 def mean_changes(parameters: list[Tensors], initial: list[Tensors]) -> dict[str, float]:
-    """Mean |change| of each kind. Of qkvb without the bias of keys, which changes by rounding alone: softmax does not see
-    what is added to all scores of a row."""
-    sums: dict[str, list[float]] = {}
+    sizes = MeanSizes()
     for group, begun in zip(parameters, initial):
         for name, values in group.items():
-            change = np.abs(values - begun[name])
-            if name == "qkvb":
-                third = len(change) // 3
-                change = np.concatenate([change[:third], change[2 * third:]])
-            sums.setdefault(name, [0.0, 0.0])
-            sums[name][0] += float(change.sum())
-            sums[name][1] += change.size
-    return {name: total / count for name, (total, count) in sums.items()}
+            sizes.add(name, values - begun[name])
+    return sizes.means()
 
 
 def changes_agree(found: dict[str, float], expected: dict) -> bool:
@@ -331,15 +304,47 @@ def changes_agree(found: dict[str, float], expected: dict) -> bool:
     return agrees
 
 
-def agrees_at_first(first_step: dict, parameters: list[Tensors], heads: int, samples: Samples) -> bool:
-    """Of the first positions of the first sample, before any update."""
-    inputs, targets = (array[:1, : first_step["positions"]] for array in samples.batch(0))
-    require(inputs.size == first_step["positions"], f"the first step has {first_step['positions']} positions, a sample fewer")
-    loss = loss_and_gradients(parameters, heads, inputs, targets)[0]
-    difference = abs(loss - first_step["loss"]) / abs(loss)
-    agrees = difference <= FIRST_STEP_BOUND  # not if it is not a number
-    print(f"first step, {inputs.size} positions: {loss:.12f}, golden {first_step['loss']:.12f}: "
-          f"{'agree' if agrees else 'DIFFER'}, {difference:.1e}, bound {FIRST_STEP_BOUND:.1e}", flush=True)
+class WrongLoss(Exception):
+    """What the file tells is not what this program computes."""
+
+
+def agrees_at_first(arguments: argparse.Namespace, first: FirstStep, deck: dict[str, dict], samples: Samples) -> bool:
+    """The loss of the first positions of the first sample before any update. With what one update did, if the file tells
+    that or if it is to be recorded."""
+    inputs, targets = (array[:1, : first.positions] for array in samples.batch(0))
+    require(inputs.size == first.positions, f"the first step has {first.positions} positions, a sample fewer")
+    require(not arguments.record_update or inputs.size >= samples.rows,
+            f"an update wants a position for each of the {samples.rows} samples of a step")
+    require(not arguments.record_update or inputs.size < deck["model"]["context"] or deck["optimizer"]["weight_decay"] == 0,
+            "an update of all positions does not show weight decay: record fewer of them")
+    model, optimizer = deck["model"], deck["optimizer"]
+    initial = lambda index: initial_group(model, samples.seed, index)
+    if first.update is None and not arguments.record_update:
+        loss, update = loss_and_gradients(initial_parameters(model, samples.seed), model["heads"], inputs, targets)[0], None
+    else:
+        def check_loss(loss: float) -> None:
+            if difference(loss, first.loss) > FIRST_STEP_BOUND:
+                raise WrongLoss(f"the loss of the first step is {loss:.12f} in float64, and {first.loss:.12f} in the file")
+
+        update = first_update(initial, model["layers"], model["heads"], optimizer, inputs, targets, check_loss, arguments.scratch)
+        loss = update.loss
+    differences = {"loss": difference(loss, first.loss)}
+    if first.update is not None and not arguments.record_update:
+        differences |= {"norm": difference(update.norm, first.update["norm"]),
+                        "loss after the update": difference(update.loss_after, first.update["loss_after"])}
+        for which in ("gradients", "changes"):
+            found, expected = getattr(update, which), first.update[which]
+            require(found.keys() == expected.keys(), f"the {which} have other kinds than the model has tensors")
+            differences |= {f"{which} of {name}": difference(found[name], expected[name]) for name in found}
+    worst = max(differences, key=lambda name: differences[name])
+    agrees = differences[worst] <= FIRST_STEP_BOUND
+    print(f"first step, {inputs.size} positions: {loss:.12f}, golden {first.loss:.12f}: {'agree' if agrees else 'DIFFER'}, "
+          f"{differences[worst]:.1e} ({worst}), bound {FIRST_STEP_BOUND:.1e}", flush=True)
+    if agrees and arguments.record_update:
+        record_update(arguments.deck, first, {"recorded_with": "check_float64.py", "norm": update.norm,
+                                              "loss_after": update.loss_after, "gradients": update.gradients,
+                                              "changes": update.changes})
+        print(f"update of first step {first.key} recorded in {golden_path(arguments.deck)}")
     return agrees
 
 
@@ -350,10 +355,12 @@ def run(arguments: argparse.Namespace) -> bool:
     steps = deck["data"]["steps"] or -(-deck["data"]["epochs"] * samples.count // samples.rows)
     require(arguments.steps >= 1, f"--steps {arguments.steps} must be at least 1")
     expected = expected_values(arguments, steps)
-    parameters = initial_parameters(deck["model"], samples.seed)
-    agrees = expected.first_step is None or agrees_at_first(expected.first_step, parameters, deck["model"]["heads"], samples)
-    if not expected.losses:
+    require(expected.first_step is not None or not arguments.record_update,
+            "there is no first step whose update could be recorded")
+    agrees = expected.first_step is None or agrees_at_first(arguments, expected.first_step, deck, samples)
+    if not expected.losses or arguments.record_update:
         return agrees
+    parameters = initial_parameters(deck["model"], samples.seed)
     changed_after = expected.changes["after_step"] if expected.changes else 0
     initial = [{name: values.copy() for name, values in group.items()} for group in parameters] if changed_after else []
     adamw = AdamW(deck["optimizer"], parameters)
@@ -385,9 +392,16 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="replaces a value of the deck; TOML, so a string has quotes")
     parser.add_argument("--key", default="", help="of the golden curve, where several have the deck's length")
+    parser.add_argument("--record-update", action="store_true",
+                        help="computes what one update does and records it with the golden first step, whose loss must agree")
+    parser.add_argument("--scratch", metavar="FOLDER",
+                        help="for the gradients of an update, 8 bytes per parameter (default: the system's temporary folder)")
     parser.add_argument("--result", type=pathlib.Path, help="result.json of a run, instead of the golden curve")
     try:
         return 0 if run(parser.parse_args()) else 1
+    except WrongLoss as difference_found:
+        print(f"DIFFER: {difference_found}")
+        return 1
     except (Refused, OSError, ValueError) as problem:
         print(f"check_float64: {problem}", file=sys.stderr)
         return 2

@@ -82,18 +82,21 @@ def block_backward(w: Tensors, d: Array, kept: tuple) -> tuple[Array, Tensors]:
     return d + d_in, g
 
 
-def loss_and_gradients(
-    parameters: list[Tensors], heads: int, inputs: Array, targets: Array
-) -> tuple[float, list[Tensors]]:
-    """Mean cross-entropy over all positions of the batch, and its gradients in the order of the parameters."""
-    root, blocks = parameters[0], parameters[1:]
-    batch, length = inputs.shape
-    tokens, targets, rows = inputs.reshape(-1), targets.reshape(-1), np.arange(inputs.size)
-    x = (root["wte"][inputs] + root["wpe"][:length]).reshape(inputs.size, -1)
-    kept_blocks = []
-    for block in blocks:
-        x, kept = block_forward(block, x, batch, heads)
-        kept_blocks.append(kept)
+def embed(root: Tensors, inputs: Array) -> Array:
+    """Inputs (batch, T) -> (batch x T, channels)."""
+    return (root["wte"][inputs] + root["wpe"][: inputs.shape[1]]).reshape(inputs.size, -1)
+
+
+def embed_backward(d: Array, inputs: Array, d_root: Tensors) -> None:
+    """Adds to the gradient of the token table, and sets that of the position table."""
+    np.add.at(d_root["wte"], inputs.reshape(-1), d)
+    d_root["wpe"][: inputs.shape[1]] = d.reshape(*inputs.shape, -1).sum(axis=0)
+
+
+def head(root: Tensors, x: Array, targets: Array) -> tuple[float, Array, Tensors]:
+    """Mean cross-entropy of all positions; its gradient by x; its gradients by the root's tensors, without the embedding's
+    part."""
+    rows, targets = np.arange(targets.size), targets.reshape(-1)
     lnf, kept_lnf = layernorm(x, root["lnfw"], root["lnfb"])
     logits = lnf @ root["wte"].T
     logits -= logits.max(axis=1, keepdims=True)
@@ -103,16 +106,43 @@ def loss_and_gradients(
 
     d_logits /= sums
     d_logits[rows, targets] -= 1.0
-    d_logits /= inputs.size
+    d_logits /= targets.size
     d_root = {"wte": d_logits.T @ lnf, "wpe": np.zeros_like(root["wpe"])}
     d, d_root["lnfw"], d_root["lnfb"] = layernorm_backward(d_logits @ root["wte"], kept_lnf)
+    return loss, d, d_root
+
+
+def loss_and_gradients(
+    parameters: list[Tensors], heads: int, inputs: Array, targets: Array
+) -> tuple[float, list[Tensors]]:
+    """Mean cross-entropy over all positions of the batch, and its gradients in the order of the parameters."""
+    root, blocks = parameters[0], parameters[1:]
+    x = embed(root, inputs)
+    kept_blocks = []
+    for block in blocks:
+        x, kept = block_forward(block, x, len(inputs), heads)
+        kept_blocks.append(kept)
+    loss, d, d_root = head(root, x, targets)
     d_blocks = []
     for block, kept in zip(reversed(blocks), reversed(kept_blocks)):
         d, d_block = block_backward(block, d, kept)
         d_blocks.insert(0, d_block)
-    np.add.at(d_root["wte"], tokens, d)
-    d_root["wpe"][:length] = d.reshape(batch, length, -1).sum(axis=0)
+    embed_backward(d, inputs, d_root)
     return loss, [d_root, *d_blocks]
+
+
+def clip_factor(optimizer: dict, norm: float) -> float:
+    return min(1.0, optimizer["clip"] / (norm + 1e-6)) if optimizer["clip"] > 0 else 1.0
+
+
+def adamw(optimizer: dict, p: Array, g: Array, m: Array, v: Array, rate: float, step: int) -> None:
+    """Updates a tensor and its moments in place by its gradient, which is clipped already. Step counts from 0."""
+    beta1, beta2 = optimizer["betas"]
+    m += (1 - beta1) * (g - m)
+    v += (1 - beta2) * (g * g - v)
+    decay = optimizer["weight_decay"] if p.ndim == 2 or optimizer["decay"] == "all" else 0.0
+    direction = m / (1 - beta1 ** (step + 1)) / (np.sqrt(v / (1 - beta2 ** (step + 1))) + optimizer["eps"])
+    p -= rate * (direction + decay * p)
 
 
 class AdamW:
@@ -124,15 +154,28 @@ class AdamW:
 
     def update(self, gradients: list[Tensors], rate: float, step: int) -> float:
         """Step counts from 0. Returns the norm of the gradients."""
-        o, (beta1, beta2) = self.optimizer, self.optimizer["betas"]
         norm = math.sqrt(sum(float((g * g).sum()) for group in gradients for g in group.values()))
-        scale = min(1.0, o["clip"] / (norm + 1e-6)) if o["clip"] > 0 else 1.0
+        scale = clip_factor(self.optimizer, norm)
         for group, moments, group_gradients in zip(self.parameters, self.moments, gradients):
             for name, p in group.items():
-                g, (m, v) = group_gradients[name] * scale, moments[name]
-                m += (1 - beta1) * (g - m)
-                v += (1 - beta2) * (g * g - v)
-                decay = o["weight_decay"] if p.ndim == 2 or o["decay"] == "all" else 0.0
-                direction = m / (1 - beta1 ** (step + 1)) / (np.sqrt(v / (1 - beta2 ** (step + 1))) + o["eps"])
-                p -= rate * (direction + decay * p)
+                adamw(self.optimizer, p, group_gradients[name] * scale, *moments[name], rate, step)
         return norm
+
+
+class MeanSizes:
+    """Mean |value| of each kind of tensor. Of qkvb without the bias of keys: its gradient is 0 but for rounding, since softmax
+    does not see what is added to all scores of a row."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}
+
+    def add(self, name: str, values: Array) -> None:
+        if name == "qkvb":
+            third = len(values) // 3
+            values = np.concatenate([values[:third], values[2 * third:]])
+        total = self.sums.setdefault(name, [0.0, 0.0])
+        total[0] += float(np.abs(values).sum())
+        total[1] += values.size
+
+    def means(self) -> dict[str, float]:
+        return {name: total / count for name, (total, count) in self.sums.items()}

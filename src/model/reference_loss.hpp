@@ -47,4 +47,7 @@ double predict_reference_loss_seconds(ReferenceLossWork const& work, int threads
 /// bound's reserve.
 double reference_loss_bound(GptConfig const& config);
 
+/// How far fp32 brings the residual stream behind all blocks off, relative to it: sqrt(8 L C) u, as above.
+double stream_error_bound(GptConfig const& config);
+
 } // namespace trainstone

@@ -55,23 +55,41 @@ std::vector<Part> parts_of(ShardPlan const& plan, ParameterTable const& table) {
   return parts;
 }
 
+/// The mean of |value - what it began with| of each kind. \param[in] values_of  this rank's share of a group
+/// \param[in] begun_with  the InitialElements of a part
+template <class ValuesOf, class BegunWith>
+ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardPlan const& plan,
+                                  ParameterTable const& table, Vector<double> sum, ValuesOf const& values_of,
+                                  BegunWith const& begun_with) {
+  std::array<double, values_sent> sums{};
+  for (Part const& part : parts_of(plan, table)) {
+    Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
+                                     static_cast<std::size_t>(part.in_share.size()));
+    sum_of_changes(exec, begun_with(part), values, sum);
+    auto const kind = static_cast<std::size_t>(part.tensor->tensor);
+    sums[kind] += copy_to_host(exec, sum, "trainstone::parallel::mean_differences: the host adds up tensors")[0];
+    sums[kind + tensor_kinds] += static_cast<double>(part.in_share.size());
+  }
+  control_all_reduce(exec, world, Operation::sum, sums);
+  ParameterChanges means{};
+  for (std::size_t kind = 0; kind < means.size(); ++kind) means[kind] = sums[kind] / sums[kind + tensor_kinds];
+  return means;
+}
+
 } // namespace
 
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                    ParameterTable const& table, std::uint64_t seed, Vector<double> sum) {
-  std::array<double, values_sent> sums{};
-  for (Part const& part : parts_of(engine.plan(), table)) {
-    Vector<float const> const values(engine.master_share(part.tensor->group).data() + part.in_share.begin,
-                                     static_cast<std::size_t>(part.in_share.size()));
-    sum_of_changes(exec, initial_elements(part.tensor->initial, seed, part.first), values, sum);
-    auto const kind = static_cast<std::size_t>(part.tensor->tensor);
-    sums[kind] += copy_to_host(exec, sum, "trainstone::parallel::parameter_changes: the host adds up tensors")[0];
-    sums[kind + tensor_kinds] += static_cast<double>(part.in_share.size());
-  }
-  control_all_reduce(exec, world, Operation::sum, sums);
-  ParameterChanges changes{};
-  for (std::size_t kind = 0; kind < changes.size(); ++kind) changes[kind] = sums[kind] / sums[kind + tensor_kinds];
-  return changes;
+  return mean_differences(
+      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.master_share(group); },
+      [&](Part const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
+}
+
+ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                ParameterTable const& table, Vector<double> sum) {
+  return mean_differences(
+      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
+      [](Part const&) { return InitialElements{}; }); // zeros
 }
 
 Traffic parameter_changes_traffic(ShardPlan const& plan) {

@@ -25,6 +25,11 @@ using ParameterChanges = std::array<double, tensor_kinds>;
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                    ParameterTable const& table, std::uint64_t seed, Vector<double> sum);
 
+/// The same means of |gradient|, from the summed gradients of fp32 that the engine holds after gradient_norm().
+/// Collective over `world`; waits. Costs what parameter_changes() costs.
+ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                ParameterTable const& table, Vector<double> sum);
+
 Traffic parameter_changes_traffic(ShardPlan const& plan);
 std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table);
 

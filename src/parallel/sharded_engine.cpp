@@ -96,8 +96,12 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
     m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));
   if (plan.types.master) m_master = optimizer.vector<float>("master parameters", plan.share_elements());
   if (plan.types.gradient_copy) m_gradient_copy = optimizer.vector<float>("gradients in fp32", plan.share_elements());
-  for (Vector<float> const& moment : m_moments) set_to_zero(exec, moment);
+  clear_moments();
   set_to_zero(exec, m_master);
+}
+
+void ShardedEngine::clear_moments() {
+  for (Vector<float> const& moment : m_moments) set_to_zero(m_exec, moment);
 }
 
 BetweenLaunches::Scoped ShardedEngine::drive_between_launches() {

@@ -178,9 +178,9 @@ ClassJudgement judge_run(Deck const& deck, std::int64_t ranks, RunConditions con
   return judgement;
 }
 
-bool is_referenced(std::string_view class_name, bool has_curve, bool has_first_step) {
+bool is_referenced(std::string_view class_name, bool has_curve, bool has_first_update) {
   bool const is_too_large_for_a_curve = class_name == "reference" || class_name == "large";
-  return has_curve || (has_first_step && is_too_large_for_a_curve);
+  return has_curve || (has_first_update && is_too_large_for_a_curve);
 }
 
 } // namespace trainstone

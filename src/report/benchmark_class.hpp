@@ -40,10 +40,10 @@ ClassJudgement judge_class(Deck const& deck, std::int64_t ranks);
 /// (bench.kernels, comm.check_order) are off. Ranks share neither cores nor devices.
 ClassJudgement judge_run(Deck const& deck, std::int64_t ranks, RunConditions const& conditions);
 
-/// Whether the references suffice for a VALID run of the class (or custom). A curve suffices for every class. The loss
-/// before the first update suffices only for classes that are too large for a curve, because it says nothing about
-/// gradients and updates.
-bool is_referenced(std::string_view class_name, bool has_curve, bool has_first_step);
+/// Whether the references suffice for a VALID run of the class (or custom). A curve suffices for every class. A first
+/// update suffices only for classes that are too large for a curve. The loss before it never suffices alone, because it
+/// says nothing about gradients and updates.
+bool is_referenced(std::string_view class_name, bool has_curve, bool has_first_update);
 
 namespace Impl {
 

@@ -60,13 +60,20 @@ std::optional<JsonFile> find_entry(std::string const& path, Json const& json, ch
   return JsonFile(path, fmt::format("; damaged entry {} of \"{}\"", key, section), json[section][key]);
 }
 
+/// A number for every kind of tensor, in the order of Tensor.
+std::vector<double> read_kinds(JsonFile const& entry, std::string_view place) {
+  std::vector<double> values;
+  for (int kind = 0; kind < tensor_kinds; ++kind)
+    values.push_back(entry.non_negative(fmt::format("{}/{}", place, to_string(static_cast<Tensor>(kind)))));
+  return values;
+}
+
 EarlySteps read_early(JsonFile const& entry) {
   EarlySteps early;
   if (entry.has("/norms")) early.norms = entry.numbers("/norms", false, JsonFile::Least::zero);
   if (!entry.has("/changes")) return early;
   early.changed_after = entry.count("/changes/after_step");
-  for (int kind = 0; kind < tensor_kinds; ++kind)
-    early.changes.push_back(entry.non_negative(fmt::format("/changes/mean/{}", to_string(static_cast<Tensor>(kind)))));
+  early.changes = read_kinds(entry, "/changes/mean");
   return early;
 }
 
@@ -80,7 +87,11 @@ GoldenCurve read_curve(JsonFile const& entry) {
 }
 
 GoldenFirstStep read_first_step(JsonFile const& entry) {
-  return {entry.number("/loss"), entry.count("/positions"), entry.text("/recorded_with")};
+  GoldenFirstStep first{entry.number("/loss"), entry.count("/positions"), entry.text("/recorded_with")};
+  if (entry.has("/update"))
+    first.update = FirstUpdate{entry.positive("/update/norm"), read_kinds(entry, "/update/gradients"),
+                               read_kinds(entry, "/update/changes"), entry.number("/update/loss_after")};
+  return first;
 }
 
 void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {

@@ -36,7 +36,8 @@ struct GoldenCurve {
 struct GoldenFirstStep {
   double loss = 0;
   std::int64_t positions = 0;
-  std::string recorded_with; ///< for people
+  std::string recorded_with;              ///< for people
+  std::optional<FirstUpdate> update = {}; ///< from inputs/golden/check_float64.py
 };
 
 /// The golden records that a run is compared with.
@@ -58,6 +59,7 @@ std::optional<GoldenFirstStep> find_golden_first_step(std::string const& path, s
 /// Adds or replaces the curve of this key and keeps the others; makes file and folder. Norms are left out if a step was
 /// skipped. \throws InputError
 void record_golden_curve(std::string const& path, std::string const& key, GoldenCurve const& curve);
+/// An update that the file has of this key is lost.
 void record_golden_first_step(std::string const& path, std::string const& key, GoldenFirstStep const& first);
 
 /// The changes of parameters, in the form of golden files and results; null if they are not known.

@@ -248,12 +248,12 @@ void require_proved(JsonFile const& file, Result const& result) {
   require(stopped || std::ranges::any_of(result.checks, &Check::made), "no check of /verification was made");
   bool const failed = std::ranges::any_of(result.checks, &Check::failed);
   require(failed == (outcome == Outcome::invalid), fmt::format("{} check failed", failed ? "a" : "no"));
-  bool const has_curve = has_check(result, "loss-curve"), has_first_step = has_check(result, "first-step");
-  bool const referenced = is_referenced(result.benchmark_class.name, has_curve, has_first_step);
+  bool const has_curve = has_check(result, "loss-curve"), has_update = has_check(result, "first-update");
+  bool const referenced = is_referenced(result.benchmark_class.name, has_curve, has_update);
   require(!valid || referenced, fmt::format("/verification has no loss-curve{}",
-                                            has_first_step ? ": first-step is not enough for this /class" : ""));
+                                            has_update ? ": first-update is not enough for this /class" : ""));
   require(outcome != Outcome::unreferenced || !referenced,
-          fmt::format("/verification has {}", has_curve ? "a loss-curve" : "a first-step, enough for this /class"));
+          fmt::format("/verification has {}", has_curve ? "a loss-curve" : "a first-update, enough for this /class"));
   require(!(valid || outcome == Outcome::unreferenced) || !file.has("/topology/emulated_network"),
           "/topology/emulated_network is not null");
   require(stopped || result.window.empty() != result.tokens_per_second.has_value(),

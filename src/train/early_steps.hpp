@@ -18,4 +18,15 @@ struct EarlySteps {
   bool operator==(EarlySteps const&) const = default;
 };
 
+/// What one update does to the parameters from the seed, made for the first positions of the first sample alone. It
+/// tells of forward, backward, reductions, clipping, epsilon, weight decay and the size of the learning rate. It does
+/// not tell of betas and moments, which cancel in AdamW's first step, of the schedule, and of the order of data.
+struct FirstUpdate {
+  double norm = 0;               ///< of the gradient, before clipping
+  std::vector<double> gradients; ///< mean |gradient| of each kind of tensor, before clipping
+  std::vector<double> changes;   ///< ParameterChanges
+  double loss_after = 0;         ///< of the same positions
+  bool operator==(FirstUpdate const&) const = default;
+};
+
 } // namespace trainstone

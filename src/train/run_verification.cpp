@@ -32,6 +32,45 @@ Check exact(ExecutionSpace const& exec, Communicator& communicator, std::string 
   return {name, wrong == 0, static_cast<double>(wrong), 0, detail};
 }
 
+/// Relative; infinite, not NaN, which a maximum may lose, where one is no number.
+double difference(double value, double expected) {
+  double const relative = std::abs(value - expected) / std::abs(expected);
+  if (value == expected) return 0;
+  return std::isfinite(relative) ? relative : std::numeric_limits<double>::infinity();
+}
+
+/// A number of a first update beside the reference's.
+struct Compared {
+  double error = 0;
+  double bound = 0;
+  std::string what = {};
+};
+
+/// The check of several numbers, each with a bound of its own: value and limit of the one that is farthest beyond, or
+/// nearest to, its bound on any rank. Collective.
+Check check_all(ExecutionSpace const& exec, Communicator& communicator, std::string name,
+                std::vector<Compared> const& numbers, std::string const& detail) {
+  std::vector<double> errors;
+  for (Compared const& number : numbers) errors.push_back(number.error);
+  control_all_reduce(exec, communicator, Operation::max, errors);
+  std::vector<Compared> all = numbers;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].error = errors[i];
+  Compared const worst = *std::ranges::max_element(
+      all, [](Compared const& a, Compared const& b) { return a.error * b.bound < b.error * a.bound; });
+  return {std::move(name), worst.error <= worst.bound, worst.error, worst.bound,
+          fmt::format("{}; farthest from the reference is {}", detail, worst.what)};
+}
+
+/// How far a mean change by one update may be off, relative to it. It is divided by the gradient's size, so that it is
+/// off by no more than the gradient is. A parameter is rounded when it changes by the learning rate: weights of norms,
+/// which begin with 1, by u, all alike; weights, which lie within 5 standard deviations of 0.02, by u / 10; biases,
+/// which begin with 0, by u of the change itself.
+double change_bound(ParameterTensor const& tensor, double gradient_bound, double learning_rate) {
+  constexpr double unit_roundoff = 0x1p-24; // of fp32
+  double const size = std::abs(tensor.initial.constant) + 5 * tensor.initial.deviation + learning_rate;
+  return gradient_bound + unit_roundoff * size / learning_rate;
+}
+
 /// A case of collective_cases() on exact data, in memory of its own.
 class ExactRun {
 public:
@@ -124,13 +163,43 @@ Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, 
 
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                        FirstStepReference const& expected) {
-  double difference = std::abs(trainer.first_sample_loss(expected.positions) / expected.loss - 1);
-  if (!std::isfinite(difference)) difference = std::numeric_limits<double>::infinity(); // a maximum may lose a NaN
-  difference = control_all_reduce(exec, communicator, Operation::max, difference);
+  double const worst = control_all_reduce(exec, communicator, Operation::max,
+                                          difference(trainer.first_sample_loss(expected.positions), expected.loss));
   double const bound = reference_loss_bound(trainer.model().config());
-  return {"first-step", difference <= bound, difference, bound,
+  return {"first-step", worst <= bound, worst, bound,
           fmt::format("loss of the first {} positions before any update, beside {:.10f} in float64", expected.positions,
                       expected.loss)};
+}
+
+std::vector<Check> check_first_update(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+                                      FirstStepReference const& expected, FirstUpdate const& update) {
+  auto const [loss, found] = trainer.first_update(expected.positions);
+  GptConfig const& model = trainer.model().config();
+  double const of_loss = reference_loss_bound(model), of_gradients = 2 * stream_error_bound(model);
+  std::vector<Compared> sizes, changes;
+  ParameterTable const table(model, 1);
+  for (int kind = 0; kind < tensor_kinds; ++kind) {
+    auto const tensor = static_cast<Tensor>(kind);
+    auto const i = static_cast<std::size_t>(kind);
+    std::string const name(to_string(tensor));
+    ParameterTensor const& one = *std::ranges::find(table.tensors(), tensor, &ParameterTensor::tensor);
+    sizes.push_back({difference(found.gradients[i], update.gradients[i]), of_gradients, name});
+    changes.push_back({difference(found.changes[i], update.changes[i]),
+                       change_bound(one, of_gradients, trainer.config().optimizer.learning_rate), name});
+  }
+  auto const check = [&](std::string name, std::vector<Compared> const& numbers, std::string const& detail) {
+    return check_all(exec, communicator, std::move(name), numbers, detail);
+  };
+  return {check("first-update",
+                {{difference(loss, expected.loss), of_loss, "the loss before the update"},
+                 {difference(found.loss_after, update.loss_after), of_loss + of_gradients, "the loss after it"}},
+                fmt::format("losses of the first {} positions before and after an update, beside {:.8f} and {:.8f} in "
+                            "float64",
+                            expected.positions, expected.loss, update.loss_after)),
+          check("gradient-norms", {{difference(found.norm, update.norm), of_gradients, "the norm of its gradient"}},
+                fmt::format("beside {:.8f} in float64", update.norm)),
+          check("gradient-sizes", sizes, "mean size of each kind of parameter's gradient, beside float64"),
+          check("parameter-changes", changes, "mean change of each kind of parameter, beside float64")};
 }
 
 Check check_launch(Communicator const& communicator) {

@@ -23,9 +23,10 @@ struct CountedRun {
   std::int64_t validation_batches = 0; ///< global batches of each
   Counters kernels;                    ///< of steps and validations
   CommCounters communication;
-  CategoryBytes memory;     ///< the ledger's high water
-  Traffic start = {};       ///< sent whenever the state of the training was set, in all
-  std::int64_t starts = 1;  ///< how often it was set: from the seed, from a model file, from a checkpoint
+  CategoryBytes memory;    ///< the ledger's high water
+  Traffic start = {};      ///< sent whenever the state of the training was set, in all
+  std::int64_t starts = 1; ///< how often it was set: from the seed, again after a first update, from a model file, from
+                           ///< a checkpoint
   std::int64_t changes = 0; ///< number of times that changes of parameters were computed
 };
 
@@ -42,6 +43,13 @@ struct FirstStepReference {
 };
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                        FirstStepReference const& expected);
+
+/// One update of the initial parameters is what the reference computed. A gradient is off by what fp32 brings the
+/// residual stream off in forward, and by as much again in backward: its norm and sizes are held to 2 sqrt(8 L C) u.
+/// The checks are "first-update" (the losses before and after it), "gradient-norms", "gradient-sizes",
+/// "parameter-changes". Afterwards the training is where it was, at its beginning.
+std::vector<Check> check_first_update(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+                                      FirstStepReference const& expected, FirstUpdate const& update);
 
 /// The run has as many ranks as the launcher, or else the batch system, started. The check is not made if neither
 /// tells.

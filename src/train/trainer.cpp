@@ -86,8 +86,12 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
     TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
                        pinned->capacity());
+  set_initial_parameters();
+}
+
+void Trainer::set_initial_parameters() {
   m_engine.set_parameters([&](Index group, Range share, Vector<float> values) {
-    initialize_parameters(exec, plan.table, group, static_cast<std::uint64_t>(config.data.seed), share, values);
+    initialize_parameters(m_exec, m_plan->table, group, static_cast<std::uint64_t>(m_config->data.seed), share, values);
   });
 }
 
@@ -138,11 +142,14 @@ void Trainer::finish(StepReport& report) {
 }
 
 /// Clips by the norm: with min(1, clip / (norm + 1e-6)), or not at all.
-void Trainer::update(StepReport const& report) {
+double Trainer::clip_factor(double norm) const {
   double const limit = m_config->optimizer.clip;
-  double const clip_factor = limit > 0 ? std::min(1.0, limit / (report.norm + 1e-6)) : 1.0;
+  return limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+}
+
+void Trainer::update(StepReport const& report) {
   ++m_updates;
-  m_engine.update(m_config->optimizer, {report.learning_rate, clip_factor / m_scaler.scale(), m_updates});
+  m_engine.update(m_config->optimizer, {report.learning_rate, clip_factor(report.norm) / m_scaler.scale(), m_updates});
 }
 
 /// What a token's loss is multiplied with where its gradient begins.
@@ -157,10 +164,16 @@ Trainer::GlobalBatch Trainer::training_batch(std::int64_t step) const {
   return {&m_batches.training, step - 1, LossMode::training, step};
 }
 
-/// The host waits for no kernel before total_loss().
 double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask) {
+  run_micro_batches(training_batch(step));
+  inject_unplanned_calls(step);
+  m_requests = ask ? ask() : Requests();
+  return total_loss(&m_requests) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
+}
+
+/// Losses and the summed gradient. The host waits for no kernel before the reductions.
+void Trainer::run_micro_batches(GlobalBatch const& global) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
-  GlobalBatch const global = training_batch(step);
   std::vector<MicroBatch> const batches = load(global);
   for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
     MicroBatch const& batch = batches[static_cast<std::size_t>(turn)];
@@ -169,9 +182,6 @@ double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask
     backward(batch);
   }
   m_uncovered_seconds = finish_reductions(); // nobody drives collectives while the losses meet
-  inject_unplanned_calls(step);
-  m_requests = ask ? ask() : Requests();
-  return total_loss(&m_requests) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
 /// Waits for backward and for what it has begun. \return how long for the latter alone
@@ -196,6 +206,10 @@ MicroBatch Trainer::load(GlobalBatch const& global, Index turn) {
   MicroBatch batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, turn) : source, global.number,
                                    m_plan->parallel.micro_batch(turn), turn);
   if (global.mode == LossMode::evaluation) return batch;
+  if (global.first_positions > 0) {
+    batch.gradient_scale = 1 / static_cast<float>(global.first_positions);
+    return batch;
+  }
   batch.gradient_scale = gradient_scale(global.step);
   batch.dropout = dropout(global.step, turn);
   return batch;
@@ -217,6 +231,7 @@ void Trainer::forward_and_loss(GlobalBatch const& global, MicroBatch const& batc
     inject_fault(unit, global.step);
   }
   m_model.loss(m_exec, batch, global.mode);
+  if (global.first_positions > 0) keep_first_positions(global, turn);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + turn, 1));
 }
 

@@ -9,6 +9,7 @@
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/batch_scatter.hpp"
+#include "train/early_steps.hpp"
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
 #include "train/run_plan.hpp"
@@ -78,6 +79,21 @@ public:
   /// sequence's
   double first_sample_loss(Index positions);
 
+  /// One update, and back to where the training began. Comes before any step and before resume(). The loss of the
+  /// update is the mean over the first positions of the first step's first sample. Its learning rate is the peak,
+  /// without warm-up. Nothing is dropped. Every sample of the global batch is that sample, and counts only some of
+  /// these positions (first_step_part()). So the gradient lacks something if a contribution is lost, and has too much
+  /// if one counts twice. Afterwards the parameters are the seed's and the moments 0. For parameters and products in
+  /// fp32. Collective; waits. It costs a step, first_sample_loss(), two times parameter_changes(), and what the engine
+  /// sends at the start.
+  /// \param[in] positions  at least batch.global, at most the sequence's
+  struct FirstUpdateOutcome {
+    double loss = 0; ///< before the update
+    FirstUpdate update;
+  };
+  FirstUpdateOutcome first_update(Index positions);
+
+  RunConfig const& config() const { return *m_config; }
   Gpt const& model() const { return m_model; }
   ShardedEngine& engine() { return m_engine; }
 
@@ -87,7 +103,8 @@ private:
     BatchSource const* source;
     std::int64_t number;
     LossMode mode;
-    std::int64_t step; ///< 0: of a validation
+    std::int64_t step;         ///< 0: of a validation, or of a first update
+    Index first_positions = 0; ///< of a first update: how many positions of the first sample count
   };
 
   GlobalBatch training_batch(std::int64_t step) const;
@@ -96,6 +113,9 @@ private:
   Dropout dropout(std::int64_t step, Index turn) const;
   MicroBatch forward_only(std::int64_t batch, Index micro_batch);
   void backward(MicroBatch const& batch);
+  void run_micro_batches(GlobalBatch const& global);
+  void keep_first_positions(GlobalBatch const& global, Index turn);
+  void set_initial_parameters();
   void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
   double total_loss(Requests* requests);
   void all_reduce_losses(std::vector<double>& losses, Requests* requests);
@@ -104,6 +124,7 @@ private:
   std::string describe_non_finite(GlobalBatch const& global);
   Unit first_bad_unit(GlobalBatch const& global, Index turn);
   bool has_non_finite(ConstStoredVector values);
+  double clip_factor(double norm) const;
   void update(StepReport const& report);
   float gradient_scale(std::int64_t step) const;
 
@@ -130,5 +151,9 @@ private:
   double m_uncovered_seconds = 0;    ///< of this step's reductions, after the last kernel of backward
   std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };
+
+/// The positions of the first sample that sample `place` of the global batch counts in a first update: all samples
+/// together count each of the positions once, and every sample some. \param[in] samples  at most `positions`
+Range first_step_part(Index place, Index samples, Index positions);
 
 } // namespace trainstone

@@ -32,7 +32,8 @@ class ShippedDecks(unittest.TestCase):
         sections = {key.rpartition(".")[0] for key in keys}
         named = set(re.findall(r"`(\w+(?:\.\w+)*)(?: = [^`]*)?`", rules))
         others = {*CLASSES, "result.json", "README.md", "FOM", "FOM_PER_RANK", "restart_count",
-                  "memory-model", "loss-curve", "first-step"}
+                  "memory-model", "loss-curve", "first-step", "first-update", "gradient-norms", "gradient-sizes",
+                  "parameter-changes"}
         self.assertEqual({name for name in named if name not in keys | sections | others}, set())
         self.assertGreater(len(named & keys), 20)
         for name in ("faults.delay", "faults.overflow", "comm.emulated_network"):

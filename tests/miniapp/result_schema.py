@@ -165,12 +165,13 @@ class ResultSchema(unittest.TestCase):
         self.assert_refused("INVALID", ("verification",), checks)  # all of them passed
         self.assert_refused("UNREFERENCED", ("verification",), checks)  # a loss curve is among them
         self.assert_refused("VALID", ("verification",), [check for check in checks if check["name"] != "loss-curve"])
-        first = [{**check, "name": check["name"].replace("loss-curve", "first-step")} for check in checks]
-        for name in ("tiny", "small", "reference", "large", "custom"):  # what a first step alone makes of a run
-            too_large = name in ("reference", "large")
-            for status in ("VALID", "UNREFERENCED"):
-                errors = self.errors({**self.results[status], "class": name, "verification": first})
-                self.assertEqual(errors == [], (status == "VALID") == too_large, (name, status, errors))
+        for of_first in ("first-step", "first-update"):  # what a first step and a first update alone make of a run
+            first = [{**check, "name": check["name"].replace("loss-curve", of_first)} for check in checks]
+            for name in ("tiny", "small", "reference", "large", "custom"):
+                proves = of_first == "first-update" and name in ("reference", "large")
+                for status in ("VALID", "UNREFERENCED"):
+                    errors = self.errors({**self.results[status], "class": name, "verification": first})
+                    self.assertEqual(errors == [], (status == "VALID") == proves, (of_first, name, status, errors))
 
     def test_only_what_a_launcher_did_not_tell_is_unknown(self):
         checks = [check for check in self.results["VALID"]["verification"] if check["name"] != "launch"]

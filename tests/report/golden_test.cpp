@@ -8,6 +8,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <limits>
@@ -125,10 +126,46 @@ TEST_CASE("a recorded first step is found under its key to the last bit, beside 
   CHECK(first->recorded_with == "someone");
   CHECK(!find_golden_first_step(path, "b"));
   CHECK(find_golden_curve(path, "b")->losses == curve(2).losses);
+  CHECK(!first->update);
   CHECK_THROWS_AS(record_golden_first_step(path, "a", {std::numeric_limits<double>::quiet_NaN(), 1, ""}), Error);
   std::ofstream(path) << "{\"schema_version\": 1, \"curves\": {}, \"first_steps\": {\"a\": {\"loss\": 1}}}";
   CHECK_THAT(input_error_of([&] { find_golden_first_step(path, "a"); }),
              ContainsSubstring("damaged entry a of \"first_steps\""));
+}
+
+TEST_CASE("a first step's update is read in the order of the kinds of tensors", "[golden]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/deck.json";
+  nlohmann::ordered_json gradients, changes;
+  for (int kind = tensor_kinds - 1; kind >= 0; --kind) { // a file may have them in any order
+    gradients[std::string(to_string(static_cast<Tensor>(kind)))] = kind + 0.5;
+    changes[std::string(to_string(static_cast<Tensor>(kind)))] = kind / 8.0;
+  }
+  nlohmann::ordered_json json{
+      {"schema_version", 1},
+      {"curves", nlohmann::ordered_json::object()},
+      {"first_steps",
+       {{"a",
+         {{"recorded_with", "someone"},
+          {"positions", 8},
+          {"loss", 5.5},
+          {"update", {{"norm", 2.5}, {"loss_after", 4.5}, {"gradients", gradients}, {"changes", changes}}}}}}}};
+  auto const read = [&] {
+    std::ofstream(path) << json;
+    return find_golden_first_step(path, "a")->update;
+  };
+  std::optional<FirstUpdate> const update = read();
+  REQUIRE(update);
+  CHECK(update->norm == 2.5);
+  CHECK(update->loss_after == 4.5);
+  for (std::size_t kind = 0; kind < tensor_kinds; ++kind) {
+    CHECK(update->gradients.at(kind) == static_cast<double>(kind) + 0.5);
+    CHECK(update->changes.at(kind) == static_cast<double>(kind) / 8);
+  }
+  json["first_steps"]["a"]["update"]["gradients"].erase("wpe");
+  CHECK_THAT(input_error_of(read), ContainsSubstring("/update/gradients/wpe"));
+  json["first_steps"]["a"]["update"] = "none";
+  CHECK_THAT(input_error_of(read), ContainsSubstring("/update/norm"));
 }
 
 TEST_CASE("a curve that is not finite is never recorded", "[golden]") {

@@ -3,6 +3,7 @@
 #include "report/report_page.hpp"
 
 #include "core/error.hpp"
+#include "model/parameter_table.hpp"
 #include "report/commbench_section.hpp"
 #include "report/result_fixture.hpp"
 #include "support/temporary_folder.hpp"
@@ -205,9 +206,13 @@ TEST_CASE("no damage of a file of collectives is an internal error", "[report][d
 TEST_CASE("no damage of golden curves is an internal error", "[report][damage]") {
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/golden.json";
-  Json const golden{{"schema_version", 1},
-                    {"curves", {{"a", {{"recorded_with", "0.1.0"}, {"losses", {5.5, 5.25}}}}}},
-                    {"first_steps", {{"a", {{"loss", 5.5}, {"positions", 8}, {"recorded_with", "0.1.0"}}}}}};
+  Json kinds = Json::object();
+  for (int kind = 0; kind < tensor_kinds; ++kind) kinds[std::string(to_string(static_cast<Tensor>(kind)))] = 0.25;
+  Json const update{{"norm", 2.5}, {"loss_after", 5.0}, {"gradients", kinds}, {"changes", kinds}};
+  Json const golden{
+      {"schema_version", 1},
+      {"curves", {{"a", {{"recorded_with", "0.1.0"}, {"losses", {5.5, 5.25}}}}}},
+      {"first_steps", {{"a", {{"loss", 5.5}, {"positions", 8}, {"recorded_with", "0.1.0"}, {"update", update}}}}}};
   Tried const tried = damage(golden, "golden.json", [&](Json const& damaged) {
     write(path, damaged);
     std::optional<GoldenFirstStep> const first = find_golden_first_step(path, "a");
