@@ -34,11 +34,15 @@ struct CommConfig {
   }
 };
 
+/// Where a configuration keeps an algorithm's name. With a name of its own, because g++ warns of what nvcc makes of it
+/// otherwise.
+using AlgorithmMember = std::string CommConfig::*;
+
 /// A key of a deck that names the algorithm of a collective.
 struct AlgorithmKey {
   char const* name; ///< "comm.allreduce"
   Collective collective;
-  std::string CommConfig::* member;
+  AlgorithmMember member;
 };
 
 /// All of them. No two are of the same collective.
