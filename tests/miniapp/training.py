@@ -6,7 +6,7 @@ import statistics
 import struct
 import unittest
 
-from support import Deck, new_folder, run, settings, start, write_shard
+from support import Deck, run, settings, start, write_shard
 
 FAILED, INTERNAL = 65, 70
 
@@ -359,59 +359,3 @@ class Faults(TrainingTest):
                 self.assertNotIn("FOM", outcome.out)
                 self.assertNotIn("RESULT", outcome.out)
                 self.assertNotIn("out/result.json", outcome.left)
-
-
-class MeasuredProducts(TrainingTest):
-    """kernels.gemm = "measured": the first run finds who is fastest and keeps it, later ones take it over."""
-
-    NOTE = r"(?m)^note: gemm measured, (\d+) products: ([a-z -]+ \d+(?:, [a-z -]+ \d+)*) \((.*)\)$"
-
-    def setUp(self):
-        self.cache = new_folder()
-        self.table = self.cache / "trainstone" / "gemm.json"
-
-    def train(self, *changes, ranks=1):
-        outcome = run("run", Deck().path, *settings("kernels.gemm=measured", *changes), ranks=ranks,
-                      variables={"XDG_CACHE_HOME": str(self.cache)})
-        self.assert_ended(outcome, 0, "VERIFICATION PASSED (7/7)")  # so memory and launches are as predicted
-        return outcome, re.search(self.NOTE, outcome.out)
-
-    def test_the_table_is_measured_once_kept_and_printed(self):
-        outcome, note = self.train(ranks=2)
-        self.assertTrue(note, outcome)
-        products, counts, state = note.groups()
-        self.assertEqual(sum(int(part.split()[-1]) for part in counts.split(", ")), int(products), outcome)
-        self.assertEqual(state, f"kept in {self.table}")
-        (first,) = json.loads(self.table.read_text()).values()
-        self.assertEqual(len(first), int(products))
-        again, note = self.train(ranks=2)
-        self.assertEqual(note.groups(), (products, counts, f"as kept in {self.table}"), again)
-        alone, note = self.train()  # other conditions: measured, and kept beside
-        self.assertEqual(note.group(3), f"kept in {self.table}", alone)
-        self.assertEqual(len(json.loads(self.table.read_text())), 2)
-
-    def test_what_is_kept_computes_if_it_was_built(self):
-        self.train()
-        ((key, table),) = json.loads(self.table.read_text()).items()
-        built = key.split(", ")[-1].split()
-        for name in (name for name in built if name != "cublaslt-tf32"):
-            self.table.write_text(json.dumps({key: dict.fromkeys(table, name)}))
-            outcome, note = self.train("bench.kernels=true")
-            self.assertEqual(note.group(2), f"{name} {len(table)}", outcome)
-            self.assertEqual(len(re.findall(r"(?m)^trainstone::gemm\S* ", outcome.out)), 1, outcome)
-        self.table.write_text(json.dumps({key: dict.fromkeys(table, "no such")}))
-        outcome, note = self.train()
-        self.assertEqual(note.group(3), f"kept in {self.table}", "measured anew")
-
-    def test_a_table_that_is_damaged_is_measured_anew(self):
-        self.table.parent.mkdir()
-        for text in ("", "{", "[]", '{"a": 1}'):
-            self.table.write_text(text)
-            outcome, note = self.train()
-            self.assertEqual(note.group(3), f"kept in {self.table}", outcome)
-            self.assertEqual(len(json.loads(self.table.read_text())), 1)
-
-    def test_a_table_that_cannot_be_kept_stops_nothing(self):
-        (self.cache / "trainstone").write_text("no folder")
-        outcome, note = self.train("precision.recipe=mixed16")
-        self.assertIn("kept nowhere: ", note.group(3), outcome)

@@ -1,18 +1,11 @@
-// The whole model against the reference model of fp64 loops, on shapes that the fixtures do not have, and its rules:
-// repeatable bits, counted work.
+// The whole model against the reference model of fp64 loops, on shapes that the fixtures do not have, and the model's
+// rules, such as repeatable bits.
 
-#include "model/gpt.hpp"
-
-#include "core/counters.hpp"
 #include "core/host_copy.hpp"
-#include "core/launch.hpp"
-#include "core/random.hpp"
-#include "kernels/cast.hpp"
+#include "model/gpt_fixture.hpp"
 #include "model/llmc_parameters.hpp"
-#include "model/work.hpp"
 #include "support/compare.hpp"
 #include "support/reference_model.hpp"
-#include "support/views.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -24,95 +17,9 @@
 #include <string>
 
 using namespace trainstone;
+using namespace trainstone::test;
 
 namespace {
-
-/// A model with its memory, random parameters and a random batch. Parameters and activations are stored as T.
-template <class T, class Gradient>
-struct TestModel {
-  static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
-
-  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {},
-            GemmProvider products = GemmProvider::automatic)
-      : config(shape),
-        options(how),
-        rows(batch_shape),
-        table(config, 1),
-        provider(resolve_gemm_provider(products)),
-        state_memory(
-            ledger, MemoryCategory::parameters, "state",
-            total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
-        activation_memory(ledger, MemoryCategory::activations, "activations",
-                          total_bytes(activation_plan(config, rows, storage.values, options))),
-        scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
-        state_arena(state_memory.bytes()),
-        activation_arena(activation_memory.bytes()),
-        parameters(state_arena.vector<T>("parameters", table.size())),
-        gradients(state_arena.vector<Gradient>("gradients", table.size())),
-        gemm(provider, scratch.bytes()),
-        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values, options), gemm,
-            options) {
-    for (Index g = 0; g < std::ssize(table.groups()); ++g) {
-      Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
-      test::DeviceTensor<float> const values(padded, 0.0f);
-      initialize_parameters(exec, table, g, 7, {0, padded}, values.vector());
-      cast(exec, ConstStoredVector(values.vector()), StoredVector(of_group(parameters, g)));
-    }
-    Kokkos::deep_copy(exec, gradients, from_float<Gradient>(0.0f));
-    for (Index i = 0; i < rows.rows(); ++i) {
-      RandomBlock const random = random_block(5, RandomStream::tests, static_cast<std::uint64_t>(i));
-      inputs.push_back(static_cast<std::int32_t>(random.words[0] % static_cast<std::uint32_t>(config.vocab)));
-      targets.push_back(static_cast<std::int32_t>(random.words[1] % static_cast<std::uint32_t>(config.vocab)));
-    }
-  }
-
-  /// `loss_scale` multiplies the gradient of the mean loss.
-  MicroBatch load(float loss_scale = 1) {
-    auto const count = inputs.size();
-    std::vector<std::int32_t> order(count), begin(count + 1), bucket_token(count);
-    build_token_buckets(inputs, config.vocab, order, begin, bucket_token);
-    arrays.clear();
-    for (auto const* values : {&inputs, &targets, &order, &begin, &bucket_token}) arrays.emplace_back(*values);
-    return {.tokens = arrays[0].vector(),
-            .targets = arrays[1].vector(),
-            .buckets = {arrays[2].vector(), arrays[3].vector(), arrays[4].vector()},
-            .gradient_scale = loss_scale / static_cast<float>(rows.rows()),
-            .dropout = {.rate = options.dropout, .seed = 11, .first_sample = 40}};
-  }
-
-  template <class Element>
-  Vector<Element> of_group(Vector<Element> flat, Index group) const {
-    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
-    return Vector<Element>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
-  }
-
-  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
-    std::vector<Unit> const all = units(config.layers);
-    for (Unit unit : all) gpt.forward(exec, unit, batch, of_group(parameters, group_read_by(unit)));
-    gpt.loss(exec, batch, LossMode::training);
-    for (Unit unit : all | std::views::reverse) {
-      Index const group = group_read_by(unit);
-      gpt.backward(exec, unit, batch, of_group(parameters, group), {of_group(gradients, group), write});
-    }
-  }
-
-  GptConfig config;
-  GptOptions options;
-  MicroBatchShape rows;
-  ParameterTable table;
-  GemmProvider provider;
-  MemoryLedger ledger;
-  Allocation state_memory, activation_memory, scratch;
-  Arena state_arena, activation_arena;
-  Vector<T> parameters;
-  Vector<Gradient> gradients;
-  Gemm gemm;
-  Gpt gpt;
-  std::vector<std::int32_t> inputs, targets;
-  std::vector<test::DeviceTensor<std::int32_t>> arrays;
-};
-
-using Fp32Model = TestModel<float, float>;
 
 /// The reference model with the parameters of `model` as they are stored, after forward and backward.
 template <class T, class Gradient>
@@ -143,21 +50,6 @@ double mean_loss(ExecutionSpace const& exec, TestModel<T, Gradient> const& model
 
 using SixteenBitTypes = std::tuple<test::Stored<bf16, bf16>, test::Stored<bf16, float>, test::Stored<fp16, fp16>,
                                    test::Stored<fp16, float>>;
-GptConfig const small{2, 3, 12, 11, 29};
-/// Where all extents of products are multiples of 8: there providers do biases and GELUs, too.
-GptConfig const even{2, 2, 16, 11, 29};
-MicroBatchShape const even_rows{3, 8};
-
-/// Both kinds of attention, without dropout and with masks of both kinds.
-std::vector<GptOptions> all_options() {
-  std::vector<GptOptions> all;
-  for (AttentionKind const attention : {AttentionKind::materialized, AttentionKind::flash}) {
-    all.push_back({.attention = attention});
-    for (DropoutMasks const masks : {DropoutMasks::recomputed, DropoutMasks::stored})
-      all.push_back({.attention = attention, .dropout = 0.25, .dropout_masks = masks});
-  }
-  return all;
-}
 
 } // namespace
 
@@ -292,75 +184,6 @@ TEST_CASE("masks that are stored and masks that are recomputed give the same bit
     gradients.push_back(copy_to_host(exec, model.gradients, "test"));
   }
   CHECK(gradients[0] == gradients[1]);
-}
-
-TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in every type, with every option", "[model]",
-                        test::StorageAndGradientTypes) {
-  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
-  GptOptions const options = GENERATE(from_range(all_options()));
-  Write const mode = GENERATE(Write::overwrite, Write::add);
-  ExecutionSpace const exec;
-  Model model(exec, small, {3, 7}, options);
-  MicroBatch const batch = model.load();
-  counters() = {};
-  model.forward_backward(exec, batch, mode);
-  CHECK(total_launches(counters()) == training_launches(small, {3, 7}, options, mode, model.provider, Model::storage));
-}
-
-TEMPLATE_LIST_TEST_CASE("counted kernels of a model of even extents equal the plan with every provider", "[model]",
-                        test::StorageAndGradientTypes) {
-  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
-  GemmProvider const provider = GENERATE(from_range(built_gemm_providers()));
-  Write const mode = GENERATE(Write::overwrite, Write::add);
-  INFO(to_string(provider));
-  ExecutionSpace const exec;
-  Model model(exec, even, even_rows, {}, provider);
-  MicroBatch const batch = model.load();
-  counters() = {};
-  model.forward_backward(exec, batch, mode);
-  CHECK(total_launches(counters()) == training_launches(even, even_rows, {}, mode, provider, Model::storage));
-}
-
-TEST_CASE("a block starts these kernels, and the plan counts as many more for every block", "[model]") {
-  ExecutionSpace const exec;
-  Fp32Model model(exec, small, {3, 7}, {}, GemmProvider::kokkos);
-  MicroBatch const batch = model.load();
-  model.forward_backward(exec, batch); // what a block reads is there
-  std::string seen;
-  LaunchObserver::Scoped const observing(launch_observer(), [&seen](char const* label, ExecutionSpace const&) {
-    seen += std::string(label).substr(std::string("trainstone::").size()) + ' ';
-  });
-  Unit const block = units(small.layers).at(1);
-  Index const group = group_read_by(block);
-  model.gpt.forward(exec, block, batch, model.of_group(model.parameters, group));
-  CHECK(seen == "layernorm::forward gemm bias::forward attention::forward gemm layernorm::residual_forward gemm "
-                "bias_gelu::forward gemm residual::forward ");
-  model.gpt.backward(exec, block, batch, model.of_group(model.parameters, group),
-                     {model.of_group(model.gradients, group), Write::overwrite});
-  // the MLP, then attention: gradients of a bias and its weight, then of the input
-  CHECK(seen.ends_with("residual::forward bias::backward gemm gemm gelu::backward bias::backward gemm gemm "
-                       "layernorm::backward layernorm::backward_parameters bias::backward gemm gemm "
-                       "attention::backward bias::backward gemm gemm layernorm::backward "
-                       "layernorm::backward_parameters "));
-  GptConfig const more{small.layers + 1, 3, 12, 11, 29};
-  GemmChoice const gemm = GemmProvider::kokkos;
-  auto const training = [&](auto const& c) {
-    return training_launches(c, {3, 7}, {}, Write::add, gemm, model.storage);
-  };
-  auto const evaluation = [&](auto const& c) { return evaluation_launches(c, {3, 7}, gemm, model.storage); };
-  CHECK(training(more) - training(small) == static_cast<std::uint64_t>(std::ranges::count(seen, ' ')));
-  CHECK(evaluation(more) - evaluation(small) == 10); // as listed for forward
-}
-
-TEST_CASE("counted FLOPs of a micro-batch equal the plan", "[model]") {
-  GptOptions const options = GENERATE(from_range(all_options()));
-  ExecutionSpace const exec;
-  Fp32Model model(exec, small, {3, 7}, options);
-  MicroBatch const batch = model.load();
-  counters() = {};
-  model.forward_backward(exec, batch);
-  CHECK(counters().flops[Phase::gemm] == training_flops(small, {3, 7}, options).gemm);
-  CHECK(counters().flops[Phase::attention] == training_flops(small, {3, 7}, options).attention);
 }
 
 TEST_CASE("a block announces gradients that stay as they are, from its end to its begin", "[model]") {

@@ -1,0 +1,120 @@
+#pragma once
+
+// A model with everything that it works on, and the shapes and options that tests of the model go through.
+
+#include "core/random.hpp"
+#include "kernels/cast.hpp"
+#include "model/gpt.hpp"
+#include "model/work.hpp"
+#include "support/views.hpp"
+
+#include <cstdint>
+#include <ranges>
+#include <vector>
+
+namespace trainstone::test {
+
+/// A model with its memory, random parameters and a random batch. Parameters and activations are stored as T.
+template <class T, class Gradient>
+struct TestModel {
+  static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
+
+  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {},
+            GemmProvider products = GemmProvider::automatic)
+      : config(shape),
+        options(how),
+        rows(batch_shape),
+        table(config, 1),
+        provider(resolve_gemm_provider(products)),
+        state_memory(
+            ledger, MemoryCategory::parameters, "state",
+            total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
+        activation_memory(ledger, MemoryCategory::activations, "activations",
+                          total_bytes(activation_plan(config, rows, storage.values, options))),
+        scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
+        state_arena(state_memory.bytes()),
+        activation_arena(activation_memory.bytes()),
+        parameters(state_arena.vector<T>("parameters", table.size())),
+        gradients(state_arena.vector<Gradient>("gradients", table.size())),
+        gemm(provider, scratch.bytes()),
+        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values, options), gemm,
+            options) {
+    for (Index g = 0; g < std::ssize(table.groups()); ++g) {
+      Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
+      DeviceTensor<float> const values(padded, 0.0f);
+      initialize_parameters(exec, table, g, 7, {0, padded}, values.vector());
+      cast(exec, ConstStoredVector(values.vector()), StoredVector(of_group(parameters, g)));
+    }
+    Kokkos::deep_copy(exec, gradients, from_float<Gradient>(0.0f));
+    for (Index i = 0; i < rows.rows(); ++i) {
+      RandomBlock const random = random_block(5, RandomStream::tests, static_cast<std::uint64_t>(i));
+      inputs.push_back(static_cast<std::int32_t>(random.words[0] % static_cast<std::uint32_t>(config.vocab)));
+      targets.push_back(static_cast<std::int32_t>(random.words[1] % static_cast<std::uint32_t>(config.vocab)));
+    }
+  }
+
+  /// `loss_scale` multiplies the gradient of the mean loss.
+  MicroBatch load(float loss_scale = 1) {
+    auto const count = inputs.size();
+    std::vector<std::int32_t> order(count), begin(count + 1), bucket_token(count);
+    build_token_buckets(inputs, config.vocab, order, begin, bucket_token);
+    arrays.clear();
+    for (auto const* values : {&inputs, &targets, &order, &begin, &bucket_token}) arrays.emplace_back(*values);
+    return {.tokens = arrays[0].vector(),
+            .targets = arrays[1].vector(),
+            .buckets = {arrays[2].vector(), arrays[3].vector(), arrays[4].vector()},
+            .gradient_scale = loss_scale / static_cast<float>(rows.rows()),
+            .dropout = {.rate = options.dropout, .seed = 11, .first_sample = 40}};
+  }
+
+  template <class Element>
+  Vector<Element> of_group(Vector<Element> flat, Index group) const {
+    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+    return Vector<Element>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
+  }
+
+  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
+    std::vector<Unit> const all = units(config.layers);
+    for (Unit unit : all) gpt.forward(exec, unit, batch, of_group(parameters, group_read_by(unit)));
+    gpt.loss(exec, batch, LossMode::training);
+    for (Unit unit : all | std::views::reverse) {
+      Index const group = group_read_by(unit);
+      gpt.backward(exec, unit, batch, of_group(parameters, group), {of_group(gradients, group), write});
+    }
+  }
+
+  GptConfig config;
+  GptOptions options;
+  MicroBatchShape rows;
+  ParameterTable table;
+  GemmProvider provider;
+  MemoryLedger ledger;
+  Allocation state_memory, activation_memory, scratch;
+  Arena state_arena, activation_arena;
+  Vector<T> parameters;
+  Vector<Gradient> gradients;
+  Gemm gemm;
+  Gpt gpt;
+  std::vector<std::int32_t> inputs, targets;
+  std::vector<DeviceTensor<std::int32_t>> arrays;
+};
+
+using Fp32Model = TestModel<float, float>;
+
+inline GptConfig const small{2, 3, 12, 11, 29};
+/// Where all extents of products are multiples of 8: there providers do biases and GELUs, too.
+inline GptConfig const even{2, 2, 16, 11, 29};
+inline MicroBatchShape const even_rows{3, 8};
+
+/// Both kinds of attention, without dropout and with masks of both kinds.
+inline std::vector<GptOptions> all_options() {
+  std::vector<GptOptions> all;
+  for (AttentionKind const attention : {AttentionKind::materialized, AttentionKind::flash}) {
+    all.push_back({.attention = attention});
+    for (DropoutMasks const masks : {DropoutMasks::recomputed, DropoutMasks::stored})
+      all.push_back({.attention = attention, .dropout = 0.25, .dropout_masks = masks});
+  }
+  return all;
+}
+
+} // namespace trainstone::test
