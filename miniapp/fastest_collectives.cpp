@@ -41,7 +41,7 @@ Problem problem_of(ShardPlan const& plan, PlannedCollective const& planned, Rank
 /// Whether the deck could name it, and ranks of every group can run it.
 bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, PlannedCollective const& planned,
               Algorithm algorithm) {
-  config.comm = with_fastest(config.comm, key.name, to_string(algorithm));
+  config.comm = with_algorithm(config.comm, key.name, to_string(algorithm));
   if (find_network_problem(config) || find_buffers_problem(config) ||
       find_parallel_problem(config.parallel, config.comm, plan.mesh.ranks(), plan.turns))
     return false;

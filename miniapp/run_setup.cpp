@@ -133,7 +133,7 @@ PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector
   run.config = resolve(run.deck, communicator.size());
   run.config.comm.buffers = to_string(communicator.buffers()); // auto was decided by what MPI can
   run.chosen = chosen;
-  for (ChosenAlgorithm const& one : chosen) run.config.comm = with_fastest(run.config.comm, one.key, one.algorithm);
+  for (ChosenAlgorithm const& one : chosen) run.config.comm = with_algorithm(run.config.comm, one.key, one.algorithm);
   run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
   find_neighbours(run, communicator.rank(), placement);
   require_memory(run, communicator.topology());

@@ -13,18 +13,15 @@ follow is refused. data.xxhash is not checked: the program does that.
 Exit status: 0 all steps agree, 1 one does not, 2 there is nothing to compare with or the deck is refused.
 """
 import argparse
-import concurrent.futures
 import math
-import os
 import pathlib
 import sys
 import time
 import tomllib
 
-import numpy as np
-
 sys.dont_write_bytecode = True  # no __pycache__ beside the decks
-from float64_first_step import first_update
+from float64_data import Samples, initial_group, initial_parameters
+from float64_first_step import FirstUpdate, first_update
 from float64_model import AdamW, Array, MeanSizes, Tensors, loss_and_gradients
 from golden_file import FirstStep, Refused, expected_values, golden_path, record_update, require
 
@@ -123,145 +120,7 @@ def read_deck(path: pathlib.Path, overrides: list[str]) -> dict[str, dict]:
     return deck
 
 
-# --- random numbers ---------------------------------------------------------------------------------------------------
-
-INITIAL_VALUES, DATA_ORDER, SYNTHETIC_DATA = 1, 2, 3
-LOW = np.uint64(0xFFFFFFFF)
-HALF = np.uint64(32)
-
-
-def philox(seed: int, stream: int, index: Array | int) -> tuple[Array, Array, Array, Array]:
-    """Philox4x32-10 with key (seed) and counter (index, stream), 64 and 32 bits: four words of 32 bits per index.
-    Source: Parallel Random Numbers: As Easy as 1, 2, 3 (SC11)."""
-    index = np.atleast_1d(np.asarray(index, np.uint64))
-    a, b = index & LOW, index >> HALF
-    c, d = np.full_like(index, stream), np.zeros_like(index)
-    key = [seed & 0xFFFFFFFF, seed >> 32]
-    for _ in range(10):
-        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, b, c, d = (second >> HALF) ^ b ^ np.uint64(key[0]), second & LOW, \
-                     (first >> HALF) ^ d ^ np.uint64(key[1]), first & LOW
-        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return a, b, c, d
-
-
-def uniform(words: Array) -> Array:
-    """In (0, 1]."""
-    return (words.astype(np.float64) + 1.0) * 2.0**-32
-
-
-def normal(seed: int, first: int, count: int) -> Array:
-    """Standard normal numbers first .. first + count, four per index, by the Box-Muller transform: words 0 and 1 give
-    numbers 0 (cosine) and 1 (sine), words 2 and 3 the others."""
-    index = np.arange(first // 4, (first + count + 3) // 4, dtype=np.uint64)
-    words = [uniform(word) for word in philox(seed, INITIAL_VALUES, index)]
-    numbers = []
-    for radius, angle in (words[:2], words[2:]):
-        radius, angle = np.sqrt(-2.0 * np.log(radius)), 2.0 * np.pi * angle
-        numbers += [radius * np.cos(angle), radius * np.sin(angle)]
-    return np.stack(numbers, axis=1).reshape(-1)[first % 4 :][:count]
-
-
-# --- data -------------------------------------------------------------------------------------------------------------
-
-
-def order_word(key: int, index: int) -> int:
-    words = philox(key, DATA_ORDER, index)
-    return int(words[0][0]) | int(words[1][0]) << 32
-
-
-def permuted(seed: int, epoch: int, n: int, i: int) -> int:
-    """The place of i in the order of an epoch: a Feistel network of eight rounds, walked until it falls below n.
-    Source: Ciphers with Arbitrary Finite Domains (CT-RSA 2002)."""
-    bits = ((n - 1).bit_length() + 1) // 2
-    mask = (1 << bits) - 1
-    key = order_word(seed, epoch)
-    while True:
-        left, right = i >> bits, i & mask
-        for turn in range(8):
-            left, right = right, left ^ (order_word(key, turn << 32 | right) & mask)
-        i = left << bits | right
-        if i < n:
-            return i
-
-
-class Samples:
-    """Sample i is the tokens [i T, i T + T]; the training goes through them in a new order every epoch."""
-
-    def __init__(self, deck: dict[str, dict], folder: pathlib.Path):
-        data = deck["data"]
-        self.seed, self.length, self.rows = data["seed"], data["sequence"], deck["batch"]["global"]
-        self.vocab = deck["model"]["vocab"]
-        require(data["source"] in ("text", "synthetic"), f"data.source = {data['source']!r} is not recomputed here")
-        self.text = None
-        if data["source"] == "text":
-            self.text = np.frombuffer(b"".join((folder / name).read_bytes() for name in data["files"]), np.uint8)
-        total = ((2**24 if self.text is None else len(self.text)) - 1) // self.length
-        self.count = total - math.floor(data["validation_fraction"] * total)
-        require(self.count > 0, "the data has no training sample")
-
-    def read(self, begin: int, end: int) -> list[int]:
-        return self.synthetic(begin, end) if self.text is None else self.text[begin:end].tolist()
-
-    def synthetic(self, begin: int, end: int) -> list[int]:
-        """After a token comes, with probability 0.9, its affine successor; each 64 tokens start afresh."""
-        rule = philox(self.seed, SYNTHETIC_DATA, 2**64 - 1)
-        shift, factor = int(rule[0][0]) % self.vocab, int(rule[1][0]) % self.vocab
-        while math.gcd(factor, self.vocab) != 1:
-            factor = (factor + 1) % self.vocab
-        start, tokens = begin // 64 * 64, []
-        words = philox(self.seed, SYNTHETIC_DATA, np.arange(start, end, dtype=np.uint64))
-        for i, (chance, word) in enumerate(zip(uniform(words[0]), words[1].tolist())):
-            follows = i % 64 != 0 and chance <= 0.9
-            tokens.append((factor * tokens[-1] + shift) % self.vocab if follows else word * self.vocab >> 32)
-        return tokens[begin - start:]
-
-    def batch(self, step: int) -> tuple[Array, Array]:
-        """Inputs and targets (rows, T) of a step, counted from 0."""
-        places = range(step * self.rows, (step + 1) * self.rows)
-        first = [permuted(self.seed, g // self.count, self.count, g % self.count) * self.length for g in places]
-        tokens = np.array([self.read(begin, begin + self.length + 1) for begin in first])
-        return tokens[:, :-1], tokens[:, 1:]
-
-
-# --- training ---
-
-
-def initial_values(seed: int, first: int, count: int, deviation: float) -> Array:
-    """Normal numbers first .. first + count, rounded to fp32, in float64; some at a time, on all cores."""
-    values = np.empty(count)
-
-    def fill(begin: int) -> None:
-        end = min(begin + 2**20, count)
-        values[begin:end] = (deviation * normal(seed, first + begin, end - begin)).astype(np.float32)
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(fill, range(0, count, 2**20)))
-    return values
-
-
-def initial_group(model: dict, seed: int, index: int) -> Tensors:
-    """Group 0 is the root, group i + 1 is block i. Element i of all parameters, in this order, has counter i."""
-    c = model["channels"]
-    root = {"wte": (model["vocab"], c), "wpe": (model["context"], c), "lnfw": (c,), "lnfb": (c,)}
-    block = {"ln1w": (c,), "ln1b": (c,), "qkvw": (3 * c, c), "qkvb": (3 * c,), "attprojw": (c, c), "attprojb": (c,),
-             "ln2w": (c,), "ln2b": (c,), "fcw": (4 * c, c), "fcb": (4 * c,), "fcprojw": (c, 4 * c), "fcprojb": (c,)}
-    size_of = {id(shapes): sum(math.prod(shape) for shape in shapes.values()) for shapes in (root, block)}
-    counter = size_of[id(root)] + (index - 1) * size_of[id(block)] if index else 0
-    group = {}
-    for name, shape in (block if index else root).items():
-        size = math.prod(shape)
-        if len(shape) == 2:
-            deviation = 0.02 / math.sqrt(2 * model["layers"]) if name in ("attprojw", "fcprojw") else 0.02
-            group[name] = initial_values(seed, counter, size, deviation).reshape(shape)
-        else:
-            group[name] = np.full(shape, 1.0 if name in ("ln1w", "ln2w", "lnfw") else 0.0)
-        counter += size
-    return group
-
-
-def initial_parameters(model: dict, seed: int) -> list[Tensors]:
-    return [initial_group(model, seed, index) for index in range(model["layers"] + 1)]
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 def learning_rate(optimizer: dict, steps: int, step: int) -> float:
@@ -308,44 +167,55 @@ class WrongLoss(Exception):
     """What the file tells is not what this program computes."""
 
 
-def agrees_at_first(arguments: argparse.Namespace, first: FirstStep, deck: dict[str, dict], samples: Samples) -> bool:
-    """The loss of the first positions of the first sample before any update. With what one update did, if the file tells
-    that or if it is to be recorded."""
+def first_positions(first: FirstStep, samples: Samples) -> tuple[Array, Array]:
+    """Of the first step's first sample: inputs and targets (1, positions)."""
     inputs, targets = (array[:1, : first.positions] for array in samples.batch(0))
     require(inputs.size == first.positions, f"the first step has {first.positions} positions, a sample fewer")
-    require(not arguments.record_update or inputs.size >= samples.rows,
-            f"an update wants a position for each of the {samples.rows} samples of a step")
-    require(not arguments.record_update or inputs.size < deck["model"]["context"] or deck["optimizer"]["weight_decay"] == 0,
-            "an update of all positions does not show weight decay: record fewer of them")
-    model, optimizer = deck["model"], deck["optimizer"]
-    initial = lambda index: initial_group(model, samples.seed, index)
-    if first.update is None and not arguments.record_update:
-        loss, update = loss_and_gradients(initial_parameters(model, samples.seed), model["heads"], inputs, targets)[0], None
-    else:
-        def check_loss(loss: float) -> None:
-            if difference(loss, first.loss) > FIRST_STEP_BOUND:
-                raise WrongLoss(f"the loss of the first step is {loss:.12f} in float64, and {first.loss:.12f} in the file")
+    return inputs, targets
 
-        update = first_update(initial, model["layers"], model["heads"], optimizer, inputs, targets, check_loss, arguments.scratch)
+
+def update_at_first(first: FirstStep, deck: dict[str, dict], samples: Samples, scratch: str | None) -> FirstUpdate:
+    """What one update does, if the loss before it is the file's: raises WrongLoss if not."""
+    def check_loss(loss: float) -> None:
+        if difference(loss, first.loss) > FIRST_STEP_BOUND:
+            raise WrongLoss(f"the loss of the first step is {loss:.12f} in float64, and {first.loss:.12f} in the file")
+
+    model = deck["model"]
+    return first_update(lambda index: initial_group(model, samples.seed, index), model["layers"], model["heads"],
+                        deck["optimizer"], *first_positions(first, samples), check_loss, scratch)
+
+
+def agrees_at_first(first: FirstStep, deck: dict[str, dict], samples: Samples, scratch: str | None) -> bool:
+    """The loss of the first positions of the first sample before any update; and what one update did, if the file tells."""
+    if first.update is None:
+        parameters = initial_parameters(deck["model"], samples.seed)
+        loss = loss_and_gradients(parameters, deck["model"]["heads"], *first_positions(first, samples))[0]
+        differences = {"loss": difference(loss, first.loss)}
+    else:
+        update, expected = update_at_first(first, deck, samples, scratch), first.update
         loss = update.loss
-    differences = {"loss": difference(loss, first.loss)}
-    if first.update is not None and not arguments.record_update:
-        differences |= {"norm": difference(update.norm, first.update["norm"]),
-                        "loss after the update": difference(update.loss_after, first.update["loss_after"])}
-        for which in ("gradients", "changes"):
-            found, expected = getattr(update, which), first.update[which]
-            require(found.keys() == expected.keys(), f"the {which} have other kinds than the model has tensors")
-            differences |= {f"{which} of {name}": difference(found[name], expected[name]) for name in found}
+        differences = {"loss": difference(loss, first.loss), "norm": difference(update.norm, expected["norm"]),
+                       "loss after the update": difference(update.loss_after, expected["loss_after"])}
+        for which, found in (("gradients", update.gradients), ("changes", update.changes)):
+            require(found.keys() == expected[which].keys(), f"the {which} have other kinds than the model has tensors")
+            differences |= {f"{which} of {name}": difference(found[name], expected[which][name]) for name in found}
     worst = max(differences, key=lambda name: differences[name])
     agrees = differences[worst] <= FIRST_STEP_BOUND
-    print(f"first step, {inputs.size} positions: {loss:.12f}, golden {first.loss:.12f}: {'agree' if agrees else 'DIFFER'}, "
+    print(f"first step, {first.positions} positions: {loss:.12f}, golden {first.loss:.12f}: {'agree' if agrees else 'DIFFER'}, "
           f"{differences[worst]:.1e} ({worst}), bound {FIRST_STEP_BOUND:.1e}", flush=True)
-    if agrees and arguments.record_update:
-        record_update(arguments.deck, first, {"recorded_with": "check_float64.py", "norm": update.norm,
-                                              "loss_after": update.loss_after, "gradients": update.gradients,
-                                              "changes": update.changes})
-        print(f"update of first step {first.key} recorded in {golden_path(arguments.deck)}")
     return agrees
+
+
+def record_first_update(arguments: argparse.Namespace, first: FirstStep | None, deck: dict[str, dict], samples: Samples) -> None:
+    require(first is not None, "there is no first step whose update could be recorded")
+    require(first.positions >= samples.rows, f"an update wants a position for each of the {samples.rows} samples of a step")
+    require(first.positions < deck["model"]["context"] or deck["optimizer"]["weight_decay"] == 0,
+            "an update of all positions does not show weight decay: record fewer of them")
+    update = update_at_first(first, deck, samples, arguments.scratch)
+    record_update(arguments.deck, first, {"recorded_with": "check_float64.py", "norm": update.norm,
+                                          "loss_after": update.loss_after, "gradients": update.gradients,
+                                          "changes": update.changes})
+    print(f"update of first step {first.key} recorded in {golden_path(arguments.deck)}")
 
 
 def run(arguments: argparse.Namespace) -> bool:
@@ -355,10 +225,11 @@ def run(arguments: argparse.Namespace) -> bool:
     steps = deck["data"]["steps"] or -(-deck["data"]["epochs"] * samples.count // samples.rows)
     require(arguments.steps >= 1, f"--steps {arguments.steps} must be at least 1")
     expected = expected_values(arguments, steps)
-    require(expected.first_step is not None or not arguments.record_update,
-            "there is no first step whose update could be recorded")
-    agrees = expected.first_step is None or agrees_at_first(arguments, expected.first_step, deck, samples)
-    if not expected.losses or arguments.record_update:
+    if arguments.record_update:
+        record_first_update(arguments, expected.first_step, deck, samples)
+        return True
+    agrees = expected.first_step is None or agrees_at_first(expected.first_step, deck, samples, arguments.scratch)
+    if not expected.losses:
         return agrees
     parameters = initial_parameters(deck["model"], samples.seed)
     changed_after = expected.changes["after_step"] if expected.changes else 0

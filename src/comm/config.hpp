@@ -58,7 +58,7 @@ inline constexpr std::array algorithm_keys{
 inline bool names_algorithm(std::string_view value) { return value != "auto" && value != algorithm_measured; }
 
 /// The configuration with an algorithm for a key. \param[in] key  a name in algorithm_keys; another one changes nothing
-inline CommConfig with_fastest(CommConfig config, std::string_view key, std::string_view algorithm) {
+inline CommConfig with_algorithm(CommConfig config, std::string_view key, std::string_view algorithm) {
   auto const found = std::ranges::find(algorithm_keys, key, &AlgorithmKey::name);
   if (found != algorithm_keys.end()) config.*found->member = algorithm;
   return config;

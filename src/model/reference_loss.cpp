@@ -44,8 +44,6 @@ void softmax(double* scores, Index seen, Index width) {
   std::fill(scores + seen, scores + width, 0.0);
 }
 
-constexpr double unit_roundoff = 0x1p-24; // of fp32
-
 class ReferenceForward {
 public:
   ReferenceForward(GptConfig const& config, ParameterValues const& values, std::span<std::int32_t const> tokens,
@@ -237,14 +235,14 @@ double predict_reference_loss_seconds(ReferenceLossWork const& work, int threads
 }
 
 double stream_error_bound(GptConfig const& config) {
-  return std::sqrt(8 * static_cast<double>(config.layers) * static_cast<double>(config.channels)) * unit_roundoff;
+  return std::sqrt(8 * static_cast<double>(config.layers) * static_cast<double>(config.channels)) * fp32_roundoff;
 }
 
 double reference_loss_bound(GptConfig const& config) {
   auto const channels = static_cast<double>(config.channels), vocab = static_cast<double>(config.vocab);
   constexpr double deviation = 0.02;
   double const loss =
-      std::sqrt(2.0) * deviation * std::sqrt(channels) * stream_error_bound(config) + std::sqrt(vocab) * unit_roundoff;
+      std::sqrt(2.0) * deviation * std::sqrt(channels) * stream_error_bound(config) + std::sqrt(vocab) * fp32_roundoff;
   return loss / std::log(vocab);
 }
 

@@ -47,6 +47,9 @@ double predict_reference_loss_seconds(ReferenceLossWork const& work, int threads
 /// bound's reserve.
 double reference_loss_bound(GptConfig const& config);
 
+/// Half of the spacing of fp32 numbers behind 1: what rounding brings a value off at most, relative to it.
+inline constexpr double fp32_roundoff = 0x1p-24;
+
 /// How far fp32 brings the residual stream behind all blocks off, relative to it: sqrt(8 L C) u, as above.
 double stream_error_bound(GptConfig const& config);
 

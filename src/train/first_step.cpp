@@ -1,15 +1,27 @@
-// The first update: one step of the trainer on a batch whose gradient is known, after which nothing is left of it.
+// What is known of a training before it begins: its first loss, and the first update, which is one step of the trainer
+// on a batch whose gradient is known. Nothing is left of either.
 
-#include "core/region.hpp"
+#include "core/host_copy.hpp"
 #include "parallel/state_memory.hpp"
 #include "train/trainer.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainstone {
 
 Range first_step_part(Index place, Index samples, Index positions) {
   return {place * positions / samples, (place + 1) * positions / samples};
+}
+
+double Trainer::first_sample_loss(Index positions) {
+  TRAINSTONE_REQUIRE(1 <= positions && positions <= m_plan->shape.sequence, "{} positions of a sample of {}", positions,
+                     m_plan->shape.sequence);
+  m_model.loss(m_exec, forward_only(0, 0), LossMode::evaluation);
+  Vector<float const> const first(m_model.losses().data(), static_cast<std::size_t>(positions));
+  std::vector<float> const losses =
+      copy_to_host<float const>(m_exec, first, "trainstone::train::first_sample_loss: the host adds them up");
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
 }
 
 Trainer::FirstUpdateOutcome Trainer::first_update(Index positions) {

@@ -66,9 +66,8 @@ Check check_all(ExecutionSpace const& exec, Communicator& communicator, std::str
 /// which begin with 1, by u, all alike; weights, which lie within 5 standard deviations of 0.02, by u / 10; biases,
 /// which begin with 0, by u of the change itself.
 double change_bound(ParameterTensor const& tensor, double gradient_bound, double learning_rate) {
-  constexpr double unit_roundoff = 0x1p-24; // of fp32
   double const size = std::abs(tensor.initial.constant) + 5 * tensor.initial.deviation + learning_rate;
-  return gradient_bound + unit_roundoff * size / learning_rate;
+  return gradient_bound + fp32_roundoff * size / learning_rate;
 }
 
 /// A case of collective_cases() on exact data, in memory of its own.

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <ranges>
 #include <utility>
 
@@ -303,16 +302,6 @@ MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
   forward_only(batch, micro_batch);
   m_exec.fence("trainstone::train::logits: the caller reads them");
-}
-
-double Trainer::first_sample_loss(Index positions) {
-  TRAINSTONE_REQUIRE(1 <= positions && positions <= m_plan->shape.sequence, "{} positions of a sample of {}", positions,
-                     m_plan->shape.sequence);
-  m_model.loss(m_exec, forward_only(0, 0), LossMode::evaluation);
-  Vector<float const> const first(m_model.losses().data(), static_cast<std::size_t>(positions));
-  std::vector<float> const losses =
-      copy_to_host<float const>(m_exec, first, "trainstone::train::first_sample_loss: the host adds them up");
-  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
 }
 
 void Trainer::inject_fault(Unit unit, std::int64_t step) {

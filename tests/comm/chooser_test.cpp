@@ -105,7 +105,7 @@ TEST_CASE("every key of an algorithm has a name, a collective and a value of its
   std::set<Collective> collectives;
   for (AlgorithmKey const& key : algorithm_keys) {
     CHECK(all.*key.member == "auto"); // nobody else's
-    all = with_fastest(all, key.name, key.name);
+    all = with_algorithm(all, key.name, key.name);
     CHECK(all.*key.member == key.name);
     CHECK_FALSE(unlimited_algorithms_of(key.collective).empty());
     names.insert(key.name);

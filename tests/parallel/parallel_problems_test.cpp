@@ -31,7 +31,7 @@ void check_refused(std::vector<Refusal> const& refusals, Index ranks) {
 
 CommConfig all_measured() {
   CommConfig comm;
-  for (AlgorithmKey const& key : algorithm_keys) comm = with_fastest(comm, key.name, algorithm_measured);
+  for (AlgorithmKey const& key : algorithm_keys) comm = with_algorithm(comm, key.name, algorithm_measured);
   return comm;
 }
 
@@ -133,7 +133,8 @@ TEST_CASE("whole groups belong to ZeRO and to reduces", "[parallel][plan]") {
 TEST_CASE("choices by time are refused in ordered mode, also where nothing is added up", "[parallel][plan]") {
   ParallelConfig const ordered{.reduction = ReductionMode::ordered};
   for (AlgorithmKey const& key : algorithm_keys)
-    check_refused({{ordered, with_fastest({}, key.name, algorithm_measured), key.name, "\"auto\" or an algorithm"}}, 4);
+    check_refused({{ordered, with_algorithm({}, key.name, algorithm_measured), key.name, "\"auto\" or an algorithm"}},
+                  4);
 }
 
 TEST_CASE("what is measured is planned like auto until it is known", "[parallel][plan]") {
