@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm_shape.hpp"
 #include "model/llmc_files.hpp"
 #include "parallel/shard_plan.hpp"
 #include "train/reference_check.hpp"

@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm_shape.hpp"
 #include "report/result.hpp"
 #include "train/equivalence_matrix.hpp"
 

@@ -125,7 +125,7 @@ constexpr std::array kernels{
 
 void measure_kernel(benchmark::State& state, Stage& stage, KernelCase const& kernel, std::uint64_t bytes) {
   std::size_t const count = bytes / sizeof(Element);
-  Allocation const memory(stage.ledger, MemoryCategory::buffers, "benchmark", kernel.vectors * Arena::footprint(bytes));
+  Allocation const memory(stage.ledger, MemoryCategory::buffers, "benchmark", kernel.vectors * memory_footprint(bytes));
   Arena arena(memory.bytes());
   std::vector<Vector<Element>> vectors;
   std::vector<Element> values(count);

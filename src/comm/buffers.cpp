@@ -110,7 +110,7 @@ void PinnedMemory::swap(PinnedMemory& other) noexcept {
 }
 
 std::span<std::byte> PinnedMemory::take(std::uint64_t bytes) {
-  std::uint64_t const size = Arena::footprint(bytes);
+  std::uint64_t const size = memory_footprint(bytes);
   TRAINSTONE_REQUIRE(m_used + size <= capacity(), "pinned memory exhausted: {} bytes are asked for, {} of {} are used",
                      size, m_used, capacity());
   std::byte* const first = m_memory.data() + std::exchange(m_used, m_used + size);

@@ -41,7 +41,7 @@ public:
   }
   ~PinnedMemory();
 
-  /// The next `bytes` bytes, uninitialised; they take Arena::footprint(bytes). \throws Error when all is taken
+  /// The next `bytes` bytes, uninitialised; they take memory_footprint(bytes). \throws Error when all is taken
   std::span<std::byte> take(std::uint64_t bytes);
   std::uint64_t used() const { return m_used; }
   std::uint64_t capacity() const { return m_memory.extent(0); }

@@ -170,7 +170,7 @@ Index wrong_elements(Communicator const& communicator, ExecutionSpace const& exe
     for (ProofLayout const& in : {ProofLayout::in_one(elements), ProofLayout::in_pieces(elements)}) {
       MemoryLedger ledger; // the run has not allocated yet
       auto const footprint = [](ProofLayout const& layout) {
-        return Arena::footprint(static_cast<std::uint64_t>(layout.extent()) * sizeof(std::uint32_t));
+        return memory_footprint(static_cast<std::uint64_t>(layout.extent()) * sizeof(std::uint32_t));
       };
       Allocation const memory(ledger, MemoryCategory::buffers, "prove_device_messages", footprint(out) + footprint(in));
       Arena arena(memory.bytes());

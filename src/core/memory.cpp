@@ -1,24 +1,11 @@
 #include "core/memory.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace trainstone {
-
-std::string_view to_string(MemoryCategory category) {
-  switch (category) {
-  case MemoryCategory::parameters: return "parameters";
-  case MemoryCategory::gradients: return "gradients";
-  case MemoryCategory::optimizer: return "optimizer";
-  case MemoryCategory::activations: return "activations";
-  case MemoryCategory::buffers: return "buffers";
-  case MemoryCategory::data: return "data";
-  }
-  TRAINSTONE_REQUIRE(false, "no memory category {}", static_cast<int>(category));
-}
-
-std::uint64_t CategoryBytes::total() const { return std::accumulate(m_bytes.begin(), m_bytes.end(), std::uint64_t{0}); }
 
 void MemoryLedger::add(MemoryCategory category, std::uint64_t bytes) {
   m_current[category] += bytes;
@@ -36,8 +23,8 @@ Allocation::Allocation(MemoryLedger& ledger, MemoryCategory category, std::strin
     : m_ledger(&ledger),
       m_category(category),
       m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
-  TRAINSTONE_REQUIRE(reinterpret_cast<std::uintptr_t>(m_memory.data()) % Arena::alignment == 0,
-                     "allocation {} is not aligned to {} bytes", label, Arena::alignment);
+  TRAINSTONE_REQUIRE(reinterpret_cast<std::uintptr_t>(m_memory.data()) % memory_alignment == 0,
+                     "allocation {} is not aligned to {} bytes", label, memory_alignment);
   m_ledger->add(category, m_memory.extent(0));
 }
 
@@ -67,18 +54,12 @@ void LedgerEntry::swap(LedgerEntry& other) noexcept {
 }
 
 std::byte* Arena::take(std::string_view label, std::uint64_t bytes) {
-  std::uint64_t const size = footprint(bytes);
+  std::uint64_t const size = memory_footprint(bytes);
   TRAINSTONE_REQUIRE(m_used + size <= capacity(), "arena exhausted: {} asks for {} bytes, {} of {} are used", label,
                      size, m_used, capacity());
   std::byte* const address = m_memory.data() + m_used;
   m_used += size;
   return address;
-}
-
-std::uint64_t total_bytes(std::vector<PlannedTensor> const& plan) {
-  std::uint64_t sum = 0;
-  for (PlannedTensor const& tensor : plan) sum += tensor.bytes;
-  return sum;
 }
 
 } // namespace trainstone

@@ -2,39 +2,17 @@
 
 // Memory. Owns the ledger (what is allocated now and at most, per category), the only way to allocate (Allocation)
 // and the arena that cuts one allocation into tensors. Promises: the ledger counts where memory is allocated, from the
-// actual sizes. Does not plan: sizes come from the plans of the layers below.
+// actual sizes. Does not plan: sizes come from the plans of the layers below, in the words of core/memory_plan.hpp.
 
-#include "core/error.hpp"
+#include "core/memory_plan.hpp"
 #include "core/views.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace trainstone {
-
-enum class MemoryCategory { parameters, gradients, optimizer, activations, buffers, data };
-
-inline constexpr std::array<MemoryCategory, 6> memory_categories{
-    MemoryCategory::parameters,  MemoryCategory::gradients, MemoryCategory::optimizer,
-    MemoryCategory::activations, MemoryCategory::buffers,   MemoryCategory::data};
-
-std::string_view to_string(MemoryCategory category);
-
-/// Bytes per category: what a plan predicts and what the ledger counted; the two are compared with ==.
-class CategoryBytes {
-public:
-  std::uint64_t& operator[](MemoryCategory category) { return m_bytes[static_cast<std::size_t>(category)]; }
-  std::uint64_t operator[](MemoryCategory category) const { return m_bytes[static_cast<std::size_t>(category)]; }
-  std::uint64_t total() const;
-  bool operator==(CategoryBytes const&) const = default;
-
-private:
-  std::array<std::uint64_t, memory_categories.size()> m_bytes{};
-};
 
 /// Counts allocations per category. Not thread-safe: allocations happen on the host's main thread.
 class MemoryLedger {
@@ -95,16 +73,10 @@ private:
   std::uint64_t m_bytes = 0;
 };
 
-/// Cuts caller-provided memory into aligned tensors, in order; never frees. The memory may be an Allocation or a
-/// segment that other processes map as well.
+/// Cuts caller-provided memory into aligned tensors, in order, each of which takes the memory_footprint of its bytes;
+/// never frees. The memory may be an Allocation or a segment that other processes map as well.
 class Arena {
 public:
-  static constexpr std::uint64_t alignment = 64;
-  /// What `count` bytes occupy in an arena: plans add these up.
-  static constexpr std::uint64_t footprint(std::uint64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  }
-
   Arena() = default;
   explicit Arena(Vector<std::byte> memory) : m_memory(memory) {}
 
@@ -129,18 +101,5 @@ private:
   Vector<std::byte> m_memory;
   std::uint64_t m_used = 0;
 };
-
-/// One tensor of a plan that an arena will be cut by.
-struct PlannedTensor {
-  std::string name;
-  std::uint64_t bytes; ///< as the arena rounds them up
-};
-
-template <class T>
-PlannedTensor planned(std::string const& name, Index count) {
-  return {name, Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(T))};
-}
-
-std::uint64_t total_bytes(std::vector<PlannedTensor> const& plan);
 
 } // namespace trainstone

@@ -106,10 +106,7 @@ using ConstStoredVector = Impl::StoredVector<void const>;
 using StoredMatrix = Impl::StoredMatrix<void>;
 using ConstStoredMatrix = Impl::StoredMatrix<void const>;
 
-/// A vector of a plan, and the same cut out of an arena: like planned<T>() and Arena::vector<T>().
-inline PlannedTensor planned(Storage storage, std::string const& name, Index count) {
-  return {name, Arena::footprint(static_cast<std::uint64_t>(count) * bytes_per_value(storage))};
-}
+/// What planned(storage, label, count) plans, cut out of an arena: like Arena::vector<T>().
 inline StoredVector take_vector(Arena& arena, Storage storage, std::string_view label, Index count) {
   return with_storage(storage, [&]<class T>() { return StoredVector(arena.vector<T>(label, count)); });
 }

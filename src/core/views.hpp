@@ -41,7 +41,4 @@ using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, MemorySpace, Kokkos::Memor
 template <class T>
 using Tensor4 = Kokkos::View<T****, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// Whether a function replaces its output or adds to it; each docstring says for which outputs it is honoured.
-enum class Write { overwrite, add };
-
 } // namespace trainstone

@@ -4,6 +4,7 @@
 
 #include "core/stored.hpp"
 #include "core/views.hpp"
+#include "core/write.hpp"
 
 namespace trainstone {
 

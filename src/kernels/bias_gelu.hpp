@@ -5,6 +5,7 @@
 // u = sqrt(2 / pi) (x + 0.044715 x^3).
 
 #include "core/views.hpp"
+#include "core/write.hpp"
 
 namespace trainstone {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The configuration of kernels. A plain value without Kokkos, so that decks and tools read it cheaply; the provider
-// itself is made from the name in kernels/gemm.hpp, which refuses a provider that was not built.
+// itself is made from the name in kernels/gemm_shape.hpp, which refuses a provider that was not built.
 
 #include <array>
 #include <map>

@@ -6,6 +6,7 @@
 // Source: Language Models are Unsupervised Multitask Learners (GPT-2), learned positions.
 
 #include "core/views.hpp"
+#include "core/write.hpp"
 
 #include <cstdint>
 #include <span>

@@ -44,7 +44,7 @@ GemmShape in_fp32(GemmShape shape) {
 std::uint64_t conversion_bytes(GemmShape const& shape) {
   std::uint64_t bytes = 0;
   for (Index const count : converted_elements(shape))
-    bytes += Arena::footprint(static_cast<std::uint64_t>(count) * sizeof(float));
+    bytes += memory_footprint(static_cast<std::uint64_t>(count) * sizeof(float));
   return bytes;
 }
 

@@ -4,8 +4,9 @@
 // names, so that it can be kept and sent to other ranks. Promises: a chosen provider gave a right result before it was
 // timed; providers that round fp32 matrices are not considered. Keeps no file and knows no other ranks.
 
+#include "core/views.hpp"
 #include "kernels/config.hpp"
-#include "kernels/gemm.hpp"
+#include "kernels/gemm_shape.hpp"
 
 #include <map>
 #include <set>

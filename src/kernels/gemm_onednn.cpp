@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "core/memory.hpp"
+#include "core/memory_plan.hpp"
 
 #include <dnnl.hpp>
 
@@ -96,7 +96,7 @@ public:
     m_reorder = dnnl::reorder(description);
   }
 
-  std::uint64_t copied_bytes() const { return m_reorder ? Arena::footprint(m_multiplied.get_size()) : 0; }
+  std::uint64_t copied_bytes() const { return m_reorder ? memory_footprint(m_multiplied.get_size()) : 0; }
   std::uint64_t scratchpad_bytes() const { return m_reorder ? m_scratchpad.get_size() : 0; }
 
   /// The matrix to be multiplied: the caller's, or its copy at `copy`.

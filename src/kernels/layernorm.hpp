@@ -5,6 +5,7 @@
 // Source: Layer Normalization, arXiv:1607.06450.
 
 #include "core/views.hpp"
+#include "core/write.hpp"
 
 namespace trainstone {
 

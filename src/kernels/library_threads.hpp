@@ -3,7 +3,7 @@
 // The number of threads that libraries of matrix products start on the host. Libraries that use OpenMP ask its runtime,
 // whose default is one thread per core in every rank. If the build found no OpenMP, libraries decide for themselves.
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm_shape.hpp"
 
 namespace trainstone {
 

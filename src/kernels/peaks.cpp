@@ -5,6 +5,7 @@
 #include "core/launch.hpp"
 #include "core/memory.hpp"
 #include "core/stored.hpp"
+#include "kernels/gemm.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -171,7 +172,7 @@ Index count_other(ExecutionSpace const& exec, float const* data, Index count, fl
 
 template <class Body>
 BandwidthPeak measure_bandwidth(ExecutionSpace const& exec, Vector<float> memory, double seconds) {
-  Index const alignment = Arena::alignment / sizeof(float);
+  Index const alignment = memory_alignment / sizeof(float);
   Index const count = static_cast<Index>(memory.extent(0)) / Body::arrays / alignment * alignment;
   Body body{};
   for (Index i = 0; i < Body::arrays; ++i) {
@@ -204,8 +205,8 @@ GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider, st
 
 BandwidthPeak measure_bandwidth_peak(ExecutionSpace const& exec, std::uint64_t bytes, double seconds) {
   CountersGuard const guard;
-  TRAINSTONE_REQUIRE(bytes >= 4 * Arena::alignment, "bandwidth needs at least {} bytes to work on, and was given {}",
-                     4 * Arena::alignment, bytes);
+  TRAINSTONE_REQUIRE(bytes >= 4 * memory_alignment, "bandwidth needs at least {} bytes to work on, and was given {}",
+                     4 * memory_alignment, bytes);
   MemoryLedger ledger;
   Allocation const allocation(ledger, MemoryCategory::buffers, "peaks", bytes);
   Vector<float> const memory(reinterpret_cast<float*>(allocation.bytes().data()), bytes / sizeof(float));

@@ -7,7 +7,9 @@
 // it found them. Knows no other ranks: let all ranks of a node measure at once (barrier before), for they share its
 // memory.
 
-#include "kernels/gemm.hpp"
+#include "core/views.hpp"
+#include "core/write.hpp"
+#include "kernels/gemm_shape.hpp"
 
 #include <array>
 #include <span>

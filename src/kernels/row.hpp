@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
+#include "core/write.hpp"
 
 #include <cstddef>
 #include <limits>

@@ -1,29 +1,21 @@
 #pragma once
 
 // Activations of one micro-batch. Owns the list of tensors that forward keeps for backward and that backward works in.
-// One description serves twice: without an arena it is the plan (names and bytes), with one it binds the Views, so the
-// prediction cannot differ from what is allocated. Statistics and losses are fp32 whatever the others are stored in.
-// The memory is the caller's.
+// One description serves twice: without an arena it is the plan (activation_plan.hpp), with one it binds the Views, so
+// the prediction cannot differ from what is allocated. Statistics and losses are fp32 whatever the others are stored
+// in. The memory is the caller's.
 
 #include "core/memory.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
 #include "kernels/dropout.hpp"
+#include "model/activation_plan.hpp"
 #include "model/config.hpp"
 
-#include <cstdint>
-#include <string>
 #include <variant>
 #include <vector>
 
 namespace trainstone {
-
-/// Rows of a micro-batch: `batch` sequences of `sequence` tokens.
-struct MicroBatchShape {
-  Index batch;
-  Index sequence;
-  Index rows() const { return batch * sequence; }
-};
 
 /// What a block's forward keeps. N = B T rows.
 template <class T>
@@ -61,11 +53,7 @@ struct ActivationsOf {
 
 using Activations = std::variant<ActivationsOf<float>, ActivationsOf<bf16>, ActivationsOf<fp16>>;
 
-/// The activation plan: every tensor with its bytes, in arena order.
-std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,
-                                           Storage storage = Storage::fp32, GptOptions const& options = {});
-
-/// Cuts the tensors of the plan out of `arena`, in the same order.
+/// Cuts the tensors of activation_plan(config, shape, storage, options) out of `arena`, in the same order.
 Activations bind_activations(GptConfig const& config, MicroBatchShape shape, Arena& arena,
                              Storage storage = Storage::fp32, GptOptions const& options = {});
 

@@ -7,6 +7,7 @@
 
 #include "comm/partition.hpp"
 #include "core/stored.hpp"
+#include "core/write.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gemm.hpp"
 #include "model/activations.hpp"

@@ -3,8 +3,10 @@
 // The arithmetic of a micro-batch as a value: its matrix products with their extents, its number of floating-point
 // operations and its number of kernels. Predictions and the GEMM scratch come from here. Computes nothing.
 
-#include "kernels/gemm.hpp"
-#include "model/activations.hpp"
+#include "core/write.hpp"
+#include "kernels/gemm_shape.hpp"
+#include "model/activation_plan.hpp"
+#include "model/config.hpp"
 
 #include <cstdint>
 #include <set>

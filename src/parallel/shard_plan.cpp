@@ -4,7 +4,7 @@
 #include "comm/execution/shared_segment.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
-#include "core/stored.hpp"
+#include "core/storage.hpp"
 #include "kernels/norm.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace trainstone {
 namespace {
 
 std::uint64_t bytes_of(Index elements, Storage storage) {
-  return Arena::footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
+  return memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
 }
 
 /// What the deck says, or the default of an engine's collective.

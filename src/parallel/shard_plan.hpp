@@ -11,7 +11,7 @@
 #include "comm/execution/pieces.hpp"
 #include "comm/message_buffers.hpp"
 #include "comm/problem.hpp"
-#include "core/memory.hpp"
+#include "core/memory_plan.hpp"
 #include "parallel/bucket.hpp"
 #include "parallel/recipe.hpp"
 

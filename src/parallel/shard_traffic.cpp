@@ -1,7 +1,7 @@
 // The collectives of a plan, each with how often it runs, and what they send.
 
 #include "comm/registry.hpp"
-#include "core/stored.hpp"
+#include "core/storage.hpp"
 #include "parallel/shard_plan.hpp"
 
 #include <algorithm>

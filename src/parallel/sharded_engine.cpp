@@ -77,7 +77,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                             : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(plan)) *
-                             Arena::footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
+                             memory_footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
       m_reducer(exec, m_communication, m_communicators, m_queue, plan,
                 {plan.fresh_gradients_apart() ? &m_fresh_gradients : &m_gradients, &m_gradients,
                  take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),

@@ -10,7 +10,7 @@ void set_to_zero(ExecutionSpace const& exec, StoredVector vector) {
 
 StateMemory::StateMemory(ExecutionSpace const& exec, Communicator const* sharers, MemoryLedger& ledger,
                          MemoryCategory category, std::string const& label, Storage storage, Index elements) {
-  std::uint64_t const bytes = Arena::footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
+  std::uint64_t const bytes = memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
   if (sharers) {
     m_segment.emplace(*sharers, ledger, category, label, bytes);
   } else {

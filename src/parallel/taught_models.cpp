@@ -1,6 +1,6 @@
 #include "parallel/taught_models.hpp"
 
-#include "model/activations.hpp"
+#include "model/activation_plan.hpp"
 #include "model/parameter_table.hpp"
 #include "parallel/recipe.hpp"
 

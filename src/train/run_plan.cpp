@@ -84,7 +84,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   add_items(plan, MemoryCategory::activations,
             activation_plan(config.model, shape, storage.values, config.model_options));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
-                         Arena::footprint(gemm_scratch_bytes(config.model, shape, gemm, storage))});
+                         memory_footprint(gemm_scratch_bytes(config.model, shape, gemm, storage))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
   add_items(plan, MemoryCategory::buffers, pinned);

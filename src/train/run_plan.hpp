@@ -5,7 +5,9 @@
 // configuration alone, before anything is allocated and without MPI.
 
 #include "comm/counters.hpp"
-#include "core/memory.hpp"
+#include "core/memory_plan.hpp"
+#include "kernels/gemm_shape.hpp"
+#include "model/activation_plan.hpp"
 #include "model/parameter_table.hpp"
 #include "model/work.hpp"
 #include "parallel/shard_plan.hpp"

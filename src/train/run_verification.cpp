@@ -93,7 +93,7 @@ private:
     Vector<T> const data = arena.vector<T>("data", m_tried.extent());
     Vector<T> const scratch = arena.vector<T>("scratch", schedule.scratch_elements);
     PinnedMemory pinned(m_ledger, "check::collectives",
-                        Arena::footprint(staging_bytes(m_communicator->buffers(), schedule, sizeof(T))));
+                        memory_footprint(staging_bytes(m_communicator->buffers(), schedule, sizeof(T))));
 
     ExactData const truth(problem(), Operation::sum, element_type_of<T>());
     std::vector<T> values(static_cast<std::size_t>(problem().elements()));

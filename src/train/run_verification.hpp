@@ -6,7 +6,7 @@
 #include "comm/communicator.hpp"
 #include "comm/counters.hpp"
 #include "core/counters.hpp"
-#include "core/memory.hpp"
+#include "core/memory_plan.hpp"
 #include "train/check.hpp"
 #include "train/run_plan.hpp"
 #include "train/trainer.hpp"

@@ -28,7 +28,7 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 
 Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, RunPlan const& plan) {
   return Allocation(ledger, MemoryCategory::buffers, "GEMM scratch",
-                    Arena::footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage())));
+                    memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage())));
 }
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {

@@ -83,14 +83,14 @@ TEST_CASE("pinned memory is counted among the buffers, and cut on 64 bytes", "[c
 TEST_CASE("pinned memory is in the ledger while it lives, and is taken to its end, not beyond", "[comm][buffers]") {
   MemoryLedger ledger;
   {
-    PinnedMemory memory(ledger, "test", 3 * Arena::footprint(1));
-    CHECK(ledger.current()[MemoryCategory::buffers] == 3 * Arena::footprint(1));
+    PinnedMemory memory(ledger, "test", 3 * memory_footprint(1));
+    CHECK(ledger.current()[MemoryCategory::buffers] == 3 * memory_footprint(1));
     std::byte const* const first = memory.take(1).data();
-    CHECK(memory.take(Arena::footprint(1) + 1).data() == first + Arena::footprint(1));
+    CHECK(memory.take(memory_footprint(1) + 1).data() == first + memory_footprint(1));
     CHECK(memory.used() == memory.capacity());
     CHECK_THROWS_WITH(memory.take(1), ContainsSubstring("pinned memory exhausted"));
     PinnedMemory const moved = std::move(memory);
-    CHECK(ledger.current()[MemoryCategory::buffers] == 3 * Arena::footprint(1));
+    CHECK(ledger.current()[MemoryCategory::buffers] == 3 * memory_footprint(1));
   }
   CHECK(ledger.current().total() == 0);
 }

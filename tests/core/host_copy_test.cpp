@@ -9,7 +9,7 @@ TEST_CASE("values survive the way to the device and back", "[core]") {
   ExecutionSpace const exec;
   MemoryLedger ledger;
   for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{17}}) {
-    Allocation const memory(ledger, MemoryCategory::data, "test", Arena::footprint(count * sizeof(int)));
+    Allocation const memory(ledger, MemoryCategory::data, "test", memory_footprint(count * sizeof(int)));
     Arena arena(memory.bytes());
     Vector<int> const view = arena.vector<int>("values", static_cast<Index>(count));
     std::vector<int> values(count);

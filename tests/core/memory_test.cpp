@@ -1,5 +1,7 @@
 #include "core/memory.hpp"
 
+#include "core/error.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -56,7 +58,7 @@ TEST_CASE("an allocation is in the ledger as long as it lives") {
   {
     Allocation const first(ledger, MemoryCategory::parameters, "first", 1001);
     CHECK(first.bytes().extent(0) == 1001);
-    CHECK(reinterpret_cast<std::uintptr_t>(first.bytes().data()) % Arena::alignment == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(first.bytes().data()) % memory_alignment == 0);
     Allocation const empty(ledger, MemoryCategory::data, "empty", 0);
     CHECK(ledger.current().total() == 1001);
   }
@@ -83,7 +85,7 @@ TEST_CASE("a moved allocation is counted once") {
 
 TEST_CASE("an arena cuts aligned tensors in order, as their footprints predict") {
   MemoryLedger ledger;
-  std::uint64_t const predicted = Arena::footprint(3 * 4) + Arena::footprint(5 * 7 * 8) + Arena::footprint(0) + 64;
+  std::uint64_t const predicted = memory_footprint(3 * 4) + memory_footprint(5 * 7 * 8) + memory_footprint(0) + 64;
   Allocation const memory(ledger, MemoryCategory::activations, "arena", predicted);
   Arena arena(memory.bytes());
   Vector<float> const first = arena.vector<float>("first", 3);
@@ -112,8 +114,8 @@ TEST_CASE("an exhausted arena names the tensor that does not fit") {
 }
 
 TEST_CASE("footprints are multiples of the alignment") {
-  CHECK(Arena::footprint(0) == 0);
-  CHECK(Arena::footprint(1) == 64);
-  CHECK(Arena::footprint(64) == 64);
-  CHECK(Arena::footprint(65) == 128);
+  CHECK(memory_footprint(0) == 0);
+  CHECK(memory_footprint(1) == 64);
+  CHECK(memory_footprint(64) == 64);
+  CHECK(memory_footprint(65) == 128);
 }

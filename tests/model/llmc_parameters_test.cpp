@@ -25,7 +25,7 @@ std::string bytes_of(std::filesystem::path const& path) {
 struct FlatParameters {
   explicit FlatParameters(ParameterTable const& table)
       : memory(ledger, MemoryCategory::parameters, "test",
-               Arena::footprint(static_cast<std::uint64_t>(table.size()) * 4)),
+               memory_footprint(static_cast<std::uint64_t>(table.size()) * 4)),
         arena(memory.bytes()),
         view(arena.vector<float>("parameters", table.size())) {}
   MemoryLedger ledger;

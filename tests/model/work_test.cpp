@@ -3,6 +3,7 @@
 #include "model/work.hpp"
 
 #include "core/stored.hpp"
+#include "model/activations.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

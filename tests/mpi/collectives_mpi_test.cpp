@@ -29,7 +29,7 @@ void check_against_mpi(ExecutionSpace const& exec, Communicator& communicator, P
     test::DeviceTensor<T> const scratch{std::vector<T>(apart)};
     std::uint64_t const copies = mpi_staging_bytes(communicator.buffers(), problem, rank, sizeof(T), form);
     MemoryLedger ledger;
-    PinnedMemory staging(ledger, "test", Arena::footprint(copies));
+    PinnedMemory staging(ledger, "test", memory_footprint(copies));
     MpiCollective reference(exec, communicator, problem, operation, data.vector(), scratch.vector(),
                             staging.take(copies), form);
     reference.run();

@@ -53,7 +53,7 @@ inline std::vector<Problem> problems(Communicator const& communicator, Collectiv
 /// What an execution of the schedule on fp32 (or other) elements needs, and not a byte more.
 inline PinnedMemory make_staging(MemoryLedger& ledger, Communicator const& communicator, Schedule const& schedule,
                                  std::size_t element_bytes, Index longest = longest_mpi_message) {
-  return {ledger, "test", Arena::footprint(staging_bytes(communicator.buffers(), schedule, element_bytes, longest))};
+  return {ledger, "test", memory_footprint(staging_bytes(communicator.buffers(), schedule, element_bytes, longest))};
 }
 
 /// Memory for collectives of a communicator: its neighbours' too where they can look at it.

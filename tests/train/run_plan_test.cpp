@@ -3,6 +3,7 @@
 #include "train/run_plan.hpp"
 
 #include "core/error.hpp"
+#include "core/views.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -357,7 +358,7 @@ TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", 
   RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);
   RunPlan const four = plan_run(make_config(model, 11, {2, 4, 8}), 0, 1);
   CHECK(four.step_flops.total() == 4 * once.step_flops.total());
-  std::uint64_t const arrays = 4 * Arena::footprint(4 * 4 * 22), buckets = Arena::footprint(4 * 4 * 23);
+  std::uint64_t const arrays = 4 * memory_footprint(4 * 4 * 22), buckets = memory_footprint(4 * 4 * 23);
   CategoryBytes expected = once.memory_bytes();
   expected[MemoryCategory::data] = arrays + buckets;
   CHECK(four.memory_bytes() == expected);

@@ -12,7 +12,7 @@ void MeasuredBytes::include(MeasuredBytes const& other) {
 
 MeasuredMemory::MeasuredMemory(ExecutionSpace const& exec, Communicator const& communicator, MemoryLedger& ledger,
                                std::string const& label, MeasuredBytes const& bytes, bool shared) {
-  std::uint64_t const data = Arena::footprint(bytes.data), scratch = Arena::footprint(bytes.scratch);
+  std::uint64_t const data = memory_footprint(bytes.data), scratch = memory_footprint(bytes.scratch);
   if (shared) {
     m_segment.emplace(communicator, ledger, MemoryCategory::buffers, label, data + scratch);
     m_buffers.segment = &*m_segment;
@@ -24,7 +24,7 @@ MeasuredMemory::MeasuredMemory(ExecutionSpace const& exec, Communicator const& c
   m_buffers.scratch = Vector<std::byte>(first + data, scratch);
   Kokkos::deep_copy(exec, this->bytes(), std::byte{});
   if (bytes.staging > 0) {
-    m_pinned = PinnedMemory(ledger, label + " staging", Arena::footprint(bytes.staging));
+    m_pinned = PinnedMemory(ledger, label + " staging", memory_footprint(bytes.staging));
     m_buffers.staging = m_pinned.take(bytes.staging);
   }
   exec.fence("trainstone::comm::measured_memory: neighbours and MPI may touch it");
