@@ -16,11 +16,13 @@ if(Kokkos_ENABLE_CUDA)
   enable_language(CUDA)
 endif()
 
-# Folders of src/ and tests/ whose files see no header of Kokkos (ci/check-layers holds those of src/ to it): plain C++ for
-# any Kokkos, which compiles several times faster and spares nvcc the parsers of decks and JSON.
+# Folders of src/ and tests/ whose files see no header of Kokkos (ci/check-layers holds those of src/ to it, and the headers
+# of plans that they read): plain C++ for any Kokkos, which compiles several times faster and spares nvcc the parsers of decks
+# and JSON.
 set(TRAINSTONE_FOLDERS_WITHOUT_KOKKOS comm/algorithms comm/simulation report)
 
-# All sources of `target` but those of these folders are compiled in the language of Kokkos; so are the files after it.
+# All sources of `target` but those of these folders are compiled in the language of Kokkos; so are the files after it, tests
+# in these folders that need Kokkos themselves.
 function(trainstone_use_language_of_kokkos target)
   if(NOT TRAINSTONE_CUDA)
     return()
