@@ -1,4 +1,5 @@
-// What a golden curve sees: the first steps of class tiny against its released curve, as they are and with a mistake.
+// What a golden curve sees: the first steps of a class against its released curve, as they are and with a mistake.
+// All tests include class tiny. Class small takes minutes: mpiexec -n 2 build/release/test_mpi "[class-small]"
 
 #include "report/benchmark_class.hpp"
 #include "report/golden_checks.hpp"
@@ -9,6 +10,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,30 +21,27 @@ namespace {
 
 std::string const inputs = std::string(TRAINSTONE_TEST_DATA) + "/../../inputs/";
 
-/// A mistake in a training.
+/// A mistake in a training, and the checks against a golden curve that fail because of it.
 struct Mistake {
+  char const* name;
+  char const* failed;
   std::function<void(OptimizerConfig&)> optimizer = [](OptimizerConfig&) {};
   std::function<BatchSource(BatchSource)> batches = [](BatchSource source) { return source; };
   std::function<void(Trainer&)> after_step = [](Trainer&) {};
 };
 
-Deck const& tiny() {
-  static Deck const deck = read_deck({inputs + "tiny.toml", {}, {}});
-  return deck;
-}
-
-RunConfig config_of(Communicator const& world, Mistake const& mistake) {
-  RunConfig config = resolve(tiny(), world.size());
+RunConfig config_of(Communicator const& world, Deck const& deck, Mistake const& mistake) {
+  RunConfig config = resolve(deck, world.size());
   config.comm.buffers = to_string(world.buffers());
   mistake.optimizer(config.optimizer);
   return config;
 }
 
-/// The first steps of class tiny, and the names of the checks against its released curve that fail.
+/// The first steps of a class, and the names of the checks against its released curve that fail.
 class FirstSteps {
 public:
-  FirstSteps(Communicator& world, Mistake const& mistake)
-      : m_config(config_of(world, mistake)),
+  FirstSteps(Communicator& world, Deck const& deck, Mistake const& mistake)
+      : m_config(config_of(world, deck, mistake)),
         m_data(m_config, ScanTokens::yes),
         m_plan(plan_run(m_config, world.rank(), world.topology())),
         m_trainer(m_exec, world, m_ledger, m_config, m_plan, {mistake.batches(m_data.batches().training), {}, 0},
@@ -58,8 +57,7 @@ public:
     m_early.changed_after = early_steps;
   }
 
-  std::string failed_checks(Rank ranks) const {
-    GoldenCurve golden = find_golden_curve(inputs + "golden/tiny.json", golden_key(tiny(), ranks)).value();
+  std::string failed_checks(GoldenCurve golden) const {
     golden.losses.resize(m_losses.size());
     std::string failed;
     for (Check const& check : compare_with_golden(golden, {.losses = m_losses, .early = m_early})) {
@@ -80,9 +78,12 @@ private:
   EarlySteps m_early;
 };
 
-std::string failed_with(Mistake const& mistake) {
+std::string failed_with(std::string const& benchmark_class, Mistake const& mistake) {
   Communicator world = test::world();
-  return FirstSteps(world, mistake).failed_checks(world.size());
+  Deck const deck = read_deck({inputs + benchmark_class + ".toml", {}, {}});
+  GoldenCurve const golden =
+      find_golden_curve(inputs + "golden/" + benchmark_class + ".json", golden_key(deck, world.size())).value();
+  return FirstSteps(world, deck, mistake).failed_checks(golden);
 }
 
 /// Two ranks: a training of class tiny takes more than a second.
@@ -90,50 +91,53 @@ void skip_but_on_two_ranks() {
   if (Communicator::world().size() != 2) SKIP("two ranks are enough");
 }
 
+/// Sets a bias of a block, which began with zeros, back to zeros.
+void freeze_a_bias(Trainer& trainer) {
+  ParameterTable const table(trainer.config().model, trainer.engine().plan().mesh.ranks());
+  ParameterTensor const& bias = table.find(Tensor::attprojb, 3);
+  Range const here = range_in_share(trainer.engine().plan(), bias);
+  Vector<float> const group = trainer.engine().master_share(bias.group);
+  Kokkos::deep_copy(ExecutionSpace(), Vector<float>(group.data() + here.begin, static_cast<std::size_t>(here.size())),
+                    0.0F);
+}
+
+/// What rank 0 alone would bring to a mean over both ranks.
+BatchSource of_first_rank(BatchSource const& source) {
+  return [source](std::int64_t batch, Index /*micro_batch*/, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) { source(batch, 0, tokens, targets); };
+}
+
+Mistake const half_the_rate{.name = "half the learning rate",
+                            .failed = "loss-curve gradient-norms parameter-changes ",
+                            .optimizer = [](OptimizerConfig& optimizer) { optimizer.learning_rate /= 2; }};
+Mistake const no_decay{.name = "no weight decay",
+                       .failed = "loss-curve gradient-norms parameter-changes ",
+                       .optimizer = [](OptimizerConfig& optimizer) { optimizer.weight_decay = 0; }};
+Mistake const ten_times_epsilon{.name = "ten times the epsilon, which losses alone do not show",
+                                .failed = "gradient-norms parameter-changes ",
+                                .optimizer = [](OptimizerConfig& optimizer) { optimizer.epsilon *= 10; }};
+Mistake const frozen_bias{.name = "a tensor that is never updated",
+                          .failed = "loss-curve gradient-norms parameter-changes ",
+                          .after_step = freeze_a_bias};
+Mistake const half_of_the_ranks{.name = "gradients of half of the ranks",
+                                .failed = "loss-curve gradient-norms parameter-changes ",
+                                .batches = of_first_rank};
+
+void check_class(std::string const& benchmark_class) {
+  skip_but_on_two_ranks();
+  CHECK(failed_with(benchmark_class, {}).empty());
+  for (Mistake const& mistake : {half_the_rate, no_decay, ten_times_epsilon, frozen_bias, half_of_the_ranks}) {
+    INFO(mistake.name);
+    CHECK(failed_with(benchmark_class, mistake) == mistake.failed);
+  }
+}
+
 } // namespace
 
-TEST_CASE("a training of class tiny follows its released curve", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  CHECK(failed_with({}).empty());
+TEST_CASE("a training of class tiny follows its released curve, and none with a mistake does", "[mpi][golden]") {
+  check_class("tiny");
 }
 
-TEST_CASE("half the learning rate does not follow the curve", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  CHECK(failed_with({.optimizer = [](OptimizerConfig& optimizer) { optimizer.learning_rate /= 2; }}) ==
-        "loss-curve gradient-norms parameter-changes ");
-}
-
-TEST_CASE("a missing weight decay does not follow the curve", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  CHECK(failed_with({.optimizer = [](OptimizerConfig& optimizer) { optimizer.weight_decay = 0; }}) ==
-        "loss-curve gradient-norms parameter-changes ");
-}
-
-TEST_CASE("ten times the epsilon does not follow the curve, which the losses alone do not show", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  CHECK(failed_with({.optimizer = [](OptimizerConfig& optimizer) { optimizer.epsilon *= 10; }}) ==
-        "gradient-norms parameter-changes ");
-}
-
-TEST_CASE("a tensor that is never updated does not follow the curve", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  auto const freeze = [](Trainer& trainer) {
-    ParameterTable const table(resolve(tiny(), 2).model, 2);
-    ParameterTensor const& bias = table.find(Tensor::attprojb, 3); // begins with zeros
-    Range const here = range_in_share(trainer.engine().plan(), bias);
-    Vector<float> const group = trainer.engine().master_share(bias.group);
-    Kokkos::deep_copy(ExecutionSpace(), Vector<float>(group.data() + here.begin, static_cast<std::size_t>(here.size())),
-                      0.0F);
-  };
-  CHECK(failed_with({.after_step = freeze}).ends_with("parameter-changes "));
-}
-
-TEST_CASE("gradients of half of the ranks do not follow the curve", "[mpi][golden]") {
-  skip_but_on_two_ranks();
-  // what rank 0 alone would bring to a mean over both
-  auto const of_first_rank = [](BatchSource const& source) -> BatchSource {
-    return [source](std::int64_t batch, Index /*micro_batch*/, std::span<std::int32_t> inputs,
-                    std::span<std::int32_t> targets) { source(batch, 0, inputs, targets); };
-  };
-  CHECK(failed_with({.batches = of_first_rank}) == "loss-curve gradient-norms parameter-changes ");
+TEST_CASE("a training of class small follows its released curve, and none with a mistake does", "[.][class-small]") {
+  check_class("small");
 }
