@@ -46,7 +46,7 @@ bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, 
       find_parallel_problem(config.parallel, config.comm, plan.mesh.ranks(), plan.turns))
     return false;
   for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) {
-    if (plan.mesh.place(planned.axis, rank) != 0) continue; // one of a group is enough
+    if (plan.mesh.index(planned.axis, rank) != 0) continue; // one of a group is enough
     Problem problem = problem_of(plan, planned, rank);
     problem.shared_memory = find_algorithm(key.collective, algorithm).uses_shared_memory();
     if (!refusal(problem, algorithm).empty()) return false;

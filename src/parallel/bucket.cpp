@@ -14,7 +14,7 @@ namespace {
 class Cutter {
 public:
   Cutter(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership)
-      : m_table(table), m_ownership(ownership), m_granule(norm_block * mesh.replicas) {
+      : m_table(table), m_ownership(ownership), m_granule(norm_block * mesh.replica) {
     for (Index g = 0; g < groups(); ++g) m_plan.group_share.push_back(ownership.share_elements(g));
   }
 

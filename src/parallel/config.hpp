@@ -75,6 +75,9 @@ struct ParallelConfig {
   std::int64_t in_flight = 2;                ///< reductions at a time
   std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
+
+  /// Whether rank 0 alone updates: then it owns everything.
+  constexpr bool updates_alone() const { return strategy == Strategy::naive && naive_update == NaiveUpdate::main; }
 };
 
 /// Whether gradients are multiplied with a power of two, so that small gradients are not lost in 16 bits.

@@ -46,8 +46,8 @@ std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine) 
   }
   if (!hash_adds_up_shares(plan)) return whole + shares;
   auto const part = static_cast<std::int64_t>(shares);
-  return whole +
-         static_cast<std::uint64_t>(control_all_reduce(exec, engine.communicators().shard, Operation::sum, part));
+  Communicator& group = engine.communicators().of(Axis::shard);
+  return whole + static_cast<std::uint64_t>(control_all_reduce(exec, group, Operation::sum, part));
 }
 
 } // namespace trainstone

@@ -75,20 +75,8 @@ void append_member(Pieces& pieces, ShardPlan const& plan, Bucket const& bucket, 
   }
 }
 
-/// Whether rank 0 alone updates: then it owns everything.
-bool updates_alone(ParallelConfig const& parallel) {
-  return parallel.strategy == Strategy::naive && parallel.naive_update == NaiveUpdate::main;
-}
-
-Mesh mesh_of(ParallelConfig const& parallel, Rank ranks) {
-  if (parallel.strategy == Strategy::hsdp)
-    return {static_cast<Rank>(parallel.shard_group), static_cast<Rank>(ranks / parallel.shard_group)};
-  if (parallel.strategy == Strategy::zero || updates_alone(parallel)) return {ranks, 1};
-  return {1, ranks};
-}
-
 Ownership ownership_of(ParallelConfig const& parallel, ShardPlan const& plan) {
-  if (updates_alone(parallel)) return Ownership::of_one(plan.groups, plan.mesh.shard, 0);
+  if (parallel.updates_alone()) return Ownership::of_one(plan.groups, plan.mesh.shard, 0);
   if (parallel.partition == StatePartition::inter_layer) return Ownership::of_groups(plan.groups, plan.mesh.shard);
   return Ownership::of_parts(plan.groups, plan.mesh.shard);
 }
@@ -112,18 +100,18 @@ void plan_reduction(ShardPlan& plan, ParallelConfig const& parallel, CommConfig 
   bool const to_one = plan.ownership.owner(0).has_value();
   add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
   if (plan.main_device) {
-    add(Axis::replicate, Collective::reduce);
-    add(Axis::replicate, Collective::broadcast);
+    add(Axis::replica, Collective::reduce);
+    add(Axis::replica, Collective::broadcast);
   } else {
-    add(Axis::replicate, Collective::all_reduce);
+    add(Axis::replica, Collective::all_reduce);
   }
 }
 
 /// Replicas of a main device have their state from it.
 void plan_start(ShardPlan& plan) {
-  if (!plan.main_device || plan.mesh.replicas == 1) return;
+  if (!plan.main_device || plan.mesh.replica == 1) return;
   for (ParameterGroup const& group : plan.groups)
-    plan.state_broadcasts.push_back(planned_collective(plan, {}, Axis::replicate, Collective::broadcast, group.padded));
+    plan.state_broadcasts.push_back(planned_collective(plan, {}, Axis::replica, Collective::broadcast, group.padded));
 }
 
 void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
@@ -144,7 +132,7 @@ void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
 } // namespace
 
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
-  return make_schedule(planned.problem, planned.algorithm, mesh.place(planned.axis, rank));
+  return make_schedule(planned.problem, planned.algorithm, mesh.index(planned.axis, rank));
 }
 
 BucketReduction ShardPlan::reduction_of(Bucket const& bucket) const {

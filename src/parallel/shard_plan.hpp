@@ -91,7 +91,7 @@ struct ShardPlan {
   /// whole bucket, on the other axis this rank's share of it. Empty for a collective of sums, which lie elsewhere.
   Pieces pieces_of(Bucket const& bucket, PlannedCollective const& step) const;
 
-  Rank member() const { return mesh.place(Axis::shard, rank); }
+  Rank member() const { return mesh.index(Axis::shard, rank); }
   Index elements() const { return groups.back().offset + groups.back().padded; }
   Index share_elements() const { return ownership.elements(member()); }
   Index micro_batches() const { return turns * mesh.ranks(); }
@@ -128,10 +128,10 @@ struct ShardPlan {
   Index sum_elements() const { return sharding.gradients ? share_elements() : elements(); }
   Index gather_slots() const { return sharding.parameters ? prefetch + 1 : 0; }
   /// Whether replicas reduce sums in place, instead of fresh gradients.
-  bool across_on_sums() const { return sharding.gradients && mesh.replicas > 1 && !across_each; }
+  bool across_on_sums() const { return sharding.gradients && mesh.replica > 1 && !across_each; }
   /// Whether a collective of the reduction works on sums over turns, once per step. Otherwise it works on fresh
   /// gradients.
-  bool is_of_sums(PlannedCollective const& step) const { return step.axis == Axis::replicate && across_on_sums(); }
+  bool is_of_sums(PlannedCollective const& step) const { return step.axis == Axis::replica && across_on_sums(); }
   /// The ranks that share a memory of this rank: fresh gradients (the flat gradient, if nothing is staged), sums with
   /// their own memory, parameters (the flat vector or the gather slots).
   std::optional<Axis> sharers_of_fresh() const;

@@ -12,7 +12,7 @@ namespace trainstone {
 namespace {
 
 std::string row_name(char const* what, PlannedCollective const& planned) {
-  std::string const axis = planned.axis == Axis::replicate ? " across replicas" : "";
+  std::string const axis = planned.axis == Axis::replica ? " across replicas" : "";
   return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
 }
 

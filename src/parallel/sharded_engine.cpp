@@ -229,7 +229,7 @@ void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float
   if (m_plan->state_broadcasts.empty()) {
     fill_all();
   } else {
-    collectively(m_communicators.replicas, [&] {
+    collectively(m_communicators.of(Axis::replica), [&] {
       if (m_plan->rank == 0) fill_all();
     });
     broadcast_state();

@@ -113,7 +113,7 @@ private:
     rectangle(left(rank), y, cell_width, moving ? "under_way" : "none");
     if (holding == Holding::nothing || moving) return;
     bool const part = holding == Holding::share;
-    rectangle(left(rank) + (part ? share * mesh.place(Axis::shard, rank) : 0), y, part ? share : cell_width, look);
+    rectangle(left(rank) + (part ? share * mesh.index(Axis::shard, rank) : 0), y, part ? share : cell_width, look);
   }
 
   std::string const& m_name;

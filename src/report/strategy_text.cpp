@@ -24,7 +24,7 @@ std::string holding_text(Holding holding, Rank member) {
 }
 
 std::string axis_text(Mesh const& mesh, Axis axis) {
-  if (mesh.shard == 1 || mesh.replicas == 1) return "";
+  if (mesh.shard == 1 || mesh.replica == 1) return "";
   return axis == Axis::shard ? " in every shard group" : " across replicas";
 }
 
@@ -89,13 +89,13 @@ std::string kind_of(StepWalk const& walk, PlannedCollective const& planned) {
 /// "3 (N-1)/N Psi": `sent` elements on an axis of several ranks.
 std::string in_units(ShardPlan const& plan, Axis axis, std::uint64_t sent) {
   Mesh const& mesh = plan.mesh;
-  bool const both = mesh.shard > 1 && mesh.replicas > 1;
+  bool const both = mesh.shard > 1 && mesh.replica > 1;
   char const* const letter = !both ? "N" : axis == Axis::shard ? "F" : "R";
   double const size = mesh.size(axis);
   double const unit = (size - 1) / size * static_cast<double>(plan.elements()) /
-                      (axis == Axis::replicate ? static_cast<double>(mesh.shard) : 1.0);
+                      (axis == Axis::replica ? static_cast<double>(mesh.shard) : 1.0);
   return fmt::format("{:.4g} ({}-1)/{} Psi{}", static_cast<double>(sent) / unit, letter, letter,
-                     both && axis == Axis::replicate ? "/F" : "");
+                     both && axis == Axis::replica ? "/F" : "");
 }
 
 std::string kept_text(ShardPlan const& plan) {
@@ -113,8 +113,8 @@ std::string kept_text(ShardPlan const& plan) {
 std::string strategy_title(std::string const& name, StepWalk const& walk) {
   ShardPlan const& plan = walk.plan();
   std::string const mesh =
-      plan.mesh.shard > 1 && plan.mesh.replicas > 1
-          ? fmt::format(" (F = {} in a shard group, R = {} replicas)", plan.mesh.shard, plan.mesh.replicas)
+      plan.mesh.shard > 1 && plan.mesh.replica > 1
+          ? fmt::format(" (F = {} in a shard group, R = {} replicas)", plan.mesh.shard, plan.mesh.replica)
           : "";
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
                      plural(walk.ranks(), "rank"), mesh, plural(plan.topology.nodes(), "node"),
@@ -138,7 +138,7 @@ std::string strategy_meaning(StepWalk const& walk) {
 }
 
 std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank) {
-  Rank const member = walk.plan().mesh.place(Axis::shard, rank);
+  Rank const member = walk.plan().mesh.index(Axis::shard, rank);
   return holding_text(state.parameters, member) + "/" + holding_text(state.gradient, member);
 }
 
@@ -171,7 +171,7 @@ std::string strategy_sums(StepWalk const& walk) {
   };
   for (std::string const& kind : kinds)
     add(kind, busiest(walk, [&](WalkedCollective const& one) { return kind_of(walk, one.planned) == kind; }), "");
-  for (Axis const axis : {Axis::shard, Axis::replicate}) {
+  for (Axis const axis : {Axis::shard, Axis::replica}) {
     if (plan.mesh.size(axis) == 1) continue;
     std::uint64_t const sent = busiest(walk, [&](WalkedCollective const& one) { return one.planned.axis == axis; });
     add("sum" + axis_text(plan.mesh, axis), sent, "= " + in_units(plan, axis, sent));

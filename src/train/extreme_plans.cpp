@@ -9,22 +9,30 @@ namespace trainstone {
 
 namespace {
 
-/// All ranks, if few; else those that are extreme on an axis of the mesh, on the nodes, and all that own whole groups.
+/// Indices on an axis: those that are extreme on the line of the plan's rank, and on the shard axis all that own whole
+/// groups.
+std::vector<Rank> extreme_indices(ShardPlan const& plan, Axis axis) {
+  std::vector<Rank> indices = extreme_ranks(plan.topology.of(plan.mesh.members(axis, plan.rank)));
+  for (Index group = 0; axis == Axis::shard && group < std::ssize(plan.groups); ++group)
+    if (std::optional<Rank> const owner = plan.ownership.owner(group)) indices.push_back(*owner);
+  return indices;
+}
+
+/// All ranks, if few; else those that are extreme on the axes of the mesh or on the nodes.
 std::set<Rank> candidates(ShardPlan const& plan) {
-  std::set<Rank> ranks;
+  std::set<Rank> ranks{plan.rank};
   constexpr Rank few = 16;
   if (plan.mesh.ranks() <= few) {
     for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) ranks.insert(rank);
     return ranks;
   }
-  auto const places = [&](Axis axis) { return extreme_ranks(plan.topology.of(plan.mesh.members(axis, plan.rank))); };
-  std::vector<Rank> const replicas = places(Axis::replicate);
-  for (Rank const member : places(Axis::shard))
-    for (Rank const replica : replicas) ranks.insert(replica * plan.mesh.shard + member);
+  for (Axis const axis : axes) {
+    std::set<Rank> along;
+    for (Rank const index : extreme_indices(plan, axis))
+      for (Rank const rank : ranks) along.insert(plan.mesh.rank_at(axis, rank, index));
+    ranks = std::move(along);
+  }
   for (Rank const rank : extreme_ranks(plan.topology)) ranks.insert(rank);
-  for (Index group = 0; group < std::ssize(plan.groups); ++group)
-    if (std::optional<Rank> const owner = plan.ownership.owner(group))
-      for (Rank const replica : replicas) ranks.insert(replica * plan.mesh.shard + *owner);
   return ranks;
 }
 

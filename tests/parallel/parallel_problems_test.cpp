@@ -169,7 +169,7 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
   CHECK_FALSE(zero.heaviest(Collective::all_reduce));
 
   ShardPlan const hsdp = plan_of({.strategy = Strategy::hsdp, .shard_group = 2}, 6);
-  CHECK(hsdp.heaviest(Collective::all_reduce)->planned.axis == Axis::replicate);
+  CHECK(hsdp.heaviest(Collective::all_reduce)->planned.axis == Axis::replica);
   CHECK(2 * heaviest(hsdp, Collective::all_reduce) == heaviest(hsdp, Collective::reduce_scatter));
 }
 

@@ -113,7 +113,7 @@ TEST_CASE("hybrid sharding reduces in the group first and then across replicas",
   CHECK(after[0].planned.axis == Axis::shard);
   CHECK(after[0].planned.problem.collective == Collective::reduce_scatter);
   CHECK_FALSE(after[0].follows);
-  CHECK(after[1].planned.axis == Axis::replicate);
+  CHECK(after[1].planned.axis == Axis::replica);
   CHECK(after[1].planned.problem.collective == Collective::all_reduce);
   CHECK(after[1].follows);
 }

@@ -152,7 +152,7 @@ TEST_CASE("trying a collective takes no more memory than training will", "[train
     std::uint64_t const small = most_elements_tried * sizeof(float);
     for (CollectiveCase const& tried : collective_cases(plan)) {
       Schedule const schedule =
-          make_schedule(tried.planned.problem, tried.planned.algorithm, plan.mesh.place(tried.planned.axis, rank));
+          make_schedule(tried.planned.problem, tried.planned.algorithm, plan.mesh.index(tried.planned.axis, rank));
       std::size_t const bytes = bytes_per_value(tried.storage);
       INFO(to_string(parallel.strategy) << ", " << to_string(schedule.collective) << " of " << schedule.elements);
       if (schedule.elements > 0) CHECK(tried.extent() >= schedule.elements);

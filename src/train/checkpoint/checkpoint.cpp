@@ -84,7 +84,7 @@ Range written_range(ShardPlan const& plan, Index group) {
   Index const size = plan.groups[static_cast<std::size_t>(group)].size;
   range.begin = std::min(range.begin, size);
   range.end = std::min(range.end, size);
-  return Partition::even(range, plan.mesh.replicas).range(plan.mesh.place(Axis::replicate, plan.rank));
+  return Partition::even(range, plan.mesh.replica).range(plan.mesh.index(Axis::replica, plan.rank));
 }
 
 WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator const& communicator, ShardedEngine& engine,
