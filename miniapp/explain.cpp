@@ -115,7 +115,8 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
     parallel.shard_group = parse_count("--shard-group", arguments.shard_group, 1, ranks);
   }
   if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
-  return walk_step(parallel, {}, ParameterTable(small_model, ranks), Topology::block(ranks, nodes));
+  return walk_step(parallel, {}, ParameterTable(small_model, mesh_of(parallel, ranks).data()),
+                   Topology::block(ranks, nodes));
 }
 
 int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& strategy) {

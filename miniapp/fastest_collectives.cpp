@@ -43,7 +43,7 @@ bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, 
               Algorithm algorithm) {
   config.comm = with_algorithm(config.comm, key.name, to_string(algorithm));
   if (find_network_problem(config) || find_buffers_problem(config) ||
-      find_parallel_problem(config.parallel, config.comm, plan.mesh.ranks(), plan.turns))
+      find_parallel_problem(config.parallel, config.comm, plan.mesh.data(), plan.turns))
     return false;
   for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) {
     if (plan.mesh.index(planned.axis, rank) != 0) continue; // one of a group is enough

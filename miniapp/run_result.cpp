@@ -97,7 +97,7 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::map<std::string, double> metrics_of(Result const& result, PreparedRun const& run, Rank ranks) {
+std::map<std::string, double> metrics_of(Result const& result, PreparedRun const& run) {
   std::vector<double> seconds;
   double window_seconds = 0, exposed = 0;
   for (StepReport const& sample : result.samples) {
@@ -109,8 +109,8 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  double const flops_per_second =
-      static_cast<double>(run.plan->step_flops.total()) * ranks * static_cast<double>(seconds.size()) / window_seconds;
+  double const flops_per_second = static_cast<double>(run.plan->step_flops.total()) * run.plan->parallel.mesh.data() *
+                                  static_cast<double>(seconds.size()) / window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
                                         {"executed_flops_per_second", flops_per_second},
                                         {"exposed_communication_share", exposed / window_seconds},
@@ -227,7 +227,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ra
   result.samples = std::move(training.samples);
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
-  result.metrics = metrics_of(result, run, context.communicator.size());
+  result.metrics = metrics_of(result, run);
 }
 
 } // namespace trainstone

@@ -63,7 +63,8 @@ int verify(VerifyOptions const& options, RankContext& context) {
     check_reference_files(options.files, context.communicator.size());
     choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
-    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, context.communicator.size(), 1))
+    Rank const data_ranks = mesh_of(choices.parallel, context.communicator.size()).data();
+    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, data_ranks, 1))
       throw InputError(problem->message);
   });
   use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec);

@@ -167,8 +167,9 @@ Index ShardPlan::norm_blocks_begin(Index group, Rank owner) const {
 
 Index ShardPlan::micro_batch(Index turn, Rank of) const {
   Rank const together = sharding.gradients ? mesh.shard : 1;
-  Index const apart = mesh.ranks() / together;
-  return of / together * (micro_batches() / apart) + turn * together + of % together;
+  Index const apart = mesh.data() / together;
+  Rank const place = mesh.data_index(of);
+  return place / together * (micro_batches() / apart) + turn * together + place % together;
 }
 
 Range ShardPlan::run_memory(Index run) const {
@@ -287,9 +288,9 @@ std::vector<PlannedTensor> ShardPlan::pinned_buffers() const {
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index turns) {
-  if (auto const problem = find_parallel_problem(parallel, comm, topology.ranks(), turns))
+  Mesh const mesh = mesh_of(parallel, topology.ranks());
+  if (auto const problem = find_parallel_problem(parallel, comm, mesh.data(), turns))
     throw InputError(problem->message);
-  Rank const ranks = topology.ranks();
   ShardPlan plan;
   plan.groups = table.groups();
   plan.topology = topology;
@@ -298,13 +299,13 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.message_buffers = resolve_buffers(comm.buffers);
   plan.types = state_types(precision);
   plan.moments = optimizer.moments();
-  plan.mesh = mesh_of(parallel, ranks);
+  plan.mesh = mesh;
   plan.ownership = ownership_of(parallel, plan);
   Index const stage = parallel.strategy == Strategy::hsdp ? 3 : parallel.zero_stage;
-  bool const shards = plan.mesh.shard > 1; // with itself alone a rank shares nothing
+  bool const shards = mesh.shard > 1; // with itself alone a rank shares nothing
   plan.sharding = {stage >= 3 && shards, stage >= 2 && shards};
   plan.ordered = parallel.reduction == ReductionMode::ordered;
-  plan.main_device = parallel.strategy == Strategy::naive && ranks > 1;
+  plan.main_device = parallel.strategy == Strategy::naive && mesh.data() > 1;
   plan.overlap = parallel.overlap && granularity_of(parallel) != Granularity::step;
   plan.reduce_each = plan.sharding.gradients || (parallel.reduce == ReduceWhen::each && turns > 1);
   plan.across_each = parallel.strategy == Strategy::hsdp && parallel.reduce == ReduceWhen::each;

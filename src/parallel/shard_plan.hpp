@@ -94,7 +94,7 @@ struct ShardPlan {
   Rank member() const { return mesh.index(Axis::shard, rank); }
   Index elements() const { return groups.back().offset + groups.back().padded; }
   Index share_elements() const { return ownership.elements(member()); }
-  Index micro_batches() const { return turns * mesh.ranks(); }
+  Index micro_batches() const { return turns * mesh.data(); }
   Index largest_group() const;
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
   Range share(Index group) const { return ownership.share(group, member()); }
@@ -188,7 +188,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index turns);
 
-/// The problem of the strategy on this number of ranks and turns, if there is one; names the nearest legal values.
+/// The problem of the strategy on this number of data ranks and turns, if there is one; names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index turns);
 

@@ -152,11 +152,12 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                        : fmt::format("faults.order.rank = {} is no rank of this run; nearest legal value: {}", rank,
                                      ranks - 1));
   }
-  if (std::optional<ConfigProblem> const problem = find_problem(config.batch, ranks)) {
+  Rank const data_ranks = mesh_of(config.parallel, ranks).data();
+  if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
-  config.batch = resolve_batch(config.batch, ranks);
-  if (auto const problem = find_parallel_problem(config.parallel, config.comm, ranks, config.batch.accumulation)) {
+  config.batch = resolve_batch(config.batch, data_ranks);
+  if (auto const problem = find_parallel_problem(config.parallel, config.comm, data_ranks, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);
   }
   if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {

@@ -105,7 +105,7 @@ inline std::string nearest_multiples(std::int64_t step, std::int64_t wanted) {
   return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
 }
 
-/// The problem of a batch on this number of ranks, if there is one.
+/// The problem of a batch on this number of data ranks (parallel/mesh.hpp), if there is one.
 inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::int64_t ranks) {
   bool const has_micro = batch.micro > 0;
   bool const has_accumulation = batch.accumulation > 0;

@@ -18,7 +18,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   RunConfig config;
   config.model = {2, 3, 24, 11, 29};
   config.data.sequence = 10;
-  config.batch = {1, row.micro_batches / ranks, row.micro_batches};
+  config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.clip = 0.5; // acts in the first steps
   config.schedule = {ScheduleType::constant, 0, 1.0};
@@ -59,8 +59,8 @@ FaultConfig faults_of(MatrixDelays delays, Rank rank) {
 }
 
 std::string name_of(ParallelConfig const& parallel, Rank ranks) {
-  if (parallel.strategy == Strategy::hsdp)
-    return fmt::format("hsdp {}x{}", ranks / parallel.shard_group, parallel.shard_group);
+  Mesh const mesh = mesh_of(parallel, ranks);
+  if (parallel.strategy == Strategy::hsdp) return fmt::format("hsdp {}x{}", mesh.replica, mesh.shard);
   if (parallel.strategy == Strategy::naive) return parallel.naive_update == NaiveUpdate::main ? "naive main" : "naive";
   if (parallel.strategy != Strategy::zero) return std::string(to_string(parallel.strategy));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;

@@ -44,11 +44,11 @@ double worst_over_ranks(ExecutionSpace const& exec, Communicator& communicator, 
   return control_all_reduce(exec, communicator, Operation::max, value);
 }
 
-RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunConfig const& choices, Rank ranks) {
+RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunConfig const& choices, Rank data_ranks) {
   RunConfig config;
   config.model = config_of(shape);
   config.data.sequence = sequence;
-  config.batch = {batch / ranks, 1, batch};
+  config.batch = {batch / data_ranks, 1, batch};
   config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = choices.parallel;
@@ -218,12 +218,13 @@ void check_reference_files(ReferenceFiles const& files, Rank ranks) {
 
 std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Communicator& communicator,
                                                  ReferenceFiles const& files, RunConfig const& choices) {
-  check_reference_files(files, communicator.size());
+  Rank const data_ranks = mesh_of(choices.parallel, communicator.size()).data();
+  check_reference_files(files, data_ranks);
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader state(files.state, shape);
   std::vector<ReferenceCurve> const recipes =
       files.losses.empty() ? std::vector<ReferenceCurve>{} : parse_recipes(files.losses);
-  RunConfig config = config_for(shape, state.batch(), state.sequence(), choices, communicator.size());
+  RunConfig config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
 
   std::vector<ReferenceRow> rows;
   {

@@ -70,15 +70,14 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
 }
 
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
-  Rank const ranks = topology.ranks();
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  ParameterTable table(config.model, ranks);
+  ParameterTable table(config.model, mesh_of(config.parallel, topology.ranks()).data());
   ShardPlan parallel = make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table,
                                        topology, rank, config.batch.accumulation);
   ModelStorage const storage{parallel.types.parameters, parallel.gradient_storage()};
   GemmChoice const gemm = make_gemm_choice(config.kernels, gemm_shapes(config.model, shape, storage));
-  RunPlan plan{std::move(table), shape, rank, ranks, std::move(parallel), gemm, config.batch.accumulation};
+  RunPlan plan{std::move(table), shape, rank, topology.ranks(), std::move(parallel), gemm, config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations,

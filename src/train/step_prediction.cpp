@@ -43,7 +43,7 @@ double most_updated(ShardPlan const& plan) {
 } // namespace
 
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
-  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.ranks;
+  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.parallel.mesh.data();
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;

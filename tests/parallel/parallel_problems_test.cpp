@@ -90,6 +90,25 @@ TEST_CASE("what a strategy cannot do is refused, with what would be right", "[pa
   CHECK_FALSE(find_parallel_problem({.strategy = Strategy::hsdp, .shard_group = 3}, {}, ranks, 2));
 }
 
+TEST_CASE("data ranks run every micro-batch once, and ranks with the same data run the same", "[parallel][plan]") {
+  ShardPlan plan;
+  plan.mesh = {.tensor = 2, .shard = 3, .replica = 4, .pipeline = 5};
+  plan.turns = 7;
+  REQUIRE(plan.micro_batches() == 7 * 3 * 4);
+  for (bool const sharded : {false, true}) {
+    plan.sharding.gradients = sharded;
+    std::vector<int> runs(static_cast<std::size_t>(plan.micro_batches()), 0);
+    for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank)
+      for (Index turn = 0; turn < plan.turns; ++turn) {
+        Index const number = plan.micro_batch(turn, rank);
+        ++runs.at(static_cast<std::size_t>(number));
+        for (Axis const axis : {Axis::tensor, Axis::pipeline})
+          for (Rank const other : plan.mesh.members(axis, rank)) CHECK(plan.micro_batch(turn, other) == number);
+      }
+    CHECK(std::ranges::count(runs, 2 * 5) == std::ssize(runs));
+  }
+}
+
 TEST_CASE("the main device collects once per step, and everything at once", "[parallel][plan]") {
   ParallelConfig parallel{.strategy = Strategy::naive};
   CHECK_FALSE(find_parallel_problem(parallel, {}, 3, 2));
