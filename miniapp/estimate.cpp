@@ -69,9 +69,9 @@ std::optional<StepPrediction> predict_step(EstimateOptions const& options, RunCo
                            "--machine {}: has no rates of matrix products and memory; calibrate "
                            "where every rank has cores of its own, or leave out --machine",
                            options.machine_file);
-  if (config.precision.recipe != "fp32") {
+  if (config.precision.recipe != RecipeName::fp32) {
     fmt::print("no step time: {} knows products in fp32, and precision.recipe is {}\n", options.machine_file,
-               config.precision.recipe);
+               to_string(config.precision.recipe));
     return std::nullopt;
   }
   StepPrediction const step =

@@ -25,7 +25,7 @@ namespace {
 /// What the reference does not compute.
 void require_plain(Deck const& deck) {
   RunConfig const& config = deck.config;
-  if (config.precision.recipe != "fp32")
+  if (config.precision.recipe != RecipeName::fp32)
     fail_at(deck, "precision.recipe",
             "verify --first-step knows initial values in fp32 only: precision.recipe must be "
             "\"fp32\"");

@@ -33,7 +33,7 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
                to_string(communicator.buffers()), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
   std::int64_t const steps = options.quick ? 5 : 20;
-  std::map<std::pair<std::int64_t, std::string>, std::uint64_t> expected; // by micro-batches and recipe
+  std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
   for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers())) {
     std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -86,8 +85,23 @@ enum class LossScaling {
   dynamic, ///< the largest power of two without overflow: see train/loss_scaler.hpp
 };
 
+/// The types of the training state (parallel/recipe.hpp). A mixed recipe is named after its bytes per parameter with
+/// adamw.
+enum class RecipeName { fp32, mixed16, mixed18, mixed20 };
+
+/// As decks write it.
+constexpr std::string_view to_string(RecipeName name) {
+  switch (name) {
+  case RecipeName::fp32: return "fp32";
+  case RecipeName::mixed16: return "mixed16";
+  case RecipeName::mixed18: return "mixed18";
+  case RecipeName::mixed20: return "mixed20";
+  }
+  return "unknown";
+}
+
 struct PrecisionConfig {
-  std::string recipe = "fp32";     ///< one of recipe_names (parallel/recipe.hpp)
+  RecipeName recipe = RecipeName::fp32;
   Storage storage = Storage::bf16; ///< of the mixed recipes: what the model computes with
   LossScaling loss_scale = LossScaling::none;
   double initial_loss_scale = 65536;   ///< a power of two

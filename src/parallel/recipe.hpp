@@ -8,18 +8,13 @@
 #include "core/error.hpp"
 #include "parallel/config.hpp"
 
-#include <fmt/ranges.h>
-
-#include <array>
 #include <concepts>
 #include <cstdint>
-#include <string_view>
 
 namespace trainstone {
 
 /// Bytes per parameter.
 struct Recipe {
-  std::string_view name;
   std::int64_t parameter; ///< that the model computes with
   std::int64_t gradient;
   std::int64_t optimizer; ///< fp32: moments; of mixed recipes the master copy; of mixed20 a copy of the gradient
@@ -27,17 +22,15 @@ struct Recipe {
   constexpr std::int64_t total() const { return parameter + gradient + optimizer; }
 };
 
-inline constexpr std::array<std::string_view, 4> recipe_names{"fp32", "mixed16", "mixed18", "mixed20"};
-
-/// \throws InputError for a name that is not in recipe_names
-constexpr Recipe recipe(std::string_view name, OptimizerConfig const& optimizer = {}) {
+constexpr Recipe recipe(RecipeName name, OptimizerConfig const& optimizer = {}) {
   std::int64_t const moments = 4 * optimizer.moments();
-  if (name == recipe_names[0]) return {recipe_names[0], 4, 4, moments};
-  if (name == recipe_names[1]) return {recipe_names[1], 2, 2, 4 + moments};
-  if (name == recipe_names[2]) return {recipe_names[2], 2, 4, 4 + moments};
-  if (name == recipe_names[3]) return {recipe_names[3], 2, 2, 4 + moments + 4};
-  throw InputError(fmt::format("there is no precision recipe \"{}\"; there are: {}", name,
-                               fmt::join(recipe_names.begin(), recipe_names.end(), ", ")));
+  switch (name) {
+  case RecipeName::fp32: return {4, 4, moments};
+  case RecipeName::mixed16: return {2, 2, 4 + moments};
+  case RecipeName::mixed18: return {2, 4, 4 + moments};
+  case RecipeName::mixed20: return {2, 2, 4 + moments + 4};
+  }
+  return {};
 }
 
 /// The types in which a run stores its state. Moments are always fp32.
@@ -48,12 +41,11 @@ struct StateTypes {
   bool gradient_copy = false; ///< an fp32 copy of the gradients, which the update reads
 };
 
-/// \throws InputError for an unknown recipe
 inline StateTypes state_types(PrecisionConfig const& precision) {
   Recipe const found = recipe(precision.recipe);
   if (found.parameter == 4) return {};
   return {precision.storage, found.gradient == 2 ? precision.storage : Storage::fp32, true,
-          found.name == recipe_names[3]};
+          precision.recipe == RecipeName::mixed20};
 }
 
 /// The stages of ZeRO: 0 = plain data parallelism, 1 shards the optimizer's state, 2 gradients too, 3 parameters too.

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t node_ranks = 16;             // of the published measurements
 constexpr std::int64_t gpt3_batch = 3200000 / 2048; // samples of 3.2 M tokens
 
-double bytes_per_parameter() { return static_cast<double>(recipe("mixed16").total()); }
+double bytes_per_parameter() { return static_cast<double>(recipe(RecipeName::mixed16).total()); }
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

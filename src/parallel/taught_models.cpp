@@ -32,8 +32,8 @@ ModelRow model_row(GptPreset const& preset) {
           .computed = parameters,
           .taught = taught_model(preset.name),
           .exact_computation = flops_per_token(preset.config) / flops_per_token(smallest.config),
-          .exact_bytes_16 = recipe("mixed16").total() * parameters,
-          .exact_bytes_20 = recipe("mixed20").total() * parameters};
+          .exact_bytes_16 = recipe(RecipeName::mixed16).total() * parameters,
+          .exact_bytes_20 = recipe(RecipeName::mixed20).total() * parameters};
 }
 
 std::vector<StateRow> state_rows() {

@@ -32,7 +32,7 @@ std::vector<NetworkRow> compare_taught_networks() {
       {"ZeRO", "Data", "400 GPUs", "100B", 400, 100e9, evenly, 0, {}}, // stage 3
   };
   for (NetworkRow& row : rows) {
-    row.state = static_cast<double>(recipe("mixed16").total()) * row.parameters;
+    row.state = static_cast<double>(recipe(RecipeName::mixed16).total()) * row.parameters;
     row.least = least_bytes(row);
   }
   return rows;

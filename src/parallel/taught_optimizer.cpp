@@ -24,7 +24,7 @@ AdamRow adam_row(double gradient, int last) {
 }
 
 OptimizerStateRow state_row(std::string const& name, std::string const& moments, OptimizerConfig const& optimizer) {
-  OptimizerStateRow row{name, moments, recipe("fp32", optimizer).optimizer, {}};
+  OptimizerStateRow row{name, moments, recipe(RecipeName::fp32, optimizer).optimizer, {}};
   for (std::size_t i = 0; i < optimizer_state_recipes.size(); ++i)
     row.total[i] = recipe(optimizer_state_recipes[i], optimizer).total();
   return row;

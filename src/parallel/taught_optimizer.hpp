@@ -5,10 +5,11 @@
 // renders no text (report/lecture_optimizer.hpp).
 // Source: Adam: A Method for Stochastic Optimization, arXiv:1412.6980.
 
+#include "parallel/config.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -26,7 +27,8 @@ struct AdamRow {
   double published = 0;
 };
 
-inline constexpr std::array<std::string_view, 3> optimizer_state_recipes{"fp32", "mixed16", "mixed20"};
+inline constexpr std::array<RecipeName, 3> optimizer_state_recipes{RecipeName::fp32, RecipeName::mixed16,
+                                                                   RecipeName::mixed20};
 
 /// Bytes per parameter.
 struct OptimizerStateRow {

@@ -9,7 +9,7 @@ namespace trainstone {
 
 namespace {
 
-double bytes_per_parameter(std::string_view name, int stage, std::int64_t ranks) {
+double bytes_per_parameter(RecipeName name, int stage, std::int64_t ranks) {
   return state_bytes(recipe(name), stage, 1.0, static_cast<double>(ranks)).total();
 }
 
@@ -20,22 +20,22 @@ std::vector<ZeroMemoryRow> memory_rows() {
       {2, "2 + 14/N", {120, 41.3, 21.6, 16.6, 15.4, 15.1}, {}, "2 Psi", 0},
       {3, "16/N", {120, 30, 7.5, 1.88, 0.469, 0.117}, {}, "0", 0},
   };
-  Recipe const mixed16 = recipe("mixed16");
+  Recipe const mixed16 = recipe(RecipeName::mixed16);
   // what a stage leaves whole on every device
   std::array<std::int64_t, 4> const whole{mixed16.total(), mixed16.parameter + mixed16.gradient, mixed16.parameter, 0};
   for (ZeroMemoryRow& row : rows) {
     for (std::size_t i = 0; i < taught_zero_ranks.size(); ++i)
-      row.bytes[i] = taught_zero_parameters * bytes_per_parameter("mixed16", row.stage, taught_zero_ranks[i]);
+      row.bytes[i] = taught_zero_parameters * bytes_per_parameter(RecipeName::mixed16, row.stage, taught_zero_ranks[i]);
     row.limit = taught_zero_parameters * static_cast<double>(whole[static_cast<std::size_t>(row.stage)]);
   }
   return rows;
 }
 
 std::vector<ZeroRatioRow> ratio_rows(std::int64_t ranks) {
-  std::vector<ZeroRatioRow> rows{{"mixed16", {"4", "8", "N"}, {}},
-                                 {"mixed18", {"", "", ""}, {}},
-                                 {"mixed20", {"4", "8", "N"}, {}},
-                                 {"fp32", {"", "", ""}, {}}};
+  std::vector<ZeroRatioRow> rows{{RecipeName::mixed16, {"4", "8", "N"}, {}},
+                                 {RecipeName::mixed18, {"", "", ""}, {}},
+                                 {RecipeName::mixed20, {"4", "8", "N"}, {}},
+                                 {RecipeName::fp32, {"", "", ""}, {}}};
   for (ZeroRatioRow& row : rows)
     for (int stage = 1; stage <= 3; ++stage)
       row.exact[static_cast<std::size_t>(stage) - 1] =
@@ -48,7 +48,7 @@ std::vector<ZeroLargestRow> largest_rows(std::int64_t ranks) {
       {0, "1.2", "20", {}, 0}, {1, "6", "100", {}, 0}, {2, "13", "200", {}, 0}, {3, "> 1000", "> 1000", {}, 0}};
   for (ZeroLargestRow& row : rows) {
     auto const largest = [&](std::int64_t n) {
-      return taught_zero_card / bytes_per_parameter("mixed16", row.stage, n);
+      return taught_zero_card / bytes_per_parameter(RecipeName::mixed16, row.stage, n);
     };
     row.exact = {largest(64), largest(1024), largest(ranks)};
     row.with_tensor_ranks = static_cast<double>(taught_tensor_ranks) * largest(64);

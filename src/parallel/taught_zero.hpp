@@ -5,6 +5,7 @@
 // counted volumes from the schedules of the collectives. Pure; renders no text (report/lecture_zero.hpp).
 // Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
 
+#include "parallel/config.hpp"
 #include "parallel/taught_gathers.hpp"
 
 #include <array>
@@ -34,7 +35,7 @@ struct ZeroMemoryRow {
 
 /// How many times less memory a stage takes than plain data parallelism.
 struct ZeroRatioRow {
-  std::string recipe;
+  RecipeName recipe = RecipeName::fp32;
   std::array<std::string, 3> taught; ///< of stages 1 to 3, for many devices
   std::array<double, 3> exact{};     ///< of stages 1 to 3 on the given devices
 };

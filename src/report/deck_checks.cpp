@@ -96,7 +96,7 @@ Problem length_problem(RunConfig const& config) {
 
 Problem precision_problem(RunConfig const& config) {
   PrecisionConfig const& precision = config.precision;
-  bool const small = precision.recipe != "fp32" && precision.storage == Storage::fp16;
+  bool const small = precision.recipe != RecipeName::fp32 && precision.storage == Storage::fp16;
   if (small && precision.loss_scale == LossScaling::none)
     return problem("precision.storage", "precision.storage = \"fp16\" needs a loss scale, for gradients vanish below "
                                         "6e-8: set precision.loss_scale = \"dynamic\", or take \"bf16\"");

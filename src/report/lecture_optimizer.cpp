@@ -28,7 +28,7 @@ std::string steps_table(TaughtOptimizer const& lecture) {
 std::string states_table(TaughtOptimizer const& lecture) {
   std::string text = "2. Bytes of training state per parameter\n";
   text += fmt::format("  {:<15} {:<13} {:>8}", "optimizer", "kept in fp32", "bytes");
-  for (std::string_view const recipe : optimizer_state_recipes) text += fmt::format(" {:>14}", recipe);
+  for (RecipeName const recipe : optimizer_state_recipes) text += fmt::format(" {:>14}", to_string(recipe));
   text += "\n";
   for (OptimizerStateRow const& row : lecture.states) {
     text += fmt::format("  {:<15} {:<13} {:>8}", row.optimizer, row.moments, row.moment_bytes);

@@ -37,9 +37,9 @@ std::string ratio_table(TaughtZero const& lecture) {
                       "stage 1", "stage 2", "stage 3");
   text += fmt::format("  {:<9} {:>26}  {:>32}\n", "", "as taught", fmt::format("exact, N = {}", lecture.ranks));
   for (ZeroRatioRow const& row : lecture.ratios)
-    text +=
-        fmt::format("  {:<9} {:>8} {:>8} {:>8}  {:>10.3f} {:>10.3f} {:>10.3f}\n", row.recipe, or_dash(row.taught[0]),
-                    or_dash(row.taught[1]), or_dash(row.taught[2]), row.exact[0], row.exact[1], row.exact[2]);
+    text += fmt::format("  {:<9} {:>8} {:>8} {:>8}  {:>10.3f} {:>10.3f} {:>10.3f}\n", to_string(row.recipe),
+                        or_dash(row.taught[0]), or_dash(row.taught[1]), or_dash(row.taught[2]), row.exact[0],
+                        row.exact[1], row.exact[2]);
   return text +
          "  Note: what is taught is the limit of many devices. One deck teaches 4, 8 and N beside 20 bytes per "
          "parameter; they hold\n  for 16, and for 20 the limits are 5, 10 and N. mixed18 keeps fp32 gradients (2 + 4 "

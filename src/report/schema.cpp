@@ -1,7 +1,6 @@
 #include "report/schema.hpp"
 
 #include "comm/registry.hpp"
-#include "parallel/recipe.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/key_builders.hpp"
 #include "train/injected_delay.hpp"
@@ -42,8 +41,6 @@ Key algorithm(char const* name, std::string const& meaning) {
                     "; measured: the fastest one, tried at the start of a run with the training's heaviest message, "
                     "and printed; estimate and verify take auto for it; not with parallel.reduction = \"ordered\"");
 }
-
-std::vector<std::string> recipe_list() { return {recipe_names.begin(), recipe_names.end()}; }
 
 std::vector<std::string> delay_place_names() { return {delay_places.begin(), delay_places.end()}; }
 std::vector<std::string> slow_kernel_names() { return {slow_kernels.begin(), slow_kernels.end()}; }
@@ -125,6 +122,7 @@ std::vector<Key> data_keys() {
 }
 
 std::vector<Key> batch_and_precision_keys() {
+  using enum RecipeName;
   auto const batch = &RunConfig::batch;
   auto const precision = &RunConfig::precision;
   return {
@@ -134,7 +132,8 @@ std::vector<Key> batch_and_precision_keys() {
              "micro-batches per rank and step; 0 = computed"),
       number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion),
              "per step, over all ranks; 0 = computed"),
-      choice("precision.recipe", precision, &PrecisionConfig::recipe, recipe_list(),
+      choice("precision.recipe", precision, &PrecisionConfig::recipe,
+             {{"fp32", fp32}, {"mixed16", mixed16}, {"mixed18", mixed18}, {"mixed20", mixed20}},
              "bytes of parameters + gradients + optimizer state with adamw: fp32 4 + 4 + 8, mixed16 2 + 2 + 12 (fp32 "
              "master copy), mixed18 2 + 4 + 12 (fp32 gradients), mixed20 2 + 2 + 16 (fp32 copy of the gradients)"),
       choice("precision.storage", precision, &PrecisionConfig::storage,

@@ -91,8 +91,8 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches, row.recipe,
-                     ranks, name_of(row.parallel, ranks), row.algorithm,
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches,
+                     to_string(row.recipe), ranks, name_of(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays);
 }
@@ -113,9 +113,9 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
       strategy.reduction = ReductionMode::ordered;
       for (char const* const algorithm : {"ordered", "shared"}) {
         if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;
-        for (char const* const recipe : {"fp32", "mixed16"}) {
+        for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
           MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
-          if (quick && row.recipe != "fp32")
+          if (quick && row.recipe != RecipeName::fp32)
             add(row, all[turn++ % all.size()]);
           else
             for (Variation const& variation : all) add(row, variation);

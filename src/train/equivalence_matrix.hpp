@@ -21,7 +21,7 @@ enum class MatrixDelays { none, slow_sends, slow_kernels };
 /// A row of the matrix.
 struct MatrixRow {
   std::int64_t micro_batches; ///< of a step, over all ranks
-  std::string recipe;         ///< of precision: fp32 or mixed16, in bf16
+  RecipeName recipe;          ///< of precision: fp32 or mixed16, in bf16
   ParallelConfig parallel;
   std::string algorithm; ///< of reductions: ordered or shared
   MatrixDelays delays;

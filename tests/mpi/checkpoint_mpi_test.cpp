@@ -51,7 +51,7 @@ RunConfig config_of(ParallelConfig const& parallel, PrecisionConfig const& preci
 
 PrecisionConfig fp16_scaled() {
   PrecisionConfig precision;
-  precision.recipe = "mixed20";
+  precision.recipe = RecipeName::mixed20;
   precision.storage = Storage::fp16;
   precision.loss_scale = LossScaling::dynamic;
   precision.growth_interval = 2; // in the middle of two steps when the checkpoint is written
@@ -125,9 +125,9 @@ TEST_CASE("a training goes on from a checkpoint of any strategy under any other,
   Communicator world = Communicator::world();
   if (world.size() > 8 || !std::has_single_bit(static_cast<unsigned>(world.size()))) return; // ordered mode's
   PrecisionConfig mixed;
-  mixed.recipe = "mixed16";
+  mixed.recipe = RecipeName::mixed16;
   PrecisionConfig const precision = GENERATE_COPY(PrecisionConfig(), mixed, fp16_scaled());
-  CAPTURE(precision.recipe);
+  CAPTURE(to_string(precision.recipe));
   constexpr std::int64_t middle = 3, last = 5;
 
   std::uint64_t uninterrupted = 0;

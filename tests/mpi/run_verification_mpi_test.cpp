@@ -211,9 +211,9 @@ TEST_CASE("what training sends is tried before it: many pieces, staged messages 
   if (host_reaches_memory) kinds.emplace_back("host");
   for (std::string const& buffers : kinds) {
     world.use_buffers(resolve_buffers(buffers), ExecutionSpace());
-    for (std::string const recipe : {"fp32", "mixed16"}) {
+    for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
       for (std::int64_t const stage : {2, 3}) {
-        INFO(buffers << ", " << recipe << ", stage " << stage);
+        INFO(buffers << ", " << to_string(recipe) << ", stage " << stage);
         ShardPlan const plan =
             make_shard_plan({.strategy = Strategy::zero, .zero_stage = stage}, {}, {.recipe = recipe},
                             {.buffers = buffers}, table, world.topology(), world.rank(), 1);

@@ -83,7 +83,7 @@ bool is_everywhere(ExecutionSpace const& exec, Vector<float> values, float expec
 }
 
 /// The first row of the matrix on one rank in this recipe.
-MatrixRow alone(std::string const& recipe) {
+MatrixRow alone(RecipeName recipe) {
   std::vector<MatrixRow> const rows = equivalence_matrix(1, true);
   return *std::ranges::find(rows, recipe, &MatrixRow::recipe);
 }
@@ -116,14 +116,14 @@ TEST_CASE("every strategy allocates and sends what its plan says", "[mpi][engine
 }
 
 TEST_CASE("every recipe allocates and sends what its plan says, with every strategy", "[mpi][engine][precision]") {
-  std::string const recipe = GENERATE("mixed16", "mixed18", "mixed20");
+  RecipeName const recipe = GENERATE(RecipeName::mixed16, RecipeName::mixed18, RecipeName::mixed20);
   auto const [storage, scaling] =
       GENERATE(std::pair{Storage::bf16, LossScaling::none}, std::pair{Storage::fp16, LossScaling::dynamic});
   auto const reduction = GENERATE(ReductionMode::fast, ReductionMode::ordered);
   Communicator world = Communicator::world();
   if (reduction == ReductionMode::ordered && (world.size() & (world.size() - 1)) != 0) return;
   for (ParallelConfig parallel : all_strategies(world.size())) {
-    INFO(recipe << ' ' << to_string(storage) << ' ' << describe(parallel));
+    INFO(to_string(recipe) << ' ' << to_string(storage) << ' ' << describe(parallel));
     parallel.reduction = reduction;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.precision = {.recipe = recipe, .storage = storage, .loss_scale = scaling};
@@ -136,11 +136,11 @@ TEST_CASE("every recipe allocates and sends what its plan says, with every strat
 TEST_CASE(
     "setting the state sends what the plan says, and gives all ranks that of rank 0 where they have it from there",
     "[mpi][engine][start]") {
-  std::string const recipe = GENERATE("fp32", "mixed16", "mixed20");
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed20);
   std::string const buffers = GENERATE("auto", "staged");
   Communicator world = Communicator::world();
   for (ParallelConfig const& parallel : all_strategies(world.size())) {
-    INFO(describe(parallel) << ", " << recipe << ", buffers " << buffers);
+    INFO(describe(parallel) << ", " << to_string(recipe) << ", buffers " << buffers);
     RunConfig config = training_config(odd, {1, 1, world.size()});
     config.parallel = parallel;
     config.precision.recipe = recipe;
@@ -182,7 +182,7 @@ TEST_CASE("a state that rank 0 cannot set ends the setting on all ranks with its
 }
 
 TEST_CASE("comparing replicas sends what its plan says, under every strategy", "[mpi][engine][replicas]") {
-  std::string const recipe = GENERATE("fp32", "mixed16");
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Communicator world = Communicator::world();
   for (ParallelConfig parallel : all_strategies(world.size())) {
     INFO(describe(parallel));
@@ -224,10 +224,10 @@ TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][en
 
 TEST_CASE("staged messages change neither the bits of a strategy nor the truth of its plan", "[mpi][engine][staged]") {
   Communicator world = Communicator::world();
-  std::string const recipe = GENERATE("fp32", "mixed16", "mixed20");
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed20);
   double const bucket = GENERATE(2048.0, 1e9);
-  for (ParallelConfig parallel : recipe == "fp32" ? fast_ones(world.size()) : all_strategies(world.size())) {
-    INFO(describe(parallel) << ", " << recipe);
+  for (ParallelConfig parallel : recipe == RecipeName::fp32 ? fast_ones(world.size()) : all_strategies(world.size())) {
+    INFO(describe(parallel) << ", " << to_string(recipe));
     parallel.bucket_bytes = parallel.first_bucket_bytes = bucket;
     RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
     config.parallel = parallel;
@@ -295,7 +295,7 @@ TEST_CASE("every strategy trains like a single rank, to rounding", "[mpi][engine
 
 TEST_CASE("ordered mode ends in the same bits for every strategy, bucket, overlap, algorithm and delay",
           "[mpi][engine][ordered]") {
-  std::string const recipe = GENERATE("fp32", "mixed16");
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Communicator world = test::world();
   if ((world.size() & (world.size() - 1)) != 0) return;
   constexpr std::int64_t steps = 4;
@@ -327,7 +327,8 @@ TEST_CASE("every strategy in 16 bits trains like fp32, as closely as these bits 
   double const expected = loss_after(8);
   for (ParallelConfig const& parallel : all_strategies(world.size())) {
     INFO(to_string(storage) << ' ' << describe(parallel));
-    config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = scaling, .initial_loss_scale = 1024};
+    config.precision = {
+        .recipe = RecipeName::mixed16, .storage = storage, .loss_scale = scaling, .initial_loss_scale = 1024};
     config.parallel = parallel;
     CHECK(std::abs(loss_after(8) - expected) < 0x1p-8 * expected); // a unit of bf16; measured up to 0.0013
   }
@@ -341,9 +342,9 @@ TEST_CASE("the order of additions shows in the bits, and the rounding of their s
   if ((world.size() & (world.size() - 1)) != 0 || world.size() > 4) return;
   config.parallel.reduction = ReductionMode::ordered;
   CHECK(hash_after(world, config, 4) != fast); // one by one instead of in a tree
-  config.precision.recipe = "mixed18";         // gradients stay fp32
+  config.precision.recipe = RecipeName::mixed18; // gradients stay fp32
   std::uint64_t const wide = hash_after(world, config, 4);
-  config.precision.recipe = "mixed16"; // their sum is rounded
+  config.precision.recipe = RecipeName::mixed16; // their sum is rounded
   CHECK(hash_after(world, config, 4) != wide);
 }
 

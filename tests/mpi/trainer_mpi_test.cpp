@@ -207,7 +207,7 @@ TEST_CASE("gradients that overflow on one rank skip the step on all, and half th
   int const stage = GENERATE(0, 1, 3);
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
-  config.precision = {.recipe = "mixed16", .storage = storage, .loss_scale = LossScaling::dynamic};
+  config.precision = {.recipe = RecipeName::mixed16, .storage = storage, .loss_scale = LossScaling::dynamic};
   config.precision.initial_loss_scale = 1024;
   config.precision.growth_interval = 3;
   if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
@@ -240,7 +240,7 @@ TEST_CASE("a skipped update sends less, by what the plan says", "[mpi][trainer][
   int const stage = GENERATE(0, 1, 2, 3);
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 1, world.size()});
-  config.precision = {.recipe = "mixed16", .loss_scale = LossScaling::dynamic};
+  config.precision = {.recipe = RecipeName::mixed16, .loss_scale = LossScaling::dynamic};
   if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
   config.faults.overflow_step = 1;
   TrainingRun run(world, config);
@@ -254,7 +254,7 @@ TEST_CASE("a skipped update sends less, by what the plan says", "[mpi][trainer][
 TEST_CASE("steps that all overflow end the run, naming what overflows", "[mpi][trainer][precision]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 1, world.size()});
-  config.precision = {.recipe = "mixed16", .storage = Storage::fp16, .loss_scale = LossScaling::dynamic};
+  config.precision = {.recipe = RecipeName::mixed16, .storage = Storage::fp16, .loss_scale = LossScaling::dynamic};
   config.precision.initial_loss_scale = 0x1p40; // far beyond what fp16 holds
   config.precision.most_skipped = 2;
   TrainingRun run(world, config);
@@ -275,7 +275,7 @@ TEST_CASE("steps that all overflow end the run, naming what overflows", "[mpi][t
 TEST_CASE("a poisoned unit is no overflow: it ends the run at any loss scale", "[mpi][trainer][precision]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 1, world.size()});
-  config.precision = {.recipe = "mixed16", .loss_scale = LossScaling::dynamic};
+  config.precision = {.recipe = RecipeName::mixed16, .loss_scale = LossScaling::dynamic};
   config.faults.nan_step = 1;
   config.faults.nan_unit = "block 1";
   TrainingRun run(world, config);

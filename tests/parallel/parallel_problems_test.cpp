@@ -180,7 +180,7 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
        {Collective::all_gather, Collective::reduce_scatter, Collective::reduce, Collective::broadcast})
     CHECK_FALSE(ddp.heaviest(other));
 
-  ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = "mixed18"});
+  ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = RecipeName::mixed18});
   CHECK(heaviest(zero, Collective::reduce_scatter) == largest_bucket(zero));
   CHECK(zero.heaviest(Collective::reduce_scatter)->element_bytes == 4);
   CHECK(heaviest(zero, Collective::all_gather) == zero.largest_group()); // and not the block sums of the norm
@@ -193,7 +193,7 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
 }
 
 TEST_CASE("the heaviest collective is of the training, not of its start", "[parallel][plan]") {
-  ShardPlan const naive = plan_of({.strategy = Strategy::naive}, 3, {}, {.recipe = "mixed16"});
+  ShardPlan const naive = plan_of({.strategy = Strategy::naive}, 3, {}, {.recipe = RecipeName::mixed16});
   REQUIRE_FALSE(naive.start_collectives().empty()); // broadcasts of the state in fp32
   CHECK(naive.heaviest(Collective::broadcast)->element_bytes == 2);
   CHECK(heaviest(naive, Collective::reduce) == naive.elements());

@@ -123,7 +123,7 @@ TEST_CASE("collectives are tried on messages that are cut where they are staged,
   model.layers = 3 * ranks; // a bucket's block of every rank is longer than 1 MiB
   for (ParallelConfig const& parallel :
        {ParallelConfig{}, ParallelConfig{.strategy = Strategy::zero, .zero_stage = 2}}) {
-    for (std::string const recipe : {"fp32", "mixed18"}) {
+    for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed18}) {
       ShardPlan const plan = make_plan(parallel, model, ranks, 0, {}, {.recipe = recipe});
       bool cuts = false, in_pieces = false;
       for (CollectiveCase const& tried : collective_cases(plan)) {
@@ -132,7 +132,7 @@ TEST_CASE("collectives are tried on messages that are cut where they are staged,
         cuts = cuts || (moved > longest && moved < 2 * longest && tried.storage == plan.gradient_storage());
         in_pieces = in_pieces || pieces_of_a_message(tried, 0) >= 3;
       }
-      INFO(to_string(parallel.strategy) << ' ' << recipe);
+      INFO(to_string(parallel.strategy) << ' ' << to_string(recipe));
       CHECK(cuts);
       CHECK(in_pieces == (parallel.strategy == Strategy::zero)); // gradients of DDP lie in one piece
     }

@@ -281,15 +281,16 @@ TEST_CASE("rank 0 sends the optimizer's state in fp32, whatever recipe and optim
   Count const elements = sum_of(padded_groups(model, static_cast<Count>(ranks)));
   auto const others = static_cast<Count>(ranks) - 1;
   struct Case {
-    char const* recipe;
+    RecipeName recipe;
     OptimizerConfig optimizer;
     Count held, sent; ///< bytes per parameter of the optimizer's state; sent at the start
   };
   OptimizerConfig const descent{.type = OptimizerType::sgd}, momentum{.type = OptimizerType::sgd, .momentum = 0.9};
+  using enum RecipeName;
   for (Case const& one :
-       {Case{"fp32", {}, 8, 12}, Case{"mixed16", {}, 12, 12}, Case{"mixed18", {}, 12, 12}, Case{"mixed20", {}, 16, 12},
-        Case{"fp32", descent, 0, 4}, Case{"fp32", momentum, 4, 8}, Case{"mixed16", momentum, 8, 8}}) {
-    INFO(one.recipe << ", " << one.sent << " bytes");
+       {Case{fp32, {}, 8, 12}, Case{mixed16, {}, 12, 12}, Case{mixed18, {}, 12, 12}, Case{mixed20, {}, 16, 12},
+        Case{fp32, descent, 0, 4}, Case{fp32, momentum, 4, 8}, Case{mixed16, momentum, 8, 8}}) {
+    INFO(to_string(one.recipe) << ", " << one.sent << " bytes");
     RunConfig config = make_config(model, 1, ranks);
     config.parallel.strategy = Strategy::naive;
     config.precision.recipe = one.recipe;
@@ -313,7 +314,7 @@ TEST_CASE("naive data parallelism in ordered mode: the same, in fp32 and summed 
   RunConfig config = make_config(model, 2, ranks);
   config.parallel.strategy = Strategy::naive;
   config.parallel.reduction = ReductionMode::ordered;
-  config.precision.recipe = "mixed16";
+  config.precision.recipe = RecipeName::mixed16;
   for (Rank rank = 0; rank < ranks; ++rank) {
     RunPlan const plan = plan_run(config, rank, ranks);
     CHECK(plan.step_sent().bytes == 4 * (rank == 0 ? others * (elements + 2 * data_of(model)) : elements));

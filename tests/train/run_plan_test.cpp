@@ -137,9 +137,9 @@ TEST_CASE("stage 2 by all-reduce stages whole buckets, as by reduce-scatter, and
           "[train][plan]") {
   GptConfig const model{3, 3, 36, 19, 97};
   Rank const ranks = GENERATE(2, 3, 4);
-  std::string const recipe = GENERATE("fp32", "mixed16");
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
-  std::uint64_t const block = round_up(12 * 36 * 36 + 13 * 36, n * 256), bytes = recipe == "fp32" ? 4 : 2;
+  std::uint64_t const block = round_up(12 * 36 * 36 + 13 * 36, n * 256), bytes = recipe == RecipeName::fp32 ? 4 : 2;
   RunConfig config = make_config(model, model.context, {1, 2, 2 * ranks});
   config.precision.recipe = recipe;
   config.parallel = {.strategy = Strategy::zero,
@@ -165,16 +165,17 @@ TEST_CASE("stage 2 by all-reduce stages whole buckets, as by reduce-scatter, and
 
 TEST_CASE("recipes hold and send what the closed forms say, in every stage", "[train][plan]") {
   struct Bytes {
-    char const* recipe;
+    RecipeName recipe;
     std::uint64_t parameter, gradient, optimizer;
   };
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(1, 2, 3, 8);
   auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
+  using enum RecipeName;
   for (Bytes const& bytes :
-       {Bytes{"fp32", 4, 4, 8}, Bytes{"mixed16", 2, 2, 12}, Bytes{"mixed18", 2, 4, 12}, Bytes{"mixed20", 2, 2, 16}}) {
+       {Bytes{fp32, 4, 4, 8}, Bytes{mixed16, 2, 2, 12}, Bytes{mixed18, 2, 4, 12}, Bytes{mixed20, 2, 2, 16}}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      INFO(bytes.recipe << ", stage " << stage << ", " << ranks << " ranks");
+      INFO(to_string(bytes.recipe) << ", stage " << stage << ", " << ranks << " ranks");
       RunConfig config = make_config(model, model.context, {1, 1, ranks});
       config.precision.recipe = bytes.recipe;
       if (stage > 0) config.parallel = {.strategy = Strategy::zero, .zero_stage = stage};
@@ -197,7 +198,7 @@ TEST_CASE("ordered mode sums gradients in fp32 whatever their type", "[train][pl
   Rank const ranks = GENERATE(1, 2, 4);
   auto const n = static_cast<std::uint64_t>(ranks), elements = padded_parameters(model, n);
   RunConfig config = make_config(model, model.context, {1, 4, 4 * ranks});
-  config.precision.recipe = "mixed16";
+  config.precision.recipe = RecipeName::mixed16;
   config.parallel = {.strategy = Strategy::zero, .zero_stage = 1, .reduction = ReductionMode::ordered};
   RunPlan const plan = plan_run(config, 0, ranks);
   CHECK(plan.memory_bytes()[MemoryCategory::gradients] == 4 * elements);
@@ -242,7 +243,7 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
   CHECK(ddp.step_sent().bytes == host.step_sent().bytes);
 
   config.parallel = {.strategy = Strategy::zero, .zero_stage = 3, .prefetch = 2};
-  config.precision.recipe = "mixed16";
+  config.precision.recipe = RecipeName::mixed16;
   RunPlan const zero = plan_run(config, 0, 2);
   std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.largest_group());
   CHECK(zero.parallel.pinned_gather_bytes() == 2 * 2 * root / n);
