@@ -2,6 +2,8 @@
 
 #include "comm/registry.hpp"
 #include "core/storage.hpp"
+#include "parallel/program/step_counts.hpp"
+#include "parallel/program/step_programs.hpp"
 #include "parallel/shard_plan.hpp"
 
 #include <algorithm>
@@ -43,23 +45,6 @@ std::vector<TrafficRow> rows_of(ShardPlan const& plan, std::vector<RepeatedColle
   return rows;
 }
 
-/// All groups.
-void add_gathers(std::vector<RepeatedCollective>& all, ShardPlan const& plan, std::uint64_t times) {
-  for (auto const& gather : plan.gathers)
-    if (gather) all.push_back({"parameters", *gather, bytes_per_value(plan.types.parameters), {}, times});
-}
-
-void add_reductions(std::vector<RepeatedCollective>& all, ShardPlan const& plan) {
-  std::size_t const element_bytes = bytes_per_value(plan.gradient_storage());
-  auto const turns = static_cast<std::uint64_t>(plan.turns);
-  for (auto const& [bucket, count] : plan.buckets.by_size()) {
-    for (PlannedCollective const& step : plan.reduction_of(bucket)) {
-      std::uint64_t const times = plan.reduce_each && !plan.is_of_sums(step) ? turns : 1;
-      all.push_back({"gradients", step, element_bytes, plan.pieces_of(bucket, step), times * count});
-    }
-  }
-}
-
 } // namespace
 
 std::vector<RepeatedCollective> ShardPlan::start_collectives() const {
@@ -71,25 +56,15 @@ std::vector<RepeatedCollective> ShardPlan::start_collectives() const {
 }
 
 std::vector<RepeatedCollective> ShardPlan::step_collectives() const {
-  std::vector<RepeatedCollective> all;
-  add_reductions(all, *this);
-  // once before forward and once before backward, root before embed and before head
-  if (sharding.parameters) add_gathers(all, *this, 2 * static_cast<std::uint64_t>(turns));
-  return all;
+  return collectives_of(make_step_outline(*this).step, *this);
 }
 
 std::vector<RepeatedCollective> ShardPlan::update_collectives() const {
-  std::vector<RepeatedCollective> all;
-  if (gathers_after_update()) add_gathers(all, *this, 1);
-  return all;
+  return publications_of(make_step_outline(*this), *this);
 }
 
 std::vector<RepeatedCollective> ShardPlan::evaluation_collectives() const {
-  std::vector<RepeatedCollective> all;
-  if (!sharding.parameters) return all;
-  add_gathers(all, *this, 1);
-  if (!all.empty()) ++all.front().times; // root again, for the head
-  return all;
+  return collectives_of(make_step_outline(*this).evaluation, *this);
 }
 
 std::optional<RepeatedCollective> ShardPlan::heaviest(Collective collective) const {

@@ -1,9 +1,10 @@
 #include "parallel/step_walk.hpp"
 
+#include "model/unit.hpp"
+#include "parallel/program/step_programs.hpp"
+
 #include <algorithm>
-#include <deque>
-#include <iterator>
-#include <ranges>
+#include <map>
 #include <utility>
 
 namespace trainstone {
@@ -12,98 +13,123 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-/// Goes through the hooks of the engine in the order of the step loop.
+/// Goes through the instructions of a step. A moment ends with what is computed; the reductions that follow it start as
+/// it ends.
 class Walker {
 public:
   explicit Walker(std::vector<ShardPlan> plans)
-      : m_plans(std::move(plans)), m_plan(m_plans.front()), m_order(m_plan), m_states(m_plan.groups.size()) {
-    if (m_plan.mesh.shard > 1) return;
-    for (GroupState& state : m_states) state.parameters = Holding::whole;
-  }
+      : m_plans(std::move(plans)),
+        m_plan(m_plans.front()),
+        m_states(m_plan.groups.size()),
+        m_slots(at(m_plan.prefetch + 1)) {}
 
-  std::vector<Moment> walk(Index layers) {
-    std::vector<Unit> const all = units(layers);
-    begin();
-    for (Unit const unit : all) forward(unit);
-    for (Unit const unit : all | std::views::reverse) backward(unit);
-    update();
+  std::vector<Moment> walk() {
+    StepProgram const program = make_step_program(m_plan);
+    for_each_instruction(program.update, [&](Instruction const& one) { play(one); }); // of the step before
+    m_next = {"start", {}, {}, {}, {}};
+    bool started = false;
+    for_each_instruction(program.step, [&](Instruction const& one) {
+      bool const starts = one.act == Act::load || one.act == Act::gather || one.act == Act::publish;
+      if (!starts && !std::exchange(started, true)) add_moment();
+      play(one);
+    });
+    for (GroupState& state : m_states)
+      if (state.gradient == Holding::own) state.gradient = Holding::whole; // of one rank, which adds up nothing
+    m_next.name = "update";
+    m_versions_end = true;
+    add_moment();
+    for_each_instruction(program.update, [&](Instruction const& one) { play(one); });
+    m_moments.back().after = std::move(m_next.before);
     return std::move(m_moments);
   }
 
 private:
-  void begin() {
-    Moment moment{"start", {}, {}, {}, {}};
-    if (m_plan.gathers_after_update()) m_order.begin(all_groups(m_plan)); // the step before has started these
-    if (m_plan.sharding.parameters) moment.before = started_by(m_order.begin(gather_sequence(m_plan, Pass::training)));
-    look_at_parameters({});
-    add(std::move(moment));
-  }
+  struct Slot {
+    Index group = Instruction::none;
+    bool there = false;
+  };
 
-  void forward(Unit unit) {
-    Moment moment{"forward " + to_string(unit), {}, {}, {}, {}};
-    acquire(unit, Direction::forward, moment);
-    add(std::move(moment));
-  }
-
-  void backward(Unit unit) {
-    Moment moment{"backward " + to_string(unit), {}, {}, {}, {}};
-    Index const group = group_read_by(unit);
-    make_room(group);
-    if (unit.kind != UnitKind::embed && m_plan.sharding.parameters) acquire(unit, Direction::backward, moment);
-    m_states[at(group)].gradient = Holding::own;
-    add(std::move(moment));
-    if (Index const completed = group_completed_by(unit); completed >= 0) reduce(completed, m_moments.back().after);
-  }
-
-  void update() {
-    Moment moment{"update", {}, {}, {}, {}};
-    while (!m_in_flight.empty()) finish_oldest();
-    m_order = GatherOrder(m_plan); // shares change, so what was gathered is old
-    std::vector<Index> const outdated = look_at_parameters({});
-    if (m_plan.sharding.parameters) moment.dropped = outdated;
-    if (m_plan.gathers_after_update()) moment.after = started_by(m_order.begin(all_groups(m_plan)));
-    add(std::move(moment));
-  }
-
-  void add(Moment moment) {
-    m_moments.push_back(std::move(moment));
-    m_moments.back().states = m_states;
-  }
-
-  void acquire(Unit unit, Direction direction, Moment& moment) {
-    if (!m_plan.sharding.parameters && m_order.is_finished()) return;
-    std::size_t const place = gather_place(m_plan, unit, direction);
-    moment.before = started_by(m_order.acquire(place));
-    moment.dropped = look_at_parameters(place);
-  }
-
-  /// Brings what ranks have of parameters up to date; returns what they had whole and have not any more.
-  /// \param[in] used  the place in the sequence that is in use, if one is
-  std::vector<Index> look_at_parameters(std::optional<std::size_t> used) {
-    if (m_plan.mesh.shard == 1) return {}; // always whole
-    std::vector<GroupState> const old = m_states;
-    for (GroupState& state : m_states) state.parameters = Holding::share;
-    for (std::size_t place = 0; place < m_order.started(); ++place) {
-      bool const there = place < m_order.acquired(), kept = !m_plan.sharding.parameters || place == used;
-      if (there && !kept) continue; // its slot is free
-      Holding& holding = m_states[at(m_order.group(place))].parameters;
-      if (holding != Holding::whole) holding = there ? Holding::whole : Holding::under_way;
+  void play(Instruction const& one) {
+    switch (one.act) {
+    case Act::gather:
+      m_slots[at(one.slot)] = {one.subject, false};
+      m_next.before.push_back(of_parameters(one.subject));
+      break;
+    case Act::publish:
+      m_published[one.subject] = false;
+      m_next.before.push_back(of_parameters(one.subject));
+      break;
+    case Act::forward:
+    case Act::backward: compute(one); break;
+    case Act::reduce:
+    case Act::reduce_sums: reduce(one); break;
+    case Act::update: m_published.clear(); break;
+    case Act::wait: end(one); break;
+    default: break;
     }
-    std::vector<Index> dropped;
+  }
+
+  void end(Instruction const& one) {
+    switch (one.started) {
+    case Act::gather:
+      if (m_used != Instruction::none) m_slots[at(m_used)] = {};
+      m_used = one.slot;
+      m_slots[at(m_used)].there = true;
+      break;
+    case Act::publish: m_published[one.subject] = true; break;
+    default:
+      std::erase_if(m_reducing, [&](Instruction const& other) { return other.subject == one.subject; });
+      set_gradients(one.subject, sum_is_whole() ? Holding::whole : Holding::share);
+    }
+  }
+
+  void compute(Instruction const& one) {
+    Unit const unit = units(std::ssize(m_plan.groups) - 1)[at(one.subject)];
+    bool const forward = one.act == Act::forward;
+    if (!forward) m_states[at(trainstone::group_read_by(unit))].gradient = Holding::own;
+    m_next.name = (forward ? "forward " : "backward ") + to_string(unit);
+    add_moment();
+  }
+
+  /// The next moment begins here.
+  void add_moment() {
+    std::vector<GroupState> const before = m_states;
+    for (Index g = 0; g < std::ssize(m_states); ++g) m_states[at(g)].parameters = parameters_of(g);
     for (Index g = 0; g < std::ssize(m_states); ++g)
-      if (old[at(g)].parameters == Holding::whole && m_states[at(g)].parameters != Holding::whole) dropped.push_back(g);
-    return dropped;
+      if (m_plan.sharding.parameters && before[at(g)].parameters == Holding::whole &&
+          m_states[at(g)].parameters != Holding::whole)
+        m_next.dropped.push_back(g);
+    m_next.states = m_states;
+    m_moments.push_back(std::exchange(m_next, {}));
   }
 
-  std::vector<WalkedCollective> started_by(std::vector<GatherAction> const& actions) const {
-    std::vector<WalkedCollective> started;
-    for (GatherAction const& action : actions) {
-      if (action.kind != GatherAction::Kind::start) continue;
-      Index const group = m_order.group(action.place);
-      started.push_back(collective("parameters of " + m_plan.groups[at(group)].name,
-                                   [=](ShardPlan const& plan) { return *plan.gathers[at(group)]; }));
+  Holding parameters_of(Index group) const {
+    if (m_plan.mesh.shard == 1) return Holding::whole;
+    if (m_versions_end) return Holding::share; // shares change, so what was gathered is old
+    if (m_plan.gathers_after_update()) {
+      auto const found = m_published.find(group);
+      if (found == m_published.end()) return Holding::share;
+      return found->second ? Holding::whole : Holding::under_way;
     }
-    return started;
+    Holding held = Holding::share;
+    for (Slot const& slot : m_slots)
+      if (slot.group == group && held != Holding::whole) held = slot.there ? Holding::whole : Holding::under_way;
+    return held;
+  }
+
+  bool sum_is_whole() const {
+    bool const scattered =
+        !m_plan.reduction.empty() && m_plan.reduction.front().problem.collective == Collective::reduce_scatter;
+    return !scattered && !m_plan.sharding.gradients;
+  }
+
+  void set_gradients(Index bucket, Holding held) {
+    for (BucketPart const& part : m_plan.buckets.bucket(bucket).parts) m_states[at(part.group)].gradient = held;
+  }
+
+  WalkedCollective of_parameters(Index group) const {
+    return collective("parameters of " + m_plan.groups[at(group)].name,
+                      [=](ShardPlan const& plan) { return *plan.gathers[at(group)]; });
   }
 
   template <class Planned>
@@ -116,38 +142,22 @@ private:
     return walked;
   }
 
-  /// Fresh gradients go where others may still be reduced.
-  void make_room(Index group) {
-    if (!m_plan.fresh_gradients_apart()) return;
-    Index const run = run_of_group(m_plan, group);
-    auto const is_there = [&](Index bucket) { return share_memory(m_plan, run, m_plan.buckets.bucket(bucket).run); };
-    while (std::ranges::any_of(m_in_flight, is_there)) finish_oldest();
-  }
-
-  void reduce(Index group, std::vector<WalkedCollective>& started) {
-    constexpr Index turn = 0;
-    std::optional<Index> const number = run_to_reduce(m_plan, group, turn);
-    if (!number) return;
-    BucketGroup const& run = m_plan.buckets.runs[at(*number)];
-    for (Index bucket = run.first_bucket; bucket < run.first_bucket + run.buckets; ++bucket) {
-      auto const has_scratch = [&](Index other) { return share_scratch(m_plan, bucket, other); };
-      while (m_plan.fresh_gradients_apart() && std::ranges::any_of(m_in_flight, has_scratch)) finish_oldest();
-      bool const waits = std::ranges::any_of(m_in_flight, has_scratch);
-      start(bucket, waits, started);
-    }
-    while (!m_plan.overlap && !m_in_flight.empty()) finish_oldest();
-  }
-
-  void start(Index number, bool waits, std::vector<WalkedCollective>& started) {
-    Bucket const bucket = m_plan.buckets.bucket(number);
+  void reduce(Instruction const& one) {
+    std::vector<WalkedCollective>& started = m_moments.back().after;
+    Bucket const bucket = m_plan.buckets.bucket(one.subject);
+    bool const waits =
+        std::ranges::any_of(m_reducing, [&](Instruction const& other) { return other.slot == one.slot; });
+    bool follows = false;
     for (std::size_t step = 0; step < m_plan.reduction.size(); ++step) {
+      if (m_plan.is_of_sums(m_plan.reduction[step]) != (one.act == Act::reduce_sums)) continue;
       started.push_back(collective(what_is_reduced(step) + names_of(bucket),
                                    [&](ShardPlan const& plan) { return plan.reduction_of(bucket)[step]; }));
-      started.back().follows = step > 0;
-      started.back().waits = waits && step == 0;
+      started.back().follows = follows;
+      started.back().waits = waits && !follows;
+      follows = true;
     }
-    for (BucketPart const& part : bucket.parts) m_states[at(part.group)].gradient = Holding::under_way;
-    m_in_flight.push_back(number);
+    m_reducing.push_back(one);
+    set_gradients(one.subject, Holding::under_way);
   }
 
   char const* what_is_reduced(std::size_t step) const {
@@ -163,20 +173,15 @@ private:
     return names;
   }
 
-  void finish_oldest() {
-    bool const scattered =
-        !m_plan.reduction.empty() && m_plan.reduction.front().problem.collective == Collective::reduce_scatter;
-    Holding const sum = scattered || m_plan.sharding.gradients ? Holding::share : Holding::whole;
-    for (BucketPart const& part : m_plan.buckets.bucket(m_in_flight.front()).parts)
-      m_states[at(part.group)].gradient = sum;
-    m_in_flight.pop_front();
-  }
-
   std::vector<ShardPlan> const m_plans;
   ShardPlan const& m_plan;
-  GatherOrder m_order;
   std::vector<GroupState> m_states;
-  std::deque<Index> m_in_flight; ///< buckets, those that wait for scratch included
+  std::vector<Slot> m_slots;
+  std::map<Index, bool> m_published;   ///< groups: under way, or there
+  std::vector<Instruction> m_reducing; ///< started, and nobody has waited for them
+  Index m_used = Instruction::none;    ///< the slot
+  bool m_versions_end = false;
+  Moment m_next;
   std::vector<Moment> m_moments;
 };
 
@@ -190,7 +195,7 @@ StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, Param
   StepWalk walk;
   for (Rank rank = 0; rank < topology.ranks(); ++rank)
     walk.plans.push_back(make_shard_plan(one_group_each, {}, {}, comm, table, topology, rank, 1));
-  walk.moments = Walker(walk.plans).walk(std::ssize(table.groups()) - 1);
+  walk.moments = Walker(walk.plans).walk();
   return walk;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
 // One training step of a strategy as a list of moments. A moment says which part of every parameter group each rank
-// has, and which collectives start. Owns the states as plain values. They come from the plan and from the functions
-// that the engine itself uses (step_order.hpp). Texts and pictures of them are in src/report. A collective counts as
-// under way until the engine waits for it, so the walk does not depend on timing. Neither computes nor needs MPI.
+// has, and which collectives start. Owns the states as plain values. They come from the step program that a training
+// plays. Texts and pictures of them are in src/report. A collective counts as under way until the program waits for it,
+// so the walk does not depend on timing. Neither computes nor needs MPI.
 
-#include "parallel/step_order.hpp"
+#include "parallel/shard_plan.hpp"
 
 #include <string>
 #include <vector>

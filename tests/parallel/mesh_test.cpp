@@ -78,8 +78,7 @@ TEST_CASE("the lines of an axis partition the ranks, and each has a colour of it
     }
     CHECK(std::ssize(by_colour) * mesh.size(axis) == mesh.ranks());
     for (auto const& [colour, ranks] : by_colour)
-      for (Rank const rank : ranks)
-        CHECK(mesh.members(axis, rank) == std::vector<Rank>(ranks.begin(), ranks.end()));
+      for (Rank const rank : ranks) CHECK(mesh.members(axis, rank) == std::vector<Rank>(ranks.begin(), ranks.end()));
   }
 }
 

@@ -106,16 +106,17 @@ TEST_CASE("a step sends 2 (N-1)/N of the parameters, fully sharded 3 (N-1)/N", "
   }
 }
 
-TEST_CASE("hybrid sharding reduces in the group first and then across replicas", "[parallel][walk]") {
+TEST_CASE("hybrid sharding reduces in the group first, and sums meet across replicas while the next bucket is reduced",
+          "[parallel][walk]") {
   StepWalk const walk = walk_small({.strategy = Strategy::hsdp, .shard_group = 2}, 6);
   std::vector<WalkedCollective> const& after = moment(walk, "backward block 0").after;
   REQUIRE(after.size() == 2);
-  CHECK(after[0].planned.axis == Axis::shard);
-  CHECK(after[0].planned.problem.collective == Collective::reduce_scatter);
-  CHECK_FALSE(after[0].follows);
-  CHECK(after[1].planned.axis == Axis::replica);
-  CHECK(after[1].planned.problem.collective == Collective::all_reduce);
-  CHECK(after[1].follows);
+  CHECK(after[0].planned.axis == Axis::replica);
+  CHECK(after[0].planned.problem.collective == Collective::all_reduce);
+  CHECK(after[0].what == "its share of the gradient of block 1");
+  CHECK(after[1].planned.axis == Axis::shard);
+  CHECK(after[1].planned.problem.collective == Collective::reduce_scatter);
+  CHECK(after[1].what == "gradient of block 0");
 }
 
 TEST_CASE("a fully sharded step goes through the moments that one draws by hand", "[parallel][walk]") {

@@ -1,0 +1,70 @@
+#include "parallel/program/instruction.hpp"
+
+#include "model/unit.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <fmt/format.h>
+
+namespace trainstone {
+
+namespace {
+
+std::string group_name(ShardPlan const& plan, Index group) {
+  if (group < 0 || group >= std::ssize(plan.groups)) return fmt::format("group {}", group);
+  return plan.groups[static_cast<std::size_t>(group)].name;
+}
+
+std::string unit_name(ShardPlan const& plan, Index unit) {
+  std::vector<Unit> const all = units(std::ssize(plan.groups) - 1);
+  if (unit < 0 || unit >= std::ssize(all)) return fmt::format("unit {}", unit);
+  return to_string(all[static_cast<std::size_t>(unit)]);
+}
+
+std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
+  switch (act) {
+  case Act::gather:
+  case Act::publish:
+  case Act::fold: return group_name(plan, subject);
+  case Act::forward:
+  case Act::backward: return unit_name(plan, subject);
+  case Act::reduce:
+  case Act::accumulate:
+  case Act::reduce_sums: return fmt::format("bucket {}", subject);
+  default: return "";
+  }
+}
+
+} // namespace
+
+std::string_view to_string(Act act) {
+  switch (act) {
+  case Act::load: return "load";
+  case Act::gather: return "gather";
+  case Act::forward: return "forward";
+  case Act::loss: return "loss";
+  case Act::backward: return "backward";
+  case Act::fold: return "fold";
+  case Act::reduce: return "reduce";
+  case Act::accumulate: return "accumulate";
+  case Act::reduce_sums: return "reduce sums of";
+  case Act::agree: return "agree on losses";
+  case Act::norm: return "norm";
+  case Act::update: return "update";
+  case Act::publish: return "publish";
+  case Act::wait: return "wait for";
+  }
+  return "unknown";
+}
+
+std::string to_string(Instruction const& instruction, ShardPlan const& plan) {
+  bool const waits = instruction.act == Act::wait;
+  Act const act = waits ? instruction.started : instruction.act;
+  std::string text = fmt::format("{}{}", waits ? "wait for " : "", to_string(act));
+  if (std::string const subject = subject_name(act, instruction.subject, plan); !subject.empty()) text += " " + subject;
+  if (act == Act::gather && instruction.slot != Instruction::none)
+    text += fmt::format(" {} slot {}", waits ? "in" : "into", instruction.slot);
+  if (instruction.micro_batch != Instruction::none) text += fmt::format(", micro-batch {}", instruction.micro_batch);
+  return text;
+}
+
+} // namespace trainstone

@@ -1,0 +1,83 @@
+#pragma once
+
+// The order of a training step as a value. A program is a list of instructions for one rank. An instruction starts
+// work, does work, or waits for work that an earlier instruction has started. Everything that overlaps is visible as
+// the distance between a start and its wait. Owns the vocabulary. Knows neither memory nor MPI.
+
+#include "core/index.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+struct ShardPlan;
+
+/// What an instruction does. Units are numbered in the order of forward: embed, the blocks, head.
+enum class Act {
+  load,        ///< brings the tokens of a micro-batch to this rank
+  gather,      ///< starts to bring the parameters of a group together in a slot
+  forward,     ///< of a unit
+  loss,        ///< of a micro-batch: its losses and, in a training, the gradient of the logits
+  backward,    ///< of a unit
+  fold,        ///< gives a group's gradient of a micro-batch its place in the balanced tree over micro-batches
+  reduce,      ///< starts to add up a bucket's gradients of a micro-batch over ranks
+  accumulate,  ///< adds what was reduced of a bucket to its sums over micro-batches
+  reduce_sums, ///< starts to add up a bucket's sums over replicas
+  agree,       ///< losses and requests of all ranks meet
+  norm,        ///< of the summed gradient
+  update,      ///< of the parameters that this rank owns
+  publish,     ///< starts to bring a group's updated parameters to all ranks that keep them, unless they are there
+  wait,        ///< for what another act has started
+};
+
+std::string_view to_string(Act act);
+
+struct Instruction {
+  static constexpr Index none = -1;
+
+  Act act;
+  Index subject = none; ///< a group (gather, publish, fold), a unit (forward, backward), a bucket (reduce and the like)
+  Index micro_batch = none; ///< among those of this rank and step
+  Index slot = none;        ///< of gathered parameters or of scratch
+  Act started = Act::wait;  ///< by wait: the act that it waits for
+
+  bool operator==(Instruction const&) const = default;
+};
+
+/// "gather block 1 into slot 0", "wait for reduce bucket 3, micro-batch 2"
+std::string to_string(Instruction const& instruction, ShardPlan const& plan);
+
+/// Instructions that a rank runs `times` times, with micro-batches that count up by one.
+struct Segment {
+  std::vector<Instruction> instructions;
+  Index times = 1;
+
+  bool operator==(Segment const&) const = default;
+};
+
+/// The same instruction, so many micro-batches later.
+constexpr Instruction later(Instruction instruction, Index micro_batches) {
+  if (instruction.micro_batch != Instruction::none) instruction.micro_batch += micro_batches;
+  return instruction;
+}
+
+/// Calls visit(instruction) for every instruction of the segments, as often as a rank runs it.
+template <class Visit>
+void for_each_instruction(std::vector<Segment> const& segments, Visit const& visit) {
+  for (Segment const& segment : segments)
+    for (Index time = 0; time < segment.times; ++time)
+      for (Instruction const& instruction : segment.instructions) visit(later(instruction, time));
+}
+
+/// The programs of one rank. A training repeats `step` and, unless the update is skipped, `update`.
+struct StepProgram {
+  std::vector<Segment> step;       ///< forward, loss, backward, sums of gradients and losses, norm
+  std::vector<Segment> update;     ///< the update, and what it starts
+  std::vector<Segment> evaluation; ///< one micro-batch, forward only
+
+  bool operator==(StepProgram const&) const = default;
+};
+
+} // namespace trainstone

@@ -1,0 +1,72 @@
+#pragma once
+
+// The parts from which step_programs.cpp makes programs: an order, and passes. An order lists what is computed for one
+// micro-batch. A pass copies a list and adds instructions. Each pass knows one thing: how parameters come together, or
+// how gradients are added up.
+
+#include "parallel/program/instruction.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <deque>
+#include <vector>
+
+namespace trainstone {
+
+using Instructions = std::vector<Instruction>;
+
+/// Forward, loss and backward of one micro-batch, all units on this rank.
+Instructions training_order(Index units, Index micro_batch);
+/// Forward and loss.
+Instructions evaluation_order(Index units, Index micro_batch);
+
+/// The group whose parameters an instruction reads; none: it reads no parameters.
+Index group_read_by(Instruction const& instruction, Index units);
+
+/// Sharded parameters: every use of a group is preceded by a gather into a slot, plan.prefetch uses ahead if the plan
+/// overlaps. There are plan.prefetch + 1 slots. Forward and backward of a unit that follow each other are one use.
+Instructions with_gathers(Instructions const& order, ShardPlan const& plan);
+
+/// Parameters that every rank keeps and owners update: the first use of a group after an update waits until the group
+/// was published, and starts to publish the group that is plan.prefetch further.
+Instructions with_publication(Instructions const& order, ShardPlan const& plan);
+
+/// What an update starts: the first groups, or all of them, one by one, if the plan does not overlap.
+Instructions publication_after_update(ShardPlan const& plan);
+
+/// Adds up gradients. One object sees all micro-batches of a step, in order.
+///
+/// If fresh gradients lie in memory of their own, a bucket is reduced over ranks and then added to the sums. In the
+/// last micro-batch its sums may meet across replicas; they start to do so when the next unit has completed its
+/// gradients. The pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a bucket is
+/// reduced in place, after the last micro-batch. Then a reduction whose scratch is in use starts when the earlier one
+/// has ended. Such reductions keep their order.
+class GradientPass {
+public:
+  explicit GradientPass(ShardPlan const& plan) : m_plan(&plan) {}
+
+  /// \param[in] order  of the next micro-batch, which may have instructions of other passes
+  Instructions operator()(Instructions const& order);
+  /// Waits for everything that has been started.
+  Instructions finish();
+
+private:
+  enum class Stage { reduction, sums };
+  struct InFlight {
+    Index bucket;
+    Index micro_batch;
+    Stage stage;
+  };
+
+  void before_backward(Index group, Instructions& out);
+  void after_backward(Index group, Index micro_batch, Instructions& out);
+  void start(Index bucket, Index micro_batch, Instructions& out);
+  void advance(InFlight& work, Instructions& out) const;
+  void meet_across_replicas(Index oldest, Instructions& out);
+  void retire_oldest(Instructions& out);
+  bool meets_across_replicas(InFlight const& work) const;
+
+  ShardPlan const* m_plan;
+  std::deque<InFlight> m_in_flight; ///< in the order in which they were started
+};
+
+} // namespace trainstone

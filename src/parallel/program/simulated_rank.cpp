@@ -1,0 +1,338 @@
+#include "parallel/program/simulated_rank.hpp"
+
+#include "model/unit.hpp"
+#include "parallel/program/passes.hpp"
+#include "parallel/step_order.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace trainstone::Impl {
+
+SimulatedRank::SimulatedRank(ShardPlan const& plan)
+    : m_plan(&plan),
+      m_slots(index(plan.prefetch + 1)),
+      m_loaded(index(plan.turns), false),
+      m_kept(plan.groups.size() + 1, Instruction::none),
+      m_losses(index(plan.turns), 0) {
+  for (Index group = 0; group < std::ssize(plan.groups); ++group) m_whole.push_back({group, 0, false});
+  for (Index number = 0; number < plan.buckets.buckets(); ++number) {
+    Bucket const bucket = plan.buckets.bucket(number);
+    for (BucketPart const& part : bucket.parts) {
+      GradientCell cell{number, bucket.run, part.group, false, false, {}, {}, {}};
+      cell.fresh.resize(index(plan.ownership.owners()));
+      cell.sums.resize(cell.fresh.size());
+      cell.waiting.resize(index(plan.waiting_sums()), cell.fresh);
+      m_cells.push_back(std::move(cell));
+    }
+  }
+}
+
+void SimulatedRank::fail(StepDefect defect, Instruction const& instruction, std::string const& what) const {
+  throw FoundDefect{
+      {defect, rank(), fmt::format("rank {}: \"{}\": {}", rank(), to_string(instruction, *m_plan), what)}};
+}
+
+void SimulatedRank::require_well_formed(Instruction const& instruction) const {
+  Act const act = instruction.act == Act::wait ? instruction.started : instruction.act;
+  auto const require = [&](Index value, Index count, char const* what) {
+    if (value < 0 || value >= count)
+      fail(StepDefect::malformed, instruction, fmt::format("{} {} of {} does not exist", what, value, count));
+  };
+  switch (act) {
+  case Act::gather:
+  case Act::publish: require(instruction.slot, std::ssize(m_slots), "slot"); [[fallthrough]];
+  case Act::fold: require(instruction.subject, std::ssize(m_plan->groups), "group"); break;
+  case Act::forward:
+  case Act::backward: require(instruction.subject, units(), "unit"); break;
+  case Act::reduce:
+  case Act::reduce_sums:
+  case Act::accumulate: require(instruction.subject, m_plan->buckets.buckets(), "bucket"); break;
+  default: break;
+  }
+  bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::agree && act != Act::norm &&
+                              act != Act::update && act != Act::wait;
+  if (of_micro_batch) require(instruction.micro_batch, m_plan->turns, "micro-batch");
+}
+
+void SimulatedRank::require_played() const {
+  if (m_parts != std::ssize(played))
+    throw FoundDefect{{StepDefect::incomplete, rank(),
+                       fmt::format("rank {}: {} of {} steps, updates and evaluations have no instruction", rank(),
+                                   std::ssize(played) - m_parts, std::ssize(played))}};
+}
+
+void SimulatedRank::load(Instruction const& instruction) {
+  m_loaded[index(instruction.micro_batch)] = true;
+  m_has_norm = false;
+}
+
+void SimulatedRank::read_parameters(Instruction const& instruction, Index group) const {
+  bool const sharded = m_plan->sharding.parameters;
+  if (sharded && (instruction.slot < 0 || instruction.slot >= std::ssize(m_slots)))
+    fail(StepDefect::malformed, instruction, fmt::format("slot {} does not exist", instruction.slot));
+  Copy const& copy = sharded ? m_slots[index(instruction.slot)] : m_whole[index(group)];
+  std::string const& name = m_plan->groups[index(group)].name;
+  if (copy.group != group)
+    fail(StepDefect::undefined_read, instruction,
+         fmt::format("the parameters of {} are not in slot {}", name, instruction.slot));
+  if (copy.under_way)
+    fail(StepDefect::undefined_read, instruction, fmt::format("the parameters of {} are still on their way", name));
+  copy.read = true;
+  if (copy.version != m_version)
+    fail(StepDefect::old_parameters, instruction,
+         fmt::format("the parameters of {} are those after {} updates, there were {}", name, copy.version, m_version));
+}
+
+void SimulatedRank::forward(Instruction const& instruction) {
+  Index const unit = instruction.subject, number = instruction.micro_batch;
+  if (unit == 0 && !m_loaded[index(number)]) fail(StepDefect::undefined_read, instruction, "the tokens are not there");
+  if (unit > 0 && m_kept[index(unit - 1)] != number)
+    fail(StepDefect::undefined_read, instruction, "the output of the unit before is not there");
+  read_parameters(instruction, group_read_by(instruction, units()));
+  m_kept[index(unit)] = number;
+}
+
+void SimulatedRank::loss(Instruction const& instruction) {
+  Index const number = instruction.micro_batch;
+  if (m_kept.back() != number || !m_loaded[index(number)])
+    fail(StepDefect::undefined_read, instruction, "the logits are not there");
+  ++m_losses[index(number)];
+  m_stream_unit = units() - 1;
+  m_stream_micro_batch = number;
+}
+
+void SimulatedRank::backward(Instruction const& instruction) {
+  Index const unit = instruction.subject, number = instruction.micro_batch;
+  if (m_stream_unit != unit || m_stream_micro_batch != number)
+    fail(StepDefect::undefined_read, instruction, "the gradient of its output is not there");
+  if (m_kept[index(unit)] != number || (unit > 0 && m_kept[index(unit - 1)] != number))
+    fail(StepDefect::undefined_read, instruction, "its activations are not there");
+  if (Index const group = group_read_by(instruction, units()); group != Instruction::none)
+    read_parameters(instruction, group);
+
+  Index const group = unit == units() - 1 ? 0 : unit;
+  Index const run = run_of_group(*m_plan, group);
+  require_unused(instruction, run);
+  bool const completes_head = unit == 0;
+  bool const adds = completes_head || (!m_plan->fresh_gradients_apart() && !m_plan->ordered && number > 0);
+  ContributionSum const mine(contribution(m_plan->mesh.data_index(rank()), number, unit));
+  for (GradientCell& cell : m_cells) {
+    bool const overwritten = cell.group != group && cell.run != run && share_memory(*m_plan, run, cell.run);
+    for (ContributionSum& fresh : cell.fresh) {
+      if (cell.group == group && adds)
+        fresh += mine;
+      else if (cell.group == group)
+        fresh = mine;
+      else if (overwritten)
+        fresh = {};
+    }
+  }
+  m_kept[index(unit)] = Instruction::none;
+  m_stream_unit = unit - 1;
+}
+
+/// Memory of fresh gradients of a run.
+void SimulatedRank::require_unused(Instruction const& instruction, Index run) const {
+  for (GradientCell const& cell : m_cells)
+    if (cell.fresh_in_use && share_memory(*m_plan, run, cell.run))
+      fail(StepDefect::written_while_used, instruction,
+           fmt::format("bucket {} is still being reduced in this memory", cell.bucket));
+}
+
+void SimulatedRank::fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
+                                   ContributionSum& result) {
+  auto const complete = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(micro_batch)));
+  for (std::size_t level = 0; level < complete; ++level) value += cell.waiting[level][slice];
+  if (micro_batch + 1 == m_plan->turns)
+    result = value;
+  else
+    cell.waiting[complete][slice] = value;
+}
+
+void SimulatedRank::fold(Instruction const& instruction) {
+  for (GradientCell& cell : m_cells) {
+    if (cell.group != instruction.subject) continue;
+    if (cell.fresh_in_use)
+      fail(StepDefect::written_while_used, instruction, fmt::format("bucket {} is still being reduced", cell.bucket));
+    for (std::size_t slice = 0; slice < cell.fresh.size(); ++slice)
+      fold_into_tree(cell, slice, cell.fresh[slice], instruction.micro_batch, cell.fresh[slice]);
+  }
+}
+
+void SimulatedRank::accumulate(Instruction const& instruction) {
+  for (GradientCell* const cell : cells_of(instruction.subject)) {
+    if (cell->fresh_in_use || cell->sums_in_use)
+      fail(StepDefect::written_while_used, instruction, "the bucket is still being reduced");
+    for (std::size_t slice = 0; slice < cell->fresh.size(); ++slice) {
+      if (owner(cell->group, slice) != m_plan->member()) continue;
+      if (!cell->fresh[slice].is_defined())
+        fail(StepDefect::undefined_read, instruction, "what was reduced is not there any more");
+      if (m_plan->ordered)
+        fold_into_tree(*cell, slice, cell->fresh[slice], instruction.micro_batch, cell->sums[slice]);
+      else if (instruction.micro_batch == 0)
+        cell->sums[slice] = cell->fresh[slice];
+      else
+        cell->sums[slice] += cell->fresh[slice];
+    }
+  }
+}
+
+void SimulatedRank::agree(Instruction const& instruction) {
+  ++m_agreed;
+  for (std::size_t i = 0; i < m_losses.size(); ++i)
+    if (m_losses[i] != 1)
+      fail(m_losses[i] == 0 ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
+           fmt::format("micro-batch {} has {} losses", i, m_losses[i]));
+}
+
+/// Embed and head share the gradient of root.
+ContributionSum SimulatedRank::of_micro_batch(Index group, Rank of, Index number) const {
+  ContributionSum sum(contribution(of, number, group));
+  if (group == 0) sum += ContributionSum(contribution(of, number, units() - 1));
+  return sum;
+}
+
+ContributionSum SimulatedRank::expected(Index group) const {
+  ContributionSum sum = ContributionSum::nothing();
+  for (Rank of = 0; of < m_plan->mesh.data(); ++of)
+    for (Index number = 0; number < m_plan->turns; ++number) sum += of_micro_batch(group, of, number);
+  return sum;
+}
+
+void SimulatedRank::norm(Instruction const& instruction) {
+  for (GradientCell const& cell : m_cells) {
+    if (cell.fresh_in_use || cell.sums_in_use)
+      fail(StepDefect::undefined_read, instruction, fmt::format("bucket {} is still being reduced", cell.bucket));
+    std::vector<ContributionSum> const& sums = m_plan->fresh_gradients_apart() ? cell.sums : cell.fresh;
+    for (std::size_t slice = 0; slice < sums.size(); ++slice)
+      if (owner(cell.group, slice) == m_plan->member()) require_all(instruction, cell.group, sums[slice]);
+  }
+  ++m_normed;
+  m_has_norm = true;
+}
+
+/// Names what alone makes the difference: a micro-batch, a rank, or a micro-batch of all ranks.
+void SimulatedRank::require_all(Instruction const& instruction, Index group, ContributionSum const& found) const {
+  ContributionSum const wanted = expected(group);
+  if (found == wanted) return;
+  std::string const& name = m_plan->groups[index(group)].name;
+  if (!found.is_defined())
+    fail(StepDefect::undefined_read, instruction, fmt::format("the sum of the gradient of {} is not there", name));
+  auto const compare = [&](ContributionSum const& part, std::string const& what) {
+    if (found.lacks(wanted, part))
+      fail(StepDefect::missing_contribution, instruction,
+           fmt::format("the gradient of {} lacks that of {}", name, what));
+    if (wanted.lacks(found, part))
+      fail(StepDefect::doubled_contribution, instruction,
+           fmt::format("the gradient of {} has that of {} twice", name, what));
+  };
+  std::vector<ContributionSum> of_all_ranks(index(m_plan->turns), ContributionSum::nothing());
+  for (Rank of = 0; of < m_plan->mesh.data(); ++of) {
+    ContributionSum of_rank = ContributionSum::nothing();
+    for (Index number = 0; number < m_plan->turns; ++number) {
+      ContributionSum const sum = of_micro_batch(group, of, number);
+      compare(sum, fmt::format("micro-batch {} of rank {}", number, of));
+      of_rank += sum;
+      of_all_ranks[index(number)] += sum;
+    }
+    compare(of_rank, fmt::format("rank {}", of));
+  }
+  for (Index number = 0; number < m_plan->turns; ++number)
+    compare(of_all_ranks[index(number)], fmt::format("micro-batch {} of all ranks", number));
+  fail(StepDefect::missing_contribution, instruction,
+       fmt::format("the gradient of {} is not the sum over all micro-batches of all ranks", name));
+}
+
+void SimulatedRank::update(Instruction const& instruction) {
+  if (!m_has_norm) fail(StepDefect::undefined_read, instruction, "the norm is not there");
+  for (auto const* copies : {&m_whole, &m_slots})
+    for (Copy const& copy : *copies)
+      if (copy.under_way)
+        fail(StepDefect::written_while_used, instruction,
+             fmt::format("the parameters of {} are still on their way", m_plan->groups[index(copy.group)].name));
+  m_has_norm = false;
+  ++m_updated;
+  ++m_version;
+  if (m_plan->mesh.shard > 1) return;
+  for (Copy& copy : m_whole) copy.version = m_version;
+}
+
+void SimulatedRank::end_part(Part part, Instruction const& last) {
+  auto const require_times = [&](Act act, Index found, Index wanted) {
+    if (found != wanted)
+      fail(StepDefect::incomplete, last,
+           fmt::format("\"{}\" was done {} times until here, must be {}", to_string(act), found, wanted));
+  };
+  require_times(Act::agree, m_agreed, part == Part::step ? 1 : 0);
+  require_times(Act::norm, m_normed, part == Part::step ? 1 : 0);
+  require_times(Act::update, m_updated, part == Part::update ? 1 : 0);
+  if (part == Part::evaluation) require_times(Act::loss, m_losses.front(), 1);
+  m_agreed = m_normed = m_updated = 0;
+  ++m_parts;
+  if (part == Part::update) return;
+  m_loaded.assign(m_loaded.size(), false);
+  std::ranges::fill(m_kept, Instruction::none);
+  std::ranges::fill(m_losses, 0);
+  m_stream_unit = m_stream_micro_batch = Instruction::none;
+}
+
+void SimulatedRank::begin_gather(Instruction const& instruction) {
+  Copy& copy = m_slots[index(instruction.slot)];
+  std::string const before = copy.group == Instruction::none ? "" : m_plan->groups[index(copy.group)].name;
+  if (copy.under_way)
+    fail(StepDefect::written_while_used, instruction,
+         fmt::format("the parameters of {} are on their way into this slot", before));
+  if (!copy.read)
+    fail(StepDefect::never_read, instruction, fmt::format("no unit has read the parameters of {} before it", before));
+  copy = {instruction.subject, m_version, true, false};
+}
+
+void SimulatedRank::end_gather(Instruction const& instruction) { m_slots[index(instruction.slot)].under_way = false; }
+
+bool SimulatedRank::is_published(Index group) const { return m_whole[index(group)].version == m_version; }
+
+void SimulatedRank::begin_publish(Instruction const& instruction) {
+  Copy& copy = m_whole[index(instruction.subject)];
+  if (copy.under_way) fail(StepDefect::written_while_used, instruction, "the parameters before it are on their way");
+  copy = {instruction.subject, m_version, true};
+}
+
+void SimulatedRank::end_publish(Instruction const& instruction) {
+  m_whole[index(instruction.subject)].under_way = false;
+}
+
+void SimulatedRank::begin_reduction(Instruction const& instruction) {
+  bool const of_sums = instruction.act == Act::reduce_sums;
+  for (GradientCell* const cell : cells_of(instruction.subject)) {
+    bool& in_use = of_sums ? cell->sums_in_use : cell->fresh_in_use;
+    if (in_use) fail(StepDefect::written_while_used, instruction, "the bucket is still being reduced");
+    in_use = true;
+    std::vector<ContributionSum> const& values = of_sums ? cell->sums : cell->fresh;
+    for (std::size_t slice = 0; slice < values.size(); ++slice)
+      if (!values[slice].is_defined() && (!of_sums || owner(cell->group, slice) == m_plan->member()))
+        fail(StepDefect::undefined_read, instruction,
+             fmt::format("the gradient of {} is not there", m_plan->groups[index(cell->group)].name));
+  }
+}
+
+void SimulatedRank::end_reduction(Instruction const& instruction) {
+  bool const of_sums = instruction.started == Act::reduce_sums;
+  for (GradientCell* const cell : cells_of(instruction.subject))
+    (of_sums ? cell->sums_in_use : cell->fresh_in_use) = false;
+}
+
+std::vector<GradientCell*> SimulatedRank::cells_of(Index bucket) {
+  std::vector<GradientCell*> found;
+  for (GradientCell& cell : m_cells)
+    if (cell.bucket == bucket) found.push_back(&cell);
+  return found;
+}
+
+Rank SimulatedRank::owner(Index group, std::size_t slice) const {
+  return m_plan->ownership.owner(group).value_or(static_cast<Rank>(slice));
+}
+
+} // namespace trainstone::Impl

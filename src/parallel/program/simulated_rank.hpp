@@ -1,0 +1,95 @@
+#pragma once
+
+// The state of one rank while the simulator of steps plays its program: which tokens, activations and parameters are
+// there, and what gradients hold. Every function does one instruction, or throws the defect that it finds.
+
+#include "parallel/program/gradient_cells.hpp"
+#include "parallel/program/program_cursor.hpp"
+#include "parallel/program/step_simulator.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace trainstone::Impl {
+
+/// Thrown where a defect is found.
+struct FoundDefect {
+  StepFinding finding;
+};
+
+class SimulatedRank {
+public:
+  explicit SimulatedRank(ShardPlan const& plan);
+
+  ShardPlan const& plan() const { return *m_plan; }
+  Rank rank() const { return m_plan->rank; }
+  [[noreturn]] void fail(StepDefect defect, Instruction const& instruction, std::string const& what) const;
+
+  void load(Instruction const& instruction);
+  void forward(Instruction const& instruction);
+  void loss(Instruction const& instruction);
+  void backward(Instruction const& instruction);
+  void fold(Instruction const& instruction);
+  void accumulate(Instruction const& instruction);
+  void agree(Instruction const& instruction);
+  void norm(Instruction const& instruction);
+  void update(Instruction const& instruction);
+  /// The last instruction of a part was done.
+  void end_part(Part part, Instruction const& last);
+  /// All parts were done.
+  void require_played() const;
+  void require_well_formed(Instruction const& instruction) const;
+
+  void begin_gather(Instruction const& instruction);
+  void end_gather(Instruction const& instruction);
+  /// Whether the updated parameters are there, or on their way.
+  bool is_published(Index group) const;
+  bool is_under_way(Index group) const { return m_whole[index(group)].under_way; }
+  void begin_publish(Instruction const& instruction);
+  void end_publish(Instruction const& instruction);
+  Index version() const { return m_version; }
+
+  /// From begin to end a collective uses the memory of a bucket: fresh gradients or sums.
+  void begin_reduction(Instruction const& instruction);
+  void end_reduction(Instruction const& instruction);
+  /// The bucket's cells.
+  std::vector<GradientCell*> cells_of(Index bucket);
+  /// The member of the shard axis that owns a slice of a group.
+  Rank owner(Index group, std::size_t slice) const;
+
+private:
+  struct Copy { ///< of a group's parameters
+    Index group = Instruction::none;
+    Index version = Instruction::none;
+    bool under_way = false;
+    mutable bool read = true; ///< since it was gathered
+  };
+
+  static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
+  Index units() const { return std::ssize(m_plan->groups) + 1; }
+  Contribution contribution(Rank data_rank, Index micro_batch, Index unit) const {
+    return {data_rank * m_plan->turns + micro_batch, unit};
+  }
+  void read_parameters(Instruction const& instruction, Index group) const;
+  void require_unused(Instruction const& instruction, Index run) const;
+  void fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
+                      ContributionSum& result);
+  ContributionSum of_micro_batch(Index group, Rank of, Index number) const;
+  ContributionSum expected(Index group) const;
+  void require_all(Instruction const& instruction, Index group, ContributionSum const& found) const;
+
+  ShardPlan const* m_plan;
+  Index m_version = 0;       ///< updates of the shares that this rank owns
+  std::vector<Copy> m_whole; ///< by group, where every rank keeps all parameters
+  std::vector<Copy> m_slots;
+  std::vector<bool> m_loaded;  ///< by micro-batch
+  std::vector<Index> m_kept;   ///< by unit: the micro-batch whose activations it keeps
+  std::vector<Index> m_losses; ///< by micro-batch: how often
+  Index m_stream_unit = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
+  std::vector<GradientCell> m_cells;
+  Index m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this part
+  bool m_has_norm = false;                         ///< of the last step
+  Index m_parts = 0;                               ///< that have ended
+};
+
+} // namespace trainstone::Impl

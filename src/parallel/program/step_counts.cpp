@@ -1,0 +1,125 @@
+#include "parallel/program/step_counts.hpp"
+
+#include "comm/execution/local_moves.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+namespace trainstone {
+
+namespace {
+
+std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
+
+void add_gather(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Index group, std::uint64_t times) {
+  if (auto const& gather = plan.gathers[static_cast<std::size_t>(group)])
+    all.push_back({"parameters", *gather, bytes_per_value(plan.types.parameters), {}, times});
+}
+
+/// How often each run is reduced, and each group gathered.
+struct Tally {
+  std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers;
+
+  explicit Tally(std::vector<Segment> const& segments) {
+    for (Segment const& segment : segments)
+      for (Instruction const& instruction : segment.instructions) switch (instruction.act) {
+        case Act::gather: gathers[instruction.subject] += count_of(segment.times); break;
+        case Act::reduce: reductions[instruction.subject] += count_of(segment.times); break;
+        case Act::reduce_sums: reductions_of_sums[instruction.subject] += count_of(segment.times); break;
+        default: break;
+        }
+  }
+
+  std::uint64_t reductions_of(Index run, bool of_sums) const {
+    auto const& all = of_sums ? reductions_of_sums : reductions;
+    auto const found = all.find(run);
+    return found == all.end() ? 0 : found->second;
+  }
+};
+
+/// Folds of so many micro-batches: additions to the sums of 2^k micro-batches that wait for their partner, and copies
+/// of results that do not lie where they belong. Micro-batch i makes as many additions as the binary number i ends with
+/// ones; the first n of them make n minus the number of ones in n.
+std::uint64_t fold_launches(ShardPlan const& plan, Index first, Index times) {
+  auto const additions = [](Index n) { return count_of(n - std::popcount(count_of(n))); };
+  bool const last_in_place = first + times == plan.turns && !plan.fresh_gradients_apart();
+  return additions(first + times) - additions(first) + count_of(times) - (last_in_place ? 1 : 0);
+}
+
+/// Kernels that round sums, add up squares of blocks, bring the blocks of a group together and add them in a tree.
+std::uint64_t norm_launches(ShardPlan const& plan) {
+  std::uint64_t const groups = count_of(std::ssize(plan.groups));
+  std::uint64_t launches = (plan.rounds_sums() ? 3 : 2) * groups;
+  for (Index group = 0; group < std::ssize(plan.groups); ++group) launches += plan.share(group).empty() ? 0 : 1;
+  if (plan.norm_gather) launches += kernels_of(schedule_of(*plan.norm_gather, plan.mesh, plan.rank));
+  return launches;
+}
+
+/// By run: the parts of which this rank has a share, over all buckets of the run.
+std::vector<std::uint64_t> shares_of_runs(ShardPlan const& plan) {
+  auto const has_share = [&](BucketPart const& part) { return !plan.share(part.group).empty(); };
+  std::vector<std::uint64_t> shares(plan.buckets.runs.size(), 0);
+  for (auto const& [bucket, count] : plan.buckets.by_size())
+    shares[static_cast<std::size_t>(bucket.run)] += count * count_of(std::ranges::count_if(bucket.parts, has_share));
+  return shares;
+}
+
+/// Without those inside of collectives.
+std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> const& shares,
+                           Instruction const& instruction, Index times) {
+  switch (instruction.act) {
+  case Act::gather:
+    return count_of(times) * (plan.share(instruction.subject).empty() ? 0 : 1); // the share, into its slot
+  case Act::fold: return fold_launches(plan, instruction.micro_batch, times);
+  case Act::accumulate:
+    return shares[static_cast<std::size_t>(instruction.subject)] *
+           (plan.ordered ? fold_launches(plan, instruction.micro_batch, times) : count_of(times));
+  case Act::norm: return count_of(times) * norm_launches(plan);
+  default: return 0;
+  }
+}
+
+} // namespace
+
+std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan) {
+  Tally const tally(segments);
+  std::vector<RepeatedCollective> all;
+  for (auto const& [bucket, count] : plan.buckets.by_size())
+    for (PlannedCollective const& step : plan.reduction_of(bucket))
+      if (std::uint64_t const times = tally.reductions_of(bucket.run, plan.is_of_sums(step)); times > 0)
+        all.push_back(
+            {"gradients", step, bytes_per_value(plan.gradient_storage()), plan.pieces_of(bucket, step), times * count});
+  for (auto const& [group, times] : tally.gathers) add_gather(all, plan, group, times);
+  return all;
+}
+
+std::vector<RepeatedCollective> publications_of(StepProgram const& outline, ShardPlan const& plan) {
+  std::set<Index> groups;
+  for (std::vector<Segment> const* part : {&outline.update, &outline.step})
+    for (Segment const& segment : *part)
+      for (Instruction const& instruction : segment.instructions)
+        if (instruction.act == Act::publish) groups.insert(instruction.subject);
+  std::vector<RepeatedCollective> all;
+  for (Index const group : groups) add_gather(all, plan, group, 1);
+  return all;
+}
+
+std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const& plan) {
+  std::vector<std::uint64_t> const shares = shares_of_runs(plan);
+  std::uint64_t launches = 0;
+  for (Segment const& segment : segments)
+    for (Instruction const& instruction : segment.instructions)
+      launches += own_launches(plan, shares, instruction, segment.times);
+  return launches + launches_of(collectives_of(segments, plan), plan);
+}
+
+std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan) {
+  std::uint64_t launches = 0;
+  for (RepeatedCollective const& repeated : all)
+    launches += repeated.times * kernels_of(schedule_of(repeated.planned, plan.mesh, plan.rank), repeated.pieces);
+  return launches;
+}
+
+} // namespace trainstone

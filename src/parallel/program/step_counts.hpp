@@ -1,0 +1,29 @@
+#pragma once
+
+// Counts what programs do: their collectives, each with how often it runs, and the kernels that the engine starts for
+// them. The plans of a run and its checks come from these counts. All functions take the instructions of an outline
+// (make_step_outline) and count every bucket of a run. Pure functions. The cost grows neither with the number of
+// buckets nor with that of micro-batches.
+
+#include "parallel/program/instruction.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainstone {
+
+/// The collectives that the instructions start, without publications: reductions of gradients, then gathers of
+/// parameters. Equal ones are one row.
+std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan);
+
+/// The collectives that follow an update: those that it starts, and those that the next forward starts because of it.
+std::vector<RepeatedCollective> publications_of(StepProgram const& outline, ShardPlan const& plan);
+
+/// Kernels that the engine starts for the instructions, those inside of collectives included. Not the kernels of units,
+/// of losses, of the update, and of publications.
+std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const& plan);
+/// Kernels inside of collectives.
+std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan);
+
+} // namespace trainstone

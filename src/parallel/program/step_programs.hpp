@@ -1,0 +1,19 @@
+#pragma once
+
+// Makes the programs of a rank from its plan: the order of forward and backward, and passes that add to it what moves
+// parameters and gradients. Pure functions.
+
+#include "parallel/program/instruction.hpp"
+#include "parallel/shard_plan.hpp"
+
+namespace trainstone {
+
+/// The programs of a rank. All ranks of a plan get the same ones.
+/// Complexity: O(units + buckets) instructions, however many micro-batches the rank has.
+StepProgram make_step_program(ShardPlan const& plan);
+
+/// The programs for a plan in which one bucket stands for all buckets of a run, and has the run's number. What they do
+/// is done as often as in the programs of the plan. Complexity: O(units), for models with millions of buckets, too.
+StepProgram make_step_outline(ShardPlan const& plan);
+
+} // namespace trainstone
