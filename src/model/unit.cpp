@@ -20,6 +20,4 @@ std::vector<Unit> units(std::int64_t layers) {
 
 std::int64_t group_read_by(Unit unit) { return unit.kind == UnitKind::block ? unit.block + 1 : 0; }
 
-std::int64_t group_completed_by(Unit unit) { return unit.kind == UnitKind::head ? -1 : group_read_by(unit); }
-
 } // namespace trainstone

@@ -28,7 +28,4 @@ std::vector<Unit> units(std::int64_t layers);
 /// The group whose parameters the unit reads: root for embed and head (embed's backward reads none).
 std::int64_t group_read_by(Unit unit);
 
-/// The group whose gradient is complete after the unit's backward, or -1: head leaves root's to embed.
-std::int64_t group_completed_by(Unit unit);
-
 } // namespace trainstone

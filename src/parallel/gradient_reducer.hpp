@@ -1,9 +1,10 @@
 #pragma once
 
-// Adds up gradients over micro-batches and ranks. Owns the place where backward writes gradients, the order and number
-// of reductions in flight, and the order of additions in ordered mode. Promises: all ranks start the same collectives
-// in the same order, whatever their timing; sums in ordered mode are subtrees of the balanced binary tree over all
-// micro-batches of the step. Knows nothing of models and optimizers.
+// Adds up gradients over micro-batches and ranks. Owns the place where backward writes gradients, the reductions in
+// flight, and the order of additions in ordered mode. Promises: reductions of several collectives, and reductions that
+// wait for scratch, keep their order, whatever their timing; sums in ordered mode are subtrees of the balanced binary
+// tree over all micro-batches of the step. Does not decide when: the step program does. Knows nothing of models and
+// optimizers.
 
 #include "comm/execution/execution_queue.hpp"
 #include "model/gpt.hpp"
@@ -35,15 +36,23 @@ public:
   GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                   ExecutionQueue& queue, ShardPlan const& plan, Memory memory);
 
-  /// Where backward puts a group's gradient at this turn; may wait for what is in flight there.
-  GradientTarget target(Index group, Index turn);
-  /// The group's elements from `begin` on are complete: starts the buckets that lie there, if the plan overlaps.
-  void completed_from(Index group, Index begin, Index turn);
-  /// The group's gradient of this turn is complete, as far as this rank is concerned.
-  void completed(Index group, Index turn);
+  /// Where backward puts a group's gradient of a micro-batch. Nothing may be in flight there.
+  GradientTarget target(Index group, Index micro_batch);
+  /// The group's gradient of a micro-batch takes its place in the tree over micro-batches, in place.
+  void fold(Index group, Index micro_batch);
+  /// Starts to reduce a bucket's fresh gradients when the work that is enqueued on exec now has ended. If gradients are
+  /// reduced in place and an earlier reduction uses the scratch, this one starts when the earlier one has ended.
+  void reduce(Index bucket);
+  /// Waits for it. Afterwards what was reduced is complete for work enqueued on exec.
+  void wait_reduced(Index bucket);
+  /// Adds what was reduced to the bucket's sums.
+  void accumulate(Index bucket, Index micro_batch);
+  /// Starts to reduce a bucket's sums over replicas; waits for it.
+  void reduce_sums(Index bucket);
+  void wait_sums(Index bucket);
   /// Continues reductions whose collectives have ended in the queue, without waiting. The caller drives the queue.
   void advance();
-  /// Waits for all reductions. After the last turn of a step the sums are complete for work enqueued on exec.
+  /// Waits for all reductions.
   void finish();
 
   /// This rank's share of a group's summed gradient.
@@ -52,29 +61,21 @@ public:
   std::span<std::byte> idle_staging() const { return m_memory.staging.front(); }
 
 private:
+  /// A reduction of fresh gradients: one collective after another.
   struct Work {
     Index bucket;
-    Index turn;
-    std::size_t step;       ///< of plan.reduction, that is under way
     InstanceEvent complete; ///< the gradient is, as far as this rank is concerned
+    std::size_t step = 0;   ///< of plan.reduction, that is under way
   };
   enum class Wait { no, yes };
 
   void prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators);
-  void make_due(Index bucket, Index turn);
-  void begin_step(Work const& work);
-  std::size_t steps(Index turn) const;
   bool has_scratch(Index bucket) const;
   void start_due();
   bool go_on(Work& work, Wait wait);
-  Execution& execution(Work const& work);
-  bool ended(Execution const& execution, Wait wait);
-  bool last_turn(Index turn) const { return turn + 1 == m_plan->turns; }
-  void add_up(Work const& work);
-  void fold(StoredVector value, Index begin, Index turn);
-  void finish_run(Index run);
   void finish_oldest();
-  BucketGroup const& run_of(Index bucket) const;
+  Execution& execution(Index bucket, std::size_t step);
+  void fold(StoredVector value, Index begin, Index micro_batch);
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
@@ -84,8 +85,8 @@ private:
   std::vector<Execution> m_executions; ///< of every bucket the steps of its reduction
   std::vector<Bucket> m_buckets;
   std::deque<Work> m_in_flight; ///< in the order in which they were started
-  Index m_begun = 0;            ///< buckets of the run that backward completes at present
   std::deque<Work> m_due;       ///< complete, but for scratch: these are started next, in this order
+  std::vector<Index> m_sums;    ///< buckets whose sums are being reduced
 };
 
 } // namespace trainstone

@@ -14,9 +14,7 @@ Rank Mesh::stride(Axis axis) const {
   return ranks;
 }
 
-Rank Mesh::rank_at(Axis axis, Rank rank, Rank there) const {
-  return rank + (there - index(axis, rank)) * stride(axis);
-}
+Rank Mesh::rank_at(Axis axis, Rank rank, Rank there) const { return rank + (there - index(axis, rank)) * stride(axis); }
 
 std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
   std::vector<Rank> all;

@@ -2,8 +2,6 @@
 
 #include "kernels/accumulate.hpp"
 
-#include <utility>
-
 namespace trainstone {
 
 namespace {
@@ -22,17 +20,17 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
       m_plan(&plan),
       m_parameters(&parameters),
       m_slots(slots),
-      m_slots_in_turn(at(plan.prefetch) + 1),
-      m_order(plan) {
+      m_slots_in_turn(plan.prefetch + 1),
+      m_published(plan.groups.size()) {
   for (Index group = 0; group < std::ssize(plan.groups); ++group) {
     if (!plan.gathers[at(group)]) continue;
     PlannedCollective const& planned = *plan.gathers[at(group)];
     Schedule const schedule = schedule_of(planned, plan.mesh, plan.rank);
-    for (std::size_t slot = 0; slot < m_slots_in_turn; ++slot)
+    for (Index slot = 0; slot < m_slots_in_turn; ++slot)
       m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum,
-                             whole(group, slot), scratch[slot],
+                             whole(group, slot), scratch[at(slot)],
                              ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
-                                              .staging = staging[slot],
+                                              .staging = staging[at(slot)],
                                               .caller = &m_exec});
   }
 }
@@ -41,40 +39,52 @@ StoredVector ParameterGatherer::share(Index group) const {
   return m_parameters->part(m_plan->share_begin(group, m_plan->sharding.parameters), m_plan->share(group).size());
 }
 
-StoredVector ParameterGatherer::whole(Index group, std::size_t slot) const {
+StoredVector ParameterGatherer::whole(Index group, Index slot) const {
   ParameterGroup const& entry = m_plan->groups[at(group)];
   if (!m_slots) return m_parameters->part(entry.offset, entry.padded);
-  return m_slots->part(static_cast<Index>(slot) * m_plan->largest_group(), entry.padded);
+  return m_slots->part(slot * m_plan->largest_group(), entry.padded);
 }
 
-void ParameterGatherer::begin(std::vector<Index> sequence) { carry_out(m_order.begin(std::move(sequence))); }
+Execution& ParameterGatherer::execution(Index group, Index slot) {
+  return m_gathers[at(group * m_slots_in_turn + slot)];
+}
 
-void ParameterGatherer::carry_out(std::vector<GatherAction> const& actions) {
-  if (m_gathers.empty()) return;
-  for (GatherAction const& action : actions) {
-    Index const group = m_order.group(action.place);
-    std::size_t const slot = m_order.slot(action.place);
-    Execution& gather = m_gathers[at(group) * m_slots_in_turn + slot];
-    if (action.kind == GatherAction::Kind::wait) {
-      m_queue->wait(gather);
-      continue;
-    }
-    Range const share = m_plan->share(group);
-    if (m_slots && !share.empty()) {
-      StoredVector const room = whole(group, slot).part(share.begin, share.size());
-      accumulate(m_exec, Write::overwrite, this->share(group), room);
-    }
-    m_queue->start(gather);
+void ParameterGatherer::gather(Index group, Index slot) {
+  if (Range const share = m_plan->share(group); !share.empty())
+    accumulate(m_exec, Write::overwrite, this->share(group), whole(group, slot).part(share.begin, share.size()));
+  m_queue->start(execution(group, slot));
+}
+
+void ParameterGatherer::outdate() {
+  if (!m_plan->gathers_after_update()) return;
+  for (Published& group : m_published) {
+    TRAINSTONE_REQUIRE(group.state != Publication::under_way, "parameters change while they are published");
+    group.state = Publication::old;
   }
 }
 
-ConstStoredVector ParameterGatherer::acquire(std::size_t place) {
-  carry_out(m_order.acquire(place));
-  return whole(m_order.group(place), m_order.slot(place));
+void ParameterGatherer::publish(Index group, Index slot) {
+  Published& published = m_published[at(group)];
+  if (published.state != Publication::old) return;
+  for (Published const& other : m_published)
+    TRAINSTONE_REQUIRE(other.state != Publication::under_way || other.slot != slot, "scratch {} is in use", slot);
+  published = {Publication::under_way, slot};
+  m_queue->start(execution(group, slot));
+}
+
+void ParameterGatherer::wait_published(Index group) {
+  Published& published = m_published[at(group)];
+  if (published.state == Publication::complete) return;
+  TRAINSTONE_REQUIRE(published.state == Publication::under_way, "group {} was not published", group);
+  m_queue->wait(execution(group, published.slot));
+  published.state = Publication::complete;
 }
 
 void ParameterGatherer::finish() {
-  if (!is_finished()) acquire(m_order.sequence().size() - 1);
+  for (Index group = 0; group < std::ssize(m_plan->groups); ++group) {
+    publish(group, group % m_slots_in_turn);
+    wait_published(group);
+  }
 }
 
 } // namespace trainstone

@@ -1,17 +1,14 @@
 #pragma once
 
 // Gathers whole parameter groups, if ranks hold shares of each group or if each group lies with one rank. Owns the
-// slots of gathered groups (stage 3; in other stages every rank has room for all groups). Decides how far ahead of
-// their use gathers start. Promises: all ranks start the same gathers in the same order; a slot is filled anew only
-// when its group is not used any more.
+// slots of gathered groups (stage 3; in other stages every rank has room for all groups) and knows which groups were
+// published since the last update. Does not decide when: the step program does.
 
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/mesh_communicators.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/state_memory.hpp"
-#include "parallel/step_order.hpp"
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -28,32 +25,42 @@ public:
                     ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
                     std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
 
-  /// Begins a sequence of groups that are used in this order. The use of a group ends when the next group is acquired.
-  /// The gathers of the last sequence must have been acquired or finished.
-  void begin(std::vector<Index> sequence);
-  /// The whole group at a place of the sequence; starts the gathers ahead of it. Complete for work enqueued on exec.
-  ConstStoredVector acquire(std::size_t place);
-  /// Acquires the groups that are left.
+  /// Starts to gather a group into a slot, if parameters are sharded.
+  void gather(Index group, Index slot);
+  /// Afterwards the group in the slot is complete for work enqueued on exec.
+  void wait_gathered(Index group, Index slot) { m_queue->wait(execution(group, slot)); }
+
+  /// The owners' shares have changed: what was published is old. Nothing may be on its way.
+  void outdate();
+  /// Starts to bring a group's shares to all ranks, unless they are there or on their way. \param[in] slot  of scratch
+  void publish(Index group, Index slot);
+  /// Waits until a group is published. Afterwards it is complete for work enqueued on exec.
+  void wait_published(Index group);
+  /// Publishes what is old, and waits.
   void finish();
-  /// Whether every group of the sequence was acquired.
-  bool is_finished() const { return m_order.is_finished(); }
 
   /// This rank's share of a group.
   StoredVector share(Index group) const;
   /// Room for a whole group, if parameters are sharded; else the group itself.
-  StoredVector whole(Index group, std::size_t slot = 0) const;
+  StoredVector whole(Index group, Index slot = 0) const;
 
 private:
-  void carry_out(std::vector<GatherAction> const& actions);
+  enum class Publication { old, under_way, complete };
+  struct Published {
+    Publication state = Publication::complete;
+    Index slot = 0; ///< of scratch, while it is under way
+  };
+
+  Execution& execution(Index group, Index slot);
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
   StateMemory* m_parameters;
   StateMemory* m_slots;
-  std::size_t m_slots_in_turn;
-  std::vector<Execution> m_gathers; ///< of every group, for every slot
-  GatherOrder m_order;
+  Index m_slots_in_turn;
+  std::vector<Execution> m_gathers;   ///< of every group, for every slot; empty on one rank
+  std::vector<Published> m_published; ///< by group
 };
 
 } // namespace trainstone

@@ -6,6 +6,7 @@
 #include "core/timed_region.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/step_order.hpp"
 
 #include <cstdio>
 #include <exception>
@@ -126,42 +127,34 @@ ShardedEngine::~ShardedEngine() {
   }
 }
 
-void ShardedEngine::begin(Pass pass, Index turn) {
+void ShardedEngine::execute(Instruction const& one) {
   NoProgress const busy(m_busy);
-  m_turn = turn;
-  if (!m_plan->sharding.parameters) return;
-  m_gatherer.begin(gather_sequence(*m_plan, pass));
+  bool const waits = one.act == Act::wait;
+  switch (waits ? one.started : one.act) {
+  case Act::gather:
+    return waits ? m_gatherer.wait_gathered(one.subject, one.slot) : m_gatherer.gather(one.subject, one.slot);
+  case Act::publish: return waits ? m_gatherer.wait_published(one.subject) : m_gatherer.publish(one.subject, one.slot);
+  case Act::reduce: return waits ? m_reducer.wait_reduced(one.subject) : m_reducer.reduce(one.subject);
+  case Act::reduce_sums: return waits ? m_reducer.wait_sums(one.subject) : m_reducer.reduce_sums(one.subject);
+  case Act::fold: return m_reducer.fold(one.subject, one.micro_batch);
+  case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
+  default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
+  }
 }
 
-ConstStoredVector ShardedEngine::before_forward(Unit unit) {
-  NoProgress const busy(m_busy);
-  if (!m_plan->sharding.parameters && m_gatherer.is_finished()) return m_gatherer.whole(group_read_by(unit));
-  return m_gatherer.acquire(gather_place(*m_plan, unit, Direction::forward));
+ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const {
+  return m_plan->sharding.parameters ? m_gatherer.whole(group, slot) : m_gatherer.whole(group);
 }
 
-BackwardMemory ShardedEngine::before_backward(Unit unit) {
-  NoProgress const busy(m_busy);
-  Index const group = group_read_by(unit);
-  GradientTarget target = m_reducer.target(group, m_turn);
-  target.completed = [this, group](Index begin) {
-    NoProgress const calls(m_busy);
-    m_reducer.completed_from(group, begin, m_turn);
-  };
-  if (unit.kind == UnitKind::embed) return {m_gatherer.share(group).part(0, 0), target};
-  if (!m_plan->sharding.parameters) return {m_gatherer.whole(group), target};
-  return {m_gatherer.acquire(gather_place(*m_plan, unit, Direction::backward)), target};
-}
-
-void ShardedEngine::after_backward(Unit unit) {
-  NoProgress const busy(m_busy);
-  Index const group = group_completed_by(unit);
-  if (group >= 0) m_reducer.completed(group, m_turn);
+bool ShardedEngine::lies_behind(Index bucket, Index group, Index begin) const {
+  BucketGroup const& run = m_plan->buckets.runs[static_cast<std::size_t>(run_of_group(*m_plan, group))];
+  Index const number = bucket - run.first_bucket; // of the slices of every owner's share: that of the first lies first
+  return run.share > 0 && 0 <= number && number < run.buckets && run.slice_of_share(number).begin >= begin;
 }
 
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   NoProgress const busy(m_busy);
-  m_reducer.finish();
   if (m_plan->rounds_sums())
     for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
       round_to(m_exec, m_plan->types.gradients, m_reducer.share(g).as<float>());
@@ -195,19 +188,13 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
                       part_of(master_share(share.group), share.range.begin, size), moments,
                       m_gatherer.share(share.group).part(share.range.begin, size));
   }
-  gather_updated();
-}
-
-/// Where every rank keeps all parameters: in the order in which forward reads them.
-void ShardedEngine::gather_updated() {
-  if (!m_plan->gathers_after_update()) return;
-  m_gatherer.begin(all_groups(*m_plan));
-  if (!m_plan->overlap) m_gatherer.finish();
+  m_gatherer.outdate();
 }
 
 void ShardedEngine::finish() {
   NoProgress const busy(m_busy);
   m_reducer.finish();
+  m_queue.wait_all();
   m_gatherer.finish();
 }
 
@@ -237,7 +224,7 @@ void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float
   if (m_plan->types.master)
     for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
       cast(m_exec, ConstStoredVector(master_share(g)), m_gatherer.share(g));
-  gather_updated();
+  m_gatherer.outdate();
   m_gatherer.finish();
 }
 
@@ -259,10 +246,17 @@ void ShardedEngine::broadcast_state() {
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
   NoProgress const busy(m_busy);
-  if (m_plan->sharding.parameters) m_gatherer.begin(all_groups(*m_plan));
-  for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
-    read(g, m_plan->sharding.parameters ? m_gatherer.acquire(static_cast<std::size_t>(g))
-                                        : ConstStoredVector(m_gatherer.whole(g)));
+  Index const groups = std::ssize(m_plan->groups), slots = m_plan->gather_slots();
+  for (Index g = 0; g < groups; ++g) {
+    if (slots == 0) {
+      read(g, m_gatherer.whole(g));
+      continue;
+    }
+    if (g == 0 || slots == 1) m_gatherer.gather(g, g % slots);
+    m_gatherer.wait_gathered(g, g % slots);
+    if (slots > 1 && g + 1 < groups) m_gatherer.gather(g + 1, (g + 1) % slots); // while this one is read
+    read(g, m_gatherer.whole(g, g % slots));
+  }
 }
 
 } // namespace trainstone

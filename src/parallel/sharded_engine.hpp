@@ -1,10 +1,10 @@
 #pragma once
 
-// One engine for data parallelism (also naive), ZeRO-1, -2, -3 (FSDP) and HSDP. It executes its ShardPlan. Owns the
-// training state, the communicators of the mesh, and the collectives of parameters, gradients and norm. The step loop
-// calls it at the borders of units. If the plan overlaps, kernels drive the collectives in flight. Promises: if ranks
-// hold equal parameters before a step, they hold the same bits after it; the engine allocates and sends exactly what
-// the plan says. Does not run the model and does not know about data.
+// One engine for data parallelism (also naive), ZeRO-1, -2, -3 (FSDP) and HSDP. Owns the training state, the
+// communicators of the mesh, and the collectives of parameters, gradients and norm. It executes those instructions of
+// a step program that move parameters and gradients. If the plan overlaps, kernels drive the collectives in flight.
+// Promises: if ranks hold equal parameters before a step, they hold the same bits after it; the engine allocates and
+// sends exactly what the plan says. Does not run the model and does not know about data.
 
 #include "comm/buffers.hpp"
 #include "comm/communicator.hpp"
@@ -15,20 +15,14 @@
 #include "parallel/mesh_communicators.hpp"
 #include "parallel/optimizer_update.hpp"
 #include "parallel/parameter_gatherer.hpp"
+#include "parallel/program/instruction.hpp"
 #include "parallel/shard_plan.hpp"
-#include "parallel/step_order.hpp"
 #include "parallel/tensor_share.hpp"
 
 #include <functional>
 #include <memory>
 
 namespace trainstone {
-
-/// The memory that the backward pass of a unit reads and writes.
-struct BackwardMemory {
-  ConstStoredVector parameters; ///< of its group; empty for embed, which reads none
-  GradientTarget gradients;
-};
 
 class ShardedEngine {
 public:
@@ -40,22 +34,25 @@ public:
   ShardedEngine& operator=(ShardedEngine const&) = delete;
   ~ShardedEngine();
 
-  /// Before the units of a micro-batch are run: forward and backward, or forward alone. \param[in] turn from 0
-  void begin(Pass pass, Index turn);
-  /// The whole parameters of the unit's group, until the next unit's.
-  ConstStoredVector before_forward(Unit unit);
-  BackwardMemory before_backward(Unit unit);
-  void after_backward(Unit unit);
+  /// Executes gather, publish, fold, reduce, accumulate, reduce_sums, and waits for what these have started.
+  void execute(Instruction const& instruction);
+  /// The whole parameters of a group: in a slot, if they are sharded. Valid until another group is gathered there.
+  ConstStoredVector parameters(Index group, Index slot) const;
+  /// Where the backward of a unit leaves the gradient of a group.
+  GradientTarget gradient_target(Index group, Index micro_batch) { return m_reducer.target(group, micro_batch); }
+  /// Whether a bucket lies behind `begin` in the group whose backward is under way: it can be reduced at once, if the
+  /// plan overlaps.
+  bool lies_behind(Index bucket, Index group, Index begin) const;
 
-  /// Waits for the sums of all gradients of the step; returns their norm, the same on all ranks.
+  /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
   double gradient_norm();
-  /// Updates parameters and moments with numbers.gradient_scale times the gradients.
+  /// Updates parameters and moments with numbers.gradient_scale times the gradients. Publications are then due.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
   /// Continues the collectives in flight, without waiting.
   void advance();
   /// While it lives, every launch of this thread calls advance(), if the plan overlaps. Otherwise no launch does.
   [[nodiscard]] BetweenLaunches::Scoped drive_between_launches();
-  /// Waits for all collectives in flight. Then parameters are complete.
+  /// Waits for all collectives in flight, and for publications that are due. Then parameters are complete.
   void finish();
 
   /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
@@ -86,7 +83,6 @@ public:
 private:
   class NoProgress;
 
-  void gather_updated();
   void broadcast_state();
 
   ExecutionSpace m_exec, m_communication;
@@ -101,7 +97,6 @@ private:
   ParameterGatherer m_gatherer;
   GradientNorm m_norm;
   std::vector<TensorShare> m_tensor_shares;
-  Index m_turn = 0;
   bool m_busy = false; ///< inside of a function that starts or waits for collectives
 };
 

@@ -38,9 +38,10 @@ Trainer::FirstUpdateOutcome Trainer::first_update(Index positions) {
         std::copy_n(tokens.begin(), m_plan->shape.sequence, row);
   };
   constexpr std::int64_t no_step = 0; // faults are for training steps
-  run_micro_batches({&first_sample, 0, LossMode::training, no_step, positions});
-  FirstUpdateOutcome outcome{.loss = total_loss(nullptr) / static_cast<double>(positions), .update = {}};
-  outcome.update.norm = m_engine.gradient_norm();
+  m_loader.begin(m_exec);
+  play(m_program.step, {&first_sample, 0, LossMode::training, no_step, positions});
+  FirstUpdateOutcome outcome{.loss = m_total_loss / static_cast<double>(positions), .update = {}};
+  outcome.update.norm = m_norm;
   auto const to_vector = [](ParameterChanges const& means) { return std::vector<double>(means.begin(), means.end()); };
   outcome.update.gradients = to_vector(
       gradient_sizes(m_exec, *m_communicator, m_engine, m_plan->table, Vector<double>(m_loss_sums.data(), 1)));

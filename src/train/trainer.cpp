@@ -7,6 +7,7 @@
 #include "core/launch.hpp"
 #include "core/region.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/program/step_programs.hpp"
 #include "train/batches.hpp"
 #include "train/learning_rate.hpp"
 #include "train/replica_check.hpp"
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 namespace trainstone {
@@ -74,6 +74,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data, m_mirrors),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
               config.model_options),
+      m_program(make_step_program(plan.parallel)),
+      m_loaded(static_cast<std::size_t>(plan.accumulation)),
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_units(units(config.model.layers)),
@@ -112,7 +114,7 @@ StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
   report.loss = gradient(step, ask);
   report.requests = m_requests;
-  report.norm = m_engine.gradient_norm() / m_scaler.scale();
+  report.norm = m_norm / m_scaler.scale();
   if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
   report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
   if (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped))
@@ -148,7 +150,8 @@ double Trainer::clip_factor(double norm) const {
 
 void Trainer::update(StepReport const& report) {
   ++m_updates;
-  m_engine.update(m_config->optimizer, {report.learning_rate, clip_factor(report.norm) / m_scaler.scale(), m_updates});
+  m_update_numbers = {report.learning_rate, clip_factor(report.norm) / m_scaler.scale(), m_updates};
+  play(m_program.update, training_batch(report.step));
 }
 
 /// What a token's loss is multiplied with where its gradient begins.
@@ -164,40 +167,12 @@ Trainer::GlobalBatch Trainer::training_batch(std::int64_t step) const {
 }
 
 double Trainer::gradient(std::int64_t step, std::function<Requests()> const& ask) {
-  run_micro_batches(training_batch(step));
-  inject_unplanned_calls(step);
-  m_requests = ask ? ask() : Requests();
-  return total_loss(&m_requests) / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
-}
-
-/// Losses and the summed gradient. The host waits for no kernel before the reductions.
-void Trainer::run_micro_batches(GlobalBatch const& global) {
-  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
-  std::vector<MicroBatch> const batches = load(global);
-  for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
-    MicroBatch const& batch = batches[static_cast<std::size_t>(turn)];
-    m_engine.begin(Pass::training, turn);
-    forward_and_loss(global, batch, turn);
-    backward(batch);
-  }
-  m_uncovered_seconds = finish_reductions(); // nobody drives collectives while the losses meet
-}
-
-/// Waits for backward and for what it has begun. \return how long for the latter alone
-double Trainer::finish_reductions() {
-  InstanceEvent const backward(m_exec);
-  while (!backward.is_done()) m_engine.advance();
-  SteadyTime const start = std::chrono::steady_clock::now();
-  m_engine.finish();
-  return seconds_since(start);
-}
-
-/// This rank's micro-batches, turn by turn.
-std::vector<MicroBatch> Trainer::load(GlobalBatch const& global) {
-  std::vector<MicroBatch> batches;
+  m_ask = ask;
+  m_backward_ends = false;
+  m_backward_end.reset();
   m_loader.begin(m_exec);
-  for (Index turn = 0; turn < m_plan->accumulation; ++turn) batches.push_back(load(global, turn));
-  return batches;
+  play(m_program.step, training_batch(step));
+  return m_total_loss / static_cast<double>(m_config->batch.global * m_plan->shape.sequence);
 }
 
 MicroBatch Trainer::load(GlobalBatch const& global, Index turn) {
@@ -221,25 +196,6 @@ Dropout Trainer::dropout(std::int64_t step, Index turn) const {
   return {.rate = m_config->model_options.dropout,
           .seed = static_cast<std::uint64_t>(m_config->data.seed),
           .first_sample = static_cast<std::uint64_t>(first)};
-}
-
-void Trainer::forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn) {
-  for (Unit unit : m_units) {
-    ConstStoredVector const parameters = m_engine.before_forward(unit);
-    m_model.forward(m_exec, unit, batch, parameters);
-    inject_fault(unit, global.step);
-  }
-  m_model.loss(m_exec, batch, global.mode);
-  if (global.first_positions > 0) keep_first_positions(global, turn);
-  sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + turn, 1));
-}
-
-void Trainer::backward(MicroBatch const& batch) {
-  for (Unit unit : m_units | std::views::reverse) {
-    BackwardMemory const memory = m_engine.before_backward(unit);
-    m_model.backward(m_exec, unit, batch, memory.parameters, memory.gradients);
-    m_engine.after_backward(unit);
-  }
 }
 
 /// Of a global batch, over all ranks: whoever ran its micro-batches, the sum has the same bits. Requests meet in the
@@ -269,34 +225,18 @@ void Trainer::all_reduce_losses(std::vector<double>& losses, Requests* requests)
 }
 
 double Trainer::validate() {
-  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   constexpr std::int64_t no_step = 0; // faults are for training steps
   double loss_sum = 0;
   for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
     GlobalBatch const global{&m_batches.validation, number, LossMode::evaluation, no_step};
-    std::vector<MicroBatch> const batches = load(global);
-    for (Index turn = 0; turn < m_plan->accumulation; ++turn) {
-      m_engine.begin(Pass::evaluation, turn);
-      forward_and_loss(global, batches[static_cast<std::size_t>(turn)], turn);
-    }
+    m_loader.begin(m_exec);
+    for (Index turn = 0; turn < m_plan->accumulation; ++turn) play(m_program.evaluation, global, turn);
     double const loss = total_loss(nullptr);
     if (!std::isfinite(loss))
       throw CollectiveError(fmt::format("held-out loss {}: {}", loss, describe_non_finite(global)));
     loss_sum += loss;
   }
   return loss_sum / static_cast<double>(m_batches.validation_batches * m_config->batch.global * m_plan->shape.sequence);
-}
-
-MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
-  BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
-  m_loader.begin(m_exec);
-  MicroBatch const loaded = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
-  m_engine.begin(Pass::evaluation, 0);
-  for (Unit unit : m_units) {
-    ConstStoredVector const parameters = m_engine.before_forward(unit);
-    m_model.forward(m_exec, unit, loaded, parameters);
-  }
-  return loaded;
 }
 
 void Trainer::logits(std::int64_t batch, Index micro_batch) {
@@ -354,9 +294,7 @@ std::string Trainer::describe_non_finite(GlobalBatch const& global) {
 /// time to look.
 Unit Trainer::first_bad_unit(GlobalBatch const& global, Index turn) {
   m_loader.begin(m_exec);
-  MicroBatch const batch = load(global, turn);
-  m_engine.begin(Pass::evaluation, turn);
-  forward_and_loss(global, batch, turn);
+  play(m_program.evaluation, global, turn);
   // the head's logits are already their gradient: it is the one that is left when no output before it is bad
   std::int64_t const head = std::ssize(m_units) - 1;
   std::int64_t bad = std::isfinite(m_turn_losses[static_cast<std::size_t>(turn)]) ? head : 0;

@@ -1,11 +1,13 @@
 #pragma once
 
 // The step loop. Owns all memory of a rank (allocated from the RunPlan, entered in the caller's ledger), the model, the
-// engine and the order of a step: forward, loss, backward, reduce, update. Promises: what it allocates, sends and
-// computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
+// engine and the step program, which it plays: forward, loss, backward, reduce, update. Promises: what it allocates,
+// sends and computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
 
 #include "comm/communicator.hpp"
+#include "core/clock.hpp"
 #include "parallel/parameter_changes.hpp"
+#include "parallel/program/instruction.hpp"
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/batch_scatter.hpp"
@@ -13,6 +15,9 @@
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
 #include "train/run_plan.hpp"
+
+#include <optional>
+#include <span>
 
 namespace trainstone {
 
@@ -44,10 +49,9 @@ public:
   /// Whether the last update left only finite values in this rank's shares. Waits.
   bool parameters_are_finite();
 
-  /// Forward, loss and backward of all micro-batches of a step, and the sum of gradients over the ranks, without an
-  /// update. Returns the mean loss. \param[in] ask  as of step()
+  /// Forward, loss and backward of all micro-batches of a step, the sum of gradients over the ranks and its norm,
+  /// without an update. Returns the mean loss. \param[in] ask  as of step()
   double gradient(std::int64_t step, std::function<Requests()> const& ask = nullptr);
-  double finish_reductions();
 
   /// After a step: compares the parameters that several ranks hold. Control traffic: RunPlan::replica_check.
   /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
@@ -98,7 +102,7 @@ public:
   ShardedEngine& engine() { return m_engine; }
 
 private:
-  /// A global batch of a training or of a validation: the values that are the same for all of its turns.
+  /// A global batch of a training or of a validation: the values that are the same for all of its micro-batches.
   struct GlobalBatch {
     BatchSource const* source;
     std::int64_t number;
@@ -108,15 +112,18 @@ private:
   };
 
   GlobalBatch training_batch(std::int64_t step) const;
-  std::vector<MicroBatch> load(GlobalBatch const& global);
   MicroBatch load(GlobalBatch const& global, Index turn);
   Dropout dropout(std::int64_t step, Index turn) const;
   MicroBatch forward_only(std::int64_t batch, Index micro_batch);
-  void backward(MicroBatch const& batch);
-  void run_micro_batches(GlobalBatch const& global);
+  void play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch = 0);
+  void play(Instruction const& instruction, GlobalBatch const& global);
+  void forward(Instruction const& instruction, GlobalBatch const& global);
+  void loss(Instruction const& instruction, GlobalBatch const& global);
+  std::size_t backward(Instruction const& instruction, std::span<Instruction const> behind, Index later_by);
+  void wait(Instruction const& instruction);
+  void agree(GlobalBatch const& global);
   void keep_first_positions(GlobalBatch const& global, Index turn);
   void set_initial_parameters();
-  void forward_and_loss(GlobalBatch const& global, MicroBatch const& batch, Index turn);
   double total_loss(Requests* requests);
   void all_reduce_losses(std::vector<double>& losses, Requests* requests);
   void inject_fault(Unit unit, std::int64_t step);
@@ -142,12 +149,20 @@ private:
   BatchLoader m_loader;
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
-  Vector<double> m_loss_sums; ///< per turn
+  StepProgram m_program;
+  std::vector<MicroBatch> m_loaded; ///< per turn
+  Vector<double> m_loss_sums;       ///< per turn
   Vector<std::int64_t> m_count;
   std::vector<Unit> m_units;
   LossScaler m_scaler;
-  std::int64_t m_updates = 0;        ///< steps that were not skipped
-  Requests m_requests;               ///< of all ranks, in the last step
+  std::int64_t m_updates = 0;       ///< steps that were not skipped
+  std::function<Requests()> m_ask;  ///< of the step that is played; may be empty
+  Requests m_requests;              ///< of all ranks, in the last step
+  double m_total_loss = 0;          ///< of the global batch that was played last
+  double m_norm = 0;                ///< of its gradient
+  UpdateNumbers m_update_numbers{}; ///< of the update that is played
+  bool m_backward_ends = false;     ///< the last backward of the step is enqueued, and no wait has come behind it
+  std::optional<SteadyTime> m_backward_end;
   double m_uncovered_seconds = 0;    ///< of this step's reductions, after the last kernel of backward
   std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };

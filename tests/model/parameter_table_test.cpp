@@ -66,7 +66,4 @@ TEST_CASE("units read and complete the groups that the formulas say", "[model]")
   CHECK(units(2).size() == 4);
   CHECK(to_string(units(2)[2]) == "block 1");
   CHECK(group_read_by({UnitKind::head}) == 0);
-  CHECK(group_completed_by({UnitKind::head}) == -1);
-  CHECK(group_completed_by({UnitKind::embed}) == 0);
-  CHECK(group_completed_by({UnitKind::block, 1}) == 2);
 }

@@ -341,7 +341,7 @@ TEST_CASE("the order of additions shows in the bits, and the rounding of their s
   std::uint64_t const fast = hash_after(world, config, 4);
   if ((world.size() & (world.size() - 1)) != 0 || world.size() > 4) return;
   config.parallel.reduction = ReductionMode::ordered;
-  CHECK(hash_after(world, config, 4) != fast); // one by one instead of in a tree
+  CHECK(hash_after(world, config, 4) != fast);   // one by one instead of in a tree
   config.precision.recipe = RecipeName::mixed18; // gradients stay fp32
   std::uint64_t const wide = hash_after(world, config, 4);
   config.precision.recipe = RecipeName::mixed16; // their sum is rounded
