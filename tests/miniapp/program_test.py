@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tests the program as its users meet it: command line, decks, files, exit codes, printed lines and result files.
 
-usage: program_test.py PROGRAM MPIEXEC [--group training|texts|float64] [unittest options]
+usage: program_test.py PROGRAM MPIEXEC [--group training|files|texts|float64] [unittest options]
 
 The claims stand in the modules of GROUPS; support.py starts the program. The group "training" depends on how the program was
-built. The group "texts" does not: decks, messages, tables and reports are the same with every Kokkos. The group "float64" wants
-NumPy; the others want no more than Python's standard library; result_schema.py also wants jsonschema, and is skipped without it.
+built. The groups "files" and "texts" do not: results, choices of algorithms, decks, messages, tables and reports are the same
+with every Kokkos. The group "float64" wants NumPy; the others want no more than Python's standard library; result_schema.py also wants
+jsonschema, and is skipped without it.
 """
 import sys
 
@@ -35,8 +36,8 @@ import training
 
 
 GROUPS = {
-    "training": (training, outputs, checkpoints, communication, strategies, agreement, reference, classes, commbench,
-                 measured, memory),
+    "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory),
+    "files": (outputs, classes, measured),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
     "float64": (float64,),
 }

@@ -1,0 +1,21 @@
+# Every header compiles alone: one source per header that includes nothing else. Where Kokkos' headers are allowed they are
+# included first, because reading them takes longer than all the rest.
+function(trainstone_compile_headers target)
+  foreach(header IN LISTS ARGN)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.cpp)
+    file(GENERATE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(${target} OBJECT ${sources})
+  target_link_libraries(${target} PRIVATE trainstone MPI::MPI_CXX nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus
+                                          PkgConfig::xxhash)
+  target_compile_options(${target} PRIVATE -O0)
+endfunction()
+file(GLOB_RECURSE headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.hpp)
+list(JOIN TRAINSTONE_FOLDERS_WITHOUT_KOKKOS "|" folders)
+set(headers_without_kokkos ${headers})
+list(FILTER headers_without_kokkos INCLUDE REGEX "^(${folders})/")
+list(FILTER headers EXCLUDE REGEX "^(${folders})/")
+trainstone_compile_headers(headers_without_kokkos_compile_alone ${headers_without_kokkos})
+trainstone_compile_headers(headers_compile_alone ${headers})
+trainstone_precompile(headers_compile_alone <Kokkos_Core.hpp>)
