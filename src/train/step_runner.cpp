@@ -117,7 +117,7 @@ void Trainer::agree(GlobalBatch const& global) {
   m_total_loss = total_loss(&m_requests);
 }
 
-/// Every instruction but those that load and compute losses.
+/// Plays the evaluation of a micro-batch without its load, which is done here, and without its loss.
 MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
   m_loader.begin(m_exec);
   m_loaded.front() = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
