@@ -142,9 +142,7 @@ void ShardedEngine::execute(Instruction const& one) {
   }
 }
 
-ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const {
-  return m_plan->sharding.parameters ? m_gatherer.whole(group, slot) : m_gatherer.whole(group);
-}
+ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const { return m_gatherer.whole(group, slot); }
 
 bool ShardedEngine::lies_behind(Index bucket, Index group, Index begin) const {
   BucketGroup const& run = m_plan->buckets.runs[static_cast<std::size_t>(run_of_group(*m_plan, group))];

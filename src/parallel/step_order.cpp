@@ -15,13 +15,6 @@ Index run_of_group(ShardPlan const& plan, Index group) {
   return std::distance(runs.begin(), run);
 }
 
-std::optional<Index> run_to_reduce(ShardPlan const& plan, Index group, Index micro_batch) {
-  Index const run = run_of_group(plan, group);
-  bool const complete = group == plan.buckets.runs[static_cast<std::size_t>(run)].first_group;
-  bool const reduces = plan.reduce_each || micro_batch + 1 == plan.turns;
-  return complete && reduces ? std::optional(run) : std::nullopt;
-}
-
 bool share_memory(ShardPlan const& plan, Index run, Index other) {
   return plan.run_memory(run).overlaps(plan.run_memory(other));
 }

@@ -2,11 +2,9 @@
 
 // Gradients as the simulator of steps sees them: not numbers, but which micro-batches of which ranks are in them.
 
-#include "comm/partition.hpp"
 #include "core/index.hpp"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace trainstone::Impl {
@@ -17,7 +15,7 @@ struct Contribution {
   Index unit;
 };
 
-/// A sum of contributions: each one has a random number of 64 bits, and numbers are added up. Two sums of different
+/// A sum of contributions. Each contribution has a hash of 64 bits, and hashes are added up. Two sums of different
 /// contributions are equal by chance only, in one of 2^64 cases.
 class ContributionSum {
 public:

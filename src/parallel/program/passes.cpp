@@ -35,8 +35,6 @@ struct Uses {
   }
 };
 
-Index number_of_units(ShardPlan const& plan) { return std::ssize(plan.groups) + 1; }
-
 } // namespace
 
 Instructions training_order(Index units, Index micro_batch) {
@@ -57,7 +55,7 @@ Instructions evaluation_order(Index units, Index micro_batch) {
 Index group_read_by(Instruction const& instruction, Index units) {
   bool const forward = instruction.act == Act::forward, backward = instruction.act == Act::backward;
   if (!forward && !(backward && instruction.subject > 0)) return Instruction::none;
-  return instruction.subject == units - 1 ? 0 : instruction.subject;
+  return group_of_unit(instruction.subject, units);
 }
 
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
@@ -122,7 +120,7 @@ Instructions GradientPass::operator()(Instructions const& order) {
   Instructions out;
   for (Instruction const& instruction : order) {
     bool const backward = instruction.act == Act::backward;
-    Index const unit = instruction.subject, group = unit == units - 1 ? 0 : unit;
+    Index const unit = instruction.subject, group = group_of_unit(unit, units);
     if (backward) before_backward(group, out);
     out.push_back(instruction);
     if (backward && unit != units - 1) after_backward(group, instruction.micro_batch, out); // head leaves root to embed
@@ -141,24 +139,24 @@ Instructions GradientPass::finish() {
 void GradientPass::before_backward(Index group, Instructions& out) {
   if (!m_plan->fresh_gradients_apart()) return;
   Index const run = run_of_group(*m_plan, group);
-  auto const is_there = [&](InFlight const& work) {
-    return share_memory(*m_plan, run, m_plan->buckets.bucket(work.bucket).run);
-  };
+  auto const is_there = [&](InFlight const& work) { return share_memory(*m_plan, run, work.run); };
   while (std::ranges::any_of(m_in_flight, is_there)) retire_oldest(out);
 }
 
 void GradientPass::after_backward(Index group, Index micro_batch, Instructions& out) {
   if (m_plan->folds_in_place()) out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
-  std::optional<Index> const number = run_to_reduce(*m_plan, group, micro_batch);
-  if (!number) return;
-  BucketGroup const& run = m_plan->buckets.runs[at(*number)];
+  Index const number = run_of_group(*m_plan, group);
+  BucketGroup const& run = m_plan->buckets.runs[at(number)];
+  bool const reduces = m_plan->reduce_each || is_last(micro_batch);
+  if (!reduces || group != run.first_group) return;   // the group that completes the run
   meet_across_replicas(std::ssize(m_in_flight), out); // those of earlier units
-  for (Index bucket = run.first_bucket; bucket < run.first_bucket + run.buckets; ++bucket)
-    start(bucket, micro_batch, out);
+  bool const all = m_buckets == Buckets::all;
+  Index const first = all ? run.first_bucket : number, end = first + (all ? run.buckets : 1);
+  for (Index bucket = first; bucket < end; ++bucket) start(bucket, number, micro_batch, out);
   while (!m_plan->overlap && !m_in_flight.empty()) retire_oldest(out);
 }
 
-void GradientPass::start(Index bucket, Index micro_batch, Instructions& out) {
+void GradientPass::start(Index bucket, Index run, Index micro_batch, Instructions& out) {
   if (m_plan->reduction.empty()) { // one rank
     if (m_plan->fresh_gradients_apart())
       out.push_back({.act = Act::accumulate, .subject = bucket, .micro_batch = micro_batch});
@@ -172,7 +170,7 @@ void GradientPass::start(Index bucket, Index micro_batch, Instructions& out) {
   }
   out.push_back(
       {.act = Act::reduce, .subject = bucket, .micro_batch = micro_batch, .slot = bucket % m_plan->in_flight});
-  m_in_flight.push_back({bucket, micro_batch, Stage::reduction});
+  m_in_flight.push_back({bucket, run, micro_batch, Stage::reduction});
 }
 
 /// So many of the oldest buckets go on from their reduction to the sums, if sums meet across replicas.
@@ -183,7 +181,7 @@ void GradientPass::meet_across_replicas(Index oldest, Instructions& out) {
 }
 
 bool GradientPass::meets_across_replicas(InFlight const& work) const {
-  return m_plan->across_on_sums() && work.micro_batch + 1 == m_plan->turns;
+  return m_plan->across_on_sums() && is_last(work.micro_batch);
 }
 
 /// From its reduction on to the sums.

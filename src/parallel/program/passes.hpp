@@ -8,6 +8,7 @@
 #include "parallel/shard_plan.hpp"
 
 #include <deque>
+#include <iterator>
 #include <vector>
 
 namespace trainstone {
@@ -19,6 +20,10 @@ Instructions training_order(Index units, Index micro_batch);
 /// Forward and loss.
 Instructions evaluation_order(Index units, Index micro_batch);
 
+/// Embed, the blocks and head.
+inline Index number_of_units(ShardPlan const& plan) { return std::ssize(plan.groups) + 1; }
+/// The group of a unit's parameters: head shares root with embed.
+inline Index group_of_unit(Index unit, Index units) { return unit == units - 1 ? 0 : unit; }
 /// The group whose parameters an instruction reads; none: it reads no parameters.
 Index group_read_by(Instruction const& instruction, Index units);
 
@@ -42,7 +47,15 @@ Instructions publication_after_update(ShardPlan const& plan);
 /// has ended. Such reductions keep their order.
 class GradientPass {
 public:
-  explicit GradientPass(ShardPlan const& plan) : m_plan(&plan) {}
+  /// The buckets that a program has of a run.
+  enum class Buckets {
+    all,
+    one_per_run, ///< it stands for all of them and has the run's number
+  };
+
+  /// \param[in] micro_batches  of the step, in place of plan.turns
+  GradientPass(ShardPlan const& plan, Index micro_batches, Buckets buckets)
+      : m_plan(&plan), m_micro_batches(micro_batches), m_buckets(buckets) {}
 
   /// \param[in] order  of the next micro-batch, which may have instructions of other passes
   Instructions operator()(Instructions const& order);
@@ -53,19 +66,23 @@ private:
   enum class Stage { reduction, sums };
   struct InFlight {
     Index bucket;
+    Index run;
     Index micro_batch;
     Stage stage;
   };
 
   void before_backward(Index group, Instructions& out);
   void after_backward(Index group, Index micro_batch, Instructions& out);
-  void start(Index bucket, Index micro_batch, Instructions& out);
+  void start(Index bucket, Index run, Index micro_batch, Instructions& out);
   void advance(InFlight& work, Instructions& out) const;
   void meet_across_replicas(Index oldest, Instructions& out);
   void retire_oldest(Instructions& out);
   bool meets_across_replicas(InFlight const& work) const;
+  bool is_last(Index micro_batch) const { return micro_batch + 1 == m_micro_batches; }
 
   ShardPlan const* m_plan;
+  Index m_micro_batches;
+  Buckets m_buckets;
   std::deque<InFlight> m_in_flight; ///< in the order in which they were started
 };
 

@@ -1,7 +1,6 @@
 #include "parallel/program/simulated_rank.hpp"
 
 #include "model/unit.hpp"
-#include "parallel/program/passes.hpp"
 #include "parallel/step_order.hpp"
 
 #include <fmt/format.h>
@@ -69,11 +68,11 @@ void SimulatedRank::load(Instruction const& instruction) {
   m_has_norm = false;
 }
 
-void SimulatedRank::read_parameters(Instruction const& instruction, Index group) const {
+void SimulatedRank::read_parameters(Instruction const& instruction, Index group) {
   bool const sharded = m_plan->sharding.parameters;
   if (sharded && (instruction.slot < 0 || instruction.slot >= std::ssize(m_slots)))
     fail(StepDefect::malformed, instruction, fmt::format("slot {} does not exist", instruction.slot));
-  Copy const& copy = sharded ? m_slots[index(instruction.slot)] : m_whole[index(group)];
+  Copy& copy = sharded ? m_slots[index(instruction.slot)] : m_whole[index(group)];
   std::string const& name = m_plan->groups[index(group)].name;
   if (copy.group != group)
     fail(StepDefect::undefined_read, instruction,
@@ -113,7 +112,7 @@ void SimulatedRank::backward(Instruction const& instruction) {
   if (Index const group = group_read_by(instruction, units()); group != Instruction::none)
     read_parameters(instruction, group);
 
-  Index const group = unit == units() - 1 ? 0 : unit;
+  Index const group = group_of_unit(unit, units());
   Index const run = run_of_group(*m_plan, group);
   require_unused(instruction, run);
   bool const completes_head = unit == 0;
@@ -134,7 +133,7 @@ void SimulatedRank::backward(Instruction const& instruction) {
   m_stream_unit = unit - 1;
 }
 
-/// Memory of fresh gradients of a run.
+/// No collective may use the memory of the run's fresh gradients.
 void SimulatedRank::require_unused(Instruction const& instruction, Index run) const {
   for (GradientCell const& cell : m_cells)
     if (cell.fresh_in_use && share_memory(*m_plan, run, cell.run))

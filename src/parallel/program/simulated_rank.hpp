@@ -4,6 +4,7 @@
 // there, and what gradients hold. Every function does one instruction, or throws the defect that it finds.
 
 #include "parallel/program/gradient_cells.hpp"
+#include "parallel/program/passes.hpp"
 #include "parallel/program/program_cursor.hpp"
 #include "parallel/program/step_simulator.hpp"
 
@@ -62,15 +63,15 @@ private:
     Index group = Instruction::none;
     Index version = Instruction::none;
     bool under_way = false;
-    mutable bool read = true; ///< since it was gathered
+    bool read = true; ///< since it was gathered
   };
 
   static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
-  Index units() const { return std::ssize(m_plan->groups) + 1; }
+  Index units() const { return number_of_units(*m_plan); }
   Contribution contribution(Rank data_rank, Index micro_batch, Index unit) const {
     return {data_rank * m_plan->turns + micro_batch, unit};
   }
-  void read_parameters(Instruction const& instruction, Index group) const;
+  void read_parameters(Instruction const& instruction, Index group);
   void require_unused(Instruction const& instruction, Index run) const;
   void fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
                       ContributionSum& result);

@@ -66,7 +66,7 @@ std::vector<std::uint64_t> shares_of_runs(ShardPlan const& plan) {
   return shares;
 }
 
-/// Without those inside of collectives.
+/// The kernels that the engine itself starts. The kernels inside of collectives are counted apart.
 std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> const& shares,
                            Instruction const& instruction, Index times) {
   switch (instruction.act) {

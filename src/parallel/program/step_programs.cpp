@@ -14,16 +14,15 @@ void append(Instructions& list, Instructions const& more) { list.insert(list.end
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers_after_update() && plan.overlap; }
 
 Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  Instructions list = training_order(std::ssize(plan.groups) + 1, number);
+  Instructions list = training_order(number_of_units(plan), number);
   if (plan.sharding.parameters) list = with_gathers(list, plan);
   if (publishes_ahead(plan) && number == 0) list = with_publication(list, plan);
   return gradients(list);
 }
 
 /// All micro-batches of a step that has `micro_batches` of them, and what follows the last one.
-std::vector<Instructions> unrolled(ShardPlan plan, Index micro_batches) {
-  plan.turns = micro_batches;
-  GradientPass gradients(plan);
+std::vector<Instructions> unrolled(ShardPlan const& plan, Index micro_batches, GradientPass::Buckets buckets) {
+  GradientPass gradients(plan, micro_batches, buckets);
   std::vector<Instructions> all;
   for (Index number = 0; number < micro_batches; ++number) all.push_back(micro_batch(plan, number, gradients));
   append(all.back(), gradients.finish());
@@ -37,10 +36,10 @@ Instructions shifted(Instructions list, Index micro_batches) {
 
 /// The micro-batches between the first ones and the last one are alike, but for their number: from some micro-batch on
 /// the same reductions are in flight at the beginning of each.
-std::vector<Segment> compressed(ShardPlan const& plan) {
+std::vector<Segment> compressed(ShardPlan const& plan, GradientPass::Buckets buckets) {
   std::vector<Segment> segments;
   for (Index few = 4;; ++few) {
-    std::vector<Instructions> const all = unrolled(plan, std::min(few, plan.turns));
+    std::vector<Instructions> const all = unrolled(plan, std::min(few, plan.turns), buckets);
     std::size_t const last = all.size() - 1;
     bool const repeats = few < plan.turns && all[last - 1] == shifted(all[last - 2], 1);
     if (!repeats && few < plan.turns) continue;
@@ -51,18 +50,16 @@ std::vector<Segment> compressed(ShardPlan const& plan) {
   }
 }
 
-} // namespace
-
-StepProgram make_step_program(ShardPlan const& plan) {
+StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   StepProgram program;
   program.step.push_back({{{.act = Act::load, .micro_batch = 0}}, plan.turns});
-  for (Segment& segment : compressed(plan)) program.step.push_back(std::move(segment));
+  for (Segment& segment : compressed(plan, buckets)) program.step.push_back(std::move(segment));
   append(program.step.back().instructions, {{.act = Act::agree}, {.act = Act::norm}});
 
   program.update.push_back({{{.act = Act::update}}});
   if (plan.gathers_after_update()) append(program.update.back().instructions, publication_after_update(plan));
 
-  Instructions evaluation = evaluation_order(std::ssize(plan.groups) + 1, 0);
+  Instructions evaluation = evaluation_order(number_of_units(plan), 0);
   if (plan.sharding.parameters) evaluation = with_gathers(evaluation, plan);
   if (publishes_ahead(plan)) evaluation = with_publication(evaluation, plan);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});
@@ -70,16 +67,10 @@ StepProgram make_step_program(ShardPlan const& plan) {
   return program;
 }
 
-StepProgram make_step_outline(ShardPlan const& plan) {
-  ShardPlan outline = plan;
-  Index number = 0;
-  for (BucketGroup& run : outline.buckets.runs)
-    run = {.first_group = run.first_group,
-           .last_group = run.last_group,
-           .memory = run.memory,
-           .first_bucket = number++,
-           .buckets = 1};
-  return make_step_program(outline);
-}
+} // namespace
+
+StepProgram make_step_program(ShardPlan const& plan) { return make_program(plan, GradientPass::Buckets::all); }
+
+StepProgram make_step_outline(ShardPlan const& plan) { return make_program(plan, GradientPass::Buckets::one_per_run); }
 
 } // namespace trainstone

@@ -226,7 +226,7 @@ private:
                                           to_string(other->instruction, player.state.plan())));
   }
 
-  /// The next collective of a work.
+  /// Begins the next collective of a work.
   void begin(Player& player, Work& work) {
     if (work.is_done()) return;
     work.begun = true;
@@ -265,7 +265,7 @@ private:
                                "the owners' parameters are not all of one version");
   }
 
-  /// What a collective of a reduction leaves in the memory of its members.
+  /// Puts into the memory of all members what a collective of a reduction leaves there.
   static void add_up(Meeting const& meeting, std::vector<Player*> const& players) {
     PlannedCollective const& planned = *meeting.members[0]->steps[meeting.step].second;
     bool const of_sums = meeting.first.act == Act::reduce_sums;
@@ -295,7 +295,7 @@ private:
     }
   }
 
-  /// Later collectives of the oldest reduction, and reductions that have waited for scratch.
+  /// Begins the later collectives of the oldest reduction, and the reductions that have waited for scratch.
   void progress(Player& player) {
     while (!player.lane.empty()) {
       Work& oldest = *player.lane.front();
