@@ -3,7 +3,9 @@
 #include "comm/measurement/measured_choice.hpp"
 #include "comm/registry.hpp"
 #include "parallel/mesh_communicators.hpp"
+#include "parallel/shard_traffic.hpp"
 #include "report/deck_checks.hpp"
+#include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/quantity.hpp"
 #include "report/report_text.hpp"
@@ -96,7 +98,7 @@ Trials plan_trials(Deck const& deck, Communicator const& communicator, std::int6
   ShardPlan const plan = plan_run(config, communicator.rank(), communicator.topology()).parallel;
   Trials trials{plan.mesh, {}};
   for (AlgorithmKey const& key : algorithm_keys)
-    if (auto const heaviest = plan.heaviest(key.collective); heaviest && is_measured(key)) {
+    if (auto const heaviest = heaviest_collective(plan, key.collective); heaviest && is_measured(key)) {
       auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
       require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
       trials.all.push_back(make_trial(config, plan, key, *heaviest));

@@ -5,13 +5,11 @@
 // number of threads.
 
 #include "core/views.hpp"
+#include "kernels/norm_block.hpp"
 
 #include <cstdint>
 
 namespace trainstone {
-
-/// Elements per block of the squared norm; groups of parameters are padded to a multiple of it.
-inline constexpr Index norm_block = 256;
 
 /// block_sums = the sum of x^2 over each block of 256 elements, in fp32 lanes.     reference: reference::squared_norm
 /// \param[in]  exec            work is enqueued here; returns without fencing

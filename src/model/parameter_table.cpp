@@ -1,7 +1,7 @@
 #include "model/parameter_table.hpp"
 
 #include "core/error.hpp"
-#include "kernels/norm.hpp"
+#include "kernels/norm_block.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "parallel/bucket.hpp"
 
 #include "core/error.hpp"
-#include "kernels/norm.hpp"
+#include "kernels/norm_block.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -3,6 +3,7 @@
 #include "comm/control.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/initialize.hpp"
+#include "parallel/shard_traffic.hpp"
 #include "parallel/tensor_share.hpp"
 
 #include <algorithm>

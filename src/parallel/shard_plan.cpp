@@ -1,11 +1,10 @@
 #include "parallel/shard_plan.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/execution/shared_segment.hpp"
+#include "comm/execution/shared_overhead.hpp"
 #include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/storage.hpp"
-#include "kernels/norm.hpp"
+#include "kernels/norm_block.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -59,8 +58,7 @@ void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::st
   std::uint64_t const bytes = bytes_of(elements, storage);
   items.push_back({category, name, bytes});
   if (sharers)
-    items.push_back(
-        {MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), SharedSegment::overhead(bytes)});
+    items.push_back({MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), shared_overhead(bytes)});
 }
 
 /// What a bucket has of one owner's shares, group by group.

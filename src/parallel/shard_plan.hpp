@@ -39,21 +39,6 @@ struct PlannedCollective {
 /// all-reduce), then over the replicas (all-reduce; or reduce to rank 0 and broadcast). None on an axis of length 1.
 using BucketReduction = std::vector<PlannedCollective>;
 
-/// A collective that a rank runs several times, each time alike.
-struct RepeatedCollective {
-  char const* what; ///< "gradients"
-  PlannedCollective planned;
-  std::size_t element_bytes;
-  Pieces pieces = {}; ///< of the data
-  std::uint64_t times = 1;
-};
-
-/// What a rank sends for one purpose: a row of `estimate`.
-struct TrafficRow {
-  std::string name; ///< "gradients, reduce-scatter ring"
-  Traffic traffic;
-};
-
 struct MemoryItem {
   MemoryCategory category;
   std::string name;
@@ -156,30 +141,6 @@ struct ShardPlan {
   std::vector<MemoryItem> memory() const;
   std::vector<PlannedTensor> buffers() const;
   std::vector<PlannedTensor> pinned_buffers() const;
-
-  /// The collectives of the rank whenever the state of the training is set: broadcasts of parameters (in fp32) and
-  /// moments.
-  std::vector<RepeatedCollective> start_collectives() const;
-  /// The collectives of the rank per step of the training without those after the update; those after an update that is
-  /// not skipped; and those of every micro-batch of a validation.
-  std::vector<RepeatedCollective> step_collectives() const;
-  std::vector<RepeatedCollective> update_collectives() const;
-  std::vector<RepeatedCollective> evaluation_collectives() const;
-  /// Of these, the one of that kind whose data has most bytes; the same on all ranks but for the ranks of its axis.
-  /// Nothing if the training runs no such collective.
-  std::optional<RepeatedCollective> heaviest(Collective collective) const;
-
-  /// The traffic of the rank whenever the state is set.
-  std::vector<TrafficRow> start_traffic() const;
-  /// The traffic of the rank per step of the training; the part of it that a skipped update does not send; and the
-  /// traffic of every micro-batch of a validation.
-  std::vector<TrafficRow> step_traffic() const;
-  Traffic update_traffic() const;
-  Traffic evaluation_traffic() const;
-  /// Control traffic of a step: the losses of all micro-batches, a value of every rank with its requests, and the norm.
-  std::vector<TrafficRow> control_traffic() const;
-  /// Control traffic of one global batch of a validation.
-  Traffic evaluation_control() const;
 };
 
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say
@@ -194,8 +155,5 @@ std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& paralle
 
 /// This rank's schedule of a planned collective.
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank);
-
-/// The losses of all micro-batches, one value each, agreed on by all ranks (comm/control.hpp).
-Traffic control_traffic_of(Index values, Topology const& topology, Rank rank);
 
 } // namespace trainstone

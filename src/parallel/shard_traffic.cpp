@@ -1,10 +1,8 @@
-// The collectives of a plan, each with how often it runs, and what they send.
+#include "parallel/shard_traffic.hpp"
 
 #include "comm/registry.hpp"
 #include "core/storage.hpp"
-#include "parallel/program/step_counts.hpp"
 #include "parallel/program/step_programs.hpp"
-#include "parallel/shard_plan.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -47,48 +45,48 @@ std::vector<TrafficRow> rows_of(ShardPlan const& plan, std::vector<RepeatedColle
 
 } // namespace
 
-std::vector<RepeatedCollective> ShardPlan::start_collectives() const {
+std::vector<RepeatedCollective> start_collectives(ShardPlan const& plan) {
   std::vector<RepeatedCollective> all;
-  auto const vectors = static_cast<std::uint64_t>(1 + moments);
-  for (PlannedCollective const& group : state_broadcasts)
+  auto const vectors = static_cast<std::uint64_t>(1 + plan.moments);
+  for (PlannedCollective const& group : plan.state_broadcasts)
     all.push_back({"state at the start", group, sizeof(float), {}, vectors});
   return all;
 }
 
-std::vector<RepeatedCollective> ShardPlan::step_collectives() const {
-  return collectives_of(make_step_outline(*this).step, *this);
+std::vector<RepeatedCollective> step_collectives(ShardPlan const& plan) {
+  return collectives_of(make_step_outline(plan).step, plan);
 }
 
-std::vector<RepeatedCollective> ShardPlan::update_collectives() const {
-  return publications_of(make_step_outline(*this), *this);
+std::vector<RepeatedCollective> update_collectives(ShardPlan const& plan) {
+  return publications_of(make_step_outline(plan), plan);
 }
 
-std::vector<RepeatedCollective> ShardPlan::evaluation_collectives() const {
-  return collectives_of(make_step_outline(*this).evaluation, *this);
+std::vector<RepeatedCollective> evaluation_collectives(ShardPlan const& plan) {
+  return collectives_of(make_step_outline(plan).evaluation, plan);
 }
 
-std::optional<RepeatedCollective> ShardPlan::heaviest(Collective collective) const {
+std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective) {
   auto const bytes = [](RepeatedCollective const& one) {
     return static_cast<std::uint64_t>(one.planned.problem.elements()) * one.element_bytes;
   };
   std::optional<RepeatedCollective> most;
-  for (auto const& all : {step_collectives(), update_collectives(), evaluation_collectives()})
+  for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})
     for (RepeatedCollective const& one : all)
       if (one.planned.problem.collective == collective && (!most || bytes(one) > bytes(*most))) most = one;
   return most;
 }
 
-std::vector<TrafficRow> ShardPlan::start_traffic() const { return rows_of(*this, start_collectives()); }
+std::vector<TrafficRow> start_traffic(ShardPlan const& plan) { return rows_of(plan, start_collectives(plan)); }
 
-std::vector<TrafficRow> ShardPlan::step_traffic() const {
-  std::vector<RepeatedCollective> all = step_collectives();
-  std::ranges::copy(update_collectives(), std::back_inserter(all));
-  return rows_of(*this, all);
+std::vector<TrafficRow> step_traffic(ShardPlan const& plan) {
+  std::vector<RepeatedCollective> all = step_collectives(plan);
+  std::ranges::copy(update_collectives(plan), std::back_inserter(all));
+  return rows_of(plan, all);
 }
 
-Traffic ShardPlan::update_traffic() const { return traffic_of(*this, update_collectives()); }
+Traffic update_traffic(ShardPlan const& plan) { return traffic_of(plan, update_collectives(plan)); }
 
-Traffic ShardPlan::evaluation_traffic() const { return traffic_of(*this, evaluation_collectives()); }
+Traffic evaluation_traffic(ShardPlan const& plan) { return traffic_of(plan, evaluation_collectives(plan)); }
 
 Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
   Problem const problem{.collective = Collective::all_reduce,
@@ -97,13 +95,15 @@ Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
   return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
 }
 
-std::vector<TrafficRow> ShardPlan::control_traffic() const {
-  Traffic const norm = norm_gather ? traffic_of(*this, *norm_gather, sizeof(double)) : Traffic();
+std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
+  Traffic const norm = plan.norm_gather ? traffic_of(plan, *plan.norm_gather, sizeof(double)) : Traffic();
   return {{"control: losses of all micro-batches, requests of all ranks",
-           control_traffic_of(micro_batches() + topology.ranks(), topology, rank)},
+           control_traffic_of(plan.micro_batches() + plan.topology.ranks(), plan.topology, plan.rank)},
           {"control: squared sums of the norm", norm}};
 }
 
-Traffic ShardPlan::evaluation_control() const { return control_traffic_of(micro_batches(), topology, rank); }
+Traffic evaluation_control(ShardPlan const& plan) {
+  return control_traffic_of(plan.micro_batches(), plan.topology, plan.rank);
+}
 
 } // namespace trainstone

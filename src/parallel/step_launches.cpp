@@ -1,4 +1,5 @@
 #include "parallel/step_launches.hpp"
+#include "parallel/shard_traffic.hpp"
 
 #include "parallel/program/step_counts.hpp"
 #include "parallel/program/step_programs.hpp"
@@ -11,7 +12,7 @@ std::uint64_t engine_step_launches(ShardPlan const& plan) { return launches_of(m
 std::uint64_t engine_update_launches(ShardPlan const& plan, ParameterTable const& table) {
   std::uint64_t const of_tensor = plan.types.gradient_copy ? 2 : 1;
   return of_tensor * static_cast<std::uint64_t>(std::ssize(tensor_shares(plan, table))) +
-         launches_of(plan.update_collectives(), plan);
+         launches_of(update_collectives(plan), plan);
 }
 
 std::uint64_t engine_evaluation_launches(ShardPlan const& plan) {

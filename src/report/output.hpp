@@ -6,35 +6,16 @@
 // Promises: "FOM:" is printed only together with a passed verification.
 
 #include "comm/config.hpp"
+#include "report/outcome.hpp"
 #include "report/statistics.hpp"
-#include "train/check.hpp"
 #include "train/events.hpp"
 
 #include <cstdint>
 #include <iosfwd>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trainstone {
-
-/// The outcome of a run. The exit code of `invalid` is 65, of `stopped` 75, of the others 0.
-enum class Outcome {
-  valid,
-  unreferenced, ///< no golden curve, and nothing that suffices instead (report/benchmark_class.hpp)
-  emulated,     ///< its time is not the machine's: an emulated network, an injected delay
-  invalid,      ///< a check failed
-  stopped,      ///< by a signal or --max-time, with a checkpoint: nothing was verified
-};
-
-/// "VALID", "UNREFERENCED", "EMULATED", "INVALID", "STOPPED".
-std::string to_string(Outcome outcome);
-int exit_code(Outcome outcome);
-
-/// invalid if a check failed, emulated if the time is not the machine's, unreferenced if the references do not suffice
-/// (report/benchmark_class.hpp: is_referenced), else valid.
-Outcome judge(std::vector<Check> const& checks, bool is_referenced, bool is_emulated);
 
 struct RunHeader {
   std::string version; ///< "0.1.0"
@@ -50,28 +31,8 @@ struct RunHeader {
   std::string deck; ///< deck_label
 };
 
-/// Amounts by name, in the order to print: memory categories and the like.
-using NamedAmounts = std::vector<std::pair<std::string, std::uint64_t>>;
-
-std::uint64_t total(NamedAmounts const& amounts);
-/// 0 if there is none of this name.
-std::uint64_t amount_of(NamedAmounts const& amounts, std::string const& name);
-
 /// "74.6 MiB"
 std::string mebibytes(std::uint64_t bytes);
-
-/// One kernel's part in a step: means over the measured steps of the first rank.
-struct KernelRow {
-  std::string label;
-  double launches = 0, seconds = 0, flops = 0, bytes = 0;
-};
-
-/// Energy of the measured steps, on all hosts and devices of a run. A value is missing if a meter is missing.
-struct EnergyInfo {
-  std::optional<double> host_joules, device_joules;
-  double seconds = 0; ///< between the readings, with what happens between steps
-  std::int64_t tokens = 0;
-};
 
 std::string header_line(RunHeader const& header);
 /// "note: the network is emulated: ..." with what a message takes there.

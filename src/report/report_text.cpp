@@ -1,5 +1,7 @@
 #include "report/report_text.hpp"
 
+#include "report/output.hpp"
+
 #include <fmt/format.h>
 
 namespace trainstone {

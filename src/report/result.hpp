@@ -9,7 +9,7 @@
 #include "core/folder_lock.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/deck.hpp"
-#include "report/output.hpp"
+#include "report/outcome.hpp"
 #include "report/rank_map.hpp"
 #include "report/statistics.hpp"
 #include "train/early_steps.hpp"

@@ -1,5 +1,6 @@
 #include "report/result_section.hpp"
 
+#include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"

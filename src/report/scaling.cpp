@@ -1,5 +1,6 @@
 #include "report/scaling.hpp"
 
+#include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/report_text.hpp"
 

@@ -1,5 +1,6 @@
 #include "report/scaling_section.hpp"
 
+#include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/report_text.hpp"
 #include "report/scaling_plots.hpp"

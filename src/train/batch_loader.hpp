@@ -19,6 +19,13 @@ namespace trainstone {
 using BatchSource = std::function<void(std::int64_t batch, Index micro_batch, std::span<std::int32_t> inputs,
                                        std::span<std::int32_t> targets)>;
 
+/// The sources of a run's tokens.
+struct TrainingBatches {
+  BatchSource training;
+  BatchSource validation;              ///< may be empty
+  std::int64_t validation_batches = 0; ///< global batches of one validation
+};
+
 /// An array for kernels and the memory in which the host fills it: a mirror in pinned memory, or the array itself if
 /// the host reaches it.
 class Mirrored {

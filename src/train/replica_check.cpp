@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "comm/ranks_by_text.hpp"
+#include "parallel/shard_traffic.hpp"
 
 #include <fmt/format.h>
 

@@ -95,16 +95,16 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   plan.host_bytes = total_bytes(for_files);
   add_items(plan, MemoryCategory::data, data_plan(plan));
 
-  plan.start = plan.parallel.start_traffic();
-  plan.sent = plan.parallel.step_traffic();
-  plan.update_sent = plan.parallel.update_traffic();
-  plan.control = plan.parallel.control_traffic();
+  plan.start = start_traffic(plan.parallel);
+  plan.sent = step_traffic(plan.parallel);
+  plan.update_sent = update_traffic(plan.parallel);
+  plan.control = control_traffic(plan.parallel);
   plan.replica_check_every = config.parallel.check_replicas;
   plan.replica_check = replica_check_traffic(plan.parallel);
   plan.changes_sent = parameter_changes_traffic(plan.parallel);
   plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
-  plan.validation_sent = plan.parallel.evaluation_traffic();
-  plan.validation_control = plan.parallel.evaluation_control();
+  plan.validation_sent = evaluation_traffic(plan.parallel);
+  plan.validation_control = evaluation_control(plan.parallel);
   add_batch_scatter(plan);
   plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape, config.model_options));
   plan.evaluation_flops = evaluation_flops(config.model, shape, config.model_options);

@@ -11,6 +11,7 @@
 #include "model/parameter_table.hpp"
 #include "model/work.hpp"
 #include "parallel/shard_plan.hpp"
+#include "parallel/shard_traffic.hpp"
 #include "train/run_config.hpp"
 
 #include <optional>

@@ -21,13 +21,6 @@
 
 namespace trainstone {
 
-/// The sources of a run's tokens.
-struct TrainingBatches {
-  BatchSource training;
-  BatchSource validation;              ///< may be empty
-  std::int64_t validation_batches = 0; ///< global batches of one validation
-};
-
 class Trainer {
 public:
   /// Everything referred to must outlive the object. Parameters start from the seed. `steps` is the planned length.

@@ -3,9 +3,9 @@
 // The data of a run, opened: sources, held-out split, length in steps, and the BatchSources that the Trainer asks.
 // Owns the sources. Checks every file before the run; the check of all tokens is for one rank to do.
 
+#include "train/batch_loader.hpp"
 #include "train/batches.hpp"
 #include "train/run_config.hpp"
-#include "train/trainer.hpp"
 
 #include <memory>
 

@@ -3,6 +3,7 @@
 #include "comm/buffers.hpp"
 #include "comm/control.hpp"
 #include "comm/counters.hpp"
+#include "comm/execution/shared_overhead.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/prediction/calibration.hpp"
@@ -234,7 +235,7 @@ TEST_CASE("measured memory is zero, apart for data and scratch, and in the ledge
     CHECK(buffers.staging.size() == 200);
     CHECK((buffers.segment != nullptr) == shared);
     CHECK(std::count(memory.bytes().data(), memory.bytes().data() + 256, std::byte{}) == 256);
-    CHECK(ledger.current()[MemoryCategory::buffers] == 256 + 256 + (shared ? SharedSegment::overhead(256) : 0));
+    CHECK(ledger.current()[MemoryCategory::buffers] == 256 + 256 + (shared ? shared_overhead(256) : 0));
   }
   CHECK(ledger.current().total() == 0);
 }

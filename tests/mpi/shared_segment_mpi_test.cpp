@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "comm/execution/node_memory.hpp"
+#include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"
 #include "support/world.hpp"
 
@@ -109,7 +110,7 @@ TEST_CASE("a new part is zero, in the ledger while it lives, and knows what lies
     SharedSegment made(world, ledger, MemoryCategory::gradients, "test", bytes);
     SharedSegment const segment = std::move(made);
     CHECK(ledger.current()[MemoryCategory::gradients] == bytes);
-    CHECK(ledger.current()[MemoryCategory::buffers] == SharedSegment::overhead(bytes));
+    CHECK(ledger.current()[MemoryCategory::buffers] == shared_overhead(bytes));
     // a kilobyte for each ticket and a cache line, then a part: both in whole pages
     std::uint64_t const whole = (64 * 1024 + 64 + page - 1) / page * page + (bytes + page - 1) / page * page;
     CHECK(ledger.current().total() == whole);

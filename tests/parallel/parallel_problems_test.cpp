@@ -1,6 +1,7 @@
 // What strategies refuse, and the values that they name instead; and what they send most of at a time.
 
 #include "parallel/shard_plan.hpp"
+#include "parallel/shard_traffic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -45,7 +46,7 @@ ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, CommConfig const& 
 
 /// Elements; 0 if there is none.
 Index heaviest(ShardPlan const& plan, Collective collective) {
-  auto const found = plan.heaviest(collective);
+  auto const found = heaviest_collective(plan, collective);
   return found ? found->planned.problem.elements() : 0;
 }
 
@@ -162,8 +163,8 @@ TEST_CASE("what is measured is planned like auto until it is known", "[parallel]
         ParallelConfig{.strategy = Strategy::zero, .zero_stage = 3},
         ParallelConfig{.strategy = Strategy::hsdp, .shard_group = 2, .reduce = ReduceWhen::each},
         ParallelConfig{.strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer}}) {
-    auto const expected = plan_of(parallel, 4).step_traffic(),
-               found = plan_of(parallel, 4, all_measured()).step_traffic();
+    auto const expected = step_traffic(plan_of(parallel, 4)),
+               found = step_traffic(plan_of(parallel, 4, all_measured()));
     auto const same = [](TrafficRow const& a, TrafficRow const& b) {
       return a.name == b.name && a.traffic == b.traffic;
     };
@@ -178,25 +179,25 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
   CHECK(heaviest(ddp, Collective::all_reduce) == largest_bucket(ddp));
   for (auto const other :
        {Collective::all_gather, Collective::reduce_scatter, Collective::reduce, Collective::broadcast})
-    CHECK_FALSE(ddp.heaviest(other));
+    CHECK_FALSE(heaviest_collective(ddp, other));
 
   ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = RecipeName::mixed18});
   CHECK(heaviest(zero, Collective::reduce_scatter) == largest_bucket(zero));
-  CHECK(zero.heaviest(Collective::reduce_scatter)->element_bytes == 4);
+  CHECK(heaviest_collective(zero, Collective::reduce_scatter)->element_bytes == 4);
   CHECK(heaviest(zero, Collective::all_gather) == zero.largest_group()); // and not the block sums of the norm
-  CHECK(zero.heaviest(Collective::all_gather)->element_bytes == 2);
-  CHECK_FALSE(zero.heaviest(Collective::all_reduce));
+  CHECK(heaviest_collective(zero, Collective::all_gather)->element_bytes == 2);
+  CHECK_FALSE(heaviest_collective(zero, Collective::all_reduce));
 
   ShardPlan const hsdp = plan_of({.strategy = Strategy::hsdp, .shard_group = 2}, 6);
-  CHECK(hsdp.heaviest(Collective::all_reduce)->planned.axis == Axis::replica);
+  CHECK(heaviest_collective(hsdp, Collective::all_reduce)->planned.axis == Axis::replica);
   CHECK(2 * heaviest(hsdp, Collective::all_reduce) == heaviest(hsdp, Collective::reduce_scatter));
 }
 
 TEST_CASE("the heaviest collective is of the training, not of its start", "[parallel][plan]") {
   ShardPlan const naive = plan_of({.strategy = Strategy::naive}, 3, {}, {.recipe = RecipeName::mixed16});
-  REQUIRE_FALSE(naive.start_collectives().empty()); // broadcasts of the state in fp32
-  CHECK(naive.heaviest(Collective::broadcast)->element_bytes == 2);
+  REQUIRE_FALSE(start_collectives(naive).empty()); // broadcasts of the state in fp32
+  CHECK(heaviest_collective(naive, Collective::broadcast)->element_bytes == 2);
   CHECK(heaviest(naive, Collective::reduce) == naive.elements());
   for (ParallelConfig const& alone : {ParallelConfig{}, ParallelConfig{.strategy = Strategy::zero, .zero_stage = 3}})
-    for (AlgorithmKey const& key : algorithm_keys) CHECK_FALSE(plan_of(alone, 1).heaviest(key.collective));
+    for (AlgorithmKey const& key : algorithm_keys) CHECK_FALSE(heaviest_collective(plan_of(alone, 1), key.collective));
 }

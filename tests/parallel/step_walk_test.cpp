@@ -1,6 +1,7 @@
 // The walk through a training step: what it sends against the plan and against closed forms, and what ranks hold where
 // a strategy is drawn by hand.
 
+#include "parallel/shard_traffic.hpp"
 #include "parallel/step_walk.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -84,7 +85,7 @@ TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[p
                                       << prefetch);
     for (Rank rank = 0; rank < ranks; ++rank) {
       Traffic planned;
-      for (TrafficRow const& row : walk.plans[static_cast<std::size_t>(rank)].step_traffic()) planned += row.traffic;
+      for (TrafficRow const& row : step_traffic(walk.plans[static_cast<std::size_t>(rank)])) planned += row.traffic;
       CHECK(sizeof(float) * sent(walk, rank) == planned.bytes);
       CHECK(messages(walk, rank) == planned.messages);
     }

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "report/deck_fixture.hpp"
+#include "report/output.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -2,6 +2,7 @@
 
 #include "comm/control.hpp"
 #include "comm/execution/node_memory.hpp"
+#include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"
 
 #include <sched.h>
@@ -97,7 +98,7 @@ struct SharedSegment::State {
   }
 };
 
-std::uint64_t SharedSegment::overhead(std::uint64_t part_bytes) { return footprint(part_bytes) - part_bytes; }
+std::uint64_t shared_overhead(std::uint64_t part_bytes) { return footprint(part_bytes) - part_bytes; }
 
 SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                              std::string const& label, std::uint64_t bytes) {
@@ -124,7 +125,7 @@ SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& led
     std::construct_at(mine.signals); // seen by all before anybody arrives
   });
   ledger.add(category, bytes);
-  ledger.add(MemoryCategory::buffers, overhead(bytes));
+  ledger.add(MemoryCategory::buffers, shared_overhead(bytes));
 }
 
 SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;
@@ -132,7 +133,7 @@ SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;
 SharedSegment::~SharedSegment() {
   if (!m_state) return;
   m_state->ledger->remove(m_state->category, m_state->mine().bytes);
-  m_state->ledger->remove(MemoryCategory::buffers, overhead(m_state->mine().bytes));
+  m_state->ledger->remove(MemoryCategory::buffers, shared_overhead(m_state->mine().bytes));
 }
 
 Vector<std::byte> SharedSegment::bytes() const {

@@ -37,8 +37,6 @@ public:
   /// Where the part of a neighbour (by its place in neighbours()) begins here, and its length.
   std::byte* part(std::size_t neighbour) const;
   std::uint64_t part_bytes(std::size_t neighbour) const;
-  /// Bytes that a part takes beyond its given bytes: flags, mailboxes, and the rest of its last page.
-  static std::uint64_t overhead(std::uint64_t part_bytes);
   /// Whether [first, first + bytes) lies in this rank's part.
   bool contains(std::byte const* first, std::uint64_t bytes) const;
 

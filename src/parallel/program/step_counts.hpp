@@ -13,6 +13,15 @@
 
 namespace trainstone {
 
+/// A collective that a rank runs several times, each time alike.
+struct RepeatedCollective {
+  char const* what; ///< "gradients"
+  PlannedCollective planned;
+  std::size_t element_bytes;
+  Pieces pieces = {}; ///< of the data
+  std::uint64_t times = 1;
+};
+
 /// The collectives that the instructions start, without publications: reductions of gradients, then gathers of
 /// parameters. Equal ones are one row.
 std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan);
