@@ -44,7 +44,7 @@ void collect_shares(ExecutionSpace const& exec, Matrix<double const> gathered, I
 /// Work: n FLOP; 4 n + 8 bytes.
 void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> result);
 
-/// result = how many elements are infinite or NaN: names the unit after a non-finite loss.
+/// result = how many elements are infinite or NaN: names the part after a non-finite loss.
 ///                                                           reference: std::isfinite, element by element
 /// \param[in]  exec            work is enqueued here; returns without fencing
 /// \param[in]  x (n)           \param[out] result (1)   overwritten

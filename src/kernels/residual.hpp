@@ -1,6 +1,6 @@
 #pragma once
 
-// The residual add on its own, where no layer norm follows in the same unit. With one: residual_layernorm_forward.
+// The residual add on its own, where no layer norm follows in the same part. With one: residual_layernorm_forward.
 
 #include "core/views.hpp"
 

@@ -46,7 +46,7 @@ struct ActivationsOf {
   Matrix<T> logits;                 ///< (N, Vp); the loss turns them into their gradient
   Vector<float> losses;             ///< (N)
   Matrix<T> branch;                 ///< (N, C) what a block adds to the stream, forward; its gradient, backward
-  Matrix<T> d_stream;               ///< (N, C) gradient of the residual stream, handed from unit to unit
+  Matrix<T> d_stream;               ///< (N, C) gradient of the residual stream, handed from part to part
   Matrix<T> d_qkv;                  ///< (N, 3C)
   Matrix<T> d_fc;                   ///< (N, 4C)
 };

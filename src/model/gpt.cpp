@@ -3,7 +3,7 @@
 #include "core/timed_region.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/instantiate.hpp"
-#include "model/gpt_units_impl.hpp"
+#include "model/gpt_parts_impl.hpp"
 
 #include <utility>
 
@@ -22,12 +22,12 @@ Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape s
   TRAINSTONE_REQUIRE(shape.sequence <= config.context, "sequence {} > context {}", shape.sequence, config.context);
 }
 
-/// body(units) with the units of the activations' type.
+/// body(parts) with the parts of the activations' type.
 template <class Body>
-void Gpt::with_units(ExecutionSpace const& exec, Body const& body) const {
+void Gpt::with_parts(ExecutionSpace const& exec, Body const& body) const {
   std::visit(
       [&]<class T>(ActivationsOf<T> const& all) {
-        body(Impl::GptUnits<T>(exec, m_config, m_options, *m_table, m_shape, all, *m_gemm));
+        body(Impl::GptParts<T>(exec, m_config, m_options, *m_table, m_shape, all, *m_gemm));
       },
       m_activations);
 }
@@ -40,36 +40,40 @@ Vector<float> Gpt::losses() const {
   return std::visit([](auto const& all) { return all.losses; }, m_activations);
 }
 
-StoredMatrix Gpt::output(Unit unit) const {
+StoredMatrix Gpt::output(Part part) const {
   return std::visit(
       [&](auto const& all) -> StoredMatrix {
-        switch (unit.kind) {
-        case UnitKind::embed: return all.embedded;
-        case UnitKind::block: return all.blocks[static_cast<std::size_t>(unit.block)].output;
-        case UnitKind::head: return all.logits;
+        switch (part.kind) {
+        case PartKind::embed: return all.embedded;
+        case PartKind::attention: return all.blocks[static_cast<std::size_t>(part.block)].middle;
+        case PartKind::mlp: return all.blocks[static_cast<std::size_t>(part.block)].output;
+        case PartKind::head: return all.logits;
         }
-        throw Error(fmt::format("no unit kind {}", static_cast<int>(unit.kind)));
+        throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
       },
       m_activations);
 }
 
-void Gpt::forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters) {
-  TimedRegion const region([&] { return "trainstone::model::forward " + to_string(unit); });
-  with_units(exec, [&]<class T>(Impl::GptUnits<T> const& units) { units.forward(unit, batch, parameters.as<T>()); });
+void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters) {
+  TimedRegion const region([&] { return "trainstone::model::forward " + to_string(part); });
+  with_parts(exec, [&]<class T>(Impl::GptParts<T> const& parts) { parts.forward(part, batch, parameters.as<T>()); });
 }
 
 void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode) {
-  with_units(exec, [&](auto const& units) { units.loss(batch, mode); });
+  with_parts(exec, [&](auto const& parts) { parts.loss(batch, mode); });
 }
 
-void Gpt::backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters,
-                   GradientTarget const& target) {
-  TimedRegion const region([&] { return "trainstone::model::backward " + to_string(unit); });
-  with_units(exec, [&]<class T>(Impl::GptUnits<T> const& units) {
-    if (target.gradients.storage == Storage::fp32)
-      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<float>(), target);
-    else
-      units.backward(unit, batch, parameters.as<T>(), target.gradients.as<T>(), target);
+void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+                   GradientTarget const& target, std::optional<Index> piece) {
+  TimedRegion const region([&] { return "trainstone::model::backward " + to_string(part); });
+  Index const first = piece.value_or(0);
+  Index const end = piece ? *piece + 1 : std::ssize(first_tensors_of_pieces(part.kind));
+  with_parts(exec, [&]<class T>(Impl::GptParts<T> const& parts) {
+    for (Index one = first; one < end; ++one)
+      if (target.gradients.storage == Storage::fp32)
+        parts.backward(part, one, batch, parameters.as<T>(), target.gradients.as<float>(), target.write);
+      else
+        parts.backward(part, one, batch, parameters.as<T>(), target.gradients.as<T>(), target.write);
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// GPT-2: forward and backward of every unit on one micro-batch (pre-layer-norm blocks, GELU in its tanh form, learned
+// GPT-2: forward and backward of every part on one micro-batch (pre-layer-norm blocks, GELU in its tanh form, learned
 // positions, the head tied to the token table, biases). Owns the order of kernels and which View each one reads and
 // writes. The memory of parameters, gradients and activations is the caller's; this layer neither communicates nor
 // updates. Source: Language Models are Unsupervised Multitask Learners.
@@ -12,9 +12,9 @@
 #include "kernels/gemm.hpp"
 #include "model/activations.hpp"
 #include "model/parameter_table.hpp"
-#include "model/unit.hpp"
+#include "model/part.hpp"
 
-#include <functional>
+#include <optional>
 
 namespace trainstone {
 
@@ -27,14 +27,11 @@ struct MicroBatch {
   Dropout dropout = {};               ///< of this batch, in training; its site is set by every use
 };
 
-/// The memory in which backward leaves the gradients of a unit's parameters.
+/// The memory in which backward leaves the gradients of a part's parameters.
 struct GradientTarget {
-  StoredVector gradients; ///< of the unit's group; ParameterGroup::padded elements, of which its tensors' are written;
+  StoredVector gradients; ///< of the part's group; ParameterGroup::padded elements, of which its tensors' are written;
                           ///< stored as the parameters are, or in fp32
   Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
-  /// Called within a block's backward, which completes tensors from the last to the first. Then the gradients of the
-  /// group's elements from `begin` on are enqueued. May be empty.
-  std::function<void(Index begin)> completed = {};
 };
 
 /// What the loss does with the head's logits.
@@ -55,28 +52,29 @@ public:
   /// The type in which parameters and activations are stored.
   Storage storage() const;
 
-  /// Runs the unit's forward on `exec`; returns without fencing. The head ends with the logits.
-  /// \param[in] parameters (padded)   of the group that the unit reads
-  void forward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters);
+  /// Runs the part's forward on `exec`; returns without fencing. The head ends with the logits.
+  /// \param[in] parameters (padded)   of the group that the part reads
+  void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
-  /// Runs the unit's backward on `exec`; returns without fencing. Units run in reverse order, head first. The head
+  /// Runs the part's backward on `exec`; returns without fencing. Parts run in reverse order, head first. The head
   /// writes the gradient of root without the position table, and embed completes it, in the same memory.
-  /// \param[in] parameters (padded)   of the group that the unit reads; not looked at by embed
-  void backward(ExecutionSpace const& exec, Unit unit, MicroBatch const& batch, ConstStoredVector parameters,
-                GradientTarget const& target);
+  /// \param[in] parameters (padded)   of the group that the part reads; not looked at by embed
+  /// \param[in] piece   this piece of it alone (PartTable::backward); pieces run in order
+  void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+                GradientTarget const& target, std::optional<Index> piece = {});
 
-  /// The output of the unit's forward: the residual stream, (N, C), or the head's logits, (N, Vp).
-  StoredMatrix output(Unit unit) const;
+  /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp).
+  StoredMatrix output(Part part) const;
 
   /// (N) of the last loss().
   Vector<float> losses() const;
 
 private:
   template <class Body>
-  void with_units(ExecutionSpace const& exec, Body const& body) const;
+  void with_parts(ExecutionSpace const& exec, Body const& body) const;
 
   GptConfig m_config;
   ParameterTable const* m_table;

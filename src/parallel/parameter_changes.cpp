@@ -25,7 +25,7 @@ InitialElements initial_elements(InitialValue const& initial, std::uint64_t seed
 }
 
 /// A part of a tensor that this rank updates, and that is looked at.
-struct Part {
+struct TensorPart {
   ParameterTensor const* tensor;
   Index first;    ///< of the tensor's elements
   Range in_share; ///< of the group's share
@@ -41,8 +41,8 @@ std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
   return {{0, channels}, {2 * channels, 3 * channels}};
 }
 
-std::vector<Part> parts_of(ShardPlan const& plan, ParameterTable const& table) {
-  std::vector<Part> parts;
+std::vector<TensorPart> tensor_parts(ShardPlan const& plan, ParameterTable const& table) {
+  std::vector<TensorPart> parts;
   for (ParameterTensor const& tensor : table.tensors()) {
     Range const here = range_in_share(plan, tensor);
     if (here.empty()) continue;
@@ -63,7 +63,7 @@ ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& worl
                                   ParameterTable const& table, Vector<double> sum, ValuesOf const& values_of,
                                   BegunWith const& begun_with) {
   std::array<double, values_sent> sums{};
-  for (Part const& part : parts_of(plan, table)) {
+  for (TensorPart const& part : tensor_parts(plan, table)) {
     Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
                                      static_cast<std::size_t>(part.in_share.size()));
     sum_of_changes(exec, begun_with(part), values, sum);
@@ -83,14 +83,14 @@ ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& wor
                                    ParameterTable const& table, std::uint64_t seed, Vector<double> sum) {
   return mean_differences(
       exec, world, engine.plan(), table, sum, [&](Index group) { return engine.master_share(group); },
-      [&](Part const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
+      [&](TensorPart const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
 }
 
 ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                 ParameterTable const& table, Vector<double> sum) {
   return mean_differences(
       exec, world, engine.plan(), table, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
-      [](Part const&) { return InitialElements{}; }); // zeros
+      [](TensorPart const&) { return InitialElements{}; }); // zeros
 }
 
 Traffic parameter_changes_traffic(ShardPlan const& plan) {
@@ -98,7 +98,7 @@ Traffic parameter_changes_traffic(ShardPlan const& plan) {
 }
 
 std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
-  return static_cast<std::uint64_t>(std::ssize(parts_of(plan, table)));
+  return static_cast<std::uint64_t>(std::ssize(tensor_parts(plan, table)));
 }
 
 } // namespace trainstone

@@ -291,6 +291,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
     throw InputError(problem->message);
   ShardPlan plan;
   plan.groups = table.groups();
+  plan.parts = PartTable(table);
   plan.topology = topology;
   plan.rank = rank;
   plan.turns = turns;

@@ -12,6 +12,7 @@
 #include "comm/message_buffers.hpp"
 #include "comm/problem.hpp"
 #include "core/memory_plan.hpp"
+#include "model/part.hpp"
 #include "parallel/bucket.hpp"
 #include "parallel/recipe.hpp"
 
@@ -47,6 +48,7 @@ struct MemoryItem {
 
 struct ShardPlan {
   std::vector<ParameterGroup> groups;
+  PartTable parts; ///< of the model
   Mesh mesh;
   Ownership ownership;                       ///< among the ranks of a shard group
   Topology topology = Topology::one_node(1); ///< of all ranks

@@ -6,7 +6,6 @@
 #include "core/timed_region.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
-#include "parallel/step_order.hpp"
 
 #include <cstdio>
 #include <exception>
@@ -143,12 +142,6 @@ void ShardedEngine::execute(Instruction const& one) {
 }
 
 ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const { return m_gatherer.whole(group, slot); }
-
-bool ShardedEngine::lies_behind(Index bucket, Index group, Index begin) const {
-  BucketGroup const& run = m_plan->buckets.runs[static_cast<std::size_t>(run_of_group(*m_plan, group))];
-  Index const number = bucket - run.first_bucket; // of the slices of every owner's share: that of the first lies first
-  return run.share > 0 && 0 <= number && number < run.buckets && run.slice_of_share(number).begin >= begin;
-}
 
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });

@@ -38,11 +38,8 @@ public:
   void execute(Instruction const& instruction);
   /// The whole parameters of a group: in a slot, if they are sharded. Valid until another group is gathered there.
   ConstStoredVector parameters(Index group, Index slot) const;
-  /// Where the backward of a unit leaves the gradient of a group.
+  /// Where the backward of a part leaves the gradient of a group.
   GradientTarget gradient_target(Index group, Index micro_batch) { return m_reducer.target(group, micro_batch); }
-  /// Whether a bucket lies behind `begin` in the group whose backward is under way: it can be reduced at once, if the
-  /// plan overlaps.
-  bool lies_behind(Index bucket, Index group, Index begin) const;
 
   /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
   double gradient_norm();

@@ -1,6 +1,5 @@
 #include "parallel/step_walk.hpp"
 
-#include "model/unit.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <algorithm>
@@ -83,12 +82,15 @@ private:
     }
   }
 
+  /// Parts of a block between which nothing starts are one moment.
   void compute(Instruction const& one) {
-    Unit const unit = units(std::ssize(m_plan.groups) - 1)[at(one.subject)];
-    bool const forward = one.act == Act::forward;
-    if (!forward) m_states[at(trainstone::group_read_by(unit))].gradient = Holding::own;
-    m_next.name = (forward ? "forward " : "backward ") + to_string(unit);
-    add_moment();
+    Part const part = m_plan.parts[one.subject];
+    ParameterGroup const& group = m_plan.groups[at(group_of(part))];
+    bool const forward = one.act == Act::forward, is_of_block = part.block >= 0;
+    if (!forward) m_states[at(group_of(part))].gradient = Holding::own;
+    m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? group.name : to_string(part));
+    Moment const& last = m_moments.back();
+    if (last.name != m_next.name || !m_next.before.empty() || !last.after.empty()) add_moment();
   }
 
   /// The next moment begins here.

@@ -1,6 +1,6 @@
 #include "report/deck_checks.hpp"
 
-#include "model/unit.hpp"
+#include "model/part.hpp"
 #include "train/injected_delay.hpp"
 
 #include <algorithm>
@@ -115,15 +115,15 @@ Problem overflow_problem(RunConfig const& config) {
 
 Problem fault_problem(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
-  if (faults.nan_step == 0 && faults.nan_unit.empty()) return std::nullopt;
-  if (faults.nan_unit.empty()) return problem("faults.nan.step", "faults.nan.step needs faults.nan.unit");
+  if (faults.nan_step == 0 && faults.nan_part.empty()) return std::nullopt;
+  if (faults.nan_part.empty()) return problem("faults.nan.step", "faults.nan.step needs faults.nan.unit");
   if (faults.nan_step == 0) return problem("faults.nan.unit", "faults.nan.unit needs faults.nan.step, counted from 1");
-  std::vector<Unit> const all = units(config.model.layers);
-  bool const known = std::ranges::any_of(all, [&](Unit unit) { return to_string(unit) == faults.nan_unit; });
+  std::vector<Part> const all = parts(config.model.layers);
+  bool const known = std::ranges::any_of(all, [&](Part part) { return to_string(part) == faults.nan_part; });
   if (!known) {
     return problem("faults.nan.unit",
-                   "faults.nan.unit = \"{}\" is no unit of the model: embed, block 0 to block {}, head",
-                   faults.nan_unit, config.model.layers - 1);
+                   "faults.nan.unit = \"{}\" is no part of the model: embed, attention 0, mlp 0 to mlp {}, head",
+                   faults.nan_part, config.model.layers - 1);
   }
   return std::nullopt;
 }

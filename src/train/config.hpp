@@ -85,7 +85,7 @@ struct TraceConfig {
 /// Faults that tests inject.
 struct FaultConfig {
   std::int64_t nan_step = 0;      ///< from 1; 0 = none
-  std::string nan_unit;           ///< "embed", "block 3" (from 0) or "head": its forward output becomes NaN
+  std::string nan_part;           ///< "embed", "attention 3", "mlp 3" (from 0), "head": its forward output becomes NaN
   std::int64_t overflow_step = 0; ///< from 1; 0 = none: the step whose gradients overflow, on one rank
   std::int64_t overflow_rank = 0;
   std::string delay_where; ///< one of delay_places; empty = none

@@ -58,7 +58,7 @@ Trainer::FirstUpdateOutcome Trainer::first_update(Index positions) {
 /// Losses and gradients of all other positions become 0.
 void Trainer::keep_first_positions(GlobalBatch const& global, Index turn) {
   MicroBatchShape const& shape = m_plan->shape;
-  StoredMatrix const logits = m_model.output(m_units.back());
+  StoredMatrix const logits = m_model.output({PartKind::head});
   auto const drop = [&](Index begin, Index end) {
     Index const rows = end - begin;
     if (rows == 0) return;

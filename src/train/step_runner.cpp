@@ -10,36 +10,12 @@
 
 namespace trainstone {
 
-namespace {
-
-/// The place of the next instruction that reduces a bucket, from `from` on, if nothing but other reductions comes
-/// before it; else the size of the list.
-std::size_t next_reduction(std::span<Instruction const> list, std::size_t from) {
-  for (std::size_t i = from; i < list.size(); ++i) {
-    Act const act = list[i].act == Act::wait ? list[i].started : list[i].act;
-    if (list[i].act == Act::reduce) return i;
-    if (act != Act::reduce && act != Act::reduce_sums && act != Act::accumulate) break;
-  }
-  return list.size();
-}
-
-} // namespace
-
 /// \param[in] first_micro_batch  is added to the numbers of all micro-batches
 void Trainer::play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   for (Segment const& segment : segments)
-    for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time) {
-      std::span<Instruction const> left = segment.instructions;
-      while (!left.empty()) {
-        Instruction const instruction = later(left.front(), time);
-        left = left.subspan(1);
-        if (instruction.act == Act::backward)
-          left = left.subspan(backward(instruction, left, time));
-        else
-          play(instruction, global);
-      }
-    }
+    for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
+      for (Instruction const& instruction : segment.instructions) play(later(instruction, time), global);
 }
 
 void Trainer::play(Instruction const& instruction, GlobalBatch const& global) {
@@ -50,6 +26,7 @@ void Trainer::play(Instruction const& instruction, GlobalBatch const& global) {
   }
   case Act::forward: return forward(instruction, global);
   case Act::loss: return loss(instruction, global);
+  case Act::backward: return backward(instruction);
   case Act::agree: return agree(global);
   case Act::norm: m_norm = m_engine.gradient_norm(); return;
   case Act::update: return m_engine.update(m_config->optimizer, m_update_numbers);
@@ -59,10 +36,10 @@ void Trainer::play(Instruction const& instruction, GlobalBatch const& global) {
 }
 
 void Trainer::forward(Instruction const& instruction, GlobalBatch const& global) {
-  Unit const unit = m_units[static_cast<std::size_t>(instruction.subject)];
-  m_model.forward(m_exec, unit, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                  m_engine.parameters(group_read_by(unit), instruction.slot));
-  inject_fault(unit, global.step);
+  Part const part = m_plan->parallel.parts[instruction.subject];
+  m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
+                  m_engine.parameters(group_of(part), instruction.slot));
+  inject_fault(part, global.step);
 }
 
 void Trainer::loss(Instruction const& instruction, GlobalBatch const& global) {
@@ -71,26 +48,17 @@ void Trainer::loss(Instruction const& instruction, GlobalBatch const& global) {
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
 
-/// Starts the reductions that stand behind it as soon as the gradients that they take are there.
-/// \param[in] later_by  is added to the numbers of their micro-batches    \return how many instructions it has played
-std::size_t Trainer::backward(Instruction const& instruction, std::span<Instruction const> behind, Index later_by) {
-  Unit const unit = m_units[static_cast<std::size_t>(instruction.subject)];
-  Index const group = group_read_by(unit);
-  std::size_t played = 0;
-  GradientTarget target = m_engine.gradient_target(group, instruction.micro_batch);
-  if (m_plan->parallel.overlap)
-    target.completed = [&](Index begin) {
-      std::size_t next = next_reduction(behind, played);
-      for (; next < behind.size() && m_engine.lies_behind(behind[next].subject, group, begin);
-           next = next_reduction(behind, played))
-        while (played <= next) m_engine.execute(later(behind[played++], later_by));
-    };
-  bool const reads = unit.kind != UnitKind::embed;
+void Trainer::backward(Instruction const& instruction) {
+  Part const part = m_plan->parallel.parts[instruction.subject];
+  Index const group = group_of(part);
+  std::optional<Index> piece;
+  if (instruction.piece != Instruction::none) piece = instruction.piece;
+  bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(group, instruction.slot) : m_engine.parameters(group, 0).part(0, 0);
-  m_model.backward(m_exec, unit, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters, target);
+  m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
+                   m_engine.gradient_target(group, instruction.micro_batch), piece);
   if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) m_backward_ends = true;
-  return played;
 }
 
 /// The first wait behind the last backward: waits for the kernels of backward, too, without their time.
@@ -121,12 +89,12 @@ void Trainer::agree(GlobalBatch const& global) {
 MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
   m_loader.begin(m_exec);
   m_loaded.front() = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
-  std::vector<Segment> units = m_program.evaluation;
-  for (Segment& segment : units)
+  std::vector<Segment> segments = m_program.evaluation;
+  for (Segment& segment : segments)
     std::erase_if(segment.instructions,
                   [](Instruction const& one) { return one.act == Act::load || one.act == Act::loss; });
   constexpr std::int64_t no_step = 0;
-  play(units, {&m_batches.training, batch, LossMode::evaluation, no_step});
+  play(segments, {&m_batches.training, batch, LossMode::evaluation, no_step});
   return m_loaded.front();
 }
 

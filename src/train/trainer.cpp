@@ -78,7 +78,6 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_loaded(static_cast<std::size_t>(plan.accumulation)),
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
-      m_units(units(config.model.layers)),
       m_scaler(config.precision) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
   for (Arena const* arena : {&m_buffers, &m_data})
@@ -244,10 +243,10 @@ void Trainer::logits(std::int64_t batch, Index micro_batch) {
   m_exec.fence("trainstone::train::logits: the caller reads them");
 }
 
-void Trainer::inject_fault(Unit unit, std::int64_t step) {
-  if (step == 0 || step != m_config->faults.nan_step || to_string(unit) != m_config->faults.nan_unit) return;
+void Trainer::inject_fault(Part part, std::int64_t step) {
+  if (step == 0 || step != m_config->faults.nan_step || to_string(part) != m_config->faults.nan_part) return;
   with_storage(m_model.storage(), [&]<class T>() {
-    Vector<T> const first_value(m_model.output(unit).as<T>().data(), 1);
+    Vector<T> const first_value(m_model.output(part).as<T>().data(), 1);
     Kokkos::deep_copy(m_exec, first_value, from_float<T>(std::numeric_limits<float>::quiet_NaN()));
   });
 }
@@ -281,8 +280,8 @@ std::string Trainer::describe_non_finite(GlobalBatch const& global) {
   std::int64_t const bad = std::ranges::find_if_not(m_turn_losses, is_finite) - m_turn_losses.begin();
   std::int64_t const turn = control_all_reduce(m_exec, *m_communicator, Operation::min, bad);
   if (turn < m_plan->accumulation)
-    return fmt::format("the first output that is not finite is that of unit \"{}\"",
-                       to_string(first_bad_unit(global, turn)));
+    return fmt::format("the first output that is not finite is that of part \"{}\"",
+                       to_string(first_bad_part(global, turn)));
   Index const group =
       control_all_reduce(m_exec, *m_communicator, Operation::max, m_engine.find_non_finite_group(m_count));
   if (group < 0) return "the norm overflows, all gradients are finite";
@@ -292,14 +291,15 @@ std::string Trainer::describe_non_finite(GlobalBatch const& global) {
 
 /// All ranks run the turn forward once more, and those look at every output whose loss was not finite: a step has no
 /// time to look.
-Unit Trainer::first_bad_unit(GlobalBatch const& global, Index turn) {
+Part Trainer::first_bad_part(GlobalBatch const& global, Index turn) {
   m_loader.begin(m_exec);
   play(m_program.evaluation, global, turn);
   // the head's logits are already their gradient: it is the one that is left when no output before it is bad
-  std::int64_t const head = std::ssize(m_units) - 1;
-  std::int64_t bad = std::isfinite(m_turn_losses[static_cast<std::size_t>(turn)]) ? head : 0;
-  while (bad < head && !has_non_finite(m_model.output(m_units[static_cast<std::size_t>(bad)]).flat())) ++bad;
-  return m_units[static_cast<std::size_t>(control_all_reduce(m_exec, *m_communicator, Operation::min, bad))];
+  PartTable const& parts = m_plan->parallel.parts;
+  Index const head = parts.size() - 1;
+  Index bad = std::isfinite(m_turn_losses[static_cast<std::size_t>(turn)]) ? head : 0;
+  while (bad < head && !has_non_finite(m_model.output(parts[bad]).flat())) ++bad;
+  return parts[control_all_reduce(m_exec, *m_communicator, Operation::min, bad)];
 }
 
 bool Trainer::has_non_finite(ConstStoredVector values) {

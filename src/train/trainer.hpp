@@ -31,7 +31,7 @@ public:
 
   /// One optimizer step; counts from 1. The same losses and norms on all ranks. With dynamic loss scaling a step whose
   /// gradient is not finite on any rank is skipped on all: no update, and half the scale.
-  /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and unit, or if more steps in
+  /// \throws CollectiveError on all ranks if loss or gradient is not finite, naming step and part, or if more steps in
   /// a row are skipped than precision.most_skipped
   /// \param[in] ask  called before the losses travel; returns the requests of this rank; null: no requests
   StepReport step(std::int64_t step, std::function<Requests()> const& ask = nullptr);
@@ -112,17 +112,17 @@ private:
   void play(Instruction const& instruction, GlobalBatch const& global);
   void forward(Instruction const& instruction, GlobalBatch const& global);
   void loss(Instruction const& instruction, GlobalBatch const& global);
-  std::size_t backward(Instruction const& instruction, std::span<Instruction const> behind, Index later_by);
+  void backward(Instruction const& instruction);
   void wait(Instruction const& instruction);
   void agree(GlobalBatch const& global);
   void keep_first_positions(GlobalBatch const& global, Index turn);
   void set_initial_parameters();
   double total_loss(Requests* requests);
   void all_reduce_losses(std::vector<double>& losses, Requests* requests);
-  void inject_fault(Unit unit, std::int64_t step);
+  void inject_fault(Part part, std::int64_t step);
   void inject_unplanned_calls(std::int64_t step);
   std::string describe_non_finite(GlobalBatch const& global);
-  Unit first_bad_unit(GlobalBatch const& global, Index turn);
+  Part first_bad_part(GlobalBatch const& global, Index turn);
   bool has_non_finite(ConstStoredVector values);
   double clip_factor(double norm) const;
   void update(StepReport const& report);
@@ -146,7 +146,6 @@ private:
   std::vector<MicroBatch> m_loaded; ///< per turn
   Vector<double> m_loss_sums;       ///< per turn
   Vector<std::int64_t> m_count;
-  std::vector<Unit> m_units;
   LossScaler m_scaler;
   std::int64_t m_updates = 0;       ///< steps that were not skipped
   std::function<Requests()> m_ask;  ///< of the step that is played; may be empty

@@ -114,7 +114,7 @@ class Overlap(TrainingTest):
 
 
 class Traces(TrainingTest):
-    def test_a_trace_has_the_units_collectives_and_waits_of_every_rank(self):
+    def test_a_trace_has_the_parts_collectives_and_waits_of_every_rank(self):
         deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
         traced = self.assert_ended(run("run", deck.path, *settings("trace.file=traces/trace.json"), ranks=2), 0,
                                    "\ntrace written to traces/trace.json\n")
@@ -129,9 +129,9 @@ class Traces(TrainingTest):
             for lane in ("compute", "wait"):
                 self.assert_nested([event for event in mine if event["ph"] == "X" and event["cat"] == lane])
             names = [event["name"] for event in mine]
-            for unit in ("embed", "block 0", "head"):
+            for part in ("embed", "attention 0", "mlp 0", "head"):
                 for way in ("forward", "backward"):
-                    self.assertEqual(names.count(f"trainstone::model::{way} {unit}"), 12 * (4 // 2), unit)
+                    self.assertEqual(names.count(f"trainstone::model::{way} {part}"), 12 * (4 // 2), part)
             self.assertTrue(any(event["cat"] == "wait" and "all_reduce" in event["name"] for event in mine
                                 if event["ph"] == "X"))
 

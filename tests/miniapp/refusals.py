@@ -82,8 +82,8 @@ class Decks(RefusalTest):
                                                          "heads 2 or 4", at="model.heads"),
             "sequence exceeds context": with_changes({"data.sequence": "9"}, "nearest legal value: 8",
                                                      at="data.sequence"),
-            "unknown unit": with_changes({"faults.nan.step": "2", "faults.nan.unit": '"block 1"'},
-                                         "embed, block 0 to block 0, head", at="faults.nan.unit"),
+            "unknown part": with_changes({"faults.nan.step": "2", "faults.nan.unit": '"mlp 1"'},
+                                         "embed, attention 0, mlp 0 to mlp 0, head", at="faults.nan.unit"),
             "fault after the end": with_changes({"faults.nan.step": "13", "faults.nan.unit": '"head"'},
                                                 "exceeds data.steps = 12", at="faults.nan.step"),
             "fault after the end of the epochs": with_changes(

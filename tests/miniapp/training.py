@@ -347,15 +347,15 @@ class Faults(TrainingTest):
         self.assertRegex(outcome.out, r"\nVERIFICATION FAILED \(./7\): .*comm-volume")
         self.assertEqual(outcome.result["counted"]["messages"], outcome.result["predicted"]["messages"] + 1, outcome)
 
-    def test_a_value_that_is_not_a_number_is_traced_to_step_and_unit(self):
+    def test_a_value_that_is_not_a_number_is_traced_to_step_and_part(self):
         deck = Deck({"model.layers": "2"})
-        faults = [(unit, ranks) for unit in ("embed", "block 1", "head") for ranks in (1, 2)]
-        futures = [start("run", deck.path, *settings("faults.nan.step=2", f"faults.nan.unit={unit}"), ranks=ranks)
-                   for unit, ranks in faults]
-        for (unit, ranks), future in zip(faults, futures):
-            with self.subTest(unit=unit, ranks=ranks):
+        faults = [(part, ranks) for part in ("embed", "attention 1", "mlp 1", "head") for ranks in (1, 2)]
+        futures = [start("run", deck.path, *settings("faults.nan.step=2", f"faults.nan.unit={part}"), ranks=ranks)
+                   for part, ranks in faults]
+        for (part, ranks), future in zip(faults, futures):
+            with self.subTest(part=part, ranks=ranks):
                 outcome = self.assert_ended(future.result(), INTERNAL, "step     1/12")
-                self.assertRegex(outcome.err, f'^trainstone: step 2: .* unit "{unit}"\n$')
+                self.assertRegex(outcome.err, f'^trainstone: step 2: .* part "{part}"\n$')
                 self.assertNotIn("FOM", outcome.out)
                 self.assertNotIn("RESULT", outcome.out)
                 self.assertNotIn("out/result.json", outcome.left)

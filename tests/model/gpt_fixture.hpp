@@ -74,12 +74,12 @@ struct TestModel {
   }
 
   void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
-    std::vector<Unit> const all = units(config.layers);
-    for (Unit unit : all) gpt.forward(exec, unit, batch, of_group(parameters, group_read_by(unit)));
+    std::vector<Part> const all = parts(config.layers);
+    for (Part part : all) gpt.forward(exec, part, batch, of_group(parameters, group_of(part)));
     gpt.loss(exec, batch, LossMode::training);
-    for (Unit unit : all | std::views::reverse) {
-      Index const group = group_read_by(unit);
-      gpt.backward(exec, unit, batch, of_group(parameters, group), {of_group(gradients, group), write});
+    for (Part part : all | std::views::reverse) {
+      Index const group = group_of(part);
+      gpt.backward(exec, part, batch, of_group(parameters, group), {of_group(gradients, group), write});
     }
   }
 

@@ -138,7 +138,7 @@ TEST_CASE("a 16-bit model refuses parameters and gradients of other types", "[mo
   test::DeviceTensor<fp16> const other(model.table.size(), fp16{});
   Vector<bf16> const right = memory.vector();
   Vector<fp16> const wrong = other.vector();
-  Unit const block{UnitKind::block, 0};
+  Part const block{PartKind::mlp, 0};
   CHECK(model.gpt.storage() == Storage::bf16);
   CHECK_NOTHROW(model.gpt.forward(exec, block, batch, model.of_group(right, 1)));
   CHECK_THROWS_AS(model.gpt.forward(exec, block, batch, model.of_group(wrong, 1)), Error);
@@ -186,30 +186,42 @@ TEST_CASE("masks that are stored and masks that are recomputed give the same bit
   CHECK(gradients[0] == gradients[1]);
 }
 
-TEST_CASE("a block announces gradients that stay as they are, from its end to its begin", "[model]") {
+TEST_CASE("each piece of a block's backward completes the elements that the table says, and writes no others",
+          "[model]") {
   ExecutionSpace const exec;
   TestModel<float, float> model(exec, {1, 3, 12, 11, 29}, {2, 5});
   MicroBatch const batch = model.load();
-  for (Unit const unit : units(1))
-    model.gpt.forward(exec, unit, batch, model.of_group(model.parameters, group_read_by(unit)));
+  for (Part const part : parts(1))
+    model.gpt.forward(exec, part, batch, model.of_group(model.parameters, group_of(part)));
   model.gpt.loss(exec, batch, LossMode::training);
-  model.gpt.backward(exec, {UnitKind::head}, batch, model.of_group(model.parameters, 0),
+  model.gpt.backward(exec, {PartKind::head}, batch, model.of_group(model.parameters, 0),
                      {model.of_group(model.gradients, 0), Write::overwrite});
+  PartTable const table(model.table);
   Vector<float> const gradients = model.of_group(model.gradients, 1);
-  std::vector<std::pair<Index, std::vector<float>>> announced;
-  GradientTarget target{gradients, Write::overwrite};
-  target.completed = [&](Index begin) { announced.emplace_back(begin, copy_to_host(exec, gradients, "test")); };
-  model.gpt.backward(exec, {UnitKind::block, 0}, batch, model.of_group(model.parameters, 1), target);
-  std::vector<float> const complete = copy_to_host(exec, gradients, "test");
-  REQUIRE(announced.size() == 5);
+  constexpr float untouched = 12345;
+  Kokkos::deep_copy(exec, gradients, untouched);
+  std::vector<std::pair<Range, std::vector<float>>> after;
+  Index const padding = model.table.groups()[1].padded - model.table.groups()[1].size;
+  for (PartKind const kind : {PartKind::mlp, PartKind::attention})
+    for (Index piece = 0; piece < std::ssize(table.backward(kind)); ++piece) {
+      model.gpt.backward(exec, {kind, 0}, batch, model.of_group(model.parameters, 1), {gradients, Write::overwrite},
+                         piece);
+      after.emplace_back(table.backward(kind)[static_cast<std::size_t>(piece)].written,
+                         copy_to_host(exec, gradients, "test"));
+    }
+  std::vector<float> const& complete = after.back().second;
+  REQUIRE(after.size() == 6);
   Index last = static_cast<Index>(complete.size());
-  for (auto const& [begin, values] : announced) {
-    INFO("from " << begin);
-    CHECK(begin < last);
-    CHECK(std::equal(values.begin() + begin, values.end(), complete.begin() + begin));
-    CHECK_FALSE(std::equal(values.begin(), values.begin() + begin, complete.begin())); // the rest comes later
-    last = begin;
+  for (auto const& [written, values] : after) {
+    INFO("from " << written.begin);
+    CHECK(written.end == last);
+    CHECK(std::equal(values.begin() + written.begin, values.end(), complete.begin() + written.begin));
+    CHECK(std::ranges::count(std::span(values).first(static_cast<std::size_t>(written.begin)), untouched) ==
+          written.begin); // the rest comes later
+    last = written.begin;
   }
+  CHECK(last == 0);
+  CHECK(std::ranges::count(complete, untouched) == padding);
 }
 
 TEST_CASE("tokens whose rows pad the vocabulary have neither probability nor gradient", "[model]") {

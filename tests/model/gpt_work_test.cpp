@@ -52,13 +52,14 @@ TEST_CASE("a block starts these kernels, and the plan counts as many more for ev
   LaunchObserver::Scoped const observing(launch_observer(), [&seen](char const* label, ExecutionSpace const&) {
     seen += std::string(label).substr(std::string("trainstone::").size()) + ' ';
   });
-  Unit const block = units(small.layers).at(1);
-  Index const group = group_read_by(block);
-  model.gpt.forward(exec, block, batch, model.of_group(model.parameters, group));
+  Index const group = 1;
+  for (PartKind const half : {PartKind::attention, PartKind::mlp})
+    model.gpt.forward(exec, {half, 0}, batch, model.of_group(model.parameters, group));
   CHECK(seen == "layernorm::forward gemm bias::forward attention::forward gemm layernorm::residual_forward gemm "
                 "bias_gelu::forward gemm residual::forward ");
-  model.gpt.backward(exec, block, batch, model.of_group(model.parameters, group),
-                     {model.of_group(model.gradients, group), Write::overwrite});
+  for (PartKind const half : {PartKind::mlp, PartKind::attention})
+    model.gpt.backward(exec, {half, 0}, batch, model.of_group(model.parameters, group),
+                       {model.of_group(model.gradients, group), Write::overwrite});
   // the MLP, then attention: gradients of a bias and its weight, then of the input
   CHECK(seen.ends_with("residual::forward bias::backward gemm gemm gelu::backward bias::backward gemm gemm "
                        "layernorm::backward layernorm::backward_parameters bias::backward gemm gemm "

@@ -1,9 +1,13 @@
 #include "model/parameter_table.hpp"
 
 #include "core/error.hpp"
-#include "model/unit.hpp"
+#include "model/part.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <array>
+#include <vector>
 
 #include <set>
 
@@ -62,8 +66,29 @@ TEST_CASE("a shape that is no model is refused with the nearest legal values", "
   CHECK_THROWS_AS(ParameterTable(GptConfig{0, 1, 32, 8, 10}, 1), InputError);
 }
 
-TEST_CASE("units read and complete the groups that the formulas say", "[model]") {
-  CHECK(units(2).size() == 4);
-  CHECK(to_string(units(2)[2]) == "block 1");
-  CHECK(group_read_by({UnitKind::head}) == 0);
+TEST_CASE("parts read the groups that the formulas say, and a block's are completed from its end", "[model]") {
+  CHECK(parts(2).size() == 6);
+  CHECK(to_string(parts(2)[3]) == "attention 1");
+  CHECK(to_string(parts(2)[4]) == "mlp 1");
+  CHECK(group_of({PartKind::head}) == 0);
+  ParameterTable const table({2, 4, 64, 32, 128}, 3);
+  PartTable const all(table);
+  REQUIRE(all.size() == 6);
+  for (Index number = 0; number < all.size(); ++number) {
+    CHECK(all[number] == parts(2)[static_cast<std::size_t>(number)]);
+    std::array<Index, 2> const of_group = all.of_group(all.group(number));
+    CHECK(std::ranges::count(of_group, number) == 1);
+  }
+  std::vector<Index> begins;
+  for (PartKind const kind : {PartKind::mlp, PartKind::attention})
+    for (BackwardPiece const& piece : all.backward(kind)) begins.push_back(piece.written.begin);
+  Index const c = 64; // ln1 2 C, qkv 3 C^2 + 3 C, attproj C^2 + C, ln2 2 C, fc 4 C^2 + 4 C, fcproj
+  Index const attproj = 3 * c * c + 5 * c, ln2 = 4 * c * c + 6 * c, fc = ln2 + 2 * c, fcproj = fc + 4 * c * c + 4 * c;
+  CHECK(begins == std::vector<Index>{fcproj, fc, ln2, attproj, 2 * c, 0});
+  CHECK(all.backward(PartKind::mlp)[0].written.end == table.groups()[1].padded);
+  for (PartKind const kind : {PartKind::head, PartKind::embed}) {
+    REQUIRE(all.backward(kind).size() == 1);
+    CHECK(all.backward(kind)[0].written == Range{0, table.groups()[0].padded});
+    CHECK(all.backward(kind)[0].completes == (kind == PartKind::embed)); // which adds to the token table
+  }
 }

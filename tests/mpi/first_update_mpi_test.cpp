@@ -239,7 +239,7 @@ TEST_CASE("a rank whose gradient is lost or counted twice shows in a first updat
       INFO(times << " times, stage " << stage);
       DeckRun run(world, strategy(stage == 0 ? Strategy::ddp : Strategy::zero, stage));
       // when the losses are added up, the head's logits are the gradient that backward begins with
-      StoredMatrix const logits = run.trainer.model().output(units(run.config.model.layers).back());
+      StoredMatrix const logits = run.trainer.model().output({PartKind::head});
       BeforeLaunch const change("trainstone::norm::sum", [&] {
         if (world.rank() == 1) multiply(logits.flat(), times);
       });

@@ -34,10 +34,10 @@ namespace {
 
 GptConfig const odd{2, 3, 12, 11, 29};
 
-/// How often a step looks at messages between two kernels of a unit, where only launches drive what is in flight.
-int looks_inside_of_units(TrainingRun& run, std::int64_t step) {
+/// How often a step looks at messages between two kernels of a part, where only launches drive what is in flight.
+int looks_inside_of_parts(TrainingRun& run, std::int64_t step) {
   int looks = 0;
-  bool is_inside = false; // right after a kernel that is never a unit's last one
+  bool is_inside = false; // right after a kernel that is never a part's last one
   DelayPoint::Scoped const counting(delay_point(), [&](char const* label) {
     std::string_view const reached = label;
     if (is_inside && reached == "trainstone::comm::wait") ++looks;
@@ -58,11 +58,11 @@ std::int64_t fewest_looks_of_turns(Communicator& world) {
   int fewest = std::numeric_limits<int>::max();
   for (std::int64_t step = 1; step <= 2; ++step) {
     for (TrainingRun* const run : {first.get(), second.get()})
-      fewest = std::min(fewest, looks_inside_of_units(*run, step));
-    CHECK(looks_inside_of_units(idle, step) == 0);
+      fewest = std::min(fewest, looks_inside_of_parts(*run, step));
+    CHECK(looks_inside_of_parts(idle, step) == 0);
   }
   second.reset();
-  return std::min(fewest, looks_inside_of_units(*first, 3));
+  return std::min(fewest, looks_inside_of_parts(*first, 3));
 }
 
 } // namespace
@@ -167,12 +167,12 @@ TEST_CASE("losses agree with a single rank's on the same global batch", "[mpi][t
   CHECK(losses.back() < losses.front());
 }
 
-TEST_CASE("a poisoned unit is named with its step on every rank", "[mpi][trainer][faults]") {
-  std::string const unit = GENERATE("embed", "block 0", "block 1", "head");
+TEST_CASE("a poisoned part is named with its step on every rank", "[mpi][trainer][faults]") {
+  std::string const part = GENERATE("embed", "attention 0", "mlp 0", "attention 1", "mlp 1", "head");
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
   config.faults.nan_step = 2;
-  config.faults.nan_unit = unit;
+  config.faults.nan_part = part;
   TrainingRun run(world, config);
   run.trainer.step(1);
   try {
@@ -182,12 +182,12 @@ TEST_CASE("a poisoned unit is named with its step on every rank", "[mpi][trainer
     std::string const message = error.what();
     INFO(message);
     CHECK(message.find("step 2") != std::string::npos);
-    CHECK(message.find("\"" + unit + "\"") != std::string::npos);
+    CHECK(message.find("\"" + part + "\"") != std::string::npos);
     CHECK(error.code() == ExitCode::internal);
   }
 }
 
-TEST_CASE("a parameter that is not finite is named by the unit that reads it", "[mpi][trainer][faults]") {
+TEST_CASE("a parameter that is not finite is named by the part that reads it", "[mpi][trainer][faults]") {
   Communicator world = Communicator::world();
   TrainingRun run(world, training_config(odd, {1, 1, world.size()}));
   ParameterTensor const& gain = run.plan.table.find(Tensor::lnfw);
@@ -272,12 +272,12 @@ TEST_CASE("steps that all overflow end the run, naming what overflows", "[mpi][t
   }
 }
 
-TEST_CASE("a poisoned unit is no overflow: it ends the run at any loss scale", "[mpi][trainer][precision]") {
+TEST_CASE("a poisoned part is no overflow: it ends the run at any loss scale", "[mpi][trainer][precision]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 1, world.size()});
   config.precision = {.recipe = RecipeName::mixed16, .loss_scale = LossScaling::dynamic};
   config.faults.nan_step = 1;
-  config.faults.nan_unit = "block 1";
+  config.faults.nan_part = "mlp 1";
   TrainingRun run(world, config);
   CHECK_THROWS_AS(run.trainer.step(1), CollectiveError);
 }
@@ -342,7 +342,7 @@ TEST_CASE("of trainings that take turns, each one drives its own collectives bet
   Communicator world = Communicator::world();
   if (!launches_wait || world.size() < 2) return; // nothing is known to be in flight
   std::int64_t looks = 0;
-  for (double const latency : {1e-3, 1e-2, 1e-1}) { // much longer than a unit's kernels take, also on a busy machine
+  for (double const latency : {1e-3, 1e-2, 1e-1}) { // much longer than a part's kernels take, also on a busy machine
     if (looks > 0) break;
     world.emulate_network({.latency = latency, .seconds_per_byte = 0});
     looks = control_all_reduce(ExecutionSpace(), world, Operation::min, fewest_looks_of_turns(world));

@@ -82,6 +82,7 @@ Steps::Same waits_for(Act act, Index subject = Instruction::none) {
 }
 
 ParallelConfig const ddp{};
+ParallelConfig const in_slices{.bucket_bytes = 4096, .first_bucket_bytes = 4096}; // four of a block
 ParallelConfig const zero1{.strategy = Strategy::zero, .zero_stage = 1};
 ParallelConfig const zero2{.strategy = Strategy::zero, .zero_stage = 2};
 ParallelConfig const zero3{.strategy = Strategy::zero, .zero_stage = 3};
@@ -93,7 +94,7 @@ TEST_CASE("a gather without a wait is found where parameters are read", "[parall
   Steps steps(zero3);
   steps.drop_everywhere(waits_for(Act::gather, 1));
   check_found(steps, StepDefect::undefined_read,
-              "\"forward block 0, micro-batch 0\": the parameters of block 0 are still");
+              "\"forward attention 0, micro-batch 0\": the parameters of block 0 are still");
 }
 
 TEST_CASE("a group that a rank does not gather is found by the next collective", "[parallel][program][defects]") {
@@ -105,7 +106,7 @@ TEST_CASE("a group that a rank does not gather is found by the next collective",
               "rank 1: \"reduce bucket 0, micro-batch 0\": rank 0 starts \"gather block 0");
 }
 
-TEST_CASE("a gather that no unit reads is found", "[parallel][program][defects]") {
+TEST_CASE("a gather that no part reads is found", "[parallel][program][defects]") {
   Steps steps(zero3, 2, 1);
   steps.repeat_everywhere(waits_for(Act::gather, 1));
   for (Rank rank = 0; rank < 2; ++rank) {
@@ -115,7 +116,7 @@ TEST_CASE("a gather that no unit reads is found", "[parallel][program][defects]"
     again.started = Act::wait;
     list->insert(list->begin() + place + 1, again);
   }
-  check_found(steps, StepDefect::never_read, "no unit has read the parameters of block 0");
+  check_found(steps, StepDefect::never_read, "no part has read the parameters of block 0");
 }
 
 TEST_CASE("a collective that a rank leaves out is found as another order", "[parallel][program][defects]") {
@@ -143,11 +144,12 @@ TEST_CASE("a slot that is used again too early is found", "[parallel][program][d
   Steps steps(zero3, 2, 1);
   for (Rank rank = 0; rank < 2; ++rank) { // block 1 for forward goes where block 0 is
     auto const block1 = [](Instruction const& one) {
-      return one.subject == 2 && (one.act == Act::gather || one.started == Act::gather || one.act == Act::forward);
+      bool const gathers = one.act == Act::gather || one.started == Act::gather, computes = one.act == Act::forward;
+      return (gathers && one.subject == 2) || (computes && (one.subject == 3 || one.subject == 4));
     };
-    for (int number = 0; number < 3; ++number) steps.at(rank, block1, number).slot = 1;
+    for (int number = 0; number < 4; ++number) steps.at(rank, block1, number).slot = 1;
   }
-  check_found(steps, StepDefect::never_read, "no unit has read the parameters of block 0");
+  check_found(steps, StepDefect::never_read, "no part has read the parameters of block 0");
 }
 
 TEST_CASE("a gradient that is added twice is found by micro-batch", "[parallel][program][defects]") {
@@ -179,7 +181,7 @@ TEST_CASE("a micro-batch that is left out is found by its loss", "[parallel][pro
 TEST_CASE("dropped activations are found", "[parallel][program][defects]") {
   Steps steps(ddp);
   steps.drop_everywhere(is(Act::forward, 1, 1));
-  check_found(steps, StepDefect::undefined_read, "\"forward block 1, micro-batch 1\": the output of the unit before");
+  check_found(steps, StepDefect::undefined_read, "\"forward mlp 0, micro-batch 1\": the output of the part before");
 }
 
 TEST_CASE("activations of a later micro-batch are found", "[parallel][program][defects]") {
@@ -188,7 +190,7 @@ TEST_CASE("activations of a later micro-batch are found", "[parallel][program][d
     auto const [list, place] = steps.find(rank, is(Act::backward, 1, 0));
     list->insert(list->begin() + place, {.act = Act::forward, .subject = 0, .micro_batch = 1});
   }
-  check_found(steps, StepDefect::undefined_read, "\"backward block 0, micro-batch 0\": its activations");
+  check_found(steps, StepDefect::undefined_read, "\"backward attention 0, micro-batch 0\": its activations");
 }
 
 TEST_CASE("parameters of an older version are found", "[parallel][program][defects]") {
@@ -225,6 +227,33 @@ TEST_CASE("gradients that are overwritten while they are reduced are found", "[p
   Steps steps(zero2);
   steps.drop_everywhere(waits_for(Act::reduce, 0));
   check_found(steps, StepDefect::written_while_used, "bucket");
+}
+
+TEST_CASE("a slice that is reduced before its piece of backward is found", "[parallel][program][defects]") {
+  Steps steps(in_slices, 4, 1);
+  for (Rank rank = 0; rank < 4; ++rank) { // bucket 1 starts one piece too early
+    auto const [list, start] = steps.find(rank, is(Act::reduce, 1));
+    Instruction const reduce = (*list)[static_cast<std::size_t>(start)];
+    list->erase(list->begin() + start);
+    auto const [same, place] = steps.find(rank, is(Act::backward, 4), 1);
+    same->insert(same->begin() + place, reduce);
+  }
+  check_found(steps, StepDefect::written_while_used,
+              "\"backward mlp 1, piece 1, micro-batch 0\": bucket 1 is still being reduced");
+}
+
+TEST_CASE("a piece of backward that is left out, or in another order, is found", "[parallel][program][defects]") {
+  Steps const right(in_slices, 4, 1);
+  Steps steps = right;
+  steps.drop_everywhere(is(Act::backward, 4), 1);
+  check_found(steps, StepDefect::undefined_read, "\"backward mlp 1, piece 2, micro-batch 0\": piece 1 comes next");
+  steps = right;
+  for (Rank rank = 0; rank < 4; ++rank)
+    std::swap(steps.at(rank, is(Act::backward, 4), 0), steps.at(rank, is(Act::backward, 4), 1));
+  check_found(steps, StepDefect::undefined_read, "\"backward mlp 1, piece 1, micro-batch 0\": piece 0 comes next");
+  steps = right;
+  steps.at(0, is(Act::backward, 4)).piece = 3;
+  check_found(steps, StepDefect::malformed, "piece 3 of 3 does not exist");
 }
 
 TEST_CASE("an update while parameters are on their way is found", "[parallel][program][defects]") {
@@ -292,7 +321,7 @@ TEST_CASE("an instruction that names what does not exist is found", "[parallel][
   Steps const right(zero3);
   Steps steps = right;
   steps.at(3, is(Act::forward, 1)).subject = 9;
-  check_found(steps, StepDefect::malformed, "rank 3: \"forward unit 9, micro-batch 0\": unit 9 of 4 does not exist");
+  check_found(steps, StepDefect::malformed, "rank 3: \"forward part 9, micro-batch 0\": part 9 of 6 does not exist");
   steps = right;
   steps.at(3, is(Act::gather, 1)).slot = 2;
   check_found(steps, StepDefect::malformed, "slot 2 of 2 does not exist");

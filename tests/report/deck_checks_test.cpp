@@ -232,16 +232,16 @@ TEST_CASE("an emulated network refuses algorithms that move data in shared memor
   CHECK(error_with({"comm.allreduce=tree", "comm.emulated_network.latency=1 us"}) == "no InputError");
 }
 
-TEST_CASE("a fault names a step of the training and a unit of the model", "[deck]") {
-  auto const fault = [](std::string const& step, std::string const& unit) {
-    return error_with({"faults.nan.step=" + step, "faults.nan.unit=" + unit});
+TEST_CASE("a fault names a step of the training and a part of the model", "[deck]") {
+  auto const fault = [](std::string const& step, std::string const& part) {
+    return error_with({"faults.nan.step=" + step, "faults.nan.unit=" + part});
   };
-  for (char const* unit : {"embed", "block 0", "block 1", "head"}) CHECK(fault("10", unit) == "no InputError");
+  for (char const* part : {"embed", "attention 0", "mlp 1", "head"}) CHECK(fault("10", part) == "no InputError");
   CHECK(fault("1", "block 2") ==
-        "--set faults.nan.unit=block 2: faults.nan.unit = \"block 2\" is no unit of the model: "
+        "--set faults.nan.unit=block 2: faults.nan.unit = \"block 2\" is no part of the model: "
         "embed, block 0 to block 1, head");
-  for (char const* unit : {"block", "block ", "block x", "block 1x", "block -1", "tail"}) {
-    CHECK_THAT(fault("1", unit), ContainsSubstring("is no unit of the model"));
+  for (char const* part : {"mlp", "mlp ", "mlp x", "mlp 1x", "mlp -1", "block 1", "tail"}) {
+    CHECK_THAT(fault("1", part), ContainsSubstring("is no part of the model"));
   }
   CHECK_THAT(fault("11", "head"), ContainsSubstring("faults.nan.step = 11 exceeds data.steps = 10"));
   CHECK_THAT(error_with({"faults.nan.step=1"}), ContainsSubstring("faults.nan.step needs faults.nan.unit"));

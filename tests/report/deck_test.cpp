@@ -18,7 +18,7 @@ TEST_CASE("a deck fills the configuration", "[deck]") {
                                            "[optimizer]\nlr = 1e-3\nbetas = [0.8, 0.99]\ndecay = \"all\"\nclip = 0\n"
                                            "schedule = \"constant\"\n"
                                            "[kernels]\ngemm = \"onednn\"\n"
-                                           "[faults]\nnan = { step = 3, unit = \"block 1\" }\n");
+                                           "[faults]\nnan = { step = 3, unit = \"mlp 1\" }\n");
   RunConfig const& config = deck.config;
   CHECK(config.model == GptConfig{2, 4, 64, 32, 256});
   CHECK(config.data.source == DataSource::text);
@@ -33,7 +33,7 @@ TEST_CASE("a deck fills the configuration", "[deck]") {
   CHECK(config.schedule.type == ScheduleType::constant);
   CHECK(config.kernels.gemm == "onednn");
   CHECK(config.faults.nan_step == 3);
-  CHECK(config.faults.nan_unit == "block 1");
+  CHECK(config.faults.nan_part == "mlp 1");
 }
 
 TEST_CASE("dotted keys, inline tables and sections mean the same", "[deck]") {

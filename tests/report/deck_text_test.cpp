@@ -55,7 +55,7 @@ TEST_CASE("every key stores what it is given", "[deck]") {
 TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
   Deck const deck = read_small(
       {"optimizer.lr=0.0003", "optimizer.eps=1e-8", "model.save=\"quo\\\"te\\\\ \\n\"", "optimizer.betas=[0.1, 0.95]",
-       "data.files=[\"a.txt\", \"b c.txt\"]", "faults.nan.step=3", "faults.nan.unit=block 1", "comm.check_order=true",
+       "data.files=[\"a.txt\", \"b c.txt\"]", "faults.nan.step=3", "faults.nan.unit=mlp 1", "comm.check_order=true",
        "faults.delay.where=send", "faults.delay.time=2 ms", "faults.delay.rank=0", "faults.slow.kernel=norm",
        "faults.slow.factor=1.5", "faults.extra_message=true", "comm.emulated_network.latency=0.7 ms",
        "comm.emulated_network.bandwidth=1.3 GiB/s", "trace.file=trace.json"});

@@ -2,6 +2,7 @@
 
 // Gradients as the simulator of steps sees them: not numbers, but which micro-batches of which ranks are in them.
 
+#include "comm/partition.hpp"
 #include "core/index.hpp"
 
 #include <cstdint>
@@ -9,10 +10,11 @@
 
 namespace trainstone::Impl {
 
-/// A unit's gradient of one micro-batch.
+/// What a piece of a part's backward adds to a gradient in one micro-batch.
 struct Contribution {
   Index micro_batch; ///< of the whole batch: rank x micro-batches per rank + number on the rank
-  Index unit;
+  Index part;
+  Index piece;
 };
 
 /// A sum of contributions. Each contribution has a hash of 64 bits, and hashes are added up. Two sums of different
@@ -51,6 +53,7 @@ struct GradientCell {
   Index bucket;
   Index run; ///< of the bucket
   Index group;
+  std::vector<Range> elements;                       ///< of the group, by slice
   bool fresh_in_use = false, sums_in_use = false;    ///< by a collective that nobody has waited for
   std::vector<ContributionSum> fresh;                ///< by slice
   std::vector<ContributionSum> sums;                 ///< by slice; of micro-batches

@@ -1,6 +1,5 @@
 #include "parallel/program/instruction.hpp"
 
-#include "model/unit.hpp"
 #include "parallel/shard_plan.hpp"
 
 #include <fmt/format.h>
@@ -14,10 +13,9 @@ std::string group_name(ShardPlan const& plan, Index group) {
   return plan.groups[static_cast<std::size_t>(group)].name;
 }
 
-std::string unit_name(ShardPlan const& plan, Index unit) {
-  std::vector<Unit> const all = units(std::ssize(plan.groups) - 1);
-  if (unit < 0 || unit >= std::ssize(all)) return fmt::format("unit {}", unit);
-  return to_string(all[static_cast<std::size_t>(unit)]);
+std::string part_name(ShardPlan const& plan, Index part) {
+  if (part < 0 || part >= plan.parts.size()) return fmt::format("part {}", part);
+  return to_string(plan.parts[part]);
 }
 
 std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
@@ -26,7 +24,7 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   case Act::publish:
   case Act::fold: return group_name(plan, subject);
   case Act::forward:
-  case Act::backward: return unit_name(plan, subject);
+  case Act::backward: return part_name(plan, subject);
   case Act::reduce:
   case Act::accumulate:
   case Act::reduce_sums: return fmt::format("bucket {}", subject);
@@ -61,6 +59,7 @@ std::string to_string(Instruction const& instruction, ShardPlan const& plan) {
   Act const act = waits ? instruction.started : instruction.act;
   std::string text = fmt::format("{}{}", waits ? "wait for " : "", to_string(act));
   if (std::string const subject = subject_name(act, instruction.subject, plan); !subject.empty()) text += " " + subject;
+  if (instruction.piece != Instruction::none) text += fmt::format(", piece {}", instruction.piece);
   if (act == Act::gather && instruction.slot != Instruction::none)
     text += fmt::format(" {} slot {}", waits ? "in" : "into", instruction.slot);
   if (instruction.micro_batch != Instruction::none) text += fmt::format(", micro-batch {}", instruction.micro_batch);

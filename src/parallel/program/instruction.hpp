@@ -14,13 +14,13 @@ namespace trainstone {
 
 struct ShardPlan;
 
-/// What an instruction does. Units are numbered in the order of forward: embed, the blocks, head.
+/// What an instruction does. Parts are numbered in the order of forward (model/part.hpp).
 enum class Act {
   load,        ///< brings the tokens of a micro-batch to this rank
   gather,      ///< starts to bring the parameters of a group together in a slot
-  forward,     ///< of a unit
+  forward,     ///< of a part
   loss,        ///< of a micro-batch: its losses and, in a training, the gradient of the logits
-  backward,    ///< of a unit
+  backward,    ///< of a part, or of one piece of it
   fold,        ///< gives a group's gradient of a micro-batch its place in the balanced tree over micro-batches
   reduce,      ///< starts to add up a bucket's gradients of a micro-batch over ranks
   accumulate,  ///< adds what was reduced of a bucket to its sums over micro-batches
@@ -38,10 +38,11 @@ struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject = none; ///< a group (gather, publish, fold), a unit (forward, backward), a bucket (reduce and the like)
+  Index subject = none; ///< a group (gather, publish, fold), a part (forward, backward), a bucket (reduce and the like)
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for
+  Index piece = none;       ///< of a backward between whose pieces something starts
 
   bool operator==(Instruction const&) const = default;
 };

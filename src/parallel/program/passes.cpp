@@ -20,16 +20,14 @@ struct Uses {
   std::vector<Index> groups;
   std::vector<Index> of_instruction; ///< none: it reads no parameters
 
-  Uses(Instructions const& order, Index units) {
-    Index last_unit = Instruction::none;
+  Uses(Instructions const& order, PartTable const& parts) {
     for (Instruction const& instruction : order) {
-      Index const group = group_read_by(instruction, units);
+      Index const group = group_read_by(instruction, parts);
       if (group == Instruction::none) {
         of_instruction.push_back(Instruction::none);
         continue;
       }
-      if (instruction.subject != last_unit) groups.push_back(group);
-      last_unit = instruction.subject;
+      if (groups.empty() || group != groups.back()) groups.push_back(group);
       of_instruction.push_back(std::ssize(groups) - 1);
     }
   }
@@ -37,29 +35,30 @@ struct Uses {
 
 } // namespace
 
-Instructions training_order(Index units, Index micro_batch) {
-  Instructions order = evaluation_order(units, micro_batch);
-  for (Index unit = units - 1; unit >= 0; --unit)
-    order.push_back({.act = Act::backward, .subject = unit, .micro_batch = micro_batch});
+Instructions training_order(Index parts, Index micro_batch) {
+  Instructions order = evaluation_order(parts, micro_batch);
+  for (Index part = parts - 1; part >= 0; --part)
+    order.push_back({.act = Act::backward, .subject = part, .micro_batch = micro_batch});
   return order;
 }
 
-Instructions evaluation_order(Index units, Index micro_batch) {
+Instructions evaluation_order(Index parts, Index micro_batch) {
   Instructions order;
-  for (Index unit = 0; unit < units; ++unit)
-    order.push_back({.act = Act::forward, .subject = unit, .micro_batch = micro_batch});
+  for (Index part = 0; part < parts; ++part)
+    order.push_back({.act = Act::forward, .subject = part, .micro_batch = micro_batch});
   order.push_back({.act = Act::loss, .micro_batch = micro_batch});
   return order;
 }
 
-Index group_read_by(Instruction const& instruction, Index units) {
+Index group_read_by(Instruction const& instruction, PartTable const& parts) {
   bool const forward = instruction.act == Act::forward, backward = instruction.act == Act::backward;
-  if (!forward && !(backward && instruction.subject > 0)) return Instruction::none;
-  return group_of_unit(instruction.subject, units);
+  if (!forward && !backward) return Instruction::none;
+  Part const part = parts[instruction.subject];
+  return backward && part.kind == PartKind::embed ? Instruction::none : group_of(part);
 }
 
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
-  Uses const uses(order, number_of_units(plan));
+  Uses const uses(order, plan.parts);
   Index const slots = plan.prefetch + 1;
   Instructions out;
   Index started = 0, waited = 0;
@@ -94,7 +93,7 @@ Instructions with_publication(Instructions const& order, ShardPlan const& plan) 
       out.push_back({.act = Act::publish, .subject = started, .slot = started % slots});
   };
   for (Instruction const& instruction : order) {
-    if (Index const group = group_read_by(instruction, number_of_units(plan)); group == waited && waited < groups) {
+    if (Index const group = group_read_by(instruction, plan.parts); group == waited && waited < groups) {
       publish_up_to(group + 1);
       out.push_back(wait_for(Act::publish, group, Instruction::none, group % slots));
       ++waited;
@@ -116,14 +115,14 @@ Instructions publication_after_update(ShardPlan const& plan) {
 }
 
 Instructions GradientPass::operator()(Instructions const& order) {
-  Index const units = number_of_units(*m_plan);
   Instructions out;
   for (Instruction const& instruction : order) {
-    bool const backward = instruction.act == Act::backward;
-    Index const unit = instruction.subject, group = group_of_unit(unit, units);
-    if (backward) before_backward(group, out);
-    out.push_back(instruction);
-    if (backward && unit != units - 1) after_backward(group, instruction.micro_batch, out); // head leaves root to embed
+    if (instruction.act != Act::backward) {
+      out.push_back(instruction);
+      continue;
+    }
+    before_backward(instruction, out);
+    add_backward(instruction, out);
   }
   return out;
 }
@@ -135,25 +134,58 @@ Instructions GradientPass::finish() {
   return out;
 }
 
-/// Fresh gradients go where those of other runs may still be reduced.
-void GradientPass::before_backward(Index group, Instructions& out) {
+/// Fresh gradients go where those of other runs, or of earlier micro-batches, may still be reduced.
+void GradientPass::before_backward(Instruction const& backward, Instructions& out) {
   if (!m_plan->fresh_gradients_apart()) return;
-  Index const run = run_of_group(*m_plan, group);
-  auto const is_there = [&](InFlight const& work) { return share_memory(*m_plan, run, work.run); };
+  Index const run = run_of_group(*m_plan, m_plan->parts.group(backward.subject));
+  auto const is_there = [&](InFlight const& work) {
+    bool const beside_it = work.run == run && work.micro_batch == backward.micro_batch; // buckets that are complete
+    return !beside_it && share_memory(*m_plan, run, work.run);
+  };
   while (std::ranges::any_of(m_in_flight, is_there)) retire_oldest(out);
 }
 
-void GradientPass::after_backward(Index group, Index micro_batch, Instructions& out) {
-  if (m_plan->folds_in_place()) out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
-  Index const number = run_of_group(*m_plan, group);
-  BucketGroup const& run = m_plan->buckets.runs[at(number)];
-  bool const reduces = m_plan->reduce_each || is_last(micro_batch);
-  if (!reduces || group != run.first_group) return;   // the group that completes the run
-  meet_across_replicas(std::ssize(m_in_flight), out); // those of earlier units
-  bool const all = m_buckets == Buckets::all;
-  Index const first = all ? run.first_bucket : number, end = first + (all ? run.buckets : 1);
-  for (Index bucket = first; bucket < end; ++bucket) start(bucket, number, micro_batch, out);
+void GradientPass::add_backward(Instruction backward, Instructions& out) {
+  Index const group = m_plan->parts.group(backward.subject), micro_batch = backward.micro_batch;
+  std::vector<BackwardPiece> const& pieces = m_plan->parts.backward(backward.subject);
+  if (!pieces.back().completes) return out.push_back(backward);
+  Index const last = std::ssize(pieces) - 1;
+  bool const starts_inside =
+      last > 0 && complete_buckets(group, pieces[at(last - 1)].written.begin, micro_batch) > m_started;
+  for (Index piece = starts_inside ? 0 : last; piece <= last; ++piece) {
+    if (starts_inside) backward.piece = piece;
+    out.push_back(backward);
+    after_piece(group, pieces[at(piece)].written.begin, micro_batch, out);
+  }
+}
+
+/// The gradients of the group's elements from `complete_from` on are there.
+void GradientPass::after_piece(Index group, Index complete_from, Index micro_batch, Instructions& out) {
+  bool const all = complete_from == 0;
+  if (all && m_plan->folds_in_place()) out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
+  Index const complete = complete_buckets(group, complete_from, micro_batch);
+  if (complete == 0) return;
+  if (m_started == 0) meet_across_replicas(std::ssize(m_in_flight), out); // those of other groups
+  Index const run = run_of_group(*m_plan, group);
+  Index const first = m_buckets == Buckets::all ? m_plan->buckets.runs[at(run)].first_bucket : run;
+  for (; m_started < complete; ++m_started) start(first + m_started, run, micro_batch, out);
+  if (!all) return;
+  m_started = 0;
   while (!m_plan->overlap && !m_in_flight.empty()) retire_oldest(out);
+}
+
+/// How many buckets of the group's run can be reduced then: all of them, or slices of the group that are complete. Of
+/// the slices of every owner's share, that of the first owner lies first.
+Index GradientPass::complete_buckets(Index group, Index complete_from, Index micro_batch) const {
+  BucketGroup const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
+  bool const reduces = m_plan->reduce_each || is_last(micro_batch);
+  if (!reduces || group != run.first_group) return 0; // the group that completes the run
+  if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
+  bool const early = m_plan->overlap && !m_plan->reduction.empty() && run.share > 0 && !m_plan->folds_in_place();
+  if (!early || m_buckets == Buckets::one_per_run) return 0;
+  Index complete = 0;
+  while (complete < run.buckets && run.slice_of_share(complete).begin >= complete_from) ++complete;
+  return complete;
 }
 
 void GradientPass::start(Index bucket, Index run, Index micro_batch, Instructions& out) {

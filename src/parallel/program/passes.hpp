@@ -8,27 +8,23 @@
 #include "parallel/shard_plan.hpp"
 
 #include <deque>
-#include <iterator>
 #include <vector>
 
 namespace trainstone {
 
 using Instructions = std::vector<Instruction>;
 
-/// Forward, loss and backward of one micro-batch, all units on this rank.
-Instructions training_order(Index units, Index micro_batch);
+/// Forward, loss and backward of one micro-batch, all parts on this rank.
+Instructions training_order(Index parts, Index micro_batch);
 /// Forward and loss.
-Instructions evaluation_order(Index units, Index micro_batch);
+Instructions evaluation_order(Index parts, Index micro_batch);
 
-/// Embed, the blocks and head.
-inline Index number_of_units(ShardPlan const& plan) { return std::ssize(plan.groups) + 1; }
-/// The group of a unit's parameters: head shares root with embed.
-inline Index group_of_unit(Index unit, Index units) { return unit == units - 1 ? 0 : unit; }
 /// The group whose parameters an instruction reads; none: it reads no parameters.
-Index group_read_by(Instruction const& instruction, Index units);
+Index group_read_by(Instruction const& instruction, PartTable const& parts);
 
 /// Sharded parameters: every use of a group is preceded by a gather into a slot, plan.prefetch uses ahead if the plan
-/// overlaps. There are plan.prefetch + 1 slots. Forward and backward of a unit that follow each other are one use.
+/// overlaps. There are plan.prefetch + 1 slots. Instructions that follow each other and read the same group are one
+/// use.
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan);
 
 /// Parameters that every rank keeps and owners update: the first use of a group after an update waits until the group
@@ -41,10 +37,13 @@ Instructions publication_after_update(ShardPlan const& plan);
 /// Adds up gradients. One object sees all micro-batches of a step, in order.
 ///
 /// If fresh gradients lie in memory of their own, a bucket is reduced over ranks and then added to the sums. In the
-/// last micro-batch its sums may meet across replicas; they start to do so when the next unit has completed its
-/// gradients. The pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a bucket is
-/// reduced in place, after the last micro-batch. Then a reduction whose scratch is in use starts when the earlier one
-/// has ended. Such reductions keep their order.
+/// last micro-batch its sums may meet across replicas; they start to do so when the next group's
+/// reductions start. The pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a
+/// bucket is reduced in place, after the last micro-batch. Then a reduction whose scratch is in use starts when the
+/// earlier one has ended. Such reductions keep their order.
+///
+/// If the plan overlaps, a bucket that is a slice of a block is reduced as soon as it is complete: then the block's
+/// backward is in the program piece by piece, and reductions stand between the pieces.
 class GradientPass {
 public:
   /// The buckets that a program has of a run.
@@ -71,8 +70,10 @@ private:
     Stage stage;
   };
 
-  void before_backward(Index group, Instructions& out);
-  void after_backward(Index group, Index micro_batch, Instructions& out);
+  void before_backward(Instruction const& backward, Instructions& out);
+  void add_backward(Instruction backward, Instructions& out);
+  void after_piece(Index group, Index complete_from, Index micro_batch, Instructions& out);
+  Index complete_buckets(Index group, Index complete_from, Index micro_batch) const;
   void start(Index bucket, Index run, Index micro_batch, Instructions& out);
   void advance(InFlight& work, Instructions& out) const;
   void meet_across_replicas(Index oldest, Instructions& out);
@@ -83,6 +84,7 @@ private:
   ShardPlan const* m_plan;
   Index m_micro_batches;
   Buckets m_buckets;
+  Index m_started = 0;              ///< buckets of the run whose reductions start
   std::deque<InFlight> m_in_flight; ///< in the order in which they were started
 };
 

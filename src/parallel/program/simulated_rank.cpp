@@ -1,6 +1,5 @@
 #include "parallel/program/simulated_rank.hpp"
 
-#include "model/unit.hpp"
 #include "parallel/step_order.hpp"
 
 #include <fmt/format.h>
@@ -14,14 +13,18 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
     : m_plan(&plan),
       m_slots(index(plan.prefetch + 1)),
       m_loaded(index(plan.turns), false),
-      m_kept(plan.groups.size() + 1, Instruction::none),
+      m_kept(index(plan.parts.size()), Instruction::none),
       m_losses(index(plan.turns), 0) {
   for (Index group = 0; group < std::ssize(plan.groups); ++group) m_whole.push_back({group, 0, false});
   for (Index number = 0; number < plan.buckets.buckets(); ++number) {
     Bucket const bucket = plan.buckets.bucket(number);
     for (BucketPart const& part : bucket.parts) {
-      GradientCell cell{number, bucket.run, part.group, false, false, {}, {}, {}};
-      cell.fresh.resize(index(plan.ownership.owners()));
+      GradientCell cell{number, bucket.run, part.group, {}, false, false, {}, {}, {}};
+      for (Rank slice = 0; slice < plan.ownership.owners(); ++slice) {
+        Index const begin = plan.ownership.share(part.group, owner(part.group, index(slice))).begin;
+        cell.elements.push_back({begin + part.of_share.begin, begin + part.of_share.end});
+      }
+      cell.fresh.resize(cell.elements.size());
       cell.sums.resize(cell.fresh.size());
       cell.waiting.resize(index(plan.waiting_sums()), cell.fresh);
       m_cells.push_back(std::move(cell));
@@ -45,22 +48,24 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   case Act::publish: require(instruction.slot, std::ssize(m_slots), "slot"); [[fallthrough]];
   case Act::fold: require(instruction.subject, std::ssize(m_plan->groups), "group"); break;
   case Act::forward:
-  case Act::backward: require(instruction.subject, units(), "unit"); break;
+  case Act::backward: require(instruction.subject, m_plan->parts.size(), "part"); break;
   case Act::reduce:
   case Act::reduce_sums:
   case Act::accumulate: require(instruction.subject, m_plan->buckets.buckets(), "bucket"); break;
   default: break;
   }
+  if (act == Act::backward && instruction.piece != Instruction::none)
+    require(instruction.piece, std::ssize(m_plan->parts.backward(instruction.subject)), "piece");
   bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::agree && act != Act::norm &&
                               act != Act::update && act != Act::wait;
   if (of_micro_batch) require(instruction.micro_batch, m_plan->turns, "micro-batch");
 }
 
 void SimulatedRank::require_played() const {
-  if (m_parts != std::ssize(played))
+  if (m_sections != std::ssize(played))
     throw FoundDefect{{StepDefect::incomplete, rank(),
                        fmt::format("rank {}: {} of {} steps, updates and evaluations have no instruction", rank(),
-                                   std::ssize(played) - m_parts, std::ssize(played))}};
+                                   std::ssize(played) - m_sections, std::ssize(played))}};
 }
 
 void SimulatedRank::load(Instruction const& instruction) {
@@ -86,12 +91,12 @@ void SimulatedRank::read_parameters(Instruction const& instruction, Index group)
 }
 
 void SimulatedRank::forward(Instruction const& instruction) {
-  Index const unit = instruction.subject, number = instruction.micro_batch;
-  if (unit == 0 && !m_loaded[index(number)]) fail(StepDefect::undefined_read, instruction, "the tokens are not there");
-  if (unit > 0 && m_kept[index(unit - 1)] != number)
-    fail(StepDefect::undefined_read, instruction, "the output of the unit before is not there");
-  read_parameters(instruction, group_read_by(instruction, units()));
-  m_kept[index(unit)] = number;
+  Index const part = instruction.subject, number = instruction.micro_batch;
+  if (part == 0 && !m_loaded[index(number)]) fail(StepDefect::undefined_read, instruction, "the tokens are not there");
+  if (part > 0 && m_kept[index(part - 1)] != number)
+    fail(StepDefect::undefined_read, instruction, "the output of the part before is not there");
+  read_parameters(instruction, group_read_by(instruction, m_plan->parts));
+  m_kept[index(part)] = number;
 }
 
 void SimulatedRank::loss(Instruction const& instruction) {
@@ -99,44 +104,61 @@ void SimulatedRank::loss(Instruction const& instruction) {
   if (m_kept.back() != number || !m_loaded[index(number)])
     fail(StepDefect::undefined_read, instruction, "the logits are not there");
   ++m_losses[index(number)];
-  m_stream_unit = units() - 1;
+  m_stream_part = m_plan->parts.size() - 1;
   m_stream_micro_batch = number;
+  m_piece = 0;
 }
 
 void SimulatedRank::backward(Instruction const& instruction) {
-  Index const unit = instruction.subject, number = instruction.micro_batch;
-  if (m_stream_unit != unit || m_stream_micro_batch != number)
+  Index const part = instruction.subject, number = instruction.micro_batch;
+  bool const whole = instruction.piece == Instruction::none;
+  if (m_stream_part != part || m_stream_micro_batch != number)
     fail(StepDefect::undefined_read, instruction, "the gradient of its output is not there");
-  if (m_kept[index(unit)] != number || (unit > 0 && m_kept[index(unit - 1)] != number))
+  if (m_piece != (whole ? 0 : instruction.piece))
+    fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", m_piece));
+  if (m_kept[index(part)] != number || (part > 0 && m_kept[index(part - 1)] != number))
     fail(StepDefect::undefined_read, instruction, "its activations are not there");
-  if (Index const group = group_read_by(instruction, units()); group != Instruction::none)
+  if (Index const group = group_read_by(instruction, m_plan->parts); group != Instruction::none)
     read_parameters(instruction, group);
 
-  Index const group = group_of_unit(unit, units());
-  Index const run = run_of_group(*m_plan, group);
-  require_unused(instruction, run);
-  bool const completes_head = unit == 0;
-  bool const adds = completes_head || (!m_plan->fresh_gradients_apart() && !m_plan->ordered && number > 0);
-  ContributionSum const mine(contribution(m_plan->mesh.data_index(rank()), number, unit));
-  for (GradientCell& cell : m_cells) {
-    bool const overwritten = cell.group != group && cell.run != run && share_memory(*m_plan, run, cell.run);
-    for (ContributionSum& fresh : cell.fresh) {
-      if (cell.group == group && adds)
-        fresh += mine;
-      else if (cell.group == group)
-        fresh = mine;
-      else if (overwritten)
-        fresh = {};
-    }
-  }
-  m_kept[index(unit)] = Instruction::none;
-  m_stream_unit = unit - 1;
+  Index const pieces = std::ssize(m_plan->parts.backward(part)), end = whole ? pieces : instruction.piece + 1;
+  for (; m_piece < end; ++m_piece) write_gradients(instruction, m_piece);
+  if (m_piece < pieces) return;
+  m_kept[index(part)] = Instruction::none;
+  m_stream_part = part - 1;
+  m_piece = 0;
 }
 
-/// No collective may use the memory of the run's fresh gradients.
-void SimulatedRank::require_unused(Instruction const& instruction, Index run) const {
+void SimulatedRank::write_gradients(Instruction const& instruction, Index piece) {
+  Index const part = instruction.subject, number = instruction.micro_batch;
+  Index const group = m_plan->parts.group(part), run = run_of_group(*m_plan, group);
+  Range const written = m_plan->parts.backward(part)[index(piece)].written;
+  require_unused(instruction, group, written);
+  bool const completes_head = m_plan->parts[part].kind == PartKind::embed;
+  bool const adds = completes_head || (!m_plan->fresh_gradients_apart() && !m_plan->ordered && number > 0);
+  ContributionSum const mine(contribution(m_plan->mesh.data_index(rank()), number, part, piece));
+  for (GradientCell& cell : m_cells) {
+    bool const overwritten = cell.group != group && cell.run != run && share_memory(*m_plan, run, cell.run);
+    for (std::size_t slice = 0; slice < cell.fresh.size(); ++slice) {
+      ContributionSum& fresh = cell.fresh[slice];
+      if (overwritten) fresh = {};
+      if (cell.group != group || !cell.elements[slice].overlaps(written)) continue;
+      bool const goes_on = cell.elements[slice].end > written.end; // earlier pieces have written the rest
+      if (adds || goes_on)
+        fresh += mine;
+      else
+        fresh = mine;
+    }
+  }
+}
+
+/// No collective may use the memory that the piece writes; of other groups, all memory that the run's gradients share.
+void SimulatedRank::require_unused(Instruction const& instruction, Index group, Range const& written) const {
+  Index const run = run_of_group(*m_plan, group);
+  auto const is_written = [&](Range const& elements) { return elements.overlaps(written); };
   for (GradientCell const& cell : m_cells)
-    if (cell.fresh_in_use && share_memory(*m_plan, run, cell.run))
+    if (cell.fresh_in_use && share_memory(*m_plan, run, cell.run) &&
+        (cell.group != group || std::ranges::any_of(cell.elements, is_written)))
       fail(StepDefect::written_while_used, instruction,
            fmt::format("bucket {} is still being reduced in this memory", cell.bucket));
 }
@@ -187,17 +209,23 @@ void SimulatedRank::agree(Instruction const& instruction) {
            fmt::format("micro-batch {} has {} losses", i, m_losses[i]));
 }
 
-/// Embed and head share the gradient of root.
-ContributionSum SimulatedRank::of_micro_batch(Index group, Rank of, Index number) const {
-  ContributionSum sum(contribution(of, number, group));
-  if (group == 0) sum += ContributionSum(contribution(of, number, units() - 1));
+/// What all pieces that write into a slice add to it.
+ContributionSum SimulatedRank::of_micro_batch(GradientCell const& cell, std::size_t slice, Rank of,
+                                              Index number) const {
+  ContributionSum sum = ContributionSum::nothing();
+  for (Index const part : m_plan->parts.of_group(cell.group)) {
+    std::vector<BackwardPiece> const& pieces = m_plan->parts.backward(part);
+    for (std::size_t piece = 0; piece < pieces.size(); ++piece)
+      if (pieces[piece].written.overlaps(cell.elements[slice]))
+        sum += ContributionSum(contribution(of, number, part, static_cast<Index>(piece)));
+  }
   return sum;
 }
 
-ContributionSum SimulatedRank::expected(Index group) const {
+ContributionSum SimulatedRank::expected(GradientCell const& cell, std::size_t slice) const {
   ContributionSum sum = ContributionSum::nothing();
   for (Rank of = 0; of < m_plan->mesh.data(); ++of)
-    for (Index number = 0; number < m_plan->turns; ++number) sum += of_micro_batch(group, of, number);
+    for (Index number = 0; number < m_plan->turns; ++number) sum += of_micro_batch(cell, slice, of, number);
   return sum;
 }
 
@@ -207,17 +235,18 @@ void SimulatedRank::norm(Instruction const& instruction) {
       fail(StepDefect::undefined_read, instruction, fmt::format("bucket {} is still being reduced", cell.bucket));
     std::vector<ContributionSum> const& sums = m_plan->fresh_gradients_apart() ? cell.sums : cell.fresh;
     for (std::size_t slice = 0; slice < sums.size(); ++slice)
-      if (owner(cell.group, slice) == m_plan->member()) require_all(instruction, cell.group, sums[slice]);
+      if (owner(cell.group, slice) == m_plan->member()) require_all(instruction, cell, slice, sums[slice]);
   }
   ++m_normed;
   m_has_norm = true;
 }
 
 /// Names what alone makes the difference: a micro-batch, a rank, or a micro-batch of all ranks.
-void SimulatedRank::require_all(Instruction const& instruction, Index group, ContributionSum const& found) const {
-  ContributionSum const wanted = expected(group);
+void SimulatedRank::require_all(Instruction const& instruction, GradientCell const& cell, std::size_t slice,
+                                ContributionSum const& found) const {
+  ContributionSum const wanted = expected(cell, slice);
   if (found == wanted) return;
-  std::string const& name = m_plan->groups[index(group)].name;
+  std::string const& name = m_plan->groups[index(cell.group)].name;
   if (!found.is_defined())
     fail(StepDefect::undefined_read, instruction, fmt::format("the sum of the gradient of {} is not there", name));
   auto const compare = [&](ContributionSum const& part, std::string const& what) {
@@ -232,7 +261,7 @@ void SimulatedRank::require_all(Instruction const& instruction, Index group, Con
   for (Rank of = 0; of < m_plan->mesh.data(); ++of) {
     ContributionSum of_rank = ContributionSum::nothing();
     for (Index number = 0; number < m_plan->turns; ++number) {
-      ContributionSum const sum = of_micro_batch(group, of, number);
+      ContributionSum const sum = of_micro_batch(cell, slice, of, number);
       compare(sum, fmt::format("micro-batch {} of rank {}", number, of));
       of_rank += sum;
       of_all_ranks[index(number)] += sum;
@@ -259,23 +288,23 @@ void SimulatedRank::update(Instruction const& instruction) {
   for (Copy& copy : m_whole) copy.version = m_version;
 }
 
-void SimulatedRank::end_part(Part part, Instruction const& last) {
+void SimulatedRank::end_section(Section section, Instruction const& last) {
   auto const require_times = [&](Act act, Index found, Index wanted) {
     if (found != wanted)
       fail(StepDefect::incomplete, last,
            fmt::format("\"{}\" was done {} times until here, must be {}", to_string(act), found, wanted));
   };
-  require_times(Act::agree, m_agreed, part == Part::step ? 1 : 0);
-  require_times(Act::norm, m_normed, part == Part::step ? 1 : 0);
-  require_times(Act::update, m_updated, part == Part::update ? 1 : 0);
-  if (part == Part::evaluation) require_times(Act::loss, m_losses.front(), 1);
+  require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
+  require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
+  require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
+  if (section == Section::evaluation) require_times(Act::loss, m_losses.front(), 1);
   m_agreed = m_normed = m_updated = 0;
-  ++m_parts;
-  if (part == Part::update) return;
+  ++m_sections;
+  if (section == Section::update) return;
   m_loaded.assign(m_loaded.size(), false);
   std::ranges::fill(m_kept, Instruction::none);
   std::ranges::fill(m_losses, 0);
-  m_stream_unit = m_stream_micro_batch = Instruction::none;
+  m_stream_part = m_stream_micro_batch = Instruction::none;
 }
 
 void SimulatedRank::begin_gather(Instruction const& instruction) {
@@ -285,7 +314,7 @@ void SimulatedRank::begin_gather(Instruction const& instruction) {
     fail(StepDefect::written_while_used, instruction,
          fmt::format("the parameters of {} are on their way into this slot", before));
   if (!copy.read)
-    fail(StepDefect::never_read, instruction, fmt::format("no unit has read the parameters of {} before it", before));
+    fail(StepDefect::never_read, instruction, fmt::format("no part has read the parameters of {} before it", before));
   copy = {instruction.subject, m_version, true, false};
 }
 

@@ -35,9 +35,9 @@ public:
   void agree(Instruction const& instruction);
   void norm(Instruction const& instruction);
   void update(Instruction const& instruction);
-  /// The last instruction of a part was done.
-  void end_part(Part part, Instruction const& last);
-  /// All parts were done.
+  /// The last instruction of a section was done.
+  void end_section(Section section, Instruction const& last);
+  /// All sections were done.
   void require_played() const;
   void require_well_formed(Instruction const& instruction) const;
 
@@ -67,30 +67,32 @@ private:
   };
 
   static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
-  Index units() const { return number_of_units(*m_plan); }
-  Contribution contribution(Rank data_rank, Index micro_batch, Index unit) const {
-    return {data_rank * m_plan->turns + micro_batch, unit};
+  Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
+    return {data_rank * m_plan->turns + micro_batch, part, piece};
   }
+  void write_gradients(Instruction const& instruction, Index piece);
   void read_parameters(Instruction const& instruction, Index group);
-  void require_unused(Instruction const& instruction, Index run) const;
+  void require_unused(Instruction const& instruction, Index group, Range const& written) const;
   void fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
                       ContributionSum& result);
-  ContributionSum of_micro_batch(Index group, Rank of, Index number) const;
-  ContributionSum expected(Index group) const;
-  void require_all(Instruction const& instruction, Index group, ContributionSum const& found) const;
+  ContributionSum of_micro_batch(GradientCell const& cell, std::size_t slice, Rank of, Index number) const;
+  ContributionSum expected(GradientCell const& cell, std::size_t slice) const;
+  void require_all(Instruction const& instruction, GradientCell const& cell, std::size_t slice,
+                   ContributionSum const& found) const;
 
   ShardPlan const* m_plan;
   Index m_version = 0;       ///< updates of the shares that this rank owns
   std::vector<Copy> m_whole; ///< by group, where every rank keeps all parameters
   std::vector<Copy> m_slots;
   std::vector<bool> m_loaded;  ///< by micro-batch
-  std::vector<Index> m_kept;   ///< by unit: the micro-batch whose activations it keeps
+  std::vector<Index> m_kept;   ///< by part: the micro-batch whose activations it keeps
   std::vector<Index> m_losses; ///< by micro-batch: how often
-  Index m_stream_unit = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
+  Index m_stream_part = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
+  Index m_piece = 0;                                                                 ///< of its backward, the next one
   std::vector<GradientCell> m_cells;
-  Index m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this part
+  Index m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
   bool m_has_norm = false;                         ///< of the last step
-  Index m_parts = 0;                               ///< that have ended
+  Index m_sections = 0;                            ///< that have ended
 };
 
 } // namespace trainstone::Impl

@@ -29,7 +29,7 @@ std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segme
 /// The collectives that follow an update: those that it starts, and those that the next forward starts because of it.
 std::vector<RepeatedCollective> publications_of(StepProgram const& outline, ShardPlan const& plan);
 
-/// Kernels that the engine starts for the instructions, those inside of collectives included. Not the kernels of units,
+/// Kernels that the engine starts for the instructions, those inside of collectives included. Not the kernels of parts,
 /// of losses, of the update, and of publications.
 std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const& plan);
 /// Kernels inside of collectives.

@@ -9,11 +9,11 @@
 namespace trainstone {
 
 /// The programs of a rank. All ranks of a plan get the same ones.
-/// Complexity: O(units + buckets) instructions, however many micro-batches the rank has.
+/// Complexity: O(parts + buckets) instructions, however many micro-batches the rank has.
 StepProgram make_step_program(ShardPlan const& plan);
 
 /// The programs for a plan in which one bucket stands for all buckets of a run, and has the run's number. What they do
-/// is done as often as in the programs of the plan. Complexity: O(units), for models with millions of buckets, too.
+/// is done as often as in the programs of the plan. Complexity: O(parts), for models with millions of buckets, too.
 StepProgram make_step_outline(ShardPlan const& plan);
 
 } // namespace trainstone

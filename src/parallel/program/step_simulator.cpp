@@ -20,7 +20,7 @@ namespace {
 using Impl::Cursor;
 using Impl::FoundDefect;
 using Impl::GradientCell;
-using Impl::Part;
+using Impl::Section;
 using Impl::SimulatedRank;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
@@ -118,8 +118,8 @@ private:
   bool play_one(Player& player) {
     Instruction const instruction = player.cursor.instruction();
     if (!execute(player, instruction)) return false;
-    Part const part = player.cursor.part();
-    if (player.cursor.advance()) player.state.end_part(part, instruction);
+    Section const section = player.cursor.section();
+    if (player.cursor.advance()) player.state.end_section(section, instruction);
     return true;
   }
 

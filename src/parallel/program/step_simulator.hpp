@@ -5,9 +5,8 @@
 // of one version are read, memory is not written while something that was started uses it, and no rank waits for ever.
 // Promises: a proved set of programs is right with any timing. Between the start of a collective and the wait for it,
 // the simulator takes the collective's memory and scratch to be in use, and it refuses programs that let timing decide
-// the order of collectives in a communicator. It does not prove in which order numbers are added. It takes a backward
-// to end before the next instruction begins; the trainer starts reductions inside of a backward
-// (ShardedEngine::lies_behind). Does not know how a collective works inside: comm/simulation proves that.
+// the order of collectives in a communicator. It does not prove in which order numbers are added. Does not know how a
+// collective works inside: comm/simulation proves that.
 
 #include "parallel/program/instruction.hpp"
 #include "parallel/shard_plan.hpp"
@@ -28,9 +27,9 @@ enum class StepDefect {
   never_waited,         ///< what was started, and nothing waits for it
   other_order,          ///< two ranks start different collectives in the same place of a communicator's order
   order_by_timing,      ///< it depends on timing which of two collectives of a communicator starts first
-  never_read,           ///< parameters are gathered, and no unit reads them
+  never_read,           ///< parameters are gathered, and no part reads them
   incomplete,           ///< a step, an update or an evaluation lacks one of its acts, or has it twice
-  malformed,            ///< an instruction names a unit, group, bucket or micro-batch that does not exist
+  malformed,            ///< an instruction names a part, group, bucket or micro-batch that does not exist
   missing_contribution, ///< a gradient ends without that of some micro-batch
   doubled_contribution, ///< a gradient ends with that of some micro-batch twice
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// Bodies of gpt.hpp for one storage type; included by gpt.cpp alone. The order of kernels of every unit, forward and
+// Bodies of gpt.hpp for one storage type; included by gpt.cpp alone. The order of kernels of every part, forward and
 // backward, and which View each one reads and writes.
 
 #include "model/gpt.hpp"
@@ -15,11 +15,11 @@
 
 namespace trainstone::Impl {
 
-/// The units of a model whose parameters and activations are stored as T.
+/// The parts of a model whose parameters and activations are stored as T.
 template <class T>
-class GptUnits {
+class GptParts {
 public:
-  GptUnits(ExecutionSpace const& exec, GptConfig const& config, GptOptions const& options, ParameterTable const& table,
+  GptParts(ExecutionSpace const& exec, GptConfig const& config, GptOptions const& options, ParameterTable const& table,
            MicroBatchShape shape, ActivationsOf<T> const& activations, Gemm& gemm)
       : m_exec(exec),
         m_config(config),
@@ -29,18 +29,19 @@ public:
         m_all(activations),
         m_gemm(gemm) {}
 
-  void forward(Unit unit, MicroBatch const& batch, Vector<T const> parameters) const {
-    GroupTensors const weights(m_table, group_read_by(unit), parameters);
-    switch (unit.kind) {
-    case UnitKind::embed:
+  void forward(Part part, MicroBatch const& batch, Vector<T const> parameters) const {
+    GroupTensors const weights(m_table, group_of(part), parameters);
+    switch (part.kind) {
+    case PartKind::embed:
       embedding_forward<T>(m_exec, batch.tokens, weights.matrix(Tensor::wte), weights.matrix(Tensor::wpe),
                            m_shape.sequence, m_all.embedded);
       if (batch.dropout.is_on())
         dropout_forward<T>(m_exec, at_site(batch.dropout, Site::embedded), m_shape.sequence, {}, m_all.embedded,
                            m_all.embedded_mask);
       break;
-    case UnitKind::block: forward_block(unit.block, batch, weights); break;
-    case UnitKind::head:
+    case PartKind::attention: forward_attention(part.block, batch, weights); break;
+    case PartKind::mlp: forward_mlp(part.block, batch, weights); break;
+    case PartKind::head:
       layernorm_forward<T>(m_exec, input(m_config.layers), weights.vector(Tensor::lnfw), weights.vector(Tensor::lnfb),
                            m_all.lnf, m_all.lnf_mean, m_all.lnf_rstd);
       linear(m_all.lnf, weights.matrix(Tensor::wte), m_all.logits);
@@ -56,27 +57,24 @@ public:
       cross_entropy_forward<T>(m_exec, m_all.logits, batch.targets, m_config.vocab, m_all.losses);
   }
 
+  /// \param[in] piece  see PartTable::backward
   template <class Gradient>
-  void backward(Unit unit, MicroBatch const& batch, Vector<T const> parameters, Vector<Gradient> gradients,
-                GradientTarget const& target) const {
-    Write const write = target.write;
-    GroupTensors const w(m_table, group_read_by(unit), parameters);
-    GroupTensors const d(m_table, group_read_by(unit), gradients);
-    switch (unit.kind) {
-    case UnitKind::head:
+  void backward(Part part, Index piece, MicroBatch const& batch, Vector<T const> parameters, Vector<Gradient> gradients,
+                Write write) const {
+    GroupTensors const w(m_table, group_of(part), parameters);
+    GroupTensors const d(m_table, group_of(part), gradients);
+    BlockBackward<Gradient> const block{part.block, batch.dropout, w, d, write};
+    switch (part.kind) {
+    case PartKind::head:
       input_gradient(m_all.logits, w.matrix(Tensor::wte), m_all.branch);
       weight_gradient(m_all.logits, m_all.lnf, d.matrix(Tensor::wte), write);
       layernorm_backward<T>(m_exec, m_all.branch, input(m_config.layers), w.vector(Tensor::lnfw), m_all.lnf_mean,
                             m_all.lnf_rstd, m_all.d_stream, Write::overwrite, d.vector(Tensor::lnfw),
                             d.vector(Tensor::lnfb), write);
       break;
-    case UnitKind::block: {
-      BlockBackward<Gradient> const block{unit.block, batch.dropout, w, d, target};
-      backward_mlp(block);
-      backward_attention(block);
-      break;
-    }
-    case UnitKind::embed:
+    case PartKind::mlp: backward_mlp(block, piece); break;
+    case PartKind::attention: backward_attention(block, piece); break;
+    case PartKind::embed:
       if (batch.dropout.is_on())
         dropout_backward<T>(m_exec, at_site(batch.dropout, Site::embedded), m_shape.sequence, m_all.embedded_mask,
                             m_all.d_stream, m_all.d_stream);
@@ -102,12 +100,7 @@ private:
     Dropout dropout;
     GroupTensors<T const> weights;
     GroupTensors<Gradient> gradients;
-    GradientTarget const& target;
-
-    /// The gradients of this tensor and of all behind it are there.
-    void completed_from(Tensor tensor) const {
-      if (target.completed) target.completed(gradients.begin(tensor));
-    }
+    Write write;
   };
 
   Matrix<T const> input(Index block) const {
@@ -128,14 +121,12 @@ private:
     m_gemm(m_exec, Transpose::yes, d_y, Transpose::no, x, d_weight, write, epilogue);
   }
 
-  /// The gradients of weight and bias first: they can be reduced while the input's is computed.
+  /// Of the weight and of the bias.
   template <class Gradient>
-  void linear_backward(BlockBackward<Gradient> const& block, Tensor weight, Tensor bias, Matrix<T const> d_y,
-                       Matrix<T const> x, Matrix<T> d_x, Epilogue const& of_input = {}) const {
-    weight_gradient(d_y, x, block.gradients.matrix(weight), block.target.write,
+  void weight_gradients(BlockBackward<Gradient> const& block, Tensor weight, Tensor bias, Matrix<T const> d_y,
+                        Matrix<T const> x) const {
+    weight_gradient(d_y, x, block.gradients.matrix(weight), block.write,
                     Epilogue::gradient_of_bias(block.gradients.vector(bias)));
-    block.completed_from(weight);
-    input_gradient(d_y, block.weights.matrix(weight), d_x, of_input);
   }
 
   BlockActivationsOf<T> const& kept(Index block) const { return m_all.blocks[static_cast<std::size_t>(block)]; }
@@ -147,11 +138,12 @@ private:
     return {};
   }
 
-  /// The gradient of a block's branch, from that of the stream: the same without dropout, else in `memory`.
-  Matrix<T const> branch_gradient(Dropout const& dropout, Matrix<MaskByte const> mask, Matrix<T> memory) const {
-    if (!dropout.is_on()) return m_all.d_stream;
-    dropout_backward<T>(m_exec, dropout, m_shape.sequence, mask, m_all.d_stream, memory);
-    return memory;
+  /// Computes the gradient of a block's branch in `memory`, if it is not that of the stream, because there is dropout.
+  void branch_gradient(Dropout const& dropout, Matrix<MaskByte const> mask, Matrix<T> memory) const {
+    if (dropout.is_on()) dropout_backward<T>(m_exec, dropout, m_shape.sequence, mask, m_all.d_stream, memory);
+  }
+  Matrix<T const> of_branch(Dropout const& dropout, Matrix<T> memory) const {
+    return dropout.is_on() ? memory : m_all.d_stream;
   }
 
   void attend(Index block, Dropout const& dropout) const {
@@ -177,7 +169,7 @@ private:
     }
   }
 
-  void forward_block(Index block, MicroBatch const& batch, GroupTensors<T const> const& w) const {
+  void forward_attention(Index block, MicroBatch const& batch, GroupTensors<T const> const& w) const {
     BlockActivationsOf<T> const& b = kept(block);
     Matrix<T> const branch = m_all.branch;
     Dropout const& dropout = batch.dropout;
@@ -190,43 +182,61 @@ private:
         drop_branch(at_site(dropout, Site::attproj, block), w.vector(Tensor::attprojb), b.attproj_mask);
     residual_layernorm_forward<T>(m_exec, input(block), branch, attproj_bias, w.vector(Tensor::ln2w),
                                   w.vector(Tensor::ln2b), b.middle, b.ln2, b.ln2_mean, b.ln2_rstd);
+  }
+
+  void forward_mlp(Index block, MicroBatch const& batch, GroupTensors<T const> const& w) const {
+    BlockActivationsOf<T> const& b = kept(block);
+    Matrix<T> const branch = m_all.branch;
     linear(b.ln2, w.matrix(Tensor::fcw), b.gelu, Epilogue::gelu(w.vector(Tensor::fcb), b.fc));
     linear(b.gelu, w.matrix(Tensor::fcprojw), branch);
     Vector<T const> const fcproj_bias =
-        drop_branch(at_site(dropout, Site::fcproj, block), w.vector(Tensor::fcprojb), b.fcproj_mask);
+        drop_branch(at_site(batch.dropout, Site::fcproj, block), w.vector(Tensor::fcprojb), b.fcproj_mask);
     residual_forward<T>(m_exec, b.middle, branch, fcproj_bias, b.output);
   }
 
   // The stream's gradient passes both halves unchanged (residual); each half adds the gradient through its own branch.
 
   template <class Gradient>
-  void backward_mlp(BlockBackward<Gradient> const& block) const {
-    auto const& [number, dropout, w, d, target] = block;
+  void backward_mlp(BlockBackward<Gradient> const& block, Index piece) const {
+    auto const& [number, dropout, w, d, write] = block;
     BlockActivationsOf<T> const& b = kept(number);
-    Write const write = target.write;
-    Matrix<T> const d_stream = m_all.d_stream, d_fc = m_all.d_fc, d_ln2 = m_all.branch;
-    Matrix<T const> const d_branch =
-        branch_gradient(at_site(dropout, Site::fcproj, number), b.fcproj_mask, m_all.branch);
-    linear_backward(block, Tensor::fcprojw, Tensor::fcprojb, d_branch, b.gelu, d_fc, Epilogue::gelu_gradient(b.fc));
-    linear_backward(block, Tensor::fcw, Tensor::fcb, d_fc, b.ln2, d_ln2);
-    layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, d_stream, Write::add,
-                          d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
-    block.completed_from(Tensor::ln2w);
+    Matrix<T> const d_fc = m_all.d_fc, d_ln2 = m_all.branch;
+    Dropout const at_branch = at_site(dropout, Site::fcproj, number);
+    switch (piece) {
+    case 0:
+      branch_gradient(at_branch, b.fcproj_mask, m_all.branch);
+      return weight_gradients(block, Tensor::fcprojw, Tensor::fcprojb, of_branch(at_branch, m_all.branch), b.gelu);
+    case 1:
+      input_gradient(of_branch(at_branch, m_all.branch), w.matrix(Tensor::fcprojw), d_fc,
+                     Epilogue::gelu_gradient(b.fc));
+      return weight_gradients(block, Tensor::fcw, Tensor::fcb, d_fc, b.ln2);
+    default:
+      input_gradient(d_fc, w.matrix(Tensor::fcw), d_ln2);
+      layernorm_backward<T>(m_exec, d_ln2, b.middle, w.vector(Tensor::ln2w), b.ln2_mean, b.ln2_rstd, m_all.d_stream,
+                            Write::add, d.vector(Tensor::ln2w), d.vector(Tensor::ln2b), write);
+    }
   }
 
   template <class Gradient>
-  void backward_attention(BlockBackward<Gradient> const& block) const {
-    auto const& [number, dropout, w, d, target] = block;
+  void backward_attention(BlockBackward<Gradient> const& block, Index piece) const {
+    auto const& [number, dropout, w, d, write] = block;
     BlockActivationsOf<T> const& b = kept(number);
-    Write const write = target.write;
     Matrix<T> const d_stream = m_all.d_stream, d_qkv = m_all.d_qkv, d_input = m_all.branch;
     Matrix<T> const unused(d_qkv.data(), d_stream.extent(0), d_stream.extent(1)); // until attention's backward
-    Matrix<T const> const d_branch = branch_gradient(at_site(dropout, Site::attproj, number), b.attproj_mask, unused);
-    linear_backward(block, Tensor::attprojw, Tensor::attprojb, d_branch, b.attention, d_input);
-    attend_backward(number, at_site(dropout, Site::attention, number), d_input);
-    linear_backward(block, Tensor::qkvw, Tensor::qkvb, d_qkv, b.ln1, d_input);
-    layernorm_backward<T>(m_exec, d_input, input(number), w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
-                          Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
+    Dropout const at_branch = at_site(dropout, Site::attproj, number);
+    switch (piece) {
+    case 0:
+      branch_gradient(at_branch, b.attproj_mask, unused);
+      return weight_gradients(block, Tensor::attprojw, Tensor::attprojb, of_branch(at_branch, unused), b.attention);
+    case 1:
+      input_gradient(of_branch(at_branch, unused), w.matrix(Tensor::attprojw), d_input);
+      attend_backward(number, at_site(dropout, Site::attention, number), d_input);
+      return weight_gradients(block, Tensor::qkvw, Tensor::qkvb, d_qkv, b.ln1);
+    default:
+      input_gradient(d_qkv, w.matrix(Tensor::qkvw), d_input);
+      layernorm_backward<T>(m_exec, d_input, input(number), w.vector(Tensor::ln1w), b.ln1_mean, b.ln1_rstd, d_stream,
+                            Write::add, d.vector(Tensor::ln1w), d.vector(Tensor::ln1b), write);
+    }
   }
 
   ExecutionSpace const& m_exec;

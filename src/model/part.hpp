@@ -1,0 +1,80 @@
+#pragma once
+
+// The parts of a model as a table: embed, attention 0, mlp 0, attention 1, ... , head. A part is computed together. It
+// goes from the residual stream to the residual stream, or begins or ends it. The table says which parameter group a
+// part reads, and which ranges of the group's gradient its backward completes, in order. Plain values without memory;
+// the loss is no part.
+
+#include "comm/partition.hpp"
+#include "core/index.hpp"
+#include "model/parameter_table.hpp"
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+enum class PartKind {
+  embed,     ///< tokens and positions become the residual stream
+  attention, ///< the first half of a block: norm, attention, its projection, residual
+  mlp,       ///< the second half: two products, residual
+  head,      ///< the last norm, and the logits
+};
+
+inline constexpr std::array part_kinds{PartKind::embed, PartKind::attention, PartKind::mlp, PartKind::head};
+
+struct Part {
+  PartKind kind;
+  Index block = -1; ///< of attention and mlp
+
+  bool operator==(Part const&) const = default;
+};
+
+/// "embed", "attention 3", "mlp 3", "head"
+std::string to_string(Part part);
+
+/// embed, attention 0, mlp 0, ... , head: the order of forward.
+std::vector<Part> parts(Index layers);
+
+/// The group whose parameters the part reads: root for embed and head (embed's backward reads none). Its gradient is
+/// the one that backward writes, too.
+constexpr Index group_of(Part part) { return part.block + 1; }
+
+/// The backward of attention and of mlp comes in pieces, so that what is complete can be reduced while the rest is
+/// computed. A piece completes the gradients of this tensor, and of those behind it that no earlier piece has completed.
+/// Embed and head have one piece each.
+std::vector<Tensor> first_tensors_of_pieces(PartKind kind);
+
+/// A piece of a part's backward, and the elements of the group's gradient that it writes.
+struct BackwardPiece {
+  Range written;
+  bool completes = true; ///< nothing is added to them later in the micro-batch
+};
+
+class PartTable {
+public:
+  PartTable() = default;
+  explicit PartTable(ParameterTable const& table);
+
+  Index size() const { return 2 + 2 * m_layers; }
+  Part operator[](Index number) const;
+  Index group(Index number) const { return group_of((*this)[number]); }
+
+  /// The two parts that read a group, in the order of forward.
+  std::array<Index, 2> of_group(Index group) const {
+    return group == 0 ? std::array{Index{0}, size() - 1} : std::array{2 * group - 1, 2 * group};
+  }
+
+  /// The pieces of backward, in order. Those of a block go from the end of the group to its begin. Head writes root
+  /// and completes nothing: embed adds to the token table.
+  std::vector<BackwardPiece> const& backward(PartKind kind) const { return m_backward[static_cast<std::size_t>(kind)]; }
+  std::vector<BackwardPiece> const& backward(Index number) const { return backward((*this)[number].kind); }
+
+private:
+  Index m_layers = 0;
+  std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
+};
+
+} // namespace trainstone
