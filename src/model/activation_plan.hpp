@@ -1,11 +1,13 @@
 #pragma once
 
-// What the activations of one micro-batch will take: every tensor with its bytes, for plans, which need no Kokkos. The
-// tensors are listed and bound in model/activations.cpp, by one description.
+// The tensors that the parts of a model write and read for one micro-batch, as plain values: names, extents, types, and
+// the plan of their memory. What is in the plan is what the parts' description writes (part_kernels.hpp). No Kokkos;
+// the memory is in model/activations.hpp.
 
 #include "core/memory_plan.hpp"
 #include "model/config.hpp"
 
+#include <string>
 #include <vector>
 
 namespace trainstone {
@@ -16,6 +18,83 @@ struct MicroBatchShape {
   Index sequence;
   Index rows() const { return batch * sequence; }
 };
+
+/// In the order of their memory. N = B T rows.
+enum class Activation {
+  embedded,       ///< (N, C)
+  embedded_mask,  ///< (N, C); masks are there if they are kept
+  ln1,            ///< (N, C); every block has its own from here on
+  ln1_mean,       ///< (N)
+  ln1_rstd,       ///< (N)
+  qkv,            ///< (N, 3C)
+  probabilities,  ///< (B NH T, T) of materialised attention
+  log_sum_exp,    ///< (B NH T) of flash attention
+  attention_mask, ///< (B NH T, T) of materialised attention
+  attention,      ///< (N, C) heads side by side
+  middle,         ///< (N, C) residual stream after attention
+  ln2,            ///< (N, C)
+  ln2_mean,       ///< (N)
+  ln2_rstd,       ///< (N)
+  fc,             ///< (N, 4C) biased, before GELU
+  gelu,           ///< (N, 4C)
+  output,         ///< (N, C) residual stream after the block
+  attproj_mask,   ///< (N, C)
+  fcproj_mask,    ///< (N, C); the last of a block
+  lnf,            ///< (N, C)
+  lnf_mean,       ///< (N)
+  lnf_rstd,       ///< (N)
+  logits,         ///< (N, Vp); the loss turns them into their gradient
+  losses,         ///< (N)
+  branch,         ///< (N, C) what a part adds to the stream, forward; its gradient, backward
+  d_stream,       ///< (N, C) gradient of the residual stream, handed from part to part
+  d_qkv,          ///< (N, 3C)
+  d_fc,           ///< (N, 4C); the last one with memory of its own
+  stream,         ///< (N, C) that a part begins with: `embedded`, or `output` of the block before
+  d_branch,       ///< (N, C) in the memory of d_qkv, which is written later
+};
+
+inline constexpr int activation_kinds = static_cast<int>(Activation::stream);
+
+constexpr bool is_of_block(Activation what) { return what >= Activation::ln1 && what <= Activation::fcproj_mask; }
+constexpr bool is_mask(Activation what) {
+  return what == Activation::embedded_mask || what == Activation::attention_mask || what == Activation::attproj_mask ||
+         what == Activation::fcproj_mask;
+}
+/// Whether it holds fp32 numbers, whatever parameters are stored in.
+constexpr bool is_statistic(Activation what) {
+  switch (what) {
+  case Activation::ln1_mean:
+  case Activation::ln1_rstd:
+  case Activation::log_sum_exp:
+  case Activation::ln2_mean:
+  case Activation::ln2_rstd:
+  case Activation::lnf_mean:
+  case Activation::lnf_rstd:
+  case Activation::losses: return true;
+  default: return false;
+  }
+}
+
+struct Extents {
+  Index rows;
+  Index columns;
+  Index elements() const { return rows * columns; }
+};
+
+/// Statistics have one column.
+Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape);
+
+/// An activation, and the block whose it is; -1: of none.
+struct PlacedActivation {
+  Activation what;
+  Index block;
+};
+
+/// "logits", "block 3 qkv"
+std::string to_string(PlacedActivation const& placed);
+
+/// All activations with memory, in the order of their memory: what the parts write, and the losses.
+std::vector<PlacedActivation> activations_of(GptConfig const& config, GptOptions const& options);
 
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,

@@ -3,7 +3,7 @@
 #include "core/timed_region.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/instantiate.hpp"
-#include "model/gpt_parts_impl.hpp"
+#include "model/launched_kernels_impl.hpp"
 
 #include <utility>
 
@@ -22,58 +22,65 @@ Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape s
   TRAINSTONE_REQUIRE(shape.sequence <= config.context, "sequence {} > context {}", shape.sequence, config.context);
 }
 
-/// body(parts) with the parts of the activations' type.
+namespace {
+
+/// body(kernels) with an object that launches the part's kernels.
 template <class Body>
-void Gpt::with_parts(ExecutionSpace const& exec, Body const& body) const {
-  std::visit(
-      [&]<class T>(ActivationsOf<T> const& all) {
-        body(Impl::GptParts<T>(exec, m_config, m_options, *m_table, m_shape, all, *m_gemm));
-      },
-      m_activations);
+void with_kernels(Impl::LaunchedPart const& part, Body const& body) {
+  with_storage(part.activations.storage(), [&]<class T>() {
+    Impl::LaunchedKernels<T> kernels(part);
+    body(kernels);
+  });
 }
 
-Storage Gpt::storage() const {
-  return std::visit([]<class T>(ActivationsOf<T> const&) { return storage_of<T>(); }, m_activations);
-}
-
-Vector<float> Gpt::losses() const {
-  return std::visit([](auto const& all) { return all.losses; }, m_activations);
-}
+} // namespace
 
 StoredMatrix Gpt::output(Part part) const {
-  return std::visit(
-      [&](auto const& all) -> StoredMatrix {
-        switch (part.kind) {
-        case PartKind::embed: return all.embedded;
-        case PartKind::attention: return all.blocks[static_cast<std::size_t>(part.block)].middle;
-        case PartKind::mlp: return all.blocks[static_cast<std::size_t>(part.block)].output;
-        case PartKind::head: return all.logits;
-        }
-        throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
-      },
-      m_activations);
+  switch (part.kind) {
+  case PartKind::embed: return m_activations.matrix(Activation::embedded, -1);
+  case PartKind::attention: return m_activations.matrix(Activation::middle, part.block);
+  case PartKind::mlp: return m_activations.matrix(Activation::output, part.block);
+  case PartKind::head: return m_activations.matrix(Activation::logits, -1);
+  }
+  throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
+}
+
+Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch) const {
+  return {.exec = exec,
+          .config = m_config,
+          .options = m_options,
+          .table = *m_table,
+          .shape = m_shape,
+          .activations = m_activations,
+          .gemm = *m_gemm,
+          .part = part,
+          .batch = batch};
 }
 
 void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters) {
   TimedRegion const region([&] { return "trainstone::model::forward " + to_string(part); });
-  with_parts(exec, [&]<class T>(Impl::GptParts<T> const& parts) { parts.forward(part, batch, parameters.as<T>()); });
+  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  launched_part.parameters = parameters;
+  with_kernels(launched_part, [&](PartKernels& kernels) { describe_forward(part.kind, kernels); });
 }
 
 void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode) {
-  with_parts(exec, [&](auto const& parts) { parts.loss(batch, mode); });
+  Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch);
+  launched_part.mode = mode;
+  with_kernels(launched_part, [&](PartKernels& kernels) { describe_loss(kernels); });
 }
 
 void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                    GradientTarget const& target, std::optional<Index> piece) {
   TimedRegion const region([&] { return "trainstone::model::backward " + to_string(part); });
-  Index const first = piece.value_or(0);
-  Index const end = piece ? *piece + 1 : std::ssize(first_tensors_of_pieces(part.kind));
-  with_parts(exec, [&]<class T>(Impl::GptParts<T> const& parts) {
-    for (Index one = first; one < end; ++one)
-      if (target.gradients.storage == Storage::fp32)
-        parts.backward(part, one, batch, parameters.as<T>(), target.gradients.as<float>(), target.write);
-      else
-        parts.backward(part, one, batch, parameters.as<T>(), target.gradients.as<T>(), target.write);
+  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  launched_part.parameters = parameters;
+  launched_part.gradients = target.gradients;
+  launched_part.write = target.write;
+  std::span<DescribePiece const> pieces = backward_pieces(part.kind);
+  if (piece) pieces = pieces.subspan(static_cast<std::size_t>(*piece), 1);
+  with_kernels(launched_part, [&](PartKernels& kernels) {
+    for (DescribePiece const describe : pieces) describe(kernels);
   });
 }
 

@@ -1,9 +1,8 @@
 #pragma once
 
-// GPT-2: forward and backward of every part on one micro-batch (pre-layer-norm blocks, GELU in its tanh form, learned
-// positions, the head tied to the token table, biases). Owns the order of kernels and which View each one reads and
-// writes. The memory of parameters, gradients and activations is the caller's; this layer neither communicates nor
-// updates. Source: Language Models are Unsupervised Multitask Learners.
+// GPT-2: runs forward and backward of every part on one micro-batch. The kernels of a part are described in
+// part_kernels.hpp. Owns which memory each of them reads and writes. The memory of parameters, gradients and
+// activations is the caller's; this layer neither communicates nor updates.
 
 #include "comm/partition.hpp"
 #include "core/stored.hpp"
@@ -17,6 +16,10 @@
 #include <optional>
 
 namespace trainstone {
+
+namespace Impl {
+struct LaunchedPart;
+}
 
 /// One micro-batch as the kernels read it. N = B T rows.
 struct MicroBatch {
@@ -50,7 +53,7 @@ public:
   GptConfig const& config() const { return m_config; }
   MicroBatchShape shape() const { return m_shape; }
   /// The type in which parameters and activations are stored.
-  Storage storage() const;
+  Storage storage() const { return m_activations.storage(); }
 
   /// Runs the part's forward on `exec`; returns without fencing. The head ends with the logits.
   /// \param[in] parameters (padded)   of the group that the part reads
@@ -70,11 +73,10 @@ public:
   StoredMatrix output(Part part) const;
 
   /// (N) of the last loss().
-  Vector<float> losses() const;
+  Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }
 
 private:
-  template <class Body>
-  void with_parts(ExecutionSpace const& exec, Body const& body) const;
+  Impl::LaunchedPart launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch) const;
 
   GptConfig m_config;
   ParameterTable const* m_table;

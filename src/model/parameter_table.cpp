@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cmath>
-#include <utility>
 
 namespace trainstone {
 
@@ -16,21 +15,6 @@ constexpr double initial_deviation = 0.02; // Language Models are Unsupervised M
 constexpr std::array<std::string_view, tensor_kinds> names{"wte",      "wpe",      "ln1w", "ln1b", "qkvw", "qkvb",
                                                            "attprojw", "attprojb", "ln2w", "ln2b", "fcw",  "fcb",
                                                            "fcprojw",  "fcprojb",  "lnfw", "lnfb"};
-
-std::pair<std::int64_t, std::int64_t> shape(Tensor tensor, GptConfig const& config) {
-  std::int64_t const c = config.channels;
-  switch (tensor) {
-  case Tensor::wte: return {config.padded_vocab(), c};
-  case Tensor::wpe: return {config.context, c};
-  case Tensor::qkvw: return {3 * c, c};
-  case Tensor::qkvb: return {1, 3 * c};
-  case Tensor::attprojw: return {c, c};
-  case Tensor::fcw: return {4 * c, c};
-  case Tensor::fcb: return {1, 4 * c};
-  case Tensor::fcprojw: return {c, 4 * c};
-  default: return {1, c};
-  }
-}
 
 bool is_matrix(Tensor tensor) {
   switch (tensor) {
@@ -58,6 +42,21 @@ InitialValue initial_value(ParameterTensor const& entry, GptConfig const& config
 
 std::string_view to_string(Tensor tensor) { return names.at(static_cast<std::size_t>(tensor)); }
 
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config) {
+  std::int64_t const c = config.channels;
+  switch (tensor) {
+  case Tensor::wte: return {config.padded_vocab(), c};
+  case Tensor::wpe: return {config.context, c};
+  case Tensor::qkvw: return {3 * c, c};
+  case Tensor::qkvb: return {1, 3 * c};
+  case Tensor::attprojw: return {c, c};
+  case Tensor::fcw: return {4 * c, c};
+  case Tensor::fcb: return {1, 4 * c};
+  case Tensor::fcprojw: return {c, 4 * c};
+  default: return {1, c};
+  }
+}
+
 bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Tensor::fcprojb; }
 
 ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks) : m_config(config) {
@@ -77,7 +76,7 @@ void ParameterTable::add_group(std::string const& name, std::int64_t block, std:
   std::int64_t const first = m_groups.empty() ? 0 : size();
   std::int64_t offset = first;
   for (Tensor tensor : members) {
-    auto const [rows, columns] = shape(tensor, m_config);
+    auto const [rows, columns] = shape_of(tensor, m_config);
     std::string const prefix = block < 0 ? "" : name + " ";
     ParameterTensor entry{
         prefix + std::string(to_string(tensor)), tensor, block, group, rows, columns, offset, is_matrix(tensor), {}};

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -40,6 +41,9 @@ std::string_view to_string(Tensor tensor);
 
 /// True for the twelve tensors that every block has.
 bool is_per_block(Tensor tensor);
+
+/// Rows and columns, with the padding of the vocabulary; vectors have one row.
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config);
 
 /// How a tensor starts: constant, or normal with mean 0 in its first `random_elements` elements and 0 behind them.
 struct InitialValue {

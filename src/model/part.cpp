@@ -1,6 +1,10 @@
 #include "model/part.hpp"
 
 #include "core/error.hpp"
+#include "model/part_lists.hpp"
+
+#include <algorithm>
+#include <ranges>
 
 namespace trainstone {
 
@@ -24,24 +28,16 @@ std::vector<Part> parts(Index layers) {
   return all;
 }
 
-std::vector<Tensor> first_tensors_of_pieces(PartKind kind) {
-  using enum Tensor;
-  switch (kind) {
-  case PartKind::mlp: return {fcprojw, fcw, ln2w};
-  case PartKind::attention: return {attprojw, qkvw, ln1w};
-  default: return {wte};
-  }
-}
-
 PartTable::PartTable(ParameterTable const& table) : m_layers(std::ssize(table.groups()) - 1) {
-  ParameterGroup const &root = table.groups().front(), &block = table.groups().back();
-  m_backward[static_cast<std::size_t>(PartKind::head)] = {{{0, root.padded}, false}};
-  m_backward[static_cast<std::size_t>(PartKind::embed)] = {{{0, root.padded}}};
+  ParameterGroup const &root = table.groups()[0], &block = table.groups()[1]; // all blocks are alike
+  at(PartKind::head) = {{{0, root.padded}, false}};
+  at(PartKind::embed) = {{{0, root.padded}}};
   Index end = block.padded;
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
-    for (Tensor const first : first_tensors_of_pieces(kind)) {
-      Index const begin = table.find(first, m_layers - 1).offset - block.offset;
-      m_backward[static_cast<std::size_t>(kind)].push_back({{begin, end}});
+    for (std::vector<Tensor> const& written : gradients_written(kind)) {
+      auto const place = [&](Tensor tensor) { return table.find(tensor, 0).offset - block.offset; };
+      Index const begin = std::ranges::min(written | std::views::transform(place));
+      at(kind).push_back({{begin, end}});
       end = begin;
     }
 }

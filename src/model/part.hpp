@@ -42,12 +42,8 @@ std::vector<Part> parts(Index layers);
 /// the one that backward writes, too.
 constexpr Index group_of(Part part) { return part.block + 1; }
 
-/// The backward of attention and of mlp comes in pieces, so that what is complete can be reduced while the rest is
-/// computed. A piece completes the gradients of this tensor, and of those behind it that no earlier piece has completed.
-/// Embed and head have one piece each.
-std::vector<Tensor> first_tensors_of_pieces(PartKind kind);
-
-/// A piece of a part's backward, and the elements of the group's gradient that it writes.
+/// A piece of a part's backward (backward_pieces of part_kernels.hpp), and the elements of the group's gradient that it
+/// writes.
 struct BackwardPiece {
   Range written;
   bool completes = true; ///< nothing is added to them later in the micro-batch
@@ -73,6 +69,8 @@ public:
   std::vector<BackwardPiece> const& backward(Index number) const { return backward((*this)[number].kind); }
 
 private:
+  std::vector<BackwardPiece>& at(PartKind kind) { return m_backward[static_cast<std::size_t>(kind)]; }
+
   Index m_layers = 0;
   std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
 };

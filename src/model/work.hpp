@@ -1,19 +1,53 @@
 #pragma once
 
-// The arithmetic of a micro-batch as a value: its matrix products with their extents, its number of floating-point
-// operations and its number of kernels. Predictions and the GEMM scratch come from here. Computes nothing.
+// The arithmetic of a micro-batch as a value: every kernel with its FLOPs and bytes, by part and pass, and of products
+// their extents. Comes from the description of the parts (part_kernels.hpp) and from extents. Predictions, the GEMM
+// scratch and the checks of a run use it. Computes nothing.
 
+#include "core/counters.hpp"
 #include "core/write.hpp"
 #include "kernels/gemm_shape.hpp"
 #include "model/activation_plan.hpp"
 #include "model/config.hpp"
+#include "model/part.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace trainstone {
+
+enum class Pass { forward, loss, backward };
+
+struct KernelWork {
+  Phase phase = Phase::other;
+  std::uint64_t flops = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A kernel of a part and pass, or a matrix product, which may take several kernels.
+struct KernelUse {
+  std::string name; ///< of a product "qkv forward", else the kernel's label behind "trainstone::"
+  PartKind part;    ///< of the loss: head
+  Pass pass;
+  KernelWork work; ///< of a product alone, without its epilogue
+  std::optional<GemmShape> product = {};
+  std::int64_t count = 1; ///< per micro-batch: the number of parts of the kind
+};
+
+/// The kernels of one micro-batch in the order in which they start, those of a block once: forward and loss of an
+/// evaluation, or forward, loss and backward of a training. `mode` is how backward treats gradients of parameters:
+/// overwrite in the first micro-batch of a step, add in the others.
+std::vector<KernelUse> evaluation_kernels(GptConfig const& config, MicroBatchShape shape,
+                                          GptOptions const& options = {}, ModelStorage storage = {});
+std::vector<KernelUse> training_kernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {},
+                                        Write mode = Write::overwrite, ModelStorage storage = {});
+
+/// The kernels that a use starts: of a product its provider's, which has the use's name, those that convert matrices,
+/// and those of its epilogue, unless the provider computes it.
+std::vector<KernelUse> started_kernels(KernelUse const& use, GemmChoice const& gemm);
 
 struct GemmUse {
   std::string name; ///< "qkv forward"
@@ -21,8 +55,7 @@ struct GemmUse {
   std::int64_t count; ///< per micro-batch
 };
 
-/// The products of forward, and those of backward. `mode` is how backward treats weight gradients: overwrite in the
-/// first micro-batch of a step, add in the others.
+/// The products of forward, and those of backward.
 std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
                                     ModelStorage storage = {});
@@ -43,7 +76,7 @@ ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptO
 ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// Kernels that one micro-batch starts, losses included, their sum not: forward alone, and forward and backward.
-/// `mode` as above; providers may start several kernels for a product.
+/// Providers may start several kernels for a product.
 std::uint64_t evaluation_launches(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
                                   ModelStorage storage);
 std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, Write mode,

@@ -33,7 +33,7 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
-  Activations all = bind_activations(config.model, plan.shape, arena, plan.storage().values, config.model_options);
+  Activations all(config.model, plan.shape, arena, plan.storage().values, config.model_options);
   TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
                      arena.capacity());
   return all;

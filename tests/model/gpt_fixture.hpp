@@ -37,8 +37,7 @@ struct TestModel {
         parameters(state_arena.vector<T>("parameters", table.size())),
         gradients(state_arena.vector<Gradient>("gradients", table.size())),
         gemm(provider, scratch.bytes()),
-        gpt(config, table, rows, bind_activations(config, rows, activation_arena, storage.values, options), gemm,
-            options) {
+        gpt(config, table, rows, Activations(config, rows, activation_arena, storage.values, options), gemm, options) {
     for (Index g = 0; g < std::ssize(table.groups()); ++g) {
       Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
       DeviceTensor<float> const values(padded, 0.0f);

@@ -11,10 +11,47 @@
 #include <catch2/generators/catch_generators_range.hpp>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <string>
+#include <vector>
 
 using namespace trainstone;
 using namespace trainstone::test;
+
+namespace {
+
+/// Launches, FLOPs and bytes of all kernels of one name.
+using Works = std::map<std::string, std::array<std::uint64_t, 3>>;
+
+void add(Works& works, std::string const& name, std::uint64_t launches, std::uint64_t flops, std::uint64_t bytes) {
+  auto& sum = works[name];
+  sum[0] += launches;
+  sum[1] += flops;
+  sum[2] += bytes;
+}
+
+Works works_of(KernelTable const& counted) {
+  Works works;
+  for (auto const& [label, times] : counted) {
+    std::string const name = label.substr(std::string("trainstone::").size());
+    add(works, name.starts_with("gemm") ? "gemm" : name, times.launches, times.flops, times.bytes);
+  }
+  return works;
+}
+
+Works works_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm) {
+  Works works;
+  for (KernelUse const& use : uses)
+    for (KernelUse const& started : started_kernels(use, gemm)) {
+      auto const count = static_cast<std::uint64_t>(started.count);
+      add(works, started.product ? "gemm" : started.name, count, count * started.work.flops,
+          count * started.work.bytes);
+    }
+  return works;
+}
+
+} // namespace
 
 TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in every type, with every option", "[model]",
                         test::StorageAndGradientTypes) {
@@ -41,6 +78,24 @@ TEMPLATE_LIST_TEST_CASE("counted kernels of a model of even extents equal the pl
   counters() = {};
   model.forward_backward(exec, batch, mode);
   CHECK(total_launches(counters()) == training_launches(even, even_rows, {}, mode, provider, Model::storage));
+}
+
+TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan in every type, with every option", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions const options = GENERATE(from_range(all_options()));
+  GemmProvider const provider = GENERATE(from_range(built_gemm_providers()));
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  ExecutionSpace const exec;
+  Model model(exec, even, even_rows, options, provider);
+  MicroBatch const batch = model.load();
+  KernelTable counted;
+  {
+    ThreadKernelTable const counting(&counted);
+    model.forward_backward(exec, batch, mode);
+  }
+  auto const uses = training_kernels(even, even_rows, options, mode, Model::storage);
+  CHECK(works_of(counted) == works_of(uses, provider));
 }
 
 TEST_CASE("a block starts these kernels, and the plan counts as many more for every block", "[model]") {

@@ -9,6 +9,9 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 
+#include <algorithm>
+#include <map>
+
 using namespace trainstone;
 
 namespace {
@@ -17,7 +20,90 @@ struct Shape {
   MicroBatchShape batch;
 };
 Shape const shapes[] = {{{2, 4, 64, 32, 128}, {4, 32}}, {{3, 3, 36, 19, 97}, {5, 19}}, {{1, 1, 1, 1, 1}, {1, 1}}};
+
+/// How often each product is computed in forward, and in backward.
+std::map<GemmShape, std::int64_t> counts(std::vector<GemmUse> const& uses) {
+  std::map<GemmShape, std::int64_t> counted;
+  for (GemmUse const& use : uses) counted[use.shape] += use.count;
+  return counted;
+}
+
+/// The model's linear layers y (N, out) = x (N, in) W^T, written down by hand.
+struct LinearLayer {
+  Index out, in;
+  std::int64_t count;
+  EpilogueKind forward, input_gradient, weight_gradient;
+};
+std::vector<LinearLayer> linear_layers(GptConfig const& config) {
+  Index const c = config.channels, l = config.layers;
+  using enum EpilogueKind;
+  return {{3 * c, c, l, bias, none, bias_gradient},
+          {c, c, l, none, none, bias_gradient}, // its bias is added with the residual
+          {4 * c, c, l, bias_gelu, none, bias_gradient},
+          {c, 4 * c, l, none, gelu_gradient, bias_gradient}, // through the GELU before it
+          {config.padded_vocab(), c, 1, none, none, none}};
+}
 } // namespace
+
+TEST_CASE("the products are those of five linear layers: forward, input gradients and weight gradients", "[model]") {
+  auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
+  ModelStorage const storage =
+      GENERATE(ModelStorage{}, ModelStorage{Storage::bf16, Storage::fp32}, ModelStorage{Storage::fp16, Storage::fp16});
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  std::map<GemmShape, std::int64_t> forward, backward;
+  Index const n = batch.rows();
+  Storage const values = storage.values, gradients = storage.gradients;
+  for (auto const& [out, in, count, of_forward, of_input, of_weight] : linear_layers(config)) {
+    forward[{n, out, in, Transpose::no, Transpose::yes, Write::overwrite, values, values, of_forward}] += count;
+    backward[{n, in, out, Transpose::no, Transpose::no, Write::overwrite, values, values, of_input}] += count;
+    backward[{out, in, n, Transpose::yes, Transpose::no, mode, values, gradients, of_weight}] += count;
+  }
+  CHECK(counts(forward_gemms(config, batch, storage)) == forward);
+  CHECK(counts(backward_gemms(config, batch, mode, storage)) == backward);
+  std::set<GemmShape> const all = gemm_shapes(config, batch, storage);
+  for (auto const* products : {&forward, &backward})
+    CHECK(std::ranges::all_of(*products, [&](auto const& product) { return all.contains(product.first); }));
+}
+
+TEST_CASE("besides its products a block starts 4 kernels forward, 5 backward and 4 for dropout", "[model]") {
+  auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
+  AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
+  double const dropout = GENERATE(0.0, 0.1);
+  Storage const stored = GENERATE(Storage::fp32, Storage::fp16);
+  GemmProvider const provider = GENERATE(from_range(built_gemm_providers()));
+  GptOptions const options{.attention = attention, .dropout = dropout};
+  ModelStorage const storage{stored, stored};
+  auto const launches = [&](std::vector<GemmUse> const& uses) {
+    std::uint64_t sum = 0;
+    for (GemmUse const& use : uses) sum += static_cast<std::uint64_t>(gemm_launches(provider, use.shape) * use.count);
+    return sum;
+  };
+  auto const layers = static_cast<std::uint64_t>(config.layers);
+  // forward: two norms (one with the residual), attention, residual; embedding, last norm, losses
+  std::uint64_t const forward = launches(forward_gemms(config, batch, storage)) + 4 * layers + 3;
+  CHECK(evaluation_launches(config, batch, provider, storage) == forward);
+  // backward: two norms (of inputs and of parameters), attention; last norm, tables of tokens and positions
+  std::uint64_t const backward =
+      launches(backward_gemms(config, batch, Write::add, storage)) + (2 * 2 + 1) * layers + 2 + 2;
+  std::uint64_t const drops = dropout > 0 ? 2 * (2 * layers + 1) : 0; // forward and backward of each site
+  CHECK(training_launches(config, batch, options, Write::add, provider, storage) == forward + backward + drops);
+}
+
+TEST_CASE("parts and passes have the kernels that the order of forward and backward says", "[model]") {
+  std::vector<KernelUse> const uses = training_kernels({3, 2, 16, 8, 30}, {2, 8});
+  std::vector<std::string> names;
+  for (KernelUse const& use : uses)
+    if (use.part == PartKind::mlp) names.push_back(use.name);
+  CHECK(names == std::vector<std::string>{"fc forward", "fcproj forward", "residual::forward", "fcproj weight gradient",
+                                          "fcproj input gradient", "fc weight gradient", "fc input gradient",
+                                          "layernorm::backward", "layernorm::backward_parameters"});
+  for (KernelUse const& use : uses) {
+    CHECK(use.count == (use.part == PartKind::mlp || use.part == PartKind::attention ? 3 : 1));
+    CHECK((use.pass == Pass::loss) == (use.name == "cross_entropy::backward"));
+  }
+  CHECK(uses.front().name == "embedding::forward");
+  CHECK(uses.back().name == "embedding::backward_positions");
+}
 
 TEST_CASE("executed FLOPs are 2(12 L h^2 + Vp h) per token and twice that backward, plus causal attention", "[model]") {
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
@@ -79,10 +165,11 @@ TEST_CASE("binding the activations uses the arena to the last byte of the plan",
   std::uint64_t const planned = total_bytes(activation_plan(config, batch, storage, options));
   Allocation const memory(ledger, MemoryCategory::activations, "test", planned);
   Arena arena(memory.bytes());
-  Activations const all = bind_activations(config, batch, arena, storage, options);
+  Activations const all(config, batch, arena, storage, options);
   CHECK(arena.used() == planned);
-  with_storage(storage, [&]<class T>() {
-    CHECK(std::get<ActivationsOf<T>>(all).logits.extent(1) == static_cast<std::size_t>(config.padded_vocab()));
-  });
+  CHECK(all.matrix(Activation::logits, -1).columns == config.padded_vocab());
+  CHECK(all.matrix(Activation::stream, 0).data == all.matrix(Activation::embedded, -1).data);
+  CHECK(all.matrix(Activation::stream, config.layers).data == all.matrix(Activation::output, config.layers - 1).data);
+  CHECK((all.mask(Activation::attproj_mask, 0).size() > 0) == options.keeps_masks());
   CHECK(ledger.current()[MemoryCategory::activations] == planned);
 }

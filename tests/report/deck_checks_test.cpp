@@ -239,7 +239,7 @@ TEST_CASE("a fault names a step of the training and a part of the model", "[deck
   for (char const* part : {"embed", "attention 0", "mlp 1", "head"}) CHECK(fault("10", part) == "no InputError");
   CHECK(fault("1", "block 2") ==
         "--set faults.nan.unit=block 2: faults.nan.unit = \"block 2\" is no part of the model: "
-        "embed, block 0 to block 1, head");
+        "embed, attention 0, mlp 0 to mlp 1, head");
   for (char const* part : {"mlp", "mlp ", "mlp x", "mlp 1x", "mlp -1", "block 1", "tail"}) {
     CHECK_THAT(fault("1", part), ContainsSubstring("is no part of the model"));
   }

@@ -1,0 +1,256 @@
+// Counts the kernels of parts (part_kernels.hpp) from extents: the FLOPs and bytes that each kernel's contract says.
+
+#include "core/views.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/flash_attention.hpp"
+#include "model/part_kernels.hpp"
+#include "model/work.hpp"
+
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
+
+class CountedKernels final : public PartKernels {
+public:
+  CountedKernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, ModelStorage storage,
+                 Write mode, bool trains)
+      : m_config(config),
+        m_shape(shape),
+        m_options(options),
+        m_storage(storage),
+        m_mode(mode),
+        m_trains(trains),
+        m_rows(count_of(shape.rows())),
+        m_channels(count_of(config.channels)),
+        m_value_bytes(bytes_per_value(storage.values)),
+        m_gradient_bytes(bytes_per_value(storage.gradients)) {}
+
+  void describe(PartKind part, Pass pass) {
+    m_part = part;
+    m_pass = pass;
+    if (pass == Pass::forward) return describe_forward(part, *this);
+    if (pass == Pass::loss) return describe_loss(*this);
+    for (DescribePiece const piece : backward_pieces(part)) piece(*this);
+  }
+  std::vector<KernelUse> take() { return std::move(m_uses); }
+
+  bool drops() const override { return m_trains && m_options.dropout > 0; }
+
+  void embed(Activation out) override {
+    count("embedding::forward", size(out), 3 * size(out) * m_value_bytes + m_rows * token_bytes);
+  }
+  void norm(Activation x, LayerNorm const&) override {
+    count("layernorm::forward", 8 * size(x), 2 * (size(x) + m_channels) * m_value_bytes + statistics_bytes());
+  }
+  void add_and_norm(Activation x, Activation, MaybeTensor, Activation, LayerNorm const&) override {
+    count("layernorm::residual_forward", 10 * size(x),
+          (4 * size(x) + 3 * m_channels) * m_value_bytes + statistics_bytes());
+  }
+  void add(Activation x, Activation, MaybeTensor bias, Activation) override {
+    count("residual::forward", 2 * size(x), (3 * size(x) + size(bias)) * m_value_bytes);
+  }
+  void linear(Activation, Tensor weight, MaybeTensor bias, Activation) override {
+    forward_product(weight, bias ? EpilogueKind::bias : EpilogueKind::none);
+  }
+  void linear_gelu(Activation, Tensor weight, Tensor, Activation, Activation) override {
+    forward_product(weight, EpilogueKind::bias_gelu);
+  }
+  void drop(DropoutSite, MaybeTensor bias, Activation x, Activation mask) override {
+    count("dropout::forward", 2 * size(x), (2 * size(x) + size(bias)) * m_value_bytes + mask_bytes(mask));
+  }
+  void attend() override {
+    if (m_options.attention == AttentionKind::materialized)
+      attention("attention::forward", attention_forward_flops, 4 * size(Activation::attention), pairs_bytes());
+    else
+      attention("flash_attention::forward", flash_attention_forward_flops, 4 * size(Activation::attention),
+                size(Activation::log_sum_exp) * sizeof(float));
+  }
+  void loss() override {
+    std::uint64_t const elements = m_rows * count_of(m_config.vocab);
+    std::uint64_t const row_bytes = m_rows * (sizeof(float) + token_bytes);
+    if (!m_trains) return count("cross_entropy::forward", 4 * elements, elements * m_value_bytes + row_bytes);
+    bool const keeps_powers = host_reaches_memory && m_storage.values == Storage::fp32;
+    count("cross_entropy::backward", (keeps_powers ? 5 : 7) * elements,
+          (elements + size(Activation::logits)) * m_value_bytes + row_bytes);
+  }
+
+  void embed_backward(Activation d_out) override {
+    count("embedding::backward_tokens", size(d_out),
+          size(d_out) * (m_value_bytes + 2 * m_gradient_bytes) + 3 * m_rows * token_bytes);
+    count("embedding::backward_positions", size(d_out), size(d_out) * m_value_bytes + written_bytes(size(Tensor::wpe)));
+  }
+  void drop_backward(DropoutSite, Activation mask, Activation d_y, Activation) override {
+    count("dropout::backward", size(d_y), 2 * size(d_y) * m_value_bytes + mask_bytes(mask));
+  }
+  void input_gradient(Activation, Tensor weight, MaybeActivation pre, Activation) override {
+    auto const [out, in] = shape_of(weight, m_config);
+    product(weight, " input gradient",
+            {m_shape.rows(), in, out, Transpose::no, Transpose::no, Write::overwrite, m_storage.values,
+             m_storage.values, pre ? EpilogueKind::gelu_gradient : EpilogueKind::none});
+  }
+  void weight_gradient(Activation, Activation, Tensor weight, MaybeTensor bias) override {
+    auto const [out, in] = shape_of(weight, m_config);
+    product(weight, " weight gradient",
+            {out, in, m_shape.rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
+             bias ? EpilogueKind::bias_gradient : EpilogueKind::none});
+  }
+  void norm_backward(Activation, Activation x, LayerNorm const&, Activation, Write d_x_mode) override {
+    count("layernorm::backward", 12 * size(x),
+          ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes());
+    count("layernorm::backward_parameters", 4 * size(x),
+          2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes());
+  }
+  void attend_backward(Activation d_out) override {
+    if (m_options.attention == AttentionKind::materialized)
+      attention("attention::backward", attention_backward_flops, 7 * size(d_out), pairs_bytes());
+    else
+      attention("flash_attention::backward", flash_attention_backward_flops, 8 * size(d_out),
+                size(Activation::log_sum_exp) * sizeof(float));
+  }
+
+private:
+  static constexpr std::uint64_t token_bytes = sizeof(std::int32_t);
+  using AttentionFlops = std::uint64_t(Index batch, Index sequence, Index heads, Index head_size);
+
+  std::uint64_t size(Activation what) const { return count_of(extents_of(what, m_config, m_shape).elements()); }
+  std::uint64_t size(MaybeTensor tensor) const {
+    if (!tensor) return 0;
+    auto const [rows, columns] = shape_of(*tensor, m_config);
+    return count_of(rows * columns);
+  }
+  std::uint64_t mask_bytes(Activation mask) const { return m_options.keeps_masks() ? size(mask) : 0; }
+  /// Mean and rstd of every row.
+  std::uint64_t statistics_bytes() const { return 2 * m_rows * sizeof(float); }
+  std::uint64_t pairs_bytes() const {
+    return size(Activation::probabilities) * m_value_bytes + mask_bytes(Activation::attention_mask);
+  }
+  /// Of gradients of parameters: what is added to is read, too.
+  std::uint64_t written_bytes(std::uint64_t elements) const {
+    return (m_mode == Write::add ? 2 : 1) * elements * m_gradient_bytes;
+  }
+
+  void count(char const* name, std::uint64_t flops, std::uint64_t bytes) {
+    add({name, m_part, m_pass, {Phase::other, flops, bytes}});
+  }
+  void attention(char const* name, AttentionFlops* flops, std::uint64_t values, std::uint64_t other_bytes) {
+    std::uint64_t const work = flops(m_shape.batch, m_shape.sequence, m_config.heads, m_config.head_size());
+    add({name, m_part, m_pass, {Phase::attention, work, values * m_value_bytes + other_bytes}});
+  }
+  void forward_product(Tensor weight, EpilogueKind epilogue) {
+    auto const [out, in] = shape_of(weight, m_config);
+    product(weight, " forward",
+            {m_shape.rows(), out, in, Transpose::no, Transpose::yes, Write::overwrite, m_storage.values,
+             m_storage.values, epilogue});
+  }
+  /// Named like its weight, without the "w"; the token table's products are the head's.
+  void product(Tensor weight, char const* what, GemmShape const& shape) {
+    std::string name(weight == Tensor::wte ? "head" : to_string(weight));
+    if (weight != Tensor::wte) name.pop_back();
+    add({name + what, m_part, m_pass, {Phase::gemm, shape.flops(), shape.bytes()}, shape});
+  }
+  void add(KernelUse use) {
+    bool const of_block = m_part == PartKind::attention || m_part == PartKind::mlp;
+    use.count = of_block ? m_config.layers : 1;
+    m_uses.push_back(std::move(use));
+  }
+
+  GptConfig m_config;
+  MicroBatchShape m_shape;
+  GptOptions m_options;
+  ModelStorage m_storage;
+  Write m_mode;
+  bool m_trains;
+  std::uint64_t m_rows, m_channels, m_value_bytes, m_gradient_bytes;
+  PartKind m_part = PartKind::embed;
+  Pass m_pass = Pass::forward;
+  std::vector<KernelUse> m_uses;
+};
+
+void describe_evaluation(CountedKernels& kernels) {
+  for (PartKind const part : part_kinds) kernels.describe(part, Pass::forward);
+  kernels.describe(PartKind::head, Pass::loss);
+}
+
+/// The kernel of an epilogue that the provider does not compute.
+KernelUse epilogue_kernel(KernelUse use) {
+  GemmShape const& shape = *use.product;
+  std::uint64_t const out = count_of(shape.m * shape.n), in = count_of(shape.k * shape.m);
+  std::uint64_t const out_bytes = bytes_per_value(shape.output), in_bytes = bytes_per_value(shape.inputs);
+  switch (shape.epilogue) {
+  case EpilogueKind::none: break;
+  case EpilogueKind::bias:
+    use.name = "bias::forward";
+    use.work = {Phase::other, out, (2 * out + count_of(shape.n)) * out_bytes};
+    break;
+  case EpilogueKind::bias_gelu:
+    use.name = "bias_gelu::forward";
+    use.work = {Phase::other, 10 * out, (3 * out + count_of(shape.n)) * out_bytes};
+    break;
+  case EpilogueKind::gelu_gradient:
+    use.name = "gelu::backward";
+    use.work = {Phase::other, 16 * out, 3 * out * out_bytes};
+    break;
+  case EpilogueKind::bias_gradient:
+    use.name = "bias::backward";
+    use.work = {Phase::other, in, in * in_bytes + (shape.mode == Write::add ? 2 : 1) * count_of(shape.m) * out_bytes};
+    break;
+  }
+  use.product.reset();
+  return use;
+}
+
+KernelUse conversion_kernel(KernelUse use, Index elements, Storage narrow) {
+  use.name = "cast::convert";
+  use.work = {Phase::other, 0, count_of(elements) * (bytes_per_value(narrow) + sizeof(float))};
+  use.product.reset();
+  return use;
+}
+
+} // namespace
+
+std::vector<KernelUse> evaluation_kernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options,
+                                          ModelStorage storage) {
+  CountedKernels kernels(config, shape, options, storage, Write::overwrite, false);
+  describe_evaluation(kernels);
+  return kernels.take();
+}
+
+std::vector<KernelUse> training_kernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options,
+                                        Write mode, ModelStorage storage) {
+  CountedKernels kernels(config, shape, options, storage, mode, true);
+  describe_evaluation(kernels);
+  for (PartKind const part : {PartKind::head, PartKind::mlp, PartKind::attention, PartKind::embed})
+    kernels.describe(part, Pass::backward);
+  return kernels.take();
+}
+
+std::vector<KernelUse> started_kernels(KernelUse const& use, GemmChoice const& gemm) {
+  if (!use.product) return {use};
+  GemmShape const& shape = *use.product;
+  GemmShape alone = shape;
+  alone.epilogue = EpilogueKind::none;
+  GemmProvider const provider = gemm(shape);
+  int const kernels = gemm_launches(provider, alone);
+  bool const apart = gemm_launches(provider, shape) > kernels, converts = kernels > 1;
+  bool const begins = shape.epilogue == EpilogueKind::bias_gradient, widens = shape.output != Storage::fp32;
+  std::vector<KernelUse> started;
+  if (kernels == 0) return started;
+  if (apart && begins) started.push_back(epilogue_kernel(use));
+  if (converts) {
+    started.push_back(conversion_kernel(use, shape.m * shape.k, shape.inputs));
+    started.push_back(conversion_kernel(use, shape.k * shape.n, shape.inputs));
+    if (widens && shape.mode == Write::add) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
+    alone.inputs = alone.output = Storage::fp32;
+  }
+  started.push_back(use);
+  started.back().work.bytes = alone.bytes();
+  if (converts && widens) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
+  if (apart && !begins) started.push_back(epilogue_kernel(use));
+  return started;
+}
+
+} // namespace trainstone

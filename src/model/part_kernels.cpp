@@ -1,0 +1,129 @@
+#include "model/part_kernels.hpp"
+
+#include "core/error.hpp"
+
+#include <array>
+
+namespace trainstone {
+
+namespace {
+
+using enum Activation;
+using enum Tensor;
+using Site = DropoutSite;
+
+constexpr LayerNorm first_norm{ln1w, ln1b, ln1, ln1_mean, ln1_rstd};
+constexpr LayerNorm second_norm{ln2w, ln2b, ln2, ln2_mean, ln2_rstd};
+constexpr LayerNorm last_norm{lnfw, lnfb, lnf, lnf_mean, lnf_rstd};
+
+/// \return the bias that is still to be added to the branch: with dropout it is added before
+MaybeTensor drop_branch(PartKernels& k, Site site, Tensor bias, Activation mask) {
+  if (!k.drops()) return bias;
+  k.drop(site, bias, branch, mask);
+  return {};
+}
+
+void embed_forward(PartKernels& k) {
+  k.embed(embedded);
+  if (k.drops()) k.drop(Site::embedded, {}, embedded, embedded_mask);
+}
+
+/// The norm that mlp begins with is one kernel with the residual.
+void attention_forward(PartKernels& k) {
+  k.norm(stream, first_norm);
+  k.linear(ln1, qkvw, qkvb, qkv);
+  k.attend();
+  k.linear(attention, attprojw, {}, branch);
+  MaybeTensor const bias = drop_branch(k, Site::attproj, attprojb, attproj_mask);
+  k.add_and_norm(stream, branch, bias, middle, second_norm);
+}
+
+void mlp_forward(PartKernels& k) {
+  k.linear_gelu(ln2, fcw, fcb, fc, gelu);
+  k.linear(gelu, fcprojw, {}, branch);
+  MaybeTensor const bias = drop_branch(k, Site::fcproj, fcprojb, fcproj_mask);
+  k.add(middle, branch, bias, output);
+}
+
+void head_forward(PartKernels& k) {
+  k.norm(stream, last_norm);
+  k.linear(lnf, wte, {}, logits);
+}
+
+// Backward. The stream's gradient passes both halves of a block unchanged (residual). Each half adds the gradient
+// through its own branch, whose gradient is the stream's, or with dropout that of the elements that are not dropped.
+
+void head_backward(PartKernels& k) {
+  k.input_gradient(logits, wte, {}, branch);
+  k.weight_gradient(logits, lnf, wte, {});
+  k.norm_backward(branch, stream, last_norm, d_stream, Write::overwrite);
+}
+
+Activation d_mlp(PartKernels const& k) { return k.drops() ? branch : d_stream; }
+
+void fcproj_backward(PartKernels& k) {
+  if (k.drops()) k.drop_backward(Site::fcproj, fcproj_mask, d_stream, d_mlp(k));
+  k.weight_gradient(d_mlp(k), gelu, fcprojw, fcprojb);
+}
+
+void fc_backward(PartKernels& k) {
+  k.input_gradient(d_mlp(k), fcprojw, fc, d_fc);
+  k.weight_gradient(d_fc, ln2, fcw, fcb);
+}
+
+void second_norm_backward(PartKernels& k) {
+  k.input_gradient(d_fc, fcw, {}, branch);
+  k.norm_backward(branch, middle, second_norm, d_stream, Write::add);
+}
+
+Activation d_attended(PartKernels const& k) { return k.drops() ? d_branch : d_stream; }
+
+void attproj_backward(PartKernels& k) {
+  if (k.drops()) k.drop_backward(Site::attproj, attproj_mask, d_stream, d_attended(k));
+  k.weight_gradient(d_attended(k), attention, attprojw, attprojb);
+}
+
+void qkv_backward(PartKernels& k) {
+  k.input_gradient(d_attended(k), attprojw, {}, branch);
+  k.attend_backward(branch);
+  k.weight_gradient(d_qkv, ln1, qkvw, qkvb);
+}
+
+void first_norm_backward(PartKernels& k) {
+  k.input_gradient(d_qkv, qkvw, {}, branch);
+  k.norm_backward(branch, stream, first_norm, d_stream, Write::add);
+}
+
+void embed_backward(PartKernels& k) {
+  if (k.drops()) k.drop_backward(Site::embedded, embedded_mask, d_stream, d_stream);
+  k.embed_backward(d_stream);
+}
+
+constexpr std::array<DescribePiece, 1> pieces_of_embed{embed_backward}, pieces_of_head{head_backward};
+constexpr std::array<DescribePiece, 3> pieces_of_attention{attproj_backward, qkv_backward, first_norm_backward};
+constexpr std::array<DescribePiece, 3> pieces_of_mlp{fcproj_backward, fc_backward, second_norm_backward};
+
+} // namespace
+
+void describe_forward(PartKind kind, PartKernels& kernels) {
+  switch (kind) {
+  case PartKind::embed: return embed_forward(kernels);
+  case PartKind::attention: return attention_forward(kernels);
+  case PartKind::mlp: return mlp_forward(kernels);
+  case PartKind::head: return head_forward(kernels);
+  }
+}
+
+void describe_loss(PartKernels& kernels) { kernels.loss(); }
+
+std::span<DescribePiece const> backward_pieces(PartKind kind) {
+  switch (kind) {
+  case PartKind::embed: return pieces_of_embed;
+  case PartKind::attention: return pieces_of_attention;
+  case PartKind::mlp: return pieces_of_mlp;
+  case PartKind::head: return pieces_of_head;
+  }
+  throw Error(fmt::format("no kind of part {}", static_cast<int>(kind)));
+}
+
+} // namespace trainstone

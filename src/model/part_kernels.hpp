@@ -1,0 +1,80 @@
+#pragma once
+
+// Forward and backward of every part, written down once as calls of kernels on named tensors. Who reads the description
+// gives an object that receives the calls: one launches the kernels (launched_kernels_impl.hpp), one counts them
+// (work.cpp), one lists what they write (part_lists.cpp). So the prediction cannot leave out a kernel that runs. Knows
+// neither memory nor Kokkos. The model: pre-layer-norm blocks, GELU in its tanh form, learned positions, the head tied
+// to the token table, biases. Source: Language Models are Unsupervised Multitask Learners.
+
+#include "core/write.hpp"
+#include "model/activation_plan.hpp"
+#include "model/part.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace trainstone {
+
+/// Where the model drops; every block has three sites.
+enum class DropoutSite : std::uint32_t { embedded = 0, attention = 1, attproj = 2, fcproj = 3 };
+
+/// A layer norm: its parameters, its output, and the statistics that it leaves for backward.
+struct LayerNorm {
+  Tensor gain, bias;
+  Activation out, mean, rstd;
+};
+
+using MaybeTensor = std::optional<Tensor>;
+using MaybeActivation = std::optional<Activation>;
+
+/// Receives the calls of a part's description, in the order of the kernels. Tensors of a block are those of the part's
+/// block. A kernel reads its first arguments and writes its last ones.
+class PartKernels {
+public:
+  virtual ~PartKernels() = default;
+
+  /// Whether elements are dropped.
+  virtual bool drops() const = 0;
+
+  /// out = the rows of the token table and of the position table
+  virtual void embed(Activation out) = 0;
+  virtual void norm(Activation x, LayerNorm const& norm) = 0;
+  /// sum = x + branch + bias, and the norm of sum
+  virtual void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum,
+                            LayerNorm const& norm) = 0;
+  virtual void add(Activation x, Activation branch, MaybeTensor bias, Activation sum) = 0;
+  /// y = x W^T + bias
+  virtual void linear(Activation x, Tensor weight, MaybeTensor bias, Activation y) = 0;
+  /// pre = x W^T + bias, y = gelu(pre)
+  virtual void linear_gelu(Activation x, Tensor weight, Tensor bias, Activation pre, Activation y) = 0;
+  /// x = dropout of (x + bias), in place
+  virtual void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) = 0;
+  /// From `qkv` to `attention`.
+  virtual void attend() = 0;
+  /// From `logits` to `losses`; in training, logits become their gradient.
+  virtual void loss() = 0;
+
+  /// d_wte += and d_wpe = or += what d_out says
+  virtual void embed_backward(Activation d_out) = 0;
+  virtual void drop_backward(DropoutSite site, Activation mask, Activation d_y, Activation d_x) = 0;
+  /// d_x = d_y W, times the derivative of GELU at `pre` if that is given
+  virtual void input_gradient(Activation d_y, Tensor weight, MaybeActivation pre, Activation d_x) = 0;
+  /// d_W = or += d_y^T x, d_bias = or += the sums of d_y's columns
+  virtual void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) = 0;
+  /// The gradients of the norm's parameters, too.
+  virtual void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) = 0;
+  /// From d_out to `d_qkv`.
+  virtual void attend_backward(Activation d_out) = 0;
+};
+
+void describe_forward(PartKind kind, PartKernels& kernels);
+/// Between the forward and the backward of head.
+void describe_loss(PartKernels& kernels);
+
+/// The pieces of a part's backward, in order: what a piece has completed can be reduced while the next ones compute. Of
+/// a linear layer, the gradients of its weight and bias come before that of its input.
+using DescribePiece = void (*)(PartKernels& kernels);
+std::span<DescribePiece const> backward_pieces(PartKind kind);
+
+} // namespace trainstone
