@@ -60,6 +60,8 @@ constexpr bool is_mask(Activation what) {
   return what == Activation::embedded_mask || what == Activation::attention_mask || what == Activation::attproj_mask ||
          what == Activation::fcproj_mask;
 }
+/// Whether all parts write it, one after the other.
+constexpr bool is_work_space(Activation what) { return what >= Activation::branch; }
 /// Whether it holds fp32 numbers, whatever parameters are stored in.
 constexpr bool is_statistic(Activation what) {
   switch (what) {

@@ -25,9 +25,9 @@ public:
   /// The type of all but statistics and masks.
   Storage storage() const { return m_storage; }
 
-  /// `block` is not looked at for what is of no block. Statistics and masks have functions of their own.
+  /// What is neither a statistic nor a mask. `block` is not looked at for what is of no block. Activation::stream of a
+  /// block is what the block begins with; of block `layers`, what the head begins with.
   StoredMatrix matrix(Activation what, Index block) const;
-  /// The residual stream that the part begins with is that of the block before.
   Vector<float> statistics(Activation what, Index block) const;
   /// Empty if it is not kept.
   Matrix<MaskByte> mask(Activation what, Index block) const;

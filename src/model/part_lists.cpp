@@ -10,7 +10,8 @@ class ListedKernels final : public PartKernels {
 public:
   explicit ListedKernels(GptOptions const& options) : m_options(options) {}
 
-  std::set<Activation> const& activations() const { return m_activations; }
+  std::set<Activation> const& written() const { return m_written; }
+  std::set<Activation> const& read_by_backward() const { return m_read; }
   std::vector<Tensor> const& gradients() const { return m_gradients; }
 
   bool drops() const override { return m_options.dropout > 0; }
@@ -28,33 +29,56 @@ public:
     if (m_options.keeps_masks()) write({mask});
   }
   void attend() override {
-    write({Activation::attention});
-    bool const materialized = m_options.attention == AttentionKind::materialized;
-    write({materialized ? Activation::probabilities : Activation::log_sum_exp});
-    if (materialized && m_options.keeps_masks()) write({Activation::attention_mask});
+    write({Activation::attention, is_flash() ? Activation::log_sum_exp : Activation::probabilities});
+    if (!is_flash() && m_options.keeps_masks()) write({Activation::attention_mask});
   }
   void loss() override { write({Activation::logits, Activation::losses}); }
 
-  void embed_backward(Activation) override { m_gradients.insert(m_gradients.end(), {Tensor::wte, Tensor::wpe}); }
-  void drop_backward(DropoutSite, Activation, Activation, Activation d_x) override { write({d_x}); }
-  void input_gradient(Activation, Tensor, MaybeActivation, Activation d_x) override { write({d_x}); }
-  void weight_gradient(Activation, Activation, Tensor weight, MaybeTensor bias) override {
+  void embed_backward(Activation d_out) override {
+    read({d_out});
+    m_gradients.insert(m_gradients.end(), {Tensor::wte, Tensor::wpe});
+  }
+  void drop_backward(DropoutSite, Activation mask, Activation d_y, Activation d_x) override {
+    read({d_y});
+    if (m_options.keeps_masks()) read({mask});
+    write({d_x});
+  }
+  void input_gradient(Activation d_y, Tensor, MaybeActivation pre, Activation d_x) override {
+    read({d_y});
+    if (pre) read({*pre});
+    write({d_x});
+  }
+  void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) override {
+    read({d_y, x});
     m_gradients.push_back(weight);
     if (bias) m_gradients.push_back(*bias);
   }
-  void norm_backward(Activation, Activation, LayerNorm const& norm, Activation d_x, Write) override {
+  void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
+    read({d_y, x, norm.mean, norm.rstd});
     write({d_x});
     m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
   }
-  void attend_backward(Activation) override { write({Activation::d_qkv}); }
+  void attend_backward(Activation d_out) override {
+    read({Activation::qkv, is_flash() ? Activation::log_sum_exp : Activation::probabilities, d_out});
+    if (is_flash()) read({Activation::attention});
+    if (!is_flash() && m_options.keeps_masks()) read({Activation::attention_mask});
+    write({Activation::d_qkv});
+  }
 
 private:
-  void write(std::initializer_list<Activation> written) {
-    for (Activation const what : written) m_activations.insert(what == Activation::d_branch ? Activation::d_qkv : what);
+  bool is_flash() const { return m_options.attention == AttentionKind::flash; }
+  void write(std::initializer_list<Activation> all) { add(m_written, all); }
+  void read(std::initializer_list<Activation> all) { add(m_read, all); }
+  static void add(std::set<Activation>& to, std::initializer_list<Activation> all) {
+    for (Activation const what : all) switch (what) {
+      case Activation::d_branch: to.insert(Activation::d_qkv); break;
+      case Activation::stream: to.insert({Activation::embedded, Activation::output}); break;
+      default: to.insert(what);
+      }
   }
 
   GptOptions m_options;
-  std::set<Activation> m_activations;
+  std::set<Activation> m_written, m_read;
   std::vector<Tensor> m_gradients;
 };
 
@@ -67,7 +91,18 @@ std::set<Activation> activations_written(GptOptions const& options) {
     for (DescribePiece const describe : backward_pieces(kind)) describe(kernels);
   }
   describe_loss(kernels);
-  return kernels.activations();
+  return kernels.written();
+}
+
+std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options) {
+  ListedKernels forward(options), backward(options);
+  describe_forward(kind, forward);
+  for (PartKind const any : part_kinds)
+    for (DescribePiece const describe : backward_pieces(any)) describe(backward);
+  std::set<Activation> kept;
+  for (Activation const what : forward.written())
+    if (!is_work_space(what) && backward.read_by_backward().contains(what)) kept.insert(what);
+  return kept;
 }
 
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind) {

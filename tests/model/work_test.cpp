@@ -4,6 +4,7 @@
 
 #include "core/stored.hpp"
 #include "model/activations.hpp"
+#include "model/part_lists.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -117,6 +118,29 @@ TEST_CASE("executed FLOPs are 2(12 L h^2 + Vp h) per token and twice that backwa
   CHECK(evaluation_flops(config, batch).attention == attention);
   CHECK(training_flops(config, batch).gemm == 3 * gemm);
   CHECK(training_flops(config, batch).attention == 3 * attention);
+}
+
+TEST_CASE("the plan holds what parts keep for backward, the losses and work space, and nothing else", "[model]") {
+  GptOptions const options{GENERATE(AttentionKind::materialized, AttentionKind::flash), GENERATE(0.0, 0.1),
+                           GENERATE(DropoutMasks::recomputed, DropoutMasks::stored)};
+  using enum Activation;
+  std::set<Activation> all{losses, branch, d_stream, d_qkv, d_fc};
+  for (PartKind const kind : part_kinds) all.merge(kept_for_backward(kind, options));
+  CHECK(all == activations_written(options));
+}
+
+TEST_CASE("a part keeps what its backward needs", "[model]") {
+  using enum Activation;
+  using Kept = std::set<Activation>;
+  GptOptions const flash{AttentionKind::flash, 0.1, DropoutMasks::stored};
+  CHECK(kept_for_backward(PartKind::embed, {}) == Kept{embedded});
+  CHECK(kept_for_backward(PartKind::attention, {}) ==
+        Kept{ln1, ln1_mean, ln1_rstd, qkv, probabilities, attention, middle, ln2, ln2_mean, ln2_rstd});
+  CHECK(kept_for_backward(PartKind::attention, flash) ==
+        Kept{ln1, ln1_mean, ln1_rstd, qkv, log_sum_exp, attention, middle, ln2, ln2_mean, ln2_rstd, attproj_mask});
+  CHECK(kept_for_backward(PartKind::mlp, {}) == Kept{fc, gelu, output});
+  CHECK(kept_for_backward(PartKind::mlp, flash) == Kept{fc, gelu, output, fcproj_mask});
+  CHECK(kept_for_backward(PartKind::head, {}) == Kept{lnf, lnf_mean, lnf_rstd, logits});
 }
 
 TEST_CASE("the activation plan adds up to the closed form without dropout, statistics in fp32", "[model]") {

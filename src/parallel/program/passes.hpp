@@ -37,10 +37,10 @@ Instructions publication_after_update(ShardPlan const& plan);
 /// Adds up gradients. One object sees all micro-batches of a step, in order.
 ///
 /// If fresh gradients lie in memory of their own, a bucket is reduced over ranks and then added to the sums. In the
-/// last micro-batch its sums may meet across replicas; they start to do so when the next group's
-/// reductions start. The pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a
-/// bucket is reduced in place, after the last micro-batch. Then a reduction whose scratch is in use starts when the
-/// earlier one has ended. Such reductions keep their order.
+/// last micro-batch its sums may meet across replicas; they start to do so when the next group's reductions start. The
+/// pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a bucket is reduced in place,
+/// after the last micro-batch. Then a reduction whose scratch is in use starts when the earlier one has ended. Such
+/// reductions keep their order.
 ///
 /// If the plan overlaps, a bucket that is a slice of a block is reduced as soon as it is complete: then the block's
 /// backward is in the program piece by piece, and reductions stand between the pieces.
