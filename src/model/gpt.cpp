@@ -4,6 +4,7 @@
 #include "kernels/initialize.hpp"
 #include "kernels/instantiate.hpp"
 #include "model/launched_kernels_impl.hpp"
+#include "model/parameter_runs.hpp"
 
 #include <utility>
 
@@ -87,20 +88,17 @@ void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batc
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
                            Range part, Vector<float> values) {
   Kokkos::deep_copy(exec, values, 0.0f);
-  Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
-  for (ParameterTensor const& entry : table.tensors()) {
-    if (entry.group != group) continue;
-    InitialValue const& initial = entry.initial;
+  for_each_run(table, group, part, [&](ParameterRun const& run) {
+    InitialValue const& initial = run.tensor.initial;
     bool const random = initial.random_elements > 0;
-    Index const first = entry.offset - offset, size = random ? initial.random_elements : entry.size();
-    Range const here{std::max(first, part.begin), std::min(first + size, part.end)};
-    if (here.end <= here.begin) continue;
-    Vector<float> const out(values.data() + (here.begin - part.begin), static_cast<std::size_t>(here.size()));
+    Index const size = random ? std::min(run.size, initial.random_elements - run.in_whole) : run.size;
+    if (size <= 0) return;
+    Vector<float> const out(values.data() + (run.in_group - part.begin), static_cast<std::size_t>(size));
     if (random)
-      normal_fill<float>(exec, seed, initial.first_counter + (here.begin - first), initial.deviation, out);
+      normal_fill<float>(exec, seed, initial.first_counter + run.in_whole, initial.deviation, out);
     else if (initial.constant != 0)
       Kokkos::deep_copy(exec, out, static_cast<float>(initial.constant));
-  }
+  });
 }
 
 } // namespace trainstone

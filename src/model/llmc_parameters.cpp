@@ -2,8 +2,11 @@
 
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
+#include "model/parameter_runs.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace trainstone {
 
@@ -13,6 +16,12 @@ std::string describe(GptConfig const& config) {
   return fmt::format("{} layers, {} heads, {} channels, context {}, vocabulary {}", config.layers, config.heads,
                      config.channels, config.context, config.vocab);
 }
+
+LlmcTensor const& tensor_of(std::array<LlmcTensor, 16> const& tensors, ParameterTensor const& entry) {
+  return *std::ranges::find(tensors, to_string(entry.tensor), &LlmcTensor::name);
+}
+
+Index layer_of(ParameterTensor const& entry) { return std::max<Index>(entry.block, 0); }
 
 } // namespace
 
@@ -40,51 +49,42 @@ void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& pa
   LlmcModelReader reader(path);
   TRAINSTONE_REQUIRE_INPUT(config_of(reader.shape()) == config, "{}: the model has {}; the deck asks for {}",
                            path.string(), describe(config_of(reader.shape())), describe(config));
-  Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
-  for (LlmcTensor const& tensor : llmc_tensors(reader.shape())) {
-    std::vector<float> slice(static_cast<std::size_t>(tensor.extent()));
-    Index const count = common_elements(config, tensor);
-    for (Index layer = 0; layer < tensor.layers; ++layer) {
-      ParameterTensor const& entry = table_entry(table, tensor, layer);
-      Index const first = entry.offset - offset;
-      Range const here{std::max(first, part.begin), std::min(first + count, part.end)};
-      if (entry.group != group || here.end <= here.begin) continue;
-      reader.read(tensor, layer, slice);
-      auto const size = static_cast<std::size_t>(here.size());
-      copy_from_host<float>(exec,
-                            std::span<float const>(slice).subspan(static_cast<std::size_t>(here.begin - first), size),
-                            Vector<float>(values.data() + (here.begin - part.begin), size),
-                            "trainstone::model::load_parameters: the host buffer is reused");
+  std::array const tensors = llmc_tensors(reader.shape());
+  std::vector<float> slice;
+  ParameterTensor const* of = nullptr; // whose slice was read
+  for_each_run(table, group, part, [&](ParameterRun const& run) {
+    LlmcTensor const& tensor = tensor_of(tensors, run.tensor);
+    Index const size = std::min(run.size, common_elements(config, tensor) - run.in_whole);
+    if (size <= 0) return;
+    if (std::exchange(of, &run.tensor) != &run.tensor) {
+      slice.resize(static_cast<std::size_t>(tensor.extent()));
+      reader.read(tensor, layer_of(run.tensor), slice);
     }
-  }
+    auto const count = static_cast<std::size_t>(size);
+    copy_from_host<float>(exec, std::span<float const>(slice).subspan(static_cast<std::size_t>(run.in_whole), count),
+                          Vector<float>(values.data() + (run.in_group - part.begin), count),
+                          "trainstone::model::load_parameters: the host buffer is reused");
+  });
 }
 
 ParameterWriter::ParameterWriter(std::filesystem::path const& path, GptConfig const& config,
                                  ParameterTable const& table, Storage storage)
-    : m_file(path, llmc_shape_of(config), storage), m_slices(table.groups().size()) {
-  for (LlmcTensor const& tensor : llmc_tensors(llmc_shape_of(config)))
-    for (Index layer = 0; layer < tensor.layers; ++layer) {
-      ParameterTensor const& entry = table_entry(table, tensor, layer);
-      auto const group = static_cast<std::size_t>(entry.group);
-      Index const first = entry.offset - table.groups()[group].offset;
-      m_slices[group].push_back({{first, first + entry.size()}, tensor, layer, common_elements(config, tensor)});
-    }
-}
+    : m_file(path, llmc_shape_of(config), storage), m_config(config), m_table(table) {}
 
 void ParameterWriter::write(Index group, Index first, std::span<float const> values) {
   std::vector<float> const zeros(std::min<std::size_t>(values.size(), 4096));
-  Range const given{first, first + static_cast<Index>(values.size())};
-  for (Slice const& slice : m_slices[static_cast<std::size_t>(group)]) {
-    Range const here{std::max(given.begin, slice.range.begin), std::min(given.end, slice.range.end)};
-    Index const own = std::clamp(slice.range.begin + slice.common, here.begin, std::max(here.begin, here.end));
-    if (own > here.begin)
-      m_file.write(
-          slice.tensor, slice.layer, here.begin - slice.range.begin,
-          values.subspan(static_cast<std::size_t>(here.begin - first), static_cast<std::size_t>(own - here.begin)));
-    for (Index begin = own; begin < here.end; begin += std::ssize(zeros))
-      m_file.write(slice.tensor, slice.layer, begin - slice.range.begin,
-                   std::span(zeros).first(std::min(zeros.size(), static_cast<std::size_t>(here.end - begin))));
-  }
+  std::array const tensors = llmc_tensors(llmc_shape_of(m_config));
+  for_each_run(m_table, group, {first, first + std::ssize(values)}, [&](ParameterRun const& run) {
+    LlmcTensor const& tensor = tensor_of(tensors, run.tensor);
+    Index const layer = layer_of(run.tensor),
+                own = std::clamp<Index>(common_elements(m_config, tensor) - run.in_whole, 0, run.size);
+    if (own > 0)
+      m_file.write(tensor, layer, run.in_whole,
+                   values.subspan(static_cast<std::size_t>(run.in_group - first), static_cast<std::size_t>(own)));
+    for (Index begin = own; begin < run.size; begin += std::ssize(zeros))
+      m_file.write(tensor, layer, run.in_whole + begin,
+                   std::span(zeros).first(std::min(zeros.size(), static_cast<std::size_t>(run.size - begin))));
+  });
 }
 
 } // namespace trainstone

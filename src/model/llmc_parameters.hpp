@@ -45,15 +45,9 @@ public:
   void finish() { m_file.finish(); }
 
 private:
-  struct Slice {
-    Range range; ///< of its group's elements
-    LlmcTensor tensor;
-    Index layer;
-    Index common; ///< elements behind these are padding of the vocabulary: zeros
-  };
-
   LlmcModelWriter m_file;
-  std::vector<std::vector<Slice>> m_slices; ///< by group
+  GptConfig m_config;
+  ParameterTable m_table;
 };
 
 } // namespace trainstone

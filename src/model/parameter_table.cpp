@@ -28,13 +28,24 @@ bool is_matrix(Tensor tensor) {
   }
 }
 
+/// Rows and columns of a part.
+std::pair<std::int64_t, std::int64_t> part_of(std::pair<std::int64_t, std::int64_t> whole, Split const& split,
+                                              Tensor tensor) {
+  std::int64_t& cut = split.of == Split::Of::rows ? whole.first : whole.second;
+  bool const fits = split.of == Split::Of::nothing ? split.parts == 1 : cut % split.parts == 0;
+  TRAINSTONE_REQUIRE_INPUT(fits && 0 <= split.part && split.part < split.parts, "{} of {} cannot be cut into {} parts",
+                           cut, to_string(tensor), split.parts);
+  if (split.of != Split::Of::nothing) cut /= split.parts;
+  return whole;
+}
+
 InitialValue initial_value(ParameterTensor const& entry, GptConfig const& config, std::int64_t first_counter) {
   Tensor const tensor = entry.tensor;
   if (tensor == Tensor::ln1w || tensor == Tensor::ln2w || tensor == Tensor::lnfw) return {.constant = 1.0};
   if (!entry.is_matrix) return {};
   bool const residual_projection = tensor == Tensor::attprojw || tensor == Tensor::fcprojw;
   double const scale = residual_projection ? 1.0 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
-  std::int64_t const elements = tensor == Tensor::wte ? config.vocab * config.channels : entry.size();
+  std::int64_t const elements = tensor == Tensor::wte ? config.vocab * config.channels : entry.whole_size();
   return {.deviation = initial_deviation * scale, .random_elements = elements, .first_counter = first_counter};
 }
 
@@ -59,29 +70,40 @@ std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& c
 
 bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Tensor::fcprojb; }
 
-ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks) : m_config(config) {
+ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks,
+                               std::function<Split(Tensor)> const& split_of)
+    : m_config(config) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
-  add_group("root", -1, {Tensor::wte, Tensor::wpe, Tensor::lnfw, Tensor::lnfb}, ranks);
+  add_group("root", -1, {Tensor::wte, Tensor::wpe, Tensor::lnfw, Tensor::lnfb}, ranks, split_of);
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
   for (std::int64_t block = 0; block < config.layers; ++block)
-    add_group("block " + std::to_string(block), block, block_members, ranks);
+    add_group("block " + std::to_string(block), block, block_members, ranks, split_of);
 }
 
 void ParameterTable::add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members,
-                               std::int64_t ranks) {
+                               std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
   std::int64_t const group = static_cast<std::int64_t>(m_groups.size());
   std::int64_t const first = m_groups.empty() ? 0 : size();
   std::int64_t offset = first;
   for (Tensor tensor : members) {
-    auto const [rows, columns] = shape_of(tensor, m_config);
+    Split const split = split_of ? split_of(tensor) : Split();
+    auto const [rows, columns] = part_of(shape_of(tensor, m_config), split, tensor);
     std::string const prefix = block < 0 ? "" : name + " ";
-    ParameterTensor entry{
-        prefix + std::string(to_string(tensor)), tensor, block, group, rows, columns, offset, is_matrix(tensor), {}};
+    ParameterTensor entry{prefix + std::string(to_string(tensor)),
+                          tensor,
+                          block,
+                          group,
+                          rows,
+                          columns,
+                          offset,
+                          is_matrix(tensor),
+                          {},
+                          split};
     entry.initial = initial_value(entry, m_config, m_model_parameters);
-    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * columns : entry.size();
+    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.whole_size();
     offset += entry.size();
     m_tensors.push_back(std::move(entry));
   }

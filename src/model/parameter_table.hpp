@@ -7,6 +7,7 @@
 #include "model/config.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,6 +55,18 @@ struct InitialValue {
       0; ///< of the first element; counts unpadded elements, so it is the same for every rank count
 };
 
+/// Which part of a whole tensor is here: its rows, or its columns, are cut into equal parts. No strategy splits yet.
+struct Split {
+  enum class Of { nothing, rows, columns };
+
+  Of of = Of::nothing;
+  std::int64_t parts = 1;
+  std::int64_t part = 0; ///< the one that is here
+
+  bool operator==(Split const&) const = default;
+};
+
+/// Rows, columns and offset are of the part that is here; the initial value is of the whole tensor.
 struct ParameterTensor {
   std::string name; ///< "wte", "block 3 qkvw"
   Tensor tensor;
@@ -64,8 +77,10 @@ struct ParameterTensor {
   std::int64_t offset; ///< first element in the flat parameter vector
   bool is_matrix;      ///< weight decay "matrices" decays these
   InitialValue initial;
+  Split split = {};
 
   std::int64_t size() const { return rows * columns; }
+  std::int64_t whole_size() const { return size() * split.parts; }
 };
 
 /// A run of whole tensors that is sharded, sent and reduced together. Group 0 is root = {token table, position table,
@@ -79,8 +94,10 @@ struct ParameterGroup {
 
 class ParameterTable {
 public:
-  /// \throws InputError if the configuration is not a model (find_problem of model/config.hpp)
-  ParameterTable(GptConfig const& config, std::int64_t ranks);
+  /// \param[in] split_of  which part of a tensor is here; empty: whole tensors
+  /// \throws InputError   if the configuration is not a model (find_problem of model/config.hpp), or if rows or columns
+  ///                      cannot be cut into equal parts
+  ParameterTable(GptConfig const& config, std::int64_t ranks, std::function<Split(Tensor)> const& split_of = {});
 
   std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
   std::vector<ParameterGroup> const& groups() const { return m_groups; }
@@ -92,7 +109,8 @@ public:
   std::int64_t model_parameters() const { return m_model_parameters; }
 
 private:
-  void add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members, std::int64_t ranks);
+  void add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members, std::int64_t ranks,
+                 std::function<Split(Tensor)> const& split_of);
 
   GptConfig m_config;
   std::vector<ParameterTensor> m_tensors;

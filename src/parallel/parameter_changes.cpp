@@ -3,8 +3,8 @@
 #include "comm/control.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/initialize.hpp"
+#include "model/parameter_runs.hpp"
 #include "parallel/shard_traffic.hpp"
-#include "parallel/tensor_share.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -27,31 +27,32 @@ InitialElements initial_elements(InitialValue const& initial, std::uint64_t seed
 /// A part of a tensor that this rank updates, and that is looked at.
 struct TensorPart {
   ParameterTensor const* tensor;
-  Index first;    ///< of the tensor's elements
+  Index first;    ///< of the whole tensor's elements
   Range in_share; ///< of the group's share
 };
 
-/// Of a tensor's elements those that tell something: no padding of the vocabulary. The bias of keys adds the same to
-/// all scores of a row, which softmax does not see: its gradient is 0 but for rounding, and an optimizer that divides
-/// by the gradient's size makes steps of that.
+/// Of a whole tensor's elements those that tell something: no padding of the vocabulary. The bias of keys adds the same
+/// to all scores of a row, which softmax does not see: its gradient is 0 but for rounding, and an optimizer that
+/// divides by the gradient's size makes steps of that.
 std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
   if (tensor.tensor == Tensor::wte) return {{0, tensor.initial.random_elements}};
-  if (tensor.tensor != Tensor::qkvb) return {{0, tensor.size()}};
-  Index const channels = tensor.size() / 3;
+  if (tensor.tensor != Tensor::qkvb) return {{0, tensor.whole_size()}};
+  Index const channels = tensor.whole_size() / 3;
   return {{0, channels}, {2 * channels, 3 * channels}};
 }
 
 std::vector<TensorPart> tensor_parts(ShardPlan const& plan, ParameterTable const& table) {
   std::vector<TensorPart> parts;
-  for (ParameterTensor const& tensor : table.tensors()) {
-    Range const here = range_in_share(plan, tensor);
-    if (here.empty()) continue;
-    Index const group_offset = plan.groups[static_cast<std::size_t>(tensor.group)].offset;
-    Index const first = plan.share(tensor.group).begin + here.begin - (tensor.offset - group_offset);
-    for (Range const& telling : telling_ranges(tensor)) {
-      Index const begin = std::max(telling.begin, first), end = std::min(telling.end, first + here.size());
-      if (begin < end) parts.push_back({&tensor, begin, {here.begin + begin - first, here.begin + end - first}});
-    }
+  for (Index group = 0; group < std::ssize(plan.groups); ++group) {
+    Range const share = plan.share(group);
+    for_each_run(table, group, share, [&](ParameterRun const& run) {
+      for (Range const& telling : telling_ranges(run.tensor)) {
+        Index const first = std::max(telling.begin, run.in_whole);
+        Index const size = std::min(telling.end, run.in_whole + run.size) - first;
+        Index const begin = run.in_group - share.begin + first - run.in_whole;
+        if (size > 0) parts.push_back({&run.tensor, first, {begin, begin + size}});
+      }
+    });
   }
   return parts;
 }
