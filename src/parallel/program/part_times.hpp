@@ -1,0 +1,31 @@
+#pragma once
+
+// What the computing parts of a step take on one rank. A plain value: measured on a machine, or made up in a test.
+
+#include <map>
+#include <string>
+
+namespace trainstone {
+
+/// In s. Parts are named by their kind: "embed", "attention", "mlp", "head".
+struct PartTimes {
+  struct OfPart {
+    double forward = 0;
+    double backward = 0;        ///< overwrites gradients
+    double backward_adding = 0; ///< adds to gradients
+    bool operator==(OfPart const&) const = default;
+  };
+
+  std::map<std::string, OfPart> parts; ///< of one micro-batch
+  double load = 0;                     ///< of one micro-batch
+  double loss = 0;                     ///< of one micro-batch
+  double agree = 0;                    ///< on losses, without messages
+  double norm_of_element = 0;          ///< of the summed gradient
+  double update_of_element = 0;
+  double copy_of_element = 0; ///< of a gradient or a parameter
+  double add_of_element = 0;  ///< of a gradient
+
+  bool operator==(PartTimes const&) const = default;
+};
+
+} // namespace trainstone

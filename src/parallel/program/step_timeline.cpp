@@ -1,0 +1,356 @@
+#include "parallel/program/step_timeline.hpp"
+
+#include "core/error.hpp"
+#include "parallel/program/timeline_player.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+using Impl::never;
+using Impl::TimedWork;
+using Impl::TimelinePlace;
+using Impl::TimelinePlayer;
+
+std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
+std::size_t at(Act act) { return static_cast<std::size_t>(act); }
+
+/// Whether the program goes on while the collectives of an instruction are under way.
+bool only_starts(Act act) {
+  return act == Act::gather || act == Act::publish || act == Act::reduce || act == Act::reduce_sums;
+}
+
+/// The collectives of a communicator. All classes call them in the same order.
+struct Line {
+  struct Meeting {
+    std::vector<std::pair<TimelinePlayer*, TimedWork*>> came;
+    Nanoseconds latest = 0;
+    Index call = 0; ///< the largest number of it among the calls of its ranks
+  };
+
+  std::vector<std::size_t> classes;
+  std::map<TimelinePlayer const*, std::size_t> called; ///< by class: how often, since the first open meeting
+  std::deque<Meeting> open;
+  Nanoseconds free = 0; ///< its wire
+};
+
+/// The next collective of a line can begin. Of those that can at one time, ranks begin first what they called first.
+struct Ready {
+  Nanoseconds time;
+  Index call;
+  Line* line;
+
+  bool operator<(Ready const& other) const { return std::pair(time, call) < std::pair(other.time, other.call); }
+};
+
+class Playback {
+public:
+  Playback(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price, Entries entries)
+      : m_classes(&classes), m_price(&price), m_entries(entries) {
+    for (RankClass const& one : classes) m_players.emplace_back(program, one);
+  }
+
+  StepTimeline play() {
+    while (m_final.size() < m_players.size()) {
+      auto const next = std::ranges::min_element(m_players, {}, &TimelinePlayer::next_event);
+      Nanoseconds const time = next->next_event();
+      TRAINSTONE_REQUIRE(time != never || !m_ready.empty(), "the programs of {} classes of ranks wait for ever",
+                         m_players.size());
+      // all that is called at one time is known before any of it begins
+      if (!m_ready.empty() && m_ready.front().time < time)
+        begin_first_ready();
+      else
+        go_on(*next);
+    }
+    return result();
+  }
+
+private:
+  void go_on(TimelinePlayer& player) {
+    if (player.works_on) return end_work(player);
+    if (player.waits_for) {
+      if (player.waits_for->is_done()) return end_wait(player);
+      return work_on(player, *player.next_arrival());
+    }
+    if (player.computes) return compute(player);
+    Instruction const instruction = player.place.instruction();
+    player.instruction_begin = player.clock;
+    if (instruction.act == Act::wait) return begin_wait(player, instruction);
+    InstructionPrice price = (*m_price)(number_of(player), instruction);
+    player.result.compute += price.compute;
+    player.computes = true;
+    player.left = price.compute;
+    player.then_starts = std::move(price.collectives);
+  }
+
+  /// Until the end, or until a collective arrives: then its core's part comes in between.
+  void compute(TimelinePlayer& player) {
+    TimedWork* const work = player.next_arrival();
+    Nanoseconds const until = work ? std::max<Nanoseconds>(0, work->arrival - player.clock) : never;
+    if (until <= player.left) {
+      player.left -= until;
+      player.clock += until;
+      return work_on(player, *work);
+    }
+    player.clock += player.left;
+    player.computes = false;
+    start_collectives(player, player.place.instruction());
+  }
+
+  void start_collectives(TimelinePlayer& player, Instruction const& instruction) {
+    bool const waits = !only_starts(instruction.act) && !player.then_starts.empty();
+    if (waits || only_starts(instruction.act))
+      if (TimedWork* const work = player.start(instruction, std::exchange(player.then_starts, {}))) call(player, *work);
+    if (waits)
+      player.waits_for = player.find(instruction.act, instruction);
+    else
+      end_instruction(player, instruction);
+  }
+
+  /// The core's part of a collective, for which the rank may have to wait.
+  void work_on(TimelinePlayer& player, TimedWork& work) {
+    Nanoseconds const idle = std::max<Nanoseconds>(0, work.arrival - player.clock);
+    Nanoseconds const core = work.collectives[work.next].core;
+    if (player.waits_for) player.result.act[at(player.waits_for->started.act)] += idle;
+    player.result.act[at(work.started.act)] += core;
+    player.clock += idle + core;
+    player.take(work);
+    player.works_on = &work;
+  }
+
+  /// What follows is called then, and not before others have called what they call earlier.
+  void end_work(TimelinePlayer& player) {
+    TimedWork& work = *std::exchange(player.works_on, nullptr);
+    player.end(work);
+    if (!work.is_done()) return call(player, work);
+    if (records(player)) player.result.collectives.push_back({work.started, work.begin, player.clock});
+    while (TimedWork* const queued = player.next_of_queue()) call(player, *queued);
+  }
+
+  /// A rank calls the next collective of a work.
+  void call(TimelinePlayer& player, TimedWork& work) {
+    Line& line = line_of(player, work.collectives[work.next].axis);
+    std::size_t const number = line.called[&player]++;
+    if (number == line.open.size()) line.open.emplace_back();
+    Line::Meeting& meeting = line.open[number];
+    meeting.came.emplace_back(&player, &work);
+    meeting.latest = std::max(meeting.latest, player.clock);
+    meeting.call = std::max(meeting.call, ++player.calls);
+    if (meeting.came.size() < line.classes.size()) return;
+    Ready const ready{meeting.latest, meeting.call, &line};
+    m_ready.insert(std::upper_bound(m_ready.begin(), m_ready.end(), ready), ready);
+  }
+
+  /// All ranks have called the first collective of the line that has not begun.
+  void begin_first_ready() {
+    Line& line = *m_ready.front().line;
+    m_ready.pop_front();
+    Line::Meeting const meeting = std::move(line.open.front());
+    line.open.pop_front();
+    for (auto& [player, calls] : line.called) --calls;
+    Nanoseconds begin = std::max(meeting.latest, line.free), wire = 0;
+    for (auto const& [player, work] : meeting.came) wire = std::max(wire, work->collectives[work->next].wire);
+    if (wire > 0)
+      for (auto const& [player, work] : meeting.came) begin = std::max(begin, player->port_free);
+    for (auto const& [player, work] : meeting.came) {
+      player->arrives(*work, begin + wire);
+      if (wire > 0) player->port_free = begin + wire;
+    }
+    line.free = begin + wire;
+  }
+
+  Line& line_of(TimelinePlayer const& player, std::optional<Axis> axis) {
+    std::size_t const number = number_of(player);
+    std::vector<std::size_t> classes;
+    if (axis) classes = (*m_classes)[number].lines[static_cast<std::size_t>(*axis)];
+    for (std::size_t i = 0; !axis && i < m_players.size(); ++i) classes.push_back(i);
+    auto const [found, is_new] =
+        m_lines.try_emplace({axis ? static_cast<int>(*axis) : -1, classes.empty() ? number : classes.front()});
+    if (is_new) {
+      found->second.classes = classes;
+      for (std::size_t const one : classes) found->second.called[&m_players[one]] = 0;
+    }
+    return found->second;
+  }
+
+  void begin_wait(TimelinePlayer& player, Instruction const& wait) {
+    player.waits_for = player.find(wait.started, wait);
+    if (player.waits_for) return;
+    bool const is_there = wait.started == Act::publish; // nothing was updated before the first step
+    TRAINSTONE_REQUIRE(is_there, "rank {} waits for act {} of subject {}, which it has not started",
+                       player.result.ranks.first, to_string(wait.started), wait.subject);
+    end_instruction(player, wait);
+  }
+
+  void end_wait(TimelinePlayer& player) {
+    player.erase(*std::exchange(player.waits_for, nullptr));
+    end_instruction(player, player.place.instruction());
+  }
+
+  void end_instruction(TimelinePlayer& player, Instruction const& instruction) {
+    if (records(player)) player.result.entries.push_back({instruction, player.instruction_begin, player.clock});
+    using enum TimelinePlace::Border;
+    TimelinePlace::Border const border = player.place.advance();
+    bool const leads = &player == &m_players.front();
+    if (border == repetition && leads) skip_repetitions();
+    if ((border == segment || border == step) && leads) m_state_of_repetition.clear();
+    if (border == step && leads) look_for_steady_step();
+    if (border == step) begin_step(player);
+  }
+
+  /// A step that begins as the step before did takes as long.
+  void look_for_steady_step() {
+    std::vector<Index> const now = state();
+    constexpr Index most = 8;
+    bool const is_steady = now == m_state_of_step || m_players.front().place.step() >= most;
+    if (is_steady && m_recorded < 0) m_recorded = m_players.front().place.step() + 1;
+    m_state_of_step = now;
+  }
+
+  void begin_step(TimelinePlayer& player) {
+    bool const leads = &player == &m_players.front();
+    if (player.place.step() == m_recorded) {
+      player.result = {.ranks = player.result.ranks};
+      if (leads) m_begin = player.clock;
+    } else if (m_recorded >= 0 && player.place.step() == m_recorded + 1) {
+      if (leads) m_end = player.clock;
+      m_final.emplace(number_of(player), std::move(player.result));
+      player.result = {.ranks = (*m_classes)[number_of(player)]};
+    }
+  }
+
+  bool records(TimelinePlayer const& player) const {
+    return m_entries == Entries::yes && player.place.step() == m_recorded;
+  }
+
+  /// When a repetition has begun as the one before did, those that follow are like it, up to the last one.
+  void skip_repetitions() {
+    std::vector<Index> now = state();
+    TimelinePlayer const& leader = m_players.front();
+    if (now == m_state_of_repetition) {
+      Index times = leader.place.times_left();
+      for (TimelinePlayer const& player : m_players) times = std::min(times, player.place.times_left());
+      Nanoseconds const one = leader.clock - m_repetition_begin;
+      for (std::size_t i = 0; i < m_players.size(); ++i) add_repetitions(m_players[i], m_sums[i], times, one);
+      for (auto& [name, line] : m_lines) {
+        line.free += times * one;
+        for (Line::Meeting& meeting : line.open) meeting.latest += times * one;
+      }
+      for (Ready& ready : m_ready) ready.time += times * one;
+    }
+    m_state_of_repetition = std::move(now);
+    m_repetition_begin = leader.clock;
+    m_sums.clear();
+    for (TimelinePlayer const& player : m_players)
+      m_sums.push_back({player.result.compute, player.result.act, player.result.entries.size()});
+  }
+
+  struct Sums {
+    Nanoseconds compute;
+    std::array<Nanoseconds, act_count> act;
+    std::size_t entries;
+  };
+
+  static void add_repetitions(TimelinePlayer& player, Sums const& before, Index times, Nanoseconds one) {
+    ClassTimeline& result = player.result;
+    result.compute += times * (result.compute - before.compute);
+    for (std::size_t i = 0; i < act_count; ++i) result.act[i] += times * (result.act[i] - before.act[i]);
+    for (std::size_t i = before.entries; i < result.entries.size(); ++i) result.entries[i].times += times;
+    player.shift(times * one, times);
+  }
+
+  /// What comes depends on nothing else.
+  std::vector<Index> state() const {
+    std::vector<Index> state;
+    TimelinePlayer const& leader = m_players.front();
+    Nanoseconds first = leader.clock;
+    for (TimelinePlayer const& player : m_players) {
+      player.append_state(state, leader.clock);
+      state.push_back(player.place.time() - leader.place.time());
+      first = std::min(first, player.clock);
+    }
+    for (auto const& [name, line] : m_lines) {
+      state.push_back(std::max(line.free, first) - leader.clock);
+      for (auto const& [player, calls] : line.called) state.push_back(static_cast<Index>(calls));
+      for (Line::Meeting const& meeting : line.open) state.push_back(meeting.latest - leader.clock);
+    }
+    return state;
+  }
+
+  StepTimeline result() {
+    StepTimeline timeline{.step = m_end - m_begin, .classes = {}};
+    for (auto& [number, one] : m_final) {
+      for (auto* const entries : {&one.entries, &one.collectives})
+        for (TimelineEntry& entry : *entries) {
+          entry.begin -= m_begin;
+          entry.end -= m_begin;
+        }
+      timeline.classes.push_back(std::move(one));
+    }
+    return timeline;
+  }
+
+  std::size_t number_of(TimelinePlayer const& player) const {
+    return static_cast<std::size_t>(std::ranges::distance(m_players.data(), &player));
+  }
+
+  std::vector<RankClass> const* m_classes;
+  PriceOf const* m_price;
+  Entries m_entries;
+  std::vector<TimelinePlayer> m_players; ///< the first one leads
+  std::map<std::pair<int, std::size_t>, Line> m_lines;
+  std::deque<Ready> m_ready; ///< ascending
+  std::vector<Index> m_state_of_step, m_state_of_repetition;
+  Nanoseconds m_repetition_begin = 0;
+  std::vector<Sums> m_sums; ///< when the last repetition began
+  Index m_recorded = -1;    ///< the step that is the result
+  Nanoseconds m_begin = 0, m_end = 0;
+  std::map<std::size_t, ClassTimeline> m_final; ///< by class
+};
+
+} // namespace
+
+std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& keys) {
+  TRAINSTONE_REQUIRE(std::ssize(keys) == mesh.ranks(), "{} keys for {} ranks", keys.size(), mesh.ranks());
+  std::vector<RankClass> classes;
+  std::map<Index, std::size_t> numbers;
+  for (Rank rank = 0; rank < mesh.ranks(); ++rank) {
+    auto const [found, is_new] = numbers.try_emplace(keys[at(rank)], classes.size());
+    if (is_new) classes.push_back({.first = rank, .ranks = 0, .lines = {}});
+    ++classes[found->second].ranks;
+  }
+  for (RankClass& one : classes)
+    for (Axis const axis : axes) {
+      std::set<std::size_t> met;
+      for (Rank const member : mesh.members(axis, one.first)) met.insert(numbers.at(keys[at(member)]));
+      one.lines[static_cast<std::size_t>(axis)] = {met.begin(), met.end()};
+    }
+  for (RankClass const& one : classes)
+    for (std::size_t axis = 0; axis < axes.size(); ++axis)
+      for (std::size_t const other : one.lines[axis])
+        TRAINSTONE_REQUIRE(classes[other].lines[axis] == one.lines[axis],
+                           "ranks {} and {} are on one line, but their classes meet others there", one.first,
+                           classes[other].first);
+  return classes;
+}
+
+Nanoseconds ClassTimeline::exposed() const { return std::accumulate(act.begin(), act.end(), Nanoseconds{0}); }
+
+ClassTimeline const& StepTimeline::busiest() const {
+  return *std::ranges::max_element(classes, {}, &ClassTimeline::compute);
+}
+
+StepTimeline play_step(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price,
+                       Entries entries) {
+  TRAINSTONE_REQUIRE(!classes.empty(), "no ranks");
+  return Playback(program, classes, price, entries).play();
+}
+
+} // namespace trainstone

@@ -1,0 +1,91 @@
+#pragma once
+
+// When every instruction of a step begins and ends. Plays the programs of all ranks with prices, step after step, until
+// a step takes as long as the one before. Owns the rule that says what overlaps. Pure, without Kokkos and MPI. Does not
+// know where prices come from.
+//
+// The rule. A price of a collective has two parts. The work of the rank's own core (copies, sums, messages that the
+// core itself copies) is never hidden: while a core does it, the core computes nothing. Only the time on the wire
+// passes while the core computes. A collective begins when all its ranks have started it, the wire of the earlier one
+// of its communicator is free, and the ports of its ranks are free. The core's part follows as soon as the wire's part
+// has ended: the program looks after collectives between any two kernels.
+
+#include "parallel/mesh.hpp"
+#include "parallel/program/instruction.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace trainstone {
+
+/// Times are whole numbers, so that it can be seen that a micro-batch takes exactly as long as the one before.
+using Nanoseconds = std::int64_t;
+
+struct CollectivePrice {
+  std::optional<Axis> axis = {}; ///< its ranks form a line of this axis; none: they are all ranks
+  Nanoseconds core = 0;          ///< work of the rank's own core
+  Nanoseconds wire = 0;          ///< the rest, during which the core is free
+};
+
+struct InstructionPrice {
+  Nanoseconds compute = 0;                       ///< before the collectives
+  std::vector<CollectivePrice> collectives = {}; ///< one after another
+};
+
+/// Ranks that have the same program and the same prices. One of them is played for all.
+struct RankClass {
+  Rank first = 0; ///< the lowest of them
+  Rank ranks = 1;
+  std::array<std::vector<std::size_t>, axes.size()> lines; ///< by axis: the classes on the first rank's line, ascending
+};
+
+/// The classes of ranks with equal keys, by their first rank. \param[in] keys  by rank
+/// \throws Error unless the lines of an axis meet the same classes or none in common
+std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& keys);
+
+using PriceOf = std::function<InstructionPrice(std::size_t number_of_class, Instruction const&)>;
+
+struct TimelineEntry {
+  Instruction instruction;
+  Nanoseconds begin;
+  Nanoseconds end;
+  /// Of micro-batches that are alike, only the first ones are played. This one stands for so many.
+  Index times = 1;
+
+  bool operator==(TimelineEntry const&) const = default;
+};
+
+inline constexpr std::size_t act_count = static_cast<std::size_t>(Act::wait) + 1;
+
+/// One class in one step. Entries and collectives are there if they were asked for.
+struct ClassTimeline {
+  RankClass ranks;
+  Nanoseconds compute = 0; ///< what the core computes
+  std::array<Nanoseconds, act_count> act =
+      {};                                  ///< by act: what the core spends on its collectives, and waiting for them
+  std::vector<TimelineEntry> entries = {}; ///< in order; of a wait, what it waits and the collectives' work meanwhile
+  std::vector<TimelineEntry> collectives = {}; ///< of what an instruction has started: from its start to its end
+
+  Nanoseconds exposed() const; ///< sum over acts
+};
+
+struct StepTimeline {
+  Nanoseconds step = 0; ///< from an instruction to the same one of the next step
+  std::vector<ClassTimeline> classes;
+
+  /// The class that computes most.
+  ClassTimeline const& busiest() const;
+};
+
+enum class Entries { no, yes };
+
+/// Plays `step` and `update` of the program in turns. All classes run the same program. Complexity: O(classes x
+/// instructions x micro-batches until they repeat), whatever the number of ranks.
+/// \throws Error if a program waits for what was not started, or for ever
+StepTimeline play_step(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price,
+                       Entries entries = Entries::no);
+
+} // namespace trainstone

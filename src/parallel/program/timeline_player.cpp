@@ -1,0 +1,129 @@
+#include "parallel/program/timeline_player.hpp"
+
+#include "core/error.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace trainstone::Impl {
+
+TimelinePlace::TimelinePlace(StepProgram const& program) {
+  for (std::vector<Segment> const* const part : {&program.step, &program.update})
+    for (Segment const& segment : *part)
+      if (!segment.instructions.empty() && segment.times > 0) m_segments.push_back(&segment);
+  TRAINSTONE_REQUIRE(!m_segments.empty(), "a program without instructions");
+}
+
+TimelinePlace::Border TimelinePlace::advance() {
+  if (++m_next < segment().instructions.size()) return Border::none;
+  m_next = 0;
+  if (++m_time < segment().times) return Border::repetition;
+  m_time = 0;
+  if (++m_segment < m_segments.size()) return Border::segment;
+  m_segment = 0;
+  ++m_step;
+  return Border::step;
+}
+
+namespace {
+
+bool reduces(Instruction const& started) { return started.act == Act::reduce || started.act == Act::reduce_sums; }
+
+} // namespace
+
+TimedWork* TimelinePlayer::start(Instruction const& instruction, std::vector<CollectivePrice> collectives) {
+  auto const [found, is_new] = m_works.try_emplace(key_of(instruction));
+  TRAINSTONE_REQUIRE(is_new, "rank {} starts act {} of subject {} again before it has waited for it",
+                     result.ranks.first, to_string(instruction.act), instruction.subject);
+  TimedWork& work = found->second;
+  work.started = instruction;
+  work.collectives = std::move(collectives);
+  work.begin = clock;
+  if (work.is_done()) return nullptr;
+  bool const queued =
+      instruction.act == Act::reduce && (!m_queue.empty() || m_scratch_in_use.contains(instruction.slot));
+  if (queued) {
+    m_queue.push_back(&work);
+    return nullptr;
+  }
+  if (reduces(instruction)) m_scratch_in_use.insert(instruction.slot);
+  return &work;
+}
+
+TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
+  auto const found = m_works.find({act, instruction.subject, instruction.micro_batch, instruction.slot});
+  return found == m_works.end() ? nullptr : &found->second;
+}
+
+void TimelinePlayer::arrives(TimedWork& work, Nanoseconds time) {
+  work.arrival = time;
+  m_arriving.push_back(&work);
+}
+
+TimedWork* TimelinePlayer::next_arrival() const {
+  auto const first = std::ranges::min_element(m_arriving, {}, &TimedWork::arrival);
+  return first == m_arriving.end() ? nullptr : *first;
+}
+
+void TimelinePlayer::take(TimedWork& work) {
+  std::erase(m_arriving, &work);
+  work.arrival = never;
+}
+
+void TimelinePlayer::end(TimedWork& work) {
+  ++work.next;
+  if (work.is_done() && reduces(work.started)) m_scratch_in_use.erase(m_scratch_in_use.find(work.started.slot));
+}
+
+TimedWork* TimelinePlayer::next_of_queue() {
+  if (m_queue.empty() || m_scratch_in_use.contains(m_queue.front()->started.slot)) return nullptr;
+  TimedWork* const work = m_queue.front();
+  m_queue.pop_front();
+  m_scratch_in_use.insert(work->started.slot);
+  return work;
+}
+
+Nanoseconds TimelinePlayer::next_event() const {
+  if (works_on) return clock;
+  TimedWork const* const first = next_arrival();
+  Nanoseconds const arrival = first ? std::max(clock, first->arrival) : never;
+  if (computes) return std::min(arrival, clock + left);
+  bool const waits = waits_for && !waits_for->is_done();
+  return waits ? arrival : clock;
+}
+
+void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin) const {
+  auto const append = [&](TimedWork const& work) {
+    Instruction const& one = work.started;
+    Index const number = one.micro_batch == Instruction::none ? one.micro_batch : one.micro_batch - place.time();
+    state.insert(state.end(), {static_cast<Index>(one.act), one.subject, number, one.slot,
+                               static_cast<Index>(work.next), work.arrival == never ? never : work.arrival - origin});
+  };
+  state.insert(state.end(), {static_cast<Index>(place.segment_number()), static_cast<Index>(place.next()),
+                             clock - origin, std::max(port_free, clock) - origin, Index{computes}, left});
+  for (auto const& [key, work] : m_works) append(work);
+  for (TimedWork const* const work : m_arriving) append(*work);
+  for (TimedWork const* const work : m_queue) append(*work);
+  for (TimedWork const* const work : {waits_for, works_on})
+    if (work) append(*work);
+}
+
+void TimelinePlayer::shift(Nanoseconds time, Index micro_batches) {
+  clock += time;
+  port_free += time;
+  instruction_begin += time;
+  place.skip(micro_batches);
+  std::map<Key, TimedWork> later_works;
+  while (!m_works.empty()) {
+    auto node = m_works.extract(m_works.begin()); // the work itself stays where it is
+    TimedWork& work = node.mapped();
+    work.begin += time;
+    if (work.arrival != never) work.arrival += time;
+    work.started = later(work.started, micro_batches);
+    node.key() = key_of(work.started);
+    later_works.insert(std::move(node));
+  }
+  m_works = std::move(later_works);
+}
+
+} // namespace trainstone::Impl

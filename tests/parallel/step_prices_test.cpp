@@ -1,0 +1,145 @@
+// What the instructions of a step cost: what of a collective is the core's, what the wire's, and who owns how much.
+
+#include "parallel/program/step_prices.hpp"
+
+#include "comm/simulation/simulator.hpp"
+#include "core/error.hpp"
+#include "parallel/program/step_programs.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <cmath>
+
+using namespace trainstone;
+
+namespace {
+
+constexpr Index layers = 3;
+
+ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, Index micro_batches = 1) {
+  GptConfig const model{.layers = layers, .heads = 1, .channels = 16, .context = 8, .vocab = 16};
+  return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, ranks), Topology::one_node(ranks), 0,
+                         micro_batches);
+}
+
+PartTimes parts() {
+  PartTimes times;
+  times.parts = {{"embed", {1e-6, 2e-6, 3e-6}},
+                 {"attention", {1e-6, 2e-6, 3e-6}},
+                 {"mlp", {3e-6, 3e-6, 3e-6}},
+                 {"head", {7e-6, 8e-6, 9e-6}}};
+  times.load = 1e-7;
+  times.loss = 2e-7;
+  times.agree = 3e-7;
+  times.norm_of_element = 1e-9;
+  times.update_of_element = 2e-9;
+  times.copy_of_element = 3e-9;
+  times.add_of_element = 4e-9;
+  return times;
+}
+
+constexpr AlphaBetaGamma costs{.alpha = 2e-6, .beta = 3e-9, .gamma = 5e-9};
+
+Instruction reduction(Index bucket) { return {.act = Act::reduce, .subject = bucket, .micro_batch = 0, .slot = 0}; }
+
+} // namespace
+
+TEST_CASE("where messages leave cores free, additions are the core's and messages the wire's", "[parallel][prices]") {
+  constexpr Rank ranks = 4;
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, ranks);
+  StepPrices prices(plan, {}, times, {uniform_machine(costs)});
+  InstructionPrice const price = prices.of(0, reduction(0));
+  REQUIRE(price.collectives.size() == 1);
+  double const bytes = 4.0 * static_cast<double>(plan.buckets.bucket(0).share_elements());
+  double const added = bytes * (ranks - 1) / ranks;
+  CHECK(price.collectives[0].core == std::llround(1e9 * costs.gamma * added));
+  double const messages = 2 * (ranks - 1) * costs.alpha + 2 * costs.beta * added; // a ring, one port
+  CHECK(std::abs(price.collectives[0].wire - std::llround(1e9 * messages)) <= 1);
+  CHECK(price.collectives[0].axis == Axis::replica);
+}
+
+TEST_CASE("where cores carry messages themselves, the wire takes nothing", "[parallel][prices]") {
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 4);
+  MachineModel machine = uniform_machine(costs);
+  machine.overlap = {0, 0};
+  StepPrices prices(plan, {}, times, {machine});
+  CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
+  PlannedCollective const planned = plan.reduction_of(plan.buckets.bucket(0)).at(0);
+  CHECK(price.wire == 0);
+  CHECK(price.core == std::llround(1e9 * trainstone::price(planned.problem, planned.algorithm, 4, machine)));
+}
+
+TEST_CASE("delays of an emulated network are the wire's", "[parallel][prices]") {
+  constexpr Rank ranks = 4;
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, ranks);
+  MachineModel machine = uniform_machine(costs);
+  machine.overlap = {0, 0};
+  EmulatedNetwork const network{.latency = 1e-3, .seconds_per_byte = 1e-8};
+  StepPrices prices(plan, {}, times, {machine, network}), fast(plan, {}, times, {machine});
+  CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
+  double const bytes = 4.0 * static_cast<double>(plan.buckets.bucket(0).share_elements());
+  double const delays = 2 * (ranks - 1) * (network.latency + network.seconds_per_byte * bytes / ranks);
+  CHECK(price.core == fast.of(0, reduction(0)).collectives.at(0).core);
+  CHECK(std::abs(price.wire - std::llround(1e9 * delays)) <= 1);
+}
+
+TEST_CASE("beside a device all of a collective passes", "[parallel][prices]") {
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 4);
+  StepPrices host(plan, {}, times, {uniform_machine(costs)}),
+      device(plan, {}, times, {uniform_machine(costs), {}, false});
+  CollectivePrice const of_host = host.of(0, reduction(0)).collectives.at(0);
+  CollectivePrice const of_device = device.of(0, reduction(0)).collectives.at(0);
+  CHECK(of_device.core == 0);
+  CHECK(std::abs(of_device.wire - (of_host.core + of_host.wire)) <= 1);
+}
+
+TEST_CASE("the price of a step's computation is the sum of its parts", "[parallel][prices]") {
+  Index const micro_batches = GENERATE(1, 4);
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 2, micro_batches);
+  StepPrices prices(plan, {}, times, {uniform_machine({})});
+  StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
+  Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
+  Nanoseconds const adding = 3000 + layers * (3000 + 3000) + 9000;
+  Nanoseconds const each = 100 + 200 + forward, elements = plan.elements(); // load, loss
+  CHECK(timeline.step == micro_batches * each + backward + (micro_batches - 1) * adding + 300 + elements * (1 + 2));
+}
+
+TEST_CASE("sharded gradients are overwritten and added to sums, share by share", "[parallel][prices]") {
+  constexpr Rank ranks = 2;
+  PartTimes const times = parts();
+  ShardPlan const plan = plan_of({.strategy = Strategy::zero, .zero_stage = 2}, ranks, 3);
+  StepPrices prices(plan, {}, times, {uniform_machine({})});
+  StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
+  Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
+  Nanoseconds const share = plan.elements() / ranks;
+  // of three micro-batches the first is copied, the others are added
+  CHECK(timeline.step == 3 * (100 + 200 + forward + backward) + 300 + share * (3 + 2 * 4) + share * (1 + 2));
+}
+
+TEST_CASE("ranks that own different groups are classes of their own", "[parallel][prices]") {
+  PartTimes const times = parts();
+  auto const classes = [&](ParallelConfig const& parallel, Rank ranks) {
+    ShardPlan const plan = plan_of(parallel, ranks);
+    return StepPrices(plan, {}, times, {uniform_machine({})}).classes().size();
+  };
+  CHECK(classes({.strategy = Strategy::ddp}, 64) == 1);
+  CHECK(classes({.strategy = Strategy::zero, .zero_stage = 3}, 64) == 1);
+  CHECK(classes({.strategy = Strategy::hsdp, .shard_group = 8}, 64) == 1);
+  ParallelConfig const whole{.strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer};
+  CHECK(classes(whole, 64) == layers + 2); // each owns one group; the others own nothing
+  CHECK(classes({.strategy = Strategy::naive}, 64) == 2);
+}
+
+TEST_CASE("a part without times is named", "[parallel][prices]") {
+  PartTimes times = parts();
+  times.parts.erase("head");
+  ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 2);
+  StepPrices prices(plan, {}, times, {uniform_machine({})});
+  CHECK_THROWS_AS(play_step(make_step_program(plan), prices.classes(), prices.price()), Error);
+}
