@@ -44,11 +44,13 @@ Topology::Topology(std::vector<int> node_of_rank) : m_node_of_rank(std::move(nod
 }
 
 Topology Topology::of(std::vector<Rank> const& members) const {
-  std::vector<int> seen, node_of_member;
+  std::vector<int> number_of_node(m_members.size(), -1), node_of_member;
+  node_of_member.reserve(members.size());
+  int seen = 0;
   for (Rank const member : members) {
-    auto const found = std::ranges::find(seen, node_of(member));
-    node_of_member.push_back(static_cast<int>(found - seen.begin()));
-    if (found == seen.end()) seen.push_back(node_of(member));
+    int& number = number_of_node[static_cast<std::size_t>(node_of(member))];
+    if (number < 0) number = seen++;
+    node_of_member.push_back(number);
   }
   return Topology(std::move(node_of_member));
 }

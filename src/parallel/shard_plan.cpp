@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/storage.hpp"
 #include "kernels/norm_block.hpp"
+#include "parallel/step_order.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -26,17 +27,20 @@ Algorithm algorithm_of(AlgorithmKey const& key, CommConfig const& comm, ShardPla
   return Algorithm::ring;
 }
 
-PlannedCollective planned_collective(ShardPlan const& plan, CommConfig const& comm, Axis axis, Collective collective,
-                                     Index elements) {
+/// \param[in] line  the topology of the axis
+PlannedCollective planned_collective(ShardPlan const& plan, CommConfig const& comm, Axis axis, Topology const& line,
+                                     Collective collective, Index elements) {
   auto const key = std::ranges::find(algorithm_keys, collective, &AlgorithmKey::collective);
   TRAINSTONE_REQUIRE(key != algorithm_keys.end(), "no key names an algorithm of {}", to_string(collective));
   Algorithm const algorithm = algorithm_of(*key, comm, plan);
   Problem const problem{.collective = collective,
                         .partition = Partition::even(elements, plan.mesh.size(axis)),
-                        .topology = plan.topology.of(plan.mesh.members(axis, plan.rank)),
+                        .topology = line,
                         .shared_memory = find_algorithm(collective, algorithm).uses_shared_memory()};
   return {axis, problem, algorithm};
 }
+
+Topology line_of(ShardPlan const& plan, Axis axis) { return plan.topology.of(plan.mesh.members(axis, plan.rank)); }
 
 std::optional<Axis> sharers(std::optional<PlannedCollective> const& planned) {
   if (!planned || !planned->problem.shared_memory) return std::nullopt;
@@ -51,6 +55,15 @@ std::uint64_t staging_of(ShardPlan const& plan, std::optional<PlannedCollective>
                          std::size_t element_bytes) {
   bool const copies = planned && plan.message_buffers == MessageBuffers::staged;
   return copies ? staging_bytes(plan.message_buffers, schedule_of(*planned, plan.mesh, plan.rank), element_bytes) : 0;
+}
+
+/// Of gathers that are alike, the first one.
+std::vector<PlannedCollective const*> different_gathers(ShardPlan const& plan) {
+  std::vector<PlannedCollective const*> different;
+  for (auto const& gather : plan.gathers)
+    if (gather && std::ranges::none_of(different, [&](auto const* other) { return are_alike(*gather, *other); }))
+      different.push_back(&*gather);
+  return different;
 }
 
 void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::string const& name, Index elements,
@@ -92,7 +105,8 @@ void plan_buckets(ShardPlan& plan, ParallelConfig const& parallel, ParameterTabl
 
 void plan_reduction(ShardPlan& plan, ParallelConfig const& parallel, CommConfig const& comm) {
   auto const add = [&](Axis axis, Collective collective) {
-    if (plan.mesh.size(axis) > 1) plan.reduction.push_back(planned_collective(plan, comm, axis, collective, 0));
+    if (plan.mesh.size(axis) > 1)
+      plan.reduction.push_back(planned_collective(plan, comm, axis, line_of(plan, axis), collective, 0));
   };
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = plan.ownership.owner(0).has_value();
@@ -108,20 +122,23 @@ void plan_reduction(ShardPlan& plan, ParallelConfig const& parallel, CommConfig 
 /// Replicas of a main device have their state from it.
 void plan_start(ShardPlan& plan) {
   if (!plan.main_device || plan.mesh.replica == 1) return;
+  Topology const line = line_of(plan, Axis::replica);
   for (ParameterGroup const& group : plan.groups)
-    plan.state_broadcasts.push_back(planned_collective(plan, {}, Axis::replica, Collective::broadcast, group.padded));
+    plan.state_broadcasts.push_back(
+        planned_collective(plan, {}, Axis::replica, line, Collective::broadcast, group.padded));
 }
 
 void plan_gathers(ShardPlan& plan, CommConfig const& comm) {
   plan.gathers.resize(plan.groups.size());
   if (plan.mesh.shard == 1) return;
+  Topology const line = line_of(plan, Axis::shard);
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     std::optional<Rank> const owner = plan.ownership.owner(static_cast<Index>(g));
     Collective const collective = owner ? Collective::broadcast : Collective::all_gather;
-    plan.gathers[g] = planned_collective(plan, comm, Axis::shard, collective, plan.groups[g].padded);
+    plan.gathers[g] = planned_collective(plan, comm, Axis::shard, line, collective, plan.groups[g].padded);
     plan.gathers[g]->problem.root = owner.value_or(0);
   }
-  plan.norm_gather = planned_collective(plan, {}, Axis::shard, Collective::all_gather, 0);
+  plan.norm_gather = planned_collective(plan, {}, Axis::shard, line, Collective::all_gather, 0);
   std::vector<Index> blocks;
   for (Index const element : plan.ownership.members_shares().offsets()) blocks.push_back(element / norm_block);
   plan.norm_gather->problem.partition = Partition::of_offsets(std::move(blocks));
@@ -214,7 +231,8 @@ Index ShardPlan::reduction_scratch() const {
 
 Index ShardPlan::gather_scratch() const {
   Index most = 0;
-  for (auto const& gather : gathers) most = std::max(most, scratch_of(*this, gather));
+  for (PlannedCollective const* const gather : different_gathers(*this))
+    most = std::max(most, scratch_of(*this, *gather));
   return most;
 }
 
@@ -231,8 +249,8 @@ std::uint64_t ShardPlan::pinned_reduction_bytes() const {
 
 std::uint64_t ShardPlan::pinned_gather_bytes() const {
   std::uint64_t most = 0;
-  for (auto const& gather : gathers)
-    most = std::max(most, staging_of(*this, gather, bytes_per_value(types.parameters)));
+  for (PlannedCollective const* const gather : different_gathers(*this))
+    most = std::max(most, staging_of(*this, *gather, bytes_per_value(types.parameters)));
   return most;
 }
 

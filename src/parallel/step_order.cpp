@@ -23,4 +23,8 @@ bool share_scratch(ShardPlan const& plan, Index bucket, Index other) {
   return bucket % plan.in_flight == other % plan.in_flight;
 }
 
+bool are_alike(PlannedCollective const& gather, PlannedCollective const& other) {
+  return gather.problem.elements() == other.problem.elements() && gather.problem.root == other.problem.root;
+}
+
 } // namespace trainstone

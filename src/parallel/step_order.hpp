@@ -1,7 +1,7 @@
 #pragma once
 
 // What belongs together when gradients are reduced: the run of a group, its memory, its scratch. Pure functions of a
-// plan, from which the passes of a step program decide what waits for what.
+// plan, from which the passes of a step program decide what waits for what. Also which gathers are alike.
 
 #include "parallel/shard_plan.hpp"
 
@@ -13,5 +13,8 @@ Index run_of_group(ShardPlan const& plan, Index group);
 bool share_memory(ShardPlan const& plan, Index run, Index other);
 /// Whether one of two buckets must be reduced before the other one's reduction starts: both need the same scratch.
 bool share_scratch(ShardPlan const& plan, Index bucket, Index other);
+
+/// Whether gathers of two groups of a plan are the same problem: a model of many blocks has few kinds.
+bool are_alike(PlannedCollective const& gather, PlannedCollective const& other);
 
 } // namespace trainstone

@@ -1,6 +1,7 @@
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
+#include "parallel/step_order.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -13,8 +14,16 @@ namespace {
 
 std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
 
-void add_gather(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Index group, std::uint64_t times) {
-  if (auto const& gather = plan.gathers[static_cast<std::size_t>(group)])
+/// \param[in,out] all  from `first` on gathers alone
+void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index group,
+                std::uint64_t times) {
+  auto const& gather = plan.gathers[static_cast<std::size_t>(group)];
+  if (!gather) return;
+  auto const same = std::find_if(all.begin() + first, all.end(),
+                                 [&](RepeatedCollective const& other) { return are_alike(*gather, other.planned); });
+  if (same != all.end())
+    same->times += times;
+  else
     all.push_back({"parameters", *gather, bytes_per_value(plan.types.parameters), {}, times});
 }
 
@@ -91,7 +100,8 @@ std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segme
       if (std::uint64_t const times = tally.reductions_of(bucket.run, plan.is_of_sums(step)); times > 0)
         all.push_back(
             {"gradients", step, bytes_per_value(plan.gradient_storage()), plan.pieces_of(bucket, step), times * count});
-  for (auto const& [group, times] : tally.gathers) add_gather(all, plan, group, times);
+  std::ptrdiff_t const reductions = std::ssize(all);
+  for (auto const& [group, times] : tally.gathers) add_gather(all, reductions, plan, group, times);
   return all;
 }
 
@@ -102,7 +112,7 @@ std::vector<RepeatedCollective> publications_of(StepProgram const& outline, Shar
       for (Instruction const& instruction : segment.instructions)
         if (instruction.act == Act::publish) groups.insert(instruction.subject);
   std::vector<RepeatedCollective> all;
-  for (Index const group : groups) add_gather(all, plan, group, 1);
+  for (Index const group : groups) add_gather(all, 0, plan, group, 1);
   return all;
 }
 
