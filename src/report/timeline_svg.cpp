@@ -1,0 +1,140 @@
+// The picture of a predicted timeline.
+
+#include "report/svg.hpp"
+#include "report/timeline_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+// pixels
+constexpr double margin = 24;
+constexpr double label_width = 190;
+constexpr double time_width = 1000;
+constexpr double lane_height = 22;
+constexpr double line_height = 18;
+constexpr double class_gap = 14;
+constexpr int ticks = 8;
+
+constexpr char const* style =
+    "<style>text{font-family:sans-serif;font-size:13px;fill:#1a1a1a}.title{font-size:18px;font-weight:bold}"
+    ".small{font-size:12px;fill:#444}.tick{stroke:#d1d5db}rect{stroke:#ffffff;stroke-width:0.4}"
+    ".forward{fill:#3b82f6}.backward{fill:#16a34a}.update{fill:#8b5cf6}.other{fill:#9ca3af}.wait{fill:#dc2626}"
+    ".collective{fill:#f59e0b}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+
+char const* look_of(Act act) {
+  switch (act) {
+  case Act::forward: return "forward";
+  case Act::loss:
+  case Act::backward: return "backward";
+  case Act::norm:
+  case Act::update: return "update";
+  case Act::wait: return "wait";
+  default: return "other";
+  }
+}
+
+class Picture {
+public:
+  Picture(StepTimeline const& timeline, ShardPlan const& plan) : m_timeline(timeline), m_plan(plan) {
+    for (ClassTimeline const& one : timeline.classes)
+      for (auto const* const entries : {&one.entries, &one.collectives})
+        for (TimelineEntry const& entry : *entries) m_end = std::max(m_end, entry.end);
+  }
+
+  std::string draw(std::string const& title) {
+    line(title, "class=\"title\"");
+    line(timeline_summary(m_timeline).substr(0, timeline_summary(m_timeline).find('\n')), "class=\"small\"");
+    key();
+    axis();
+    for (ClassTimeline const& one : m_timeline.classes) lanes(one);
+    double const width = 2 * margin + label_width + time_width;
+    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+                       "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\">\n<title>{2}</title>\n",
+                       width, m_y + margin, escaped(title)) +
+           style + m_body + "</svg>\n";
+  }
+
+private:
+  void line(std::string const& text, char const* look) {
+    m_y += line_height;
+    m_body += text_at(margin, m_y, text, look);
+    m_y += 4;
+  }
+
+  double x(Nanoseconds time) const {
+    return margin + label_width +
+           time_width * static_cast<double>(std::max<Nanoseconds>(0, time)) / static_cast<double>(m_end);
+  }
+
+  void rectangle(double begin, double end, double y, char const* look, std::string const& hint) {
+    m_body += fmt::format("<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\">"
+                          "<title>{}</title></rect>\n",
+                          look, begin, y, end - begin, lane_height - 4, escaped(hint));
+  }
+
+  void key() {
+    m_y += line_height;
+    double at = margin;
+    using Entry = std::pair<char const*, char const*>;
+    for (auto const& [look, meaning] :
+         {Entry{"forward", "forward"}, Entry{"backward", "loss and backward"}, Entry{"update", "norm and update"},
+          Entry{"wait", "waits, and the core's part of collectives"}, Entry{"other", "other work"},
+          Entry{"collective", "collective under way"}}) {
+      rectangle(at, at + 22, m_y - 14, look, meaning);
+      m_body += text_at(at + 28, m_y, meaning, "class=\"small\"");
+      at += 48 + width_of(meaning);
+    }
+    m_y += 8;
+  }
+
+  void axis() {
+    m_y += line_height;
+    double const height = static_cast<double>(m_timeline.classes.size()) * (2 * lane_height + class_gap);
+    for (int tick = 0; tick <= ticks; ++tick) {
+      Nanoseconds const time = m_end / ticks * tick;
+      m_body += fmt::format("<line class=\"tick\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n",
+                            x(time), m_y + 4, m_y + 4 + height);
+      m_body += text_at(x(time), m_y, fmt::format("{:.4g} ms", 1e-6 * static_cast<double>(time)), "class=\"small\"");
+    }
+    m_y += 8;
+  }
+
+  void lanes(ClassTimeline const& one) {
+    m_body += text_at(margin, m_y + lane_height - 8, class_name(one.ranks), "class=\"small\"");
+    m_body += text_at(margin, m_y + 2 * lane_height - 8, "collectives", "class=\"small\"");
+    for (TimelineEntry const& entry : one.entries)
+      if (entry.end > entry.begin)
+        rectangle(x(entry.begin), x(entry.end), m_y, look_of(entry.instruction.act), hint_of(entry));
+    for (TimelineEntry const& entry : one.collectives)
+      if (entry.end > std::max<Nanoseconds>(entry.begin, 0))
+        rectangle(x(entry.begin), x(entry.end), m_y + lane_height, "collective", hint_of(entry));
+    m_y += 2 * lane_height + class_gap;
+  }
+
+  std::string hint_of(TimelineEntry const& entry) const {
+    return fmt::format("{}: {:.4g} ms{}", to_string(entry.instruction, m_plan),
+                       1e-6 * static_cast<double>(entry.end - entry.begin),
+                       entry.times > 1 ? fmt::format(", of {} micro-batches", entry.times) : "");
+  }
+
+  StepTimeline const& m_timeline;
+  ShardPlan const& m_plan;
+  Nanoseconds m_end = 1;
+  std::string m_body;
+  double m_y = margin;
+};
+
+} // namespace
+
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan) {
+  return Picture(timeline, plan).draw(title);
+}
+
+} // namespace trainstone

@@ -1,0 +1,67 @@
+#include "report/timeline_text.hpp"
+
+#include "report/plural.hpp"
+#include "report/report_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double ms_of(Nanoseconds time) { return 1e-6 * static_cast<double>(time); }
+
+std::string duration(Nanoseconds time) { return seconds_text(1e-9 * static_cast<double>(time)); }
+
+/// The collectives that a wait has waited for: of those that it may be, what was started last.
+TimelineEntry const* waited_for(ClassTimeline const& one, TimelineEntry const& wait) {
+  TimelineEntry const* found = nullptr;
+  for (TimelineEntry const& entry : one.collectives) {
+    Instruction const& start = entry.instruction;
+    bool const is_it = start.act == wait.instruction.started && start.subject == wait.instruction.subject &&
+                       start.micro_batch == wait.instruction.micro_batch && start.slot == wait.instruction.slot;
+    if (is_it && entry.end <= wait.end && (!found || entry.begin > found->begin)) found = &entry;
+  }
+  return found;
+}
+
+std::string line_of(ClassTimeline const& one, TimelineEntry const& entry, ShardPlan const& plan) {
+  std::string text = fmt::format("  {:>12.3f} {:>12.3f}  {}", ms_of(entry.begin), ms_of(entry.end - entry.begin),
+                                 to_string(entry.instruction, plan));
+  if (entry.instruction.act == Act::wait)
+    if (TimelineEntry const* const work = waited_for(one, entry))
+      text += fmt::format(", under way from {:.3f} to {:.3f}", ms_of(work->begin), ms_of(work->end));
+  if (entry.times > 1) text += fmt::format("; stands for {} micro-batches", entry.times);
+  return text + "\n";
+}
+
+} // namespace
+
+std::string class_name(RankClass const& ranks) {
+  if (ranks.ranks == 1) return fmt::format("rank {}", ranks.first);
+  return fmt::format("rank {} and {} like it", ranks.first, plural(ranks.ranks - 1, "rank"));
+}
+
+std::string timeline_summary(StepTimeline const& timeline) {
+  ClassTimeline const& busiest = timeline.busiest();
+  std::string text = fmt::format("predicted step {}: {} of computation, {} of communication that nothing hides\n",
+                                 duration(timeline.step), duration(busiest.compute), duration(busiest.exposed()));
+  for (std::size_t act = 0; act < act_count; ++act)
+    if (busiest.act.at(act) > 0)
+      text += fmt::format("  {:<16} {}\n", to_string(static_cast<Act>(act)), duration(busiest.act.at(act)));
+  return text;
+}
+
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan) {
+  std::string text = fmt::format("{}\n{}", title, timeline_summary(timeline));
+  for (ClassTimeline const& one : timeline.classes) {
+    text += fmt::format("\n{}: {} of computation, {} of communication\n  {:>12} {:>12}  what\n", class_name(one.ranks),
+                        duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms");
+    for (TimelineEntry const& entry : one.entries) text += line_of(one, entry, plan);
+  }
+  return text;
+}
+
+} // namespace trainstone

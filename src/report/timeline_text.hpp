@@ -1,0 +1,26 @@
+#pragma once
+
+// A predicted timeline of a step as text and as a picture. One line of the text per instruction. The picture has two
+// lanes for each class of ranks: what its core does, and which collectives are under way. Pure functions.
+
+#include "parallel/program/step_timeline.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <string>
+
+namespace trainstone {
+
+/// "predicted step 98.2 ms: 90.1 ms of computation, 8.1 ms of communication that nothing hides"; then by act what is
+/// not hidden. Lines, each with its end.
+std::string timeline_summary(StepTimeline const& timeline);
+
+/// The summary, then for every class of ranks its instructions: begin, duration, what. A wait also says when what it
+/// waits for was started.
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan);
+
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan);
+
+/// "ranks 1 and 2 others like it", "rank 0": a class.
+std::string class_name(RankClass const& ranks);
+
+} // namespace trainstone
