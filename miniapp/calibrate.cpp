@@ -7,16 +7,21 @@
 #include "comm/buffers_start.hpp"
 #include "comm/prediction/calibration.hpp"
 #include "core/atomic_file.hpp"
+#include "gemm_table.hpp"
 #include "git_version.hpp"
 #include "kernels/library_threads.hpp"
 #include "report/calibration_table.hpp"
 #include "report/machine_file.hpp"
+#include "report/plural.hpp"
 #include "run_result.hpp"
+#include "train/part_measurement.hpp"
+#include "train/step_prediction.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 namespace trainstone {
 
@@ -82,6 +87,58 @@ void print_compute(MeasuredMachine const& machine) {
              *machine.gemm_flops_per_second * 1e-9, *machine.bandwidth_bytes_per_second * 1e-9);
 }
 
+/// What is measured for a deck.
+struct PartsOfDeck {
+  RunConfig training; ///< that is timed
+  std::map<std::string, std::string> conditions;
+};
+
+/// Collective. \throws Error (exit 69) if the training does not fit into memory
+PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement const& placement) {
+  PartsOfDeck parts;
+  Deck deck;
+  collectively(context.communicator, [&] {
+    deck = read_deck(input);
+    resolve(deck, context.communicator.size());
+  });
+  use_chosen_buffers(context.communicator, deck.config.comm.buffers, context.exec);
+  deck.config.kernels.fastest = find_fastest_gemms(context, placement, deck).fastest;
+  collectively(context.communicator, [&] {
+    RunConfig config = resolve(deck, context.communicator.size());
+    config.comm.buffers = to_string(context.communicator.buffers());
+    parts = {measured_training(config), part_conditions(config)};
+    auto const ranks = static_cast<std::uint64_t>(ranks_beside(placement.machines, context.communicator.rank()));
+    std::uint64_t const needed = ranks * plan_run(parts.training, 0, 1).memory_bytes().total();
+    std::uint64_t const present =
+        host_reaches_memory ? describe_machine().memory_bytes : current_device().memory_bytes * ranks;
+    if (needed > present)
+      throw Error(fmt::format("does not fit: {} blocks of {} on {} ranks need {}, and there are {}",
+                              parts.training.model.layers, deck_label(deck), ranks, mebibytes(needed),
+                              mebibytes(present)),
+                  ExitCode::does_not_fit);
+  });
+  return parts;
+}
+
+MeasuredParts measure(PartsOfDeck const& parts, RankContext& context) {
+  MemoryLedger ledger;
+  GemmChoice const products = plan_run(parts.training, 0, 1).gemm;
+  return {parts.conditions, std::max(context.exec.concurrency(), library_threads(products)),
+          parts.training.model.layers, measure_parts(context.exec, context.communicator, ledger, parts.training)};
+}
+
+void print_parts(MeasuredParts const& parts) {
+  fmt::print("# parts of {} of channels {}, {} samples of {} tokens, ms\n", plural(parts.layers, "block"),
+             parts.conditions.at("channels"), parts.conditions.at("micro"), parts.conditions.at("sequence"));
+  for (auto const& [kind, part] : parts.times.parts)
+    fmt::print("    {:<10} forward {:>10.3f}   backward {:>10.3f}   backward, adding {:>10.3f}\n", kind,
+               1e3 * part.forward, 1e3 * part.backward, 1e3 * part.backward_adding);
+  fmt::print("    {:<10} {:>18.3f}   load {:>14.3f}\n", "loss", 1e3 * parts.times.loss, 1e3 * parts.times.load);
+  fmt::print("# ns per element: update {:.3f}, norm {:.3f}, copy {:.3f}, addition {:.3f}\n",
+             1e9 * parts.times.update_of_element, 1e9 * parts.times.norm_of_element, 1e9 * parts.times.copy_of_element,
+             1e9 * parts.times.add_of_element);
+}
+
 } // namespace
 
 int calibrate(CalibrateArguments const& arguments, RankContext& context) {
@@ -89,6 +146,9 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   CalibrationOptions options;
   BuffersChoice buffers = {};
   bool const first = context.communicator.rank() == 0;
+  Placement const placement = placement_of(context.communicator);
+  std::optional<PartsOfDeck> parts;
+  if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
   DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
   collectively(context.communicator, [&] {
     communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
@@ -102,6 +162,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   options.shared_memory = buffers.shared_memory;
   MeasuredMachine machine;
   measure_compute(machine, context);
+  if (parts) machine.parts = measure(*parts, context);
   MemoryLedger ledger;
   Calibration calibration = calibrate_communication(context.exec, *communicator, ledger, options);
   if (!first) return 0;
@@ -115,6 +176,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   machine.provenance.buffers = communicator->buffers();
   print_calibration(calibration, arguments.all_sizes);
   print_compute(machine);
+  if (machine.parts) print_parts(*machine.parts);
   make_folder_of(arguments.output);
   write_machine_file(arguments.output, machine);
   fmt::print("{}\n", machine_line(arguments.output, machine));

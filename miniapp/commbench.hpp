@@ -50,6 +50,7 @@ struct CalibrateArguments {
   std::string buffers; ///< empty: the first of buffers_choices()
   std::string emulated_nodes = "0";
   bool all_sizes = false;
+  DeckInput deck; ///< whose parts are measured; without a path: none are
 };
 
 /// The options of `commbench --simulate`: schedules are priced, nothing is run.

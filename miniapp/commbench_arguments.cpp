@@ -260,6 +260,13 @@ void describe_calibrate(CLI::App& command, CalibrateArguments& arguments) {
   add("--emulated-nodes", arguments.emulated_nodes,
       "treat the ranks as if they sat on this number of nodes; 0: real nodes");
   command.add_flag("--all-sizes", arguments.all_sizes, "print the time of every size and the error of the fit");
+  CLI::Option* const deck =
+      command.add_option("--deck", arguments.deck.path,
+                         "DECK: measure what the parts of its model take, so that estimate predicts a step");
+  command.add_option("--set", arguments.deck.overrides, "override a key of the deck: section.key=value")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->needs(deck);
 }
 
 } // namespace trainstone

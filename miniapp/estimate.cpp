@@ -7,6 +7,8 @@
 #include "machine_source.hpp"
 #include "report/lecture_models.hpp"
 #include "report/output.hpp"
+#include "report/plural.hpp"
+#include "report/timeline_text.hpp"
 #include "run_result.hpp"
 #include "train/extreme_plans.hpp"
 #include "train/step_prediction.hpp"
@@ -58,11 +60,27 @@ void print_work(RunPlan const& plan) {
   fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
+/// The predicted time of a step, and where it comes from.
+struct PredictedStep {
+  double compute_seconds;
+  double communication_seconds; ///< that no computation covers
+  char const* from;             ///< "parts", "peaks"
+};
+
+/// From the times of parts that belong to the deck.
+PredictedStep predict_from_parts(RunConfig const& config, RunPlan const& plan, MachineSource const& machine) {
+  MeasuredParts const& parts = *machine.measured->parts;
+  StepTimeline const timeline = predict_timeline(plan, parts.times, machine.model, config.comm.emulated_network());
+  ClassTimeline const& busiest = timeline.busiest();
+  auto const seconds = [](Nanoseconds time) { return 1e-9 * static_cast<double>(time); };
+  fmt::print("{}  times of parts, measured with {} per rank\n  {}\n", timeline_summary(timeline),
+             plural(parts.threads, "thread"), machine.description);
+  return {seconds(busiest.compute), seconds(busiest.exposed()), "parts"};
+}
+
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.
-std::optional<StepPrediction> predict_step(EstimateOptions const& options, RunConfig const& config,
-                                           RunPlan const& busiest, Topology const& topology) {
-  if (options.machine_file.empty()) return std::nullopt;
-  MachineSource const machine = read_machine_source(options.machine_file, topology);
+std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, RunConfig const& config,
+                                              RunPlan const& busiest, MachineSource const& machine) {
   auto const& gemm = machine.measured->gemm_flops_per_second;
   auto const& bandwidth = machine.measured->bandwidth_bytes_per_second;
   TRAINSTONE_REQUIRE_INPUT(gemm && bandwidth,
@@ -79,6 +97,19 @@ std::optional<StepPrediction> predict_step(EstimateOptions const& options, RunCo
   fmt::print("predicted step {:.4g} s: {:.4g} s at the peaks, {:.4g} s of messages, none of them hidden\n"
              "  {}\n",
              step.total(), step.compute_seconds, step.communication_seconds, machine.description);
+  return PredictedStep{step.compute_seconds, step.communication_seconds, "peaks"};
+}
+
+std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunConfig const& config,
+                                          RunPlan const& busiest, Topology const& topology) {
+  if (options.machine_file.empty()) return std::nullopt;
+  MachineSource const machine = read_machine_source(options.machine_file, topology);
+  std::string differ = "has no times of parts";
+  if (auto const& parts = machine.measured->parts) differ = parts_differ(*parts, part_conditions(config));
+  if (differ.empty()) return predict_from_parts(config, busiest, machine);
+  std::optional<PredictedStep> const step = predict_at_peaks(options, config, busiest, machine);
+  fmt::print("  note: {} {}; `trainstone calibrate --deck DECK` measures the parts of a deck\n", options.machine_file,
+             differ);
   return step;
 }
 
@@ -93,7 +124,7 @@ Topology topology_of(EstimateOptions const& options, RunConfig const& config, st
 }
 
 void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, Topology const& topology,
-                std::uint64_t needed, std::optional<StepPrediction> const& step) {
+                std::uint64_t needed, std::optional<PredictedStep> const& step) {
   RunPlan const& plan = plans.largest;
   Estimate estimate;
   estimate.parameters = resolved_parameters(deck, plan.ranks);
@@ -111,6 +142,7 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   if (step) {
     estimate.compute_seconds = step->compute_seconds;
     estimate.communication_seconds = step->communication_seconds;
+    estimate.predicted_from = step->from;
   }
   write_file_atomically(options.json_file, estimate_json(estimate));
 }
@@ -134,7 +166,7 @@ int estimate(EstimateOptions const& options) {
   print_parameters(plan);
   print_memory(plan);
   print_work(plans.busiest);
-  std::optional<StepPrediction> const step = predict_step(options, config, plans.busiest, topology);
+  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
   std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;
   auto const bytes = static_cast<double>(needed);

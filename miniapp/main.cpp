@@ -282,6 +282,7 @@ void read_environment(CommandLine& line) {
   if (!overrides) return;
   for (CommonOptions* options : {&line.run.common, &line.verify.common, &line.estimate.common})
     options->deck.environment = overrides;
+  line.calibrate.deck.environment = overrides;
 }
 
 } // namespace

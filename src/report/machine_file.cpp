@@ -10,9 +10,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <unistd.h>
+#include <utility>
 
 namespace trainstone {
 
@@ -53,7 +55,47 @@ Json curve_json(FittedCurve const& fitted, std::string_view name) {
           {"samples", samples}};
 }
 
+/// The times of a step that do not belong to a part.
+constexpr std::array times_of_step{
+    std::pair{"load", &PartTimes::load},
+    std::pair{"loss", &PartTimes::loss},
+    std::pair{"agree", &PartTimes::agree},
+    std::pair{"norm_of_element", &PartTimes::norm_of_element},
+    std::pair{"update_of_element", &PartTimes::update_of_element},
+    std::pair{"copy_of_element", &PartTimes::copy_of_element},
+    std::pair{"add_of_element", &PartTimes::add_of_element},
+};
+
+constexpr std::array times_of_part{
+    std::pair{"forward", &PartTimes::OfPart::forward},
+    std::pair{"backward", &PartTimes::OfPart::backward},
+    std::pair{"backward_adding", &PartTimes::OfPart::backward_adding},
+};
+
+Json parts_json(MeasuredParts const& parts) {
+  Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
+  for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
+  for (auto const& [part, times] : parts.times.parts)
+    for (auto const& [name, member] : times_of_part) json["part_seconds"][part][name] = finite(times.*member, part);
+  return json;
+}
+
 // --- reading
+
+MeasuredParts read_parts(JsonFile const& document) {
+  MeasuredParts parts;
+  for (auto const& entry : document.at("/parts/conditions").items())
+    parts.conditions[entry.key()] = document.text("/parts/conditions/" + entry.key());
+  parts.threads = document.count("/parts/threads");
+  parts.layers = document.count("/parts/layers");
+  for (auto const& [name, member] : times_of_step)
+    parts.times.*member = document.non_negative(fmt::format("/parts/step_seconds/{}", name));
+  for (auto const& entry : document.at("/parts/part_seconds").items())
+    for (auto const& [name, member] : times_of_part)
+      parts.times.parts[entry.key()].*member =
+          document.non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name));
+  return parts;
+}
 
 JsonFile parse(std::string const& path) {
   JsonFile const document =
@@ -163,6 +205,7 @@ std::string machine_json(MeasuredMachine const& machine) {
   json["peaks"] = {
       {"gemm_flops_per_second", optional_number(machine.gemm_flops_per_second, "the GEMM rate")},
       {"bandwidth_bytes_per_second", optional_number(machine.bandwidth_bytes_per_second, "the bandwidth")}};
+  if (machine.parts) json["parts"] = parts_json(*machine.parts);
   return json_text(json);
 }
 
@@ -190,7 +233,17 @@ MeasuredMachine read_machine_file(std::string const& path) {
   }
   machine.gemm_flops_per_second = document.optional_non_negative("/peaks/gemm_flops_per_second");
   machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
+  if (document.has("/parts")) machine.parts = read_parts(document);
   return machine;
+}
+
+std::string parts_differ(MeasuredParts const& parts, std::map<std::string, std::string> const& conditions) {
+  for (auto const& [name, value] : conditions) {
+    auto const found = parts.conditions.find(name);
+    if (found == parts.conditions.end()) return fmt::format("does not say of which {}", name);
+    if (found->second != value) return fmt::format("has times of {} {}, the deck has {}", name, found->second, value);
+  }
+  return "";
 }
 
 std::string machine_line(std::string const& path, MeasuredMachine const& machine) {

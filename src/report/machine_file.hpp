@@ -7,8 +7,10 @@
 
 #include "comm/message_buffers.hpp"
 #include "comm/prediction/fitted_machine.hpp"
+#include "parallel/program/part_times.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -28,11 +30,22 @@ struct MachineProvenance {
   bool operator==(MachineProvenance const&) const = default;
 };
 
+/// The times of a deck's parts, and what they depend on.
+struct MeasuredParts {
+  std::map<std::string, std::string> conditions; ///< part_conditions() of the deck
+  std::int64_t threads = 1;                      ///< of a rank
+  std::int64_t layers = 0;                       ///< blocks of the model that was measured
+  PartTimes times;
+
+  bool operator==(MeasuredParts const&) const = default;
+};
+
 struct MeasuredMachine {
   FittedMachine fit;
   MachineProvenance provenance;
   std::optional<double> gemm_flops_per_second;      ///< of one rank, fp32
   std::optional<double> bandwidth_bytes_per_second; ///< of one rank while all ranks of its node measure
+  std::optional<MeasuredParts> parts;               ///< while all ranks measure
 };
 
 /// Host, CPU and time of here and now; the rest is left to the caller.
@@ -46,6 +59,9 @@ void write_machine_file(std::string const& path, MeasuredMachine const& machine)
 
 /// \throws InputError naming the file, the field, and what would be right
 MeasuredMachine read_machine_file(std::string const& path);
+
+/// Why the times of parts do not hold for a deck: the first condition that differs. Empty if they hold.
+std::string parts_differ(MeasuredParts const& parts, std::map<std::string, std::string> const& conditions);
 
 /// One line about a machine for headers of tables:
 /// "peaks.json: 2 ranks on 1 node of HOST (CPU), MPICH 5.0.2, buffers host, 2000-01-01".

@@ -369,6 +369,7 @@ std::string estimate_json(Estimate const& estimate) {
   json["fits"] = estimate.given_bytes ? Json(estimate.needed_bytes <= *estimate.given_bytes) : Json(nullptr);
   json["compute_seconds"] = or_null(estimate.compute_seconds);
   json["communication_seconds"] = or_null(estimate.communication_seconds);
+  json["predicted_from"] = or_null(estimate.predicted_from);
   return json_text(json);
 }
 

@@ -175,7 +175,8 @@ struct Estimate {
   std::uint64_t needed_bytes = 0;           ///< of the memory that kernels work on
   std::optional<std::uint64_t> given_bytes; ///< nothing: not asked whether it fits
   std::optional<double> compute_seconds;    ///< of a step, where a machine is known
-  std::optional<double> communication_seconds; ///< of a step that hides no communication
+  std::optional<double> communication_seconds; ///< of a step, which computation does not cover
+  std::optional<std::string> predicted_from;   ///< "parts" or "peaks": what the seconds come from
 };
 
 /// Compiler name and version of this build.

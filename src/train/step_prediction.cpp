@@ -1,5 +1,11 @@
 #include "train/step_prediction.hpp"
 
+#include "comm/buffers.hpp"
+#include "parallel/program/step_prices.hpp"
+#include "parallel/program/step_programs.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace trainstone {
@@ -60,6 +66,36 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
     for (TrafficRow const& row : *rows)
       step.communication_seconds += traffic_seconds(row.traffic, value_bytes, machine, network);
   return step;
+}
+
+std::map<std::string, std::string> part_conditions(RunConfig const& config) {
+  GptOptions const& options = config.model_options;
+  OptimizerConfig const& optimizer = config.optimizer;
+  bool const mixed = config.precision.recipe != RecipeName::fp32;
+  constexpr std::array optimizers{"adamw", "adam", "sgd"};
+  return {{"channels", fmt::format("{}", config.model.channels)},
+          {"heads", fmt::format("{}", config.model.heads)},
+          {"vocab", fmt::format("{}", config.model.vocab)},
+          {"sequence", fmt::format("{}", config.data.sequence)},
+          {"micro", fmt::format("{}", config.batch.micro)},
+          {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
+          {"dropout", options.dropout == 0                            ? "none"
+                      : options.dropout_masks == DropoutMasks::stored ? "masks stored"
+                                                                      : "masks recomputed"},
+          {"recipe", std::string(to_string(config.precision.recipe))},
+          {"storage", mixed ? std::string(to_string(config.precision.storage)) : "fp32"},
+          {"reduction", config.parallel.reduction == ReductionMode::ordered ? "ordered" : "fast"},
+          {"gemm", config.kernels.gemm},
+          {"optimizer", fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)),
+                                    optimizer.moments())}};
+}
+
+StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
+                              EmulatedNetwork const& network, Entries entries) {
+  std::optional<PlannedCollective> scatter;
+  if (plan.batch_scatter) scatter = PlannedCollective{Axis::replica, *plan.batch_scatter, batch_scatter_algorithm};
+  StepPrices prices(plan.parallel, scatter, parts, {machine, network, host_reaches_memory});
+  return play_step(make_step_program(plan.parallel), prices.classes(), prices.price(), entries);
 }
 
 } // namespace trainstone

@@ -1,11 +1,17 @@
 #pragma once
 
 // Predicts times of a step from the rates of a machine. The floor, which a run prints beside its median, is the least
-// time of a step under any strategy. The predicted step computes at the peaks and hides no communication. Pure
-// functions of a plan. Measures nothing.
+// time of a step under any strategy. A step is predicted from the times of its parts, by the timeline of its program.
+// Without such times, the predicted step computes at the peaks and hides no communication. Pure functions of a plan.
+// Measures nothing.
 
 #include "comm/simulation/machine_model.hpp"
+#include "parallel/program/part_times.hpp"
+#include "parallel/program/step_timeline.hpp"
 #include "train/run_plan.hpp"
+
+#include <map>
+#include <string>
 
 namespace trainstone {
 
@@ -31,5 +37,16 @@ struct StepPrediction {
 /// \param[in] network  emulated, if it is slow: no message takes less than there
 StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
                             MachineModel const& machine, EmulatedNetwork const& network = {});
+
+/// Everything in a deck that the times of parts depend on, by name, as text. Not the number of blocks, and nothing of
+/// ranks.
+std::map<std::string, std::string> part_conditions(RunConfig const& config);
+
+/// \param[in] plan     of any rank
+/// \param[in] parts    measured under the conditions of the plan
+/// \param[in] machine  prices collectives; cores communicate themselves if kernels run on the host
+/// \throws Error       if a part has no times
+StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
+                              EmulatedNetwork const& network, Entries entries = Entries::no);
 
 } // namespace trainstone

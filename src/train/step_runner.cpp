@@ -10,12 +10,25 @@
 
 namespace trainstone {
 
+template <class Body>
+void Trainer::timed(Instruction const& instruction, Body const& body) {
+  if (!m_instruction_listener) return body();
+  m_exec.fence("trainstone::train::timed: an instruction is timed");
+  SteadyTime const begin = std::chrono::steady_clock::now();
+  body();
+  m_exec.fence("trainstone::train::timed: an instruction was timed");
+  m_instruction_listener(instruction, seconds_since(begin));
+}
+
 /// \param[in] first_micro_batch  is added to the numbers of all micro-batches
 void Trainer::play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   for (Segment const& segment : segments)
     for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
-      for (Instruction const& instruction : segment.instructions) play(later(instruction, time), global);
+      for (Instruction const& one : segment.instructions) {
+        Instruction const instruction = later(one, time);
+        timed(instruction, [&] { play(instruction, global); });
+      }
 }
 
 void Trainer::play(Instruction const& instruction, GlobalBatch const& global) {

@@ -62,6 +62,11 @@ public:
   /// Collective; waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
   ParameterChanges parameter_changes();
 
+  /// From now on calls `listener` after each instruction of a program, with the seconds that it took. Waits for the
+  /// kernels before and after each instruction. Null ends this.
+  using InstructionListener = std::function<void(Instruction const&, double seconds)>;
+  void time_instructions(InstructionListener listener) { m_instruction_listener = std::move(listener); }
+
   /// Waits for all work in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
   /// Waits for all work that the step of the report has begun, and adds the wait to the report. The wait is a part of
@@ -110,6 +115,8 @@ private:
   MicroBatch forward_only(std::int64_t batch, Index micro_batch);
   void play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch = 0);
   void play(Instruction const& instruction, GlobalBatch const& global);
+  template <class Body>
+  void timed(Instruction const& instruction, Body const& body);
   void forward(Instruction const& instruction, GlobalBatch const& global);
   void loss(Instruction const& instruction, GlobalBatch const& global);
   void backward(Instruction const& instruction);
@@ -147,7 +154,8 @@ private:
   Vector<double> m_loss_sums;       ///< per turn
   Vector<std::int64_t> m_count;
   LossScaler m_scaler;
-  std::int64_t m_updates = 0;       ///< steps that were not skipped
+  std::int64_t m_updates = 0; ///< steps that were not skipped
+  InstructionListener m_instruction_listener;
   std::function<Requests()> m_ask;  ///< of the step that is played; may be empty
   Requests m_requests;              ///< of all ranks, in the last step
   double m_total_loss = 0;          ///< of the global batch that was played last

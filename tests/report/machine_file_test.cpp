@@ -44,6 +44,18 @@ MeasuredMachine sample_machine() {
   machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
                         MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;
+  MeasuredParts& parts = machine.parts.emplace();
+  parts.conditions = {{"channels", "160"}, {"gemm", "auto"}};
+  parts.threads = 2;
+  parts.layers = 4;
+  parts.times.parts = {{"embed", {1e-5 / 3, 2e-5 / 3, 4e-5 / 3}}, {"mlp", {1e-3 / 7, 2e-3 / 7, 3e-3 / 7}}};
+  parts.times.load = 1e-6 / 3;
+  parts.times.loss = 2e-6 / 3;
+  parts.times.agree = 4e-6 / 3;
+  parts.times.norm_of_element = 1e-10 / 3;
+  parts.times.update_of_element = 2e-10 / 3;
+  parts.times.copy_of_element = 4e-10 / 3;
+  parts.times.add_of_element = 5e-10 / 3;
   return machine;
 }
 
@@ -73,6 +85,7 @@ TEST_CASE("a machine is read as it was written, to the last bit", "[machine-file
   CHECK(read.provenance == written.provenance);
   CHECK(read.fit.model() == written.fit.model());
   CHECK(read.gemm_flops_per_second == written.gemm_flops_per_second);
+  CHECK(read.parts == written.parts);
   CHECK(!read.bandwidth_bytes_per_second);
   std::vector<NamedCurve> const expected = named_curves(written.fit);
   std::vector<NamedCurve> const found = named_curves(read.fit);
@@ -191,4 +204,30 @@ TEST_CASE("the machine that is described is this one", "[machine-file]") {
   CHECK_THAT(here.time, Matches(R"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ)"));
   CHECK(machine_line("peaks.json", sample_machine()) ==
         "peaks.json: 3 ranks on 2 nodes of host \"a\" (A CPU), MPICH 5.0.2, buffers staged, 2000-01-01");
+}
+
+TEST_CASE("a machine file without times of parts is read", "[machine-file]") {
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/peaks.json";
+  MeasuredMachine machine = sample_machine();
+  machine.parts.reset();
+  write_machine_file(path, machine);
+  CHECK_FALSE(read_machine_file(path).parts);
+}
+
+TEST_CASE("times of parts that are not there or negative are refused", "[machine-file]") {
+  CHECK_THAT(error_after([](auto& json) { json["parts"]["part_seconds"]["mlp"].erase("backward"); }),
+             ContainsSubstring("/parts/part_seconds/mlp/backward"));
+  CHECK_THAT(error_after([](auto& json) { json["parts"]["step_seconds"]["loss"] = -1; }),
+             ContainsSubstring("/parts/step_seconds/loss"));
+  CHECK_THAT(error_after([](auto& json) { json["parts"].erase("conditions"); }),
+             ContainsSubstring("/parts/conditions"));
+}
+
+TEST_CASE("times of parts hold for decks with the same conditions alone", "[machine-file]") {
+  MeasuredParts const parts = *sample_machine().parts;
+  CHECK(parts_differ(parts, {{"channels", "160"}, {"gemm", "auto"}}).empty());
+  CHECK_THAT(parts_differ(parts, {{"channels", "768"}, {"gemm", "auto"}}),
+             ContainsSubstring("channels 160") && ContainsSubstring("the deck has 768"));
+  CHECK_THAT(parts_differ(parts, {{"dropout", "none"}}), ContainsSubstring("dropout"));
 }

@@ -88,3 +88,50 @@ TEST_CASE("one rank alone spends no time on messages, and behind a slow network 
   double const expected = 1e-3 * static_cast<double>(sent.messages) + 1e-6 * static_cast<double>(sent.bytes);
   CHECK(predict_step(plan, two.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == Approx(expected));
 }
+
+TEST_CASE("parts are measured under everything that their times depend on", "[train][prediction]") {
+  RunConfig const config = small_config(2);
+  auto const differs = [&](auto const& change) {
+    RunConfig other = config;
+    change(other);
+    return part_conditions(other) != part_conditions(config);
+  };
+  CHECK(differs([](RunConfig& one) { one.model.channels = 16; }));
+  CHECK(differs([](RunConfig& one) { one.batch.micro = 2; }));
+  CHECK(differs([](RunConfig& one) { one.data.sequence = 4; }));
+  CHECK(differs([](RunConfig& one) { one.precision.recipe = RecipeName::mixed16; }));
+  CHECK(differs([](RunConfig& one) { one.model_options.dropout = 0.1; }));
+  CHECK(differs([](RunConfig& one) { one.model_options.attention = AttentionKind::flash; }));
+  CHECK(differs([](RunConfig& one) { one.kernels.gemm = "blas"; }));
+  CHECK(differs([](RunConfig& one) { one.optimizer.type = OptimizerType::sgd; }));
+  CHECK_FALSE(differs([](RunConfig& one) { one.model.layers = 96; }));
+  CHECK_FALSE(differs([](RunConfig& one) { one.parallel.strategy = Strategy::zero; }));
+}
+
+TEST_CASE("a step of GPT-3 on 65,536 ranks is priced as one of few ranks", "[train][prediction]") {
+  constexpr Rank ranks = 65'536;
+  RunConfig config;
+  config.model = *find_preset("gpt3-175b");
+  config.data.sequence = config.model.context;
+  config.batch = {1, 1, ranks};
+  config.kernels.gemm = "kokkos";
+  PartTimes parts;
+  parts.parts = {{"embed", {1e-3, 1e-3, 1e-3}},
+                 {"attention", {0.04, 0.09, 0.09}}, // its backward has three pieces, as that of mlp
+                 {"mlp", {0.06, 0.12, 0.12}},
+                 {"head", {0.01, 0.02, 0.02}}};
+  for (Strategy const strategy : {Strategy::ddp, Strategy::zero, Strategy::hsdp}) {
+    config.parallel = {.strategy = strategy};
+    if (strategy == Strategy::zero) config.parallel.zero_stage = 3;
+    if (strategy == Strategy::hsdp) config.parallel.shard_group = 1024;
+    RunPlan const plan = plan_run(config, 0, Topology::block(ranks, ranks / 8));
+    MachineModel const slow = uniform_machine({.alpha = 2e-6, .beta = 4e-11, .gamma = 1e-11});
+    StepTimeline const timeline = predict_timeline(plan, parts, slow, {});
+    REQUIRE(timeline.classes.size() == 1);
+    Nanoseconds const computation = 2'000'000 + 96 * 310'000'000L + 30'000'000;
+    CHECK(timeline.busiest().compute == computation);
+    CHECK(timeline.step == computation + timeline.busiest().exposed());
+    CHECK(timeline.busiest().exposed() > 0);
+    CHECK(predict_timeline(plan, parts, uniform_machine({}), {}).step == computation);
+  }
+}

@@ -1,0 +1,187 @@
+#include "train/part_measurement.hpp"
+
+#include "comm/control.hpp"
+#include "core/random.hpp"
+#include "kernels/accumulate.hpp"
+#include "parallel/program/step_prices.hpp"
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+/// Any tokens do.
+BatchSource tokens_below(std::int64_t vocab) {
+  return [vocab](std::int64_t step, Index micro_batch, std::span<std::int32_t> inputs,
+                 std::span<std::int32_t> targets) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto const place = (static_cast<std::uint64_t>(step) << 40) + (static_cast<std::uint64_t>(micro_batch) << 32) + i;
+      RandomBlock const random = random_block(1, RandomStream::synthetic_data, place);
+      inputs[i] = static_cast<std::int32_t>(random.words[0] % static_cast<std::uint32_t>(vocab));
+      targets[i] = static_cast<std::int32_t>(random.words[1] % static_cast<std::uint32_t>(vocab));
+    }
+  };
+}
+
+/// What is timed together: an act on a kind of part, in a first micro-batch or a later one.
+struct TimedKind {
+  Act act;
+  std::string part;
+  bool later;
+  auto operator<=>(TimedKind const&) const = default;
+};
+
+/// The mean time of every kind in every step.
+class StepTimes {
+public:
+  explicit StepTimes(std::int64_t layers) {
+    for (Part const part : parts(layers)) m_kinds.push_back(kind_of(to_string(part)));
+  }
+
+  void add(Instruction const& one, double seconds) {
+    bool const of_part = one.act == Act::forward || one.act == Act::backward;
+    std::string const part = of_part ? m_kinds[static_cast<std::size_t>(one.subject)] : "";
+    auto& [sum, count] = m_step[{one.act, part, one.act == Act::backward && one.micro_batch > 0}];
+    sum += seconds;
+    if (one.piece == Instruction::none || one.piece == 0) ++count; // pieces make one backward
+  }
+  void end_step(bool counts) {
+    for (auto const& [kind, total] : m_step)
+      if (counts) m_means[kind].push_back(total.first / static_cast<double>(total.second));
+    m_step.clear();
+  }
+  double median(Act act, std::string const& part = "", bool later = false) const {
+    auto const found = m_means.find({act, part, later});
+    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(act), part);
+    return median_of(found->second);
+  }
+  std::vector<std::string> const& kinds() const { return m_kinds; }
+
+  static double median_of(std::vector<double> samples) {
+    std::ranges::sort(samples);
+    std::size_t const middle = samples.size() / 2;
+    return samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
+  }
+
+private:
+  std::vector<std::string> m_kinds; ///< by part
+  std::map<TimedKind, std::pair<double, int>> m_step;
+  std::map<TimedKind, std::vector<double>> m_means;
+};
+
+/// Seconds per element of accumulate(), on vectors that no cache holds.
+double time_accumulate(ExecutionSpace const& exec, Communicator& communicator, Write write, StoredVector from,
+                       StoredVector to) {
+  std::vector<double> samples;
+  for (int sample = 0; sample < 6; ++sample) {
+    barrier(communicator);
+    exec.fence("trainstone::train::time_accumulate: begins");
+    SteadyTime const begin = std::chrono::steady_clock::now();
+    accumulate(exec, write, from, to);
+    exec.fence("trainstone::train::time_accumulate: ends");
+    if (sample > 0) samples.push_back(seconds_since(begin)); // the first one touches the memory
+  }
+  return StepTimes::median_of(samples) / static_cast<double>(from.size);
+}
+
+void measure_accumulate(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
+                        RunPlan const& plan, PartTimes& times) {
+  constexpr Index most = Index{1} << 24;
+  Index const elements = std::min(most, plan.parallel.elements());
+  Storage const storage = plan.parallel.gradient_storage();
+  std::vector<PlannedTensor> const tensors(2, planned(storage, "accumulate", elements));
+  Allocation const memory(ledger, MemoryCategory::buffers, "accumulate", total_bytes(tensors));
+  Arena arena(memory.bytes());
+  StoredVector const from = take_vector(arena, storage, "accumulate", elements);
+  StoredVector const to = take_vector(arena, storage, "accumulate", elements);
+  set_to_zero(exec, from);
+  set_to_zero(exec, to);
+  times.copy_of_element = time_accumulate(exec, communicator, Write::overwrite, from, to);
+  times.add_of_element = time_accumulate(exec, communicator, Write::add, from, to);
+}
+
+PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
+  PartTimes times;
+  for (std::string const& kind : steps.kinds())
+    times.parts[kind] = {steps.median(Act::forward, kind), steps.median(Act::backward, kind),
+                         steps.median(Act::backward, kind, true)};
+  auto const elements = static_cast<double>(plan.parallel.share_elements());
+  times.load = steps.median(Act::load);
+  times.loss = steps.median(Act::loss);
+  times.agree = steps.median(Act::agree);
+  times.norm_of_element = steps.median(Act::norm) / elements;
+  times.update_of_element = steps.median(Act::update) / elements;
+  return times;
+}
+
+/// A step waits for its slowest rank.
+PartTimes of_slowest(ExecutionSpace const& exec, Communicator& communicator, PartTimes times) {
+  std::vector<double*> all{&times.load,
+                           &times.loss,
+                           &times.agree,
+                           &times.norm_of_element,
+                           &times.update_of_element,
+                           &times.copy_of_element,
+                           &times.add_of_element};
+  for (auto& [kind, part] : times.parts)
+    for (double* const one : {&part.forward, &part.backward, &part.backward_adding}) all.push_back(one);
+  std::vector<double> values;
+  for (double const* const one : all) values.push_back(*one);
+  control_all_reduce(exec, communicator, Operation::max, values);
+  for (std::size_t i = 0; i < all.size(); ++i) *all[i] = values[i];
+  return times;
+}
+
+} // namespace
+
+RunConfig measured_training(RunConfig const& config) {
+  constexpr std::int64_t most_layers = 4, micro_batches = 2; // the second one adds to gradients
+  RunConfig training;
+  training.model = config.model;
+  training.model.layers = std::min(config.model.layers, most_layers);
+  training.model_options = config.model_options;
+  training.data.sequence = config.data.sequence;
+  training.batch = {config.batch.micro, micro_batches, micro_batches * config.batch.micro};
+  training.precision = config.precision;
+  training.optimizer = config.optimizer;
+  training.schedule = {ScheduleType::constant, 0, 1.0};
+  training.parallel.reduction = config.parallel.reduction;
+  training.comm.buffers = config.comm.buffers;
+  training.kernels = config.kernels;
+  return training;
+}
+
+PartTimes measure_parts(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
+                        RunConfig const& training, PartMeasurement const& options) {
+  constexpr std::int64_t warm_up = 2;
+  Communicator alone = communicator.split(communicator.rank());
+  RunPlan const plan = plan_run(training, 0, 1);
+  StepTimes steps(training.model.layers);
+  PartTimes times;
+  {
+    Trainer trainer(exec, alone, ledger, training, plan, {tokens_below(training.model.vocab), {}, 0},
+                    warm_up + options.most_steps);
+    trainer.time_instructions([&](Instruction const& one, double seconds) { steps.add(one, seconds); });
+    std::int64_t last = warm_up;
+    for (std::int64_t step = 1; step <= last; ++step) {
+      barrier(communicator);
+      SteadyTime const begin = std::chrono::steady_clock::now();
+      trainer.step(step);
+      double const seconds = control_all_reduce(exec, communicator, Operation::max, seconds_since(begin));
+      steps.end_step(step > warm_up);
+      if (step == warm_up)
+        last += std::clamp(std::llround(options.seconds / seconds), static_cast<long long>(options.fewest_steps),
+                           static_cast<long long>(options.most_steps));
+    }
+    times = times_of(steps, plan);
+  }
+  measure_accumulate(exec, communicator, ledger, plan, times);
+  return of_slowest(exec, communicator, std::move(times));
+}
+
+} // namespace trainstone

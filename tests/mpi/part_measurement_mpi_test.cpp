@@ -1,0 +1,70 @@
+// What is measured for predictions of a step: times of every part, the same on all ranks, of ranks that do not
+// communicate.
+
+#include "train/part_measurement.hpp"
+
+#include "comm/control.hpp"
+#include "core/error.hpp"
+#include "support/training_run.hpp"
+#include "train/step_prediction.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <algorithm>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+RunConfig config_of(RecipeName recipe, ReductionMode reduction, Rank ranks) {
+  RunConfig config = training_config({6, 3, 12, 11, 29}, {2, 1, 2 * ranks});
+  config.precision.recipe = recipe;
+  config.parallel.strategy = Strategy::zero;
+  config.parallel.zero_stage = 3;
+  config.parallel.reduction = reduction;
+  return config;
+}
+
+} // namespace
+
+TEST_CASE("the parts of a deck are measured without its strategy, and all ranks know the same", "[mpi][parts]") {
+  auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
+  auto const reduction = GENERATE(ReductionMode::fast, ReductionMode::ordered);
+  Communicator world = Communicator::world();
+  RunConfig const training = measured_training(config_of(recipe, reduction, world.size()));
+  CHECK(training.model.layers == 4);
+  CHECK(training.model.channels == 12);
+  CHECK(training.batch == BatchConfig{2, 2, 4});
+  MemoryLedger ledger;
+  PartTimes const times =
+      measure_parts(ExecutionSpace(), world, ledger, training, {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
+  CHECK(ledger.high_water().total() >= plan_run(training, 0, 1).memory_bytes().total());
+  REQUIRE(times.parts.size() == 4);
+  for (auto const& [kind, part] : times.parts) {
+    INFO(kind);
+    CHECK(part.forward > 0);
+    CHECK(part.backward > 0);
+    CHECK(part.backward_adding > 0);
+  }
+  for (double const time : {times.load, times.loss, times.norm_of_element, times.update_of_element,
+                            times.copy_of_element, times.add_of_element})
+    CHECK(time > 0);
+  for (double const time : {times.parts.at("mlp").forward, times.update_of_element})
+    CHECK(
+        std::ranges::equal(all_gather_values(world, time), std::vector(static_cast<std::size_t>(world.size()), time)));
+}
+
+TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
+  Communicator world = Communicator::world();
+  RunConfig const config = config_of(RecipeName::fp32, ReductionMode::fast, world.size());
+  MemoryLedger ledger;
+  PartTimes const times = measure_parts(ExecutionSpace(), world, ledger, measured_training(config),
+                                        {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
+  RunPlan const plan = plan_run(config, world.rank(), world.topology());
+  StepTimeline const timeline = predict_timeline(plan, times, uniform_machine({}), {});
+  PartTimes::OfPart const attention = times.parts.at("attention"), mlp = times.parts.at("mlp");
+  CHECK(timeline.step > 6e9 * (attention.forward + attention.backward + mlp.forward + mlp.backward));
+  CHECK(timeline.busiest().exposed() == 0);
+}
