@@ -7,11 +7,15 @@
 #include "comm/simulation/explanation.hpp"
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
+#include "machine_source.hpp"
 #include "parallel/step_walk.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
+#include "report/plural.hpp"
 #include "report/strategy_svg.hpp"
 #include "report/strategy_text.hpp"
+#include "report/timeline_text.hpp"
+#include "train/step_prediction.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -27,6 +31,7 @@ namespace {
 
 // more than this nobody reads
 constexpr std::int64_t most_ranks = 64;
+constexpr std::int64_t most_ranks_of_timelines = std::int64_t{1} << 20; // of which few are shown
 constexpr std::int64_t most_elements = std::int64_t{1} << 20;
 
 /// The value of a flag that only some collectives have; `otherwise` if it is not given.
@@ -96,7 +101,7 @@ void require_not_given(std::initializer_list<std::pair<char const*, std::string>
 /// A GPT so small that its numbers can be followed.
 constexpr GptConfig small_model{.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
 
-StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+void require_strategy_alone(ExplainArguments const& arguments) {
   require_not_given({{"ALGORITHM", arguments.algorithm},
                      {"--elements", arguments.elements},
                      {"--root", arguments.root},
@@ -104,6 +109,10 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
                      {"--segment", arguments.segment},
                      {"--shared", arguments.shared ? "given" : ""}},
                     arguments.subject);
+}
+
+StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  require_strategy_alone(arguments);
   auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks));
   auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
   ParallelConfig parallel{.strategy = strategy.strategy, .zero_stage = strategy.zero_stage};
@@ -117,6 +126,47 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
   if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
   return walk_step(parallel, {}, ParameterTable(small_model, mesh_of(parallel, ranks).data()),
                    Topology::block(ranks, nodes));
+}
+
+/// The deck with this strategy.
+Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  DeckInput input = arguments.deck;
+  auto const set = [&](char const* key, std::string const& value) {
+    input.overrides.push_back(fmt::format("parallel.{}={}", key, value));
+  };
+  set("strategy", std::string(to_string(strategy.strategy)));
+  if (strategy.zero_stage > 0) set("zero_stage", std::to_string(strategy.zero_stage));
+  if (!arguments.shard_group.empty()) set("shard_group", arguments.shard_group);
+  if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
+  return read_deck(input);
+}
+
+/// The timeline of a step of a deck, predicted from measured parts.
+int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  require_strategy_alone(arguments);
+  TRAINSTONE_REQUIRE_INPUT(!arguments.deck.path.empty() && !arguments.machine_file.empty(),
+                           "a timeline needs --deck and --machine");
+  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks_of_timelines));
+  std::int64_t const nodes = parse_count("--nodes", arguments.nodes, 1, ranks);
+  Deck const deck = deck_with(arguments, strategy);
+  RunConfig const config = resolve(deck, ranks);
+  RunPlan const plan = plan_run(
+      config, 0, Topology::block(ranks, static_cast<int>(std::max<std::int64_t>(config.comm.emulated_nodes, nodes))));
+  MachineSource const machine = read_machine_source(arguments.machine_file, plan.parallel.topology);
+  std::string differ = "has no times of parts";
+  if (auto const& parts = machine.measured->parts) differ = parts_differ(*parts, part_conditions(config));
+  TRAINSTONE_REQUIRE_INPUT(differ.empty(), "--machine {}: {}; `trainstone calibrate --deck {}` measures the parts",
+                           arguments.machine_file, differ, arguments.deck.path);
+  StepTimeline const timeline = predict_timeline(plan, machine.measured->parts->times, machine.model,
+                                                 config.comm.emulated_network(), Entries::yes);
+  std::string const title = fmt::format("{} on {}, {}: a step of {}", arguments.subject, plural(ranks, "rank"),
+                                        plural(plan.parallel.topology.nodes(), "node"), deck_label(deck));
+  if (!arguments.svg_file.empty()) {
+    require_writable(arguments.svg_file);
+    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan.parallel));
+  }
+  fmt::print("{}", timeline_text(title, timeline, plan.parallel));
+  return 0;
 }
 
 int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& strategy) {
@@ -149,13 +199,26 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--shard-group", arguments.shard_group, "with hsdp: number of ranks that hold one copy together");
   command.add_option("--prefetch", arguments.prefetch,
                      "with a strategy: number of groups that are gathered ahead; default 1");
+  CLI::Option* const deck = command.add_option(
+      "--deck", arguments.deck.path,
+      "with a strategy and --machine: print the predicted timeline of a step of this deck under the strategy");
+  command.add_option("--set", arguments.deck.overrides, "override a key of the deck: section.key=value")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->needs(deck);
+  command.add_option("--machine", arguments.machine_file, "peaks.json of calibrate --deck, for a timeline");
   command.add_option("--svg", arguments.svg_file, "also write a picture to this file");
 }
 
 int explain(ExplainArguments const& arguments) {
+  bool const is_timed = !arguments.deck.path.empty() || !arguments.machine_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
-    return explain_strategy(arguments, *strategy);
-  require_not_given({{"--shard-group", arguments.shard_group}, {"--prefetch", arguments.prefetch}}, arguments.subject);
+    return is_timed ? explain_timeline(arguments, *strategy) : explain_strategy(arguments, *strategy);
+  require_not_given({{"--shard-group", arguments.shard_group},
+                     {"--prefetch", arguments.prefetch},
+                     {"--deck", arguments.deck.path},
+                     {"--machine", arguments.machine_file}},
+                    arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
                            "\"{}\" is no collective and no strategy, must be one of {}; or {}", arguments.subject,

@@ -3,6 +3,8 @@
 // The flags of trainstone explain. The value of a flag is kept as text until it is checked, so that a message about a
 // wrong value can list the right ones.
 
+#include "report/deck.hpp"
+
 #include <string>
 
 namespace CLI {
@@ -25,6 +27,8 @@ struct ExplainArguments {
   std::string prefetch;    ///< of strategies that gather parameters; empty: 1
   bool shared = false;
   std::string svg_file;
+  DeckInput deck;           ///< of a strategy, with a machine: its predicted timeline is shown instead
+  std::string machine_file; ///< peaks.json with the parts of the deck
 };
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments);

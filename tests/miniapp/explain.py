@@ -81,6 +81,8 @@ class Refusals(RefusalTest):
     def test_what_is_no_collective_to_explain_is_refused(self):
         ring = ("explain", "all_reduce", "ring")
         cases = {
+            "a timeline without a machine": (start("explain", "ddp", "--deck", "deck.toml"), ["--deck", "--machine"]),
+            "a collective of a deck": (start(*ring, "--deck", "deck.toml"), ["--deck", "leave it out"]),
             "nothing": (start("explain"), ["SUBJECT"]),
             "a collective without algorithm": (start("explain", "all_reduce"), ['""', "ring"]),
             "an algorithm of a strategy": (start("explain", "zero3", "ring"), ["ALGORITHM", "zero3 has none"]),

@@ -137,6 +137,34 @@ class EstimateTest(unittest.TestCase):
         self.assertEqual(without.code, USAGE, without)
         self.assertIn("has no rates of matrix products and memory", without.err)
 
+    def test_parts_that_were_measured_for_a_deck_predict_its_step_and_draw_its_timeline(self):
+        deck = Deck({"batch.global": "8", "parallel.strategy": '"zero"', "parallel.zero_stage": "3"}).path
+        calibrated = run("calibrate", "-e", "4K", "--deck", deck, ranks=2)
+        self.assertEqual((calibrated.code, calibrated.err, calibrated.left), (0, "", ["peaks.json"]), calibrated)
+        for text in ("# parts of 1 block of channels ", "    block      forward ", "# ns per element: update "):
+            self.assertIn(text, calibrated.out)
+        peaks = calibrated.folder / "peaks.json"
+        parts = json.loads(peaks.read_text())["parts"]
+        self.assertEqual(set(parts["part_seconds"]), {"embed", "block", "head"})
+        same = ("--ranks", 2, "--machine", peaks)
+        known, other = (run("estimate", deck, *same, "--json", "e.json", *more)
+                        for more in ((), settings("batch.global=4")))
+        found, without = (json.loads((one.folder / "e.json").read_text()) for one in (known, other))
+        self.assertEqual((found["predicted_from"], without["predicted_from"]), ("parts", "peaks"))
+        block = parts["part_seconds"]["block"]
+        self.assertGreater(found["compute_seconds"], block["forward"] + block["backward"])
+        self.assertGreater(found["communication_seconds"], 0)
+        self.assertIn("of communication that nothing hides\n", known.out)
+        self.assertRegex(other.out, r"note: \S+peaks.json has times of micro \d+, the deck has \d+; `trainstone calibrate")
+        shown = run("explain", "zero3", "--deck", deck, *same, "--svg", "step.svg")
+        self.assertEqual((shown.code, shown.err, shown.left), (0, "", ["step.svg"]), shown)
+        self.assertIn("gather root into slot 0", shown.out)
+        self.assertRegex(shown.out, r"rank 0 and 1 rank like it: ")
+        self.assertIn("<svg", (shown.folder / "step.svg").read_text())
+        refused = run("explain", "zero3", "--deck", deck, *same, *settings("batch.global=4"))
+        self.assertEqual(refused.code, USAGE, refused)
+        self.assertIn("measures the parts", refused.err)
+
 
 class TerminalTest(unittest.TestCase):
     def test_a_terminal_shows_a_progress_line_with_the_time_left(self):
