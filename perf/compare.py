@@ -3,25 +3,22 @@ that of another program, which runs on the same cores, and the ratio of the two 
 
 Owns our arm, the turns, the check that both train alike, and the tables. Our arm is `trainstone run`, a process for every
 turn; the other program is an object with turn(count), which times so many steps, and wait_until_idle(). Statistics are
-gate_statistics'. A run of ours that is not VALID or UNREFERENCED ends the comparison: it has no rate.
+lib.judgement's. A run of ours that is not VALID or UNREFERENCED ends the comparison: it has no rate.
 """
 import argparse
 import json
 import math
-import os
 import pathlib
-import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from typing import NamedTuple
 
-import gate_statistics
-from gate_runs import RunFailed, ended_by_signals, run_session
-from shared import set_options, write_json
-from study_program import Program, Refused, command_of, program_of
+from lib import judgement
+from lib.files import write_json
+from lib.program import USAGE, Program, Refused, command_of, measured, program_of, set_options
+from lib.sessions import RunFailed, ended_by_signals, environment, run_ranks
 
 BASE = pathlib.Path(__file__).resolve().parent.parent / "inputs" / "gpt2-124m.toml"
 SHAPES = {  # keys besides those of BASE
@@ -34,9 +31,8 @@ PRECISIONS = {"fp32": ("precision.recipe=fp32",), "bf16": ("precision.recipe=mix
 # so that lengths of runs are ours to choose, and every step is an equal one
 SAME_STEPS = ("data.epochs=0", "data.validate_every=0", "bench.window=0", "optimizer.schedule=constant", "optimizer.warmup=0")
 WARM_UP = 2  # steps of every run of ours that are not measured
-LEAST_PAIRS = 6  # of turns, for an interval
 UNTRAINED_BOUND = 0.5  # nats that the first loss may differ from ln(vocabulary)
-OK, BELOW, USAGE = 0, 1, 64
+OK, BELOW = 0, 1
 
 
 class Turn(NamedTuple):
@@ -83,27 +79,15 @@ class Ours:
             self.result = json.loads((pathlib.Path(folder) / "result.json").read_text(encoding="utf-8"))
         if self.result["status"] not in ("VALID", "UNREFERENCED"):
             raise RunFailed(f"our run is {self.result['status']}: it has no rate")
-        window, samples = self.result["window"], self.result["samples"]
-        return Turn(samples["seconds"][window["first_step"] - 1:window["last_step"]], samples["loss"])
+        samples = self.result["samples"]
+        return Turn(measured(self.result, samples["seconds"]), samples["loss"])
 
     def run(self, keys, folder):
         """\\throws RunFailed"""
+        command = [*command_of(self.arguments.program), "run", str(self.deck), *set_options(keys), "--out", folder]
         ranks = self.arguments.ranks
-        launcher = [*command_of(self.arguments.mpiexec), "-n", str(ranks)] if ranks > 1 else []
-        command = [*launcher, *command_of(self.arguments.program), "run", str(self.deck), *set_options(keys), "--out", folder]
-        try:
-            code, out = run_session(command, timeout=self.arguments.patience, cwd=folder,
-                                    env=environment(self.arguments.threads // ranks))
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise RunFailed(str(problem)) from None
-        if code != 0:
-            raise RunFailed(f"exit {code}: {shlex.join(command)}\n{out}".rstrip())
-
-
-def environment(threads):
-    """Of either program: this process's, without overrides of the deck, with so many threads."""
-    ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
-    return {**ours, "OMP_NUM_THREADS": str(threads), "KOKKOS_DISABLE_WARNINGS": "1", "UCX_MEM_EVENTS": "n"}
+        run_ranks(self.arguments.mpiexec, ranks, command, folder, self.arguments.patience,
+                  environment(self.arguments.threads // ranks))
 
 
 def deck_and_keys(name, keys):
@@ -155,13 +139,10 @@ def take_turns(theirs, ours, their_count, our_count, arguments):
 def ratio_of(letters, turns):
     """Theirs / ours with its interval, which is None for few turns. Every pair of turns gives one ratio, that of their median
     steps; which of them comes first alternates, so that a drift meets both alike."""
-    medians = [math.log(statistics.median(turn.seconds)) for turn in turns]
-    values = []
-    for first in range(0, len(letters), 2):
-        sign = 1 if letters[first] == "T" else -1
-        values.append(sign * (medians[first] - medians[first + 1]))
-    found = gate_statistics.estimate(values)
-    return found.ratio, [found.low, found.high] if len(values) >= LEAST_PAIRS else None
+    arms = letters.translate(str.maketrans("OT", "AB"))
+    values = judgement.log_ratios_of_pairs(arms, [statistics.median(turn.seconds) for turn in turns])
+    found = judgement.estimate(values)
+    return found.ratio, [found.low, found.high] if len(values) >= judgement.LEAST_FOR_INTERVAL else None
 
 
 def make_row(shape, precision, mode, letters, turns, parameters, first_losses, no_ratio=None):
@@ -263,7 +244,7 @@ def run_tool(command, parser):
         except Refused as problem:
             print(f"{parser.prog}: {problem}", file=sys.stderr)
             code = USAGE
-        except (RunFailed, gate_statistics.UnusableSamples) as problem:
+        except (RunFailed, judgement.UnusableSamples) as problem:
             print(f"{parser.prog}: {problem}", file=sys.stderr)
             code = BELOW
     sys.exit(code)

@@ -24,8 +24,9 @@ import tempfile
 import time
 
 import compare
-from compare import Refused, RunFailed, Turn
-from gate_runs import session
+from compare import Turn
+from lib.program import Refused
+from lib.sessions import RunFailed, environment, session
 
 MODE, PRECISION = "llmc", "fp32"
 BATCH, SEQUENCE = 4, 64
@@ -58,7 +59,7 @@ class Llmc:
         master, terminal = pty.openpty()  # to a pipe it would write all its lines at its end
         try:
             with session([self.program], stdout=terminal, stderr=terminal, cwd=self.folder,
-                         env=compare.environment(self.arguments.threads)):
+                         env=environment(self.arguments.threads)):
                 os.close(terminal)
                 return read_steps(master, count, self.arguments.patience)
         except OSError as problem:

@@ -23,8 +23,9 @@ import tempfile
 import time
 
 import compare
-from compare import Refused, RunFailed, Turn
-from gate_runs import session
+from compare import Turn
+from lib.program import Refused, command_of
+from lib.sessions import RunFailed, environment, session
 
 STEP = pathlib.Path(__file__).resolve().parent / "pytorch_step.py"
 MODES = ("eager", "compiled")
@@ -97,9 +98,9 @@ def processor_ticks(process):
 @contextlib.contextmanager
 def started(arguments, config):
     """A PyTorch. \\throws NoPyTorch, RunFailed"""
-    variables = {**compare.environment(arguments.threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # else processes stay
+    variables = {**environment(arguments.threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # else processes stay
     with tempfile.TemporaryFile("w+") as errors:
-        command = [*compare.command_of(arguments.python), str(STEP), json.dumps(config)]
+        command = [*command_of(arguments.python), str(STEP), json.dumps(config)]
         try:
             with session(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=variables) as leader:
                 yield PyTorch(leader, errors, arguments.patience)

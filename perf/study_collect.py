@@ -10,11 +10,12 @@ over repeats; it is the usual one for all three kinds, as FLOPs per rank fall wi
 """
 import csv
 import io
-import random
 import statistics
 
-from shared import write_json, write_text
-from study_program import INVALID, USABLE, different_keys, values_of, why_no_rate
+from lib.files import write_json, write_text
+from lib.judgement import ratio_of_medians
+from lib.program import INVALID, measured
+from study_program import USABLE, different_keys, values_of, why_no_rate
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
@@ -22,22 +23,13 @@ VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"ba
 COUNTED = ("sent_bytes", "messages", "flops", "kernel_launches")
 PHASES = {"gemm": "gemm", "attention": "attention", "adam": "adam", "comm": "comm", "other": "other",
           "exposed communication": "exposed_communication"}
-DRAWS = 2000  # of the bootstrap
-CI95, RANGE = "ci95", "min..max"
-LEAST_REPEATS = 6  # the whole range of n samples holds their median with probability 1 - 2^(1-n): of 5 that is 94 %
-
-
-def measured(result, samples):
-    """The elements of an array of samples that belong to measured steps."""
-    window, steps = result["window"], result["samples"]["step"]
-    return [one for step, one in zip(steps, samples) if window["first_step"] <= step <= window["last_step"]]
 
 
 def phase_columns(result):
     """Seconds of the median step in every phase; None where kernels were not timed."""
     columns = {}
     for name, column in PHASES.items():
-        seconds = measured(result, result["samples"]["phases"][name]) if result["window"] else []
+        seconds = measured(result, result["samples"]["phases"][name])
         columns[f"{column}_seconds"] = None if not seconds or None in seconds else statistics.median(seconds)
     return columns
 
@@ -172,20 +164,6 @@ def other_nodes(study, results):
             if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]
 
 
-def spread_of(speeds, base, seed):
-    """How far median(speeds) / median(base) may be off: (low, high, what these two are). A bootstrap's 95 % over repeats where
-    both have enough of them, else the smallest and the largest that a pair of repeats gives; nothing where one has no repeat."""
-    fewest = min(len(speeds), len(base))
-    if fewest < 2:
-        return None, None, None
-    if fewest < LEAST_REPEATS:
-        return min(speeds) / max(base), max(speeds) / min(base), RANGE
-    generator = random.Random(seed)
-    drawn = sorted(statistics.median(generator.choices(speeds, k=len(speeds))) /
-                   statistics.median(generator.choices(base, k=len(base))) for _ in range(DRAWS))
-    return drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)], CI95
-
-
 def summary_of(rows):
     """One entry per number of ranks: medians over repeats, and efficiency with its spread over them."""
     by_ranks = {}
@@ -195,7 +173,7 @@ def summary_of(rows):
     speeds = {ranks: [row["counted_flops"] / row["step_seconds_median"] for row in some] for ranks, some in by_ranks.items()}
     summary, base = [], min(by_ranks, default=0)
     for ranks, some in sorted(by_ranks.items()):
-        low, high, kind = (None, None, None) if ranks == base else spread_of(speeds[ranks], speeds[base], ranks)
+        low, high, kind = (None, None, None) if ranks == base else ratio_of_medians(speeds[ranks], speeds[base], ranks)
         middle = {key: statistics.median(row[key] for row in some)
                   for key in ("step_seconds_median", "rate", "counted_flops", "counted_messages", "counted_sent_bytes")}
         summary.append({"ranks": ranks, "runs": len(some), "rate_names": sorted({row["rate_name"] for row in some}), **middle,

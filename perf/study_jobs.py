@@ -11,8 +11,9 @@ import re
 import subprocess
 from contextlib import contextmanager
 
-from shared import write_json
-from study_program import Refused, read_json, why_no_rate
+from lib.files import write_json
+from lib.program import Refused
+from study_program import read_json, why_no_rate
 
 # Any other state is that of a job that runs, will run or cleans up.
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",

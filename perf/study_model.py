@@ -18,10 +18,11 @@ are two; with fewer there is nothing to test, and it says so.
 """
 import itertools
 
-from shared import write_json
+from lib.files import write_json
+from lib.program import INVALID, Program, Refused, program_of
 from study_collect import collect
 from study_plan import estimate_for
-from study_program import INVALID, Program, Refused, program_of, why_no_rate
+from study_program import why_no_rate
 
 FLAGGED = 0.15
 TERMS = {"gamma_seconds_per_flop": "flops", "beta_seconds_per_byte": "sent_bytes",

@@ -9,8 +9,8 @@ Writes study.json (for reports), plan.json (the estimates; how further numbers o
 import pathlib
 import tomllib
 
-from shared import write_json, write_text
-from study_program import DOES_NOT_FIT, Program, Refused, USAGE
+from lib.files import write_json, write_text
+from lib.program import DOES_NOT_FIT, USAGE, Program, Refused
 
 KINDS = ("strong", "weak-batch", "weak-model")
 PROBES = 24  # numbers of ranks that are tried on either side of one that is refused

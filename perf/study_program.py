@@ -1,60 +1,14 @@
-"""The program and the files of a study. Owns how the program is asked what a run would be, what a study's folder is called
-inside, and when two runs are the same run. Trains nothing and judges nothing.
+"""The files of a study. Owns what a study's folder is called inside, and when two runs are the same run. Trains nothing and
+judges no times.
 """
 import json
 import math
-import os
 import pathlib
-import shlex
-import subprocess
-import tempfile
 
-from shared import set_options
+from lib.program import Refused, program_of
 
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
 WRITTEN = {"checkpoint.dir": "checkpoints", "model.save": "model.bin", "trace.file": "trace.json"}  # by a run, besides results
-USAGE, INVALID, DOES_NOT_FIT = 64, 65, 69
-
-
-class Refused(Exception):
-    """What was asked for cannot be; says why, and what would be right."""
-
-
-def command_of(text):
-    """Words of a command; a program that is named by a path is found from any folder."""
-    words = shlex.split(text)
-    if not words:
-        raise Refused("--program is empty, must be a command")
-    return [os.path.abspath(word) if "/" in word and os.path.exists(word) else word for word in words]
-
-
-class Program:
-    def __init__(self, text):
-        self.words = command_of(text)
-
-    def ask(self, *arguments):
-        """The process that ended. Raises Refused where the program cannot be started."""
-        try:
-            return subprocess.run([*self.words, *map(str, arguments)], capture_output=True, text=True, check=False)
-        except OSError as failure:
-            raise Refused(f"{shlex.join(self.words)}: {failure.strerror}; --program names the program") from failure
-
-    def estimate(self, deck, ranks, nodes, overrides, *options):
-        """The estimate's file as a dictionary. Raises Refused with the program's own message."""
-        with tempfile.TemporaryDirectory(prefix="trainstone-study-") as folder:
-            path = pathlib.Path(folder) / "estimate.json"
-            ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *set_options(overrides), *options,
-                             "--json", path)
-            if ended.returncode not in (0, DOES_NOT_FIT) or not path.exists():
-                raise Refused(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
-            return json.loads(path.read_text(encoding="utf-8"))
-
-    def resolved_deck(self, deck, overrides):
-        """Text of --print-deck."""
-        ended = self.ask("run", deck, *set_options(overrides), "--print-deck")
-        if ended.returncode != 0:
-            raise Refused(ended.stderr.strip().removeprefix("trainstone: "))
-        return ended.stdout
 
 
 def read_json(path):
@@ -153,12 +107,6 @@ def why_no_rate(result):
     if rate.get("unit") != "tokens/s":
         return f"{name} is in {rate.get('unit')}, must be tokens/s"
     return ""
-
-
-def program_of(record):
-    """What a result or an estimate says of the program that wrote it."""
-    code = record["code"]
-    return f"{code['version']} git {code['git']}{' and changes' if code['dirty'] else ''}, {code['compiler']}, {code['kokkos']}"
 
 
 def why_not_usable(result, estimate):

@@ -14,9 +14,10 @@ import sys
 from contextlib import contextmanager
 
 import study_jobs
-from shared import set_options, write_text
+from lib.files import write_text
+from lib.program import Program, Refused, set_options
 from study_plan import estimate_for
-from study_program import Program, Refused, different_keys, why_no_rate, why_not_usable
+from study_program import different_keys, why_no_rate, why_not_usable
 
 MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 

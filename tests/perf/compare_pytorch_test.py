@@ -13,7 +13,8 @@ import types
 import unittest
 from unittest import mock
 
-from compare_fixture import LOSSES, PARAMETERS, ROOT, Comparing
+from commands import PERF
+from compare_fixture import LOSSES, PARAMETERS, Comparing
 
 import compare  # noqa: E402 -- compare_fixture tells where it lies
 import compare_pytorch  # noqa: E402
@@ -193,7 +194,7 @@ class Compared(Comparing):
     def test_without_pytorch_it_says_how_to_get_it(self):
         self.assert_fails(77, "`pip install torch`, and name the interpreter that has it by --python", *EAGER, NO_TORCH="yes")
         (self.folder / "torch.py").write_text("raise ImportError('not for you')\n")
-        ended = subprocess.run([sys.executable, ROOT / "perf/pytorch_step.py", "{}"], capture_output=True, text=True,
+        ended = subprocess.run([sys.executable, PERF / "pytorch_step.py", "{}"], capture_output=True, text=True,
                                check=False, env={**os.environ, "PYTHONPATH": str(self.folder)})
         self.assertEqual((ended.returncode, ended.stderr), (77, f"{sys.executable} has no PyTorch (not for you)\n"))
 

@@ -1,4 +1,4 @@
-"""Tiers 1 and 2 of perf/gate.py: what is slower than on record is red, what is not known or not certain is neither red nor
+"""Tiers 1 and 2 of the gate: what is slower than on record is red, what is not known or not certain is neither red nor
 hidden.
 
 usage: gate_ratios_test.py [unittest options]
@@ -16,13 +16,11 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
-import gate
-import gate_ratios
-import gate_reference
-import gate_self_test
-import gate_statistics
+from commands import load  # first, as it finds perf
+from gate import inner_ratios, ratio_records
+from lib import judgement
+
+ratios, builds, self_test = (load(f"gate/{name}") for name in ("ratios", "builds", "self_test"))
 
 LAUNCHER = '#!/bin/sh\nshift 2\nexec "$@"\n'
 RATIOS = f"""#!{sys.executable}
@@ -46,7 +44,7 @@ written = json.loads(os.environ.get("WRITES", "null")) or {{"about": about, "ser
 with open(sys.argv[1], "w") as file:
     json.dump(written, file)
 """
-REFERENCES = {"x/y": gate_reference.Reference(1.5, 0.0)}
+REFERENCES = {"x/y": ratio_records.Reference(1.5, 0.0)}
 PROGRAM = f"""#!{sys.executable}
 import json, os, pathlib, sys
 slow = "slow=1" in sys.argv
@@ -54,7 +52,7 @@ if slow and os.environ.get("FAILS"):
     sys.exit("a check failed")
 seconds = {{"gemm": 0.006 * (1.1 if slow else 1), "other": 0.003, "adam": 0.0001 * (5 if slow else 1)}}
 times = {{name: (4 * [None] if os.environ.get("UNTIMED") else [9.0] + 3 * [time]) for name, time in seconds.items()}}
-samples = {{"seconds": [9.0] + 3 * [sum(seconds.values())], "phases": {{**times, "exposed communication": 4 * [1.0]}}}}
+samples = {{"step": [1, 2, 3, 4], "seconds": [9.0] + 3 * [sum(seconds.values())], "phases": {{**times, "exposed communication": 4 * [1.0]}}}}
 result = {{"window": {{"first_step": 2, "last_step": 4}}, "samples": samples}}
 (pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / "result.json").write_text(json.dumps(result))
 """
@@ -70,13 +68,13 @@ class Folder(unittest.TestCase):
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
 
-    def gate(self, tier, *arguments, **variables):
+    def gate(self, command, *arguments, **variables):
         """Exit code and output."""
         out = io.StringIO()
-        command = ["gate.py", "--tier", str(tier), "--mpiexec", str(self.folder / "launcher"), "--pairs", "20", *arguments]
-        with mock.patch.object(sys, "argv", command), mock.patch.dict(os.environ, variables), \
+        words = ["gate", "--mpiexec", str(self.folder / "launcher"), "--pairs", "20", *arguments]
+        with mock.patch.object(sys, "argv", words), mock.patch.dict(os.environ, variables), \
                 contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), self.assertRaises(SystemExit) as end:
-            gate.main()
+            command.main()
         return end.exception.code, out.getvalue()
 
     def verdicts(self, out):
@@ -86,7 +84,7 @@ class Folder(unittest.TestCase):
 
 class Tier1(Folder):
     def tier_1(self, *arguments, **variables):
-        return self.gate(1, "--program", str(self.folder / "trainstone"), "--reference", str(self.reference), "--found",
+        return self.gate(ratios, "--program", str(self.folder / "trainstone"), "--reference", str(self.reference), "--found",
                          str(self.found), *arguments, **variables)
 
     def record(self, **variables):
@@ -157,7 +155,7 @@ class Tier1(Folder):
         self.record()
         machines = json.loads(self.reference.read_text())["machines"]
         machines[0]["ratios"]["x/y"].update(low=1.4, high=1.6)  # 1.5 / 1.4 is 1.071
-        gate_reference.write(self.reference, [{**machines[0], "sha256": gate_reference.digest(machines[0])}])
+        ratio_records.write(self.reference, [{**machines[0], "sha256": ratio_records.digest(machines[0])}])
         for ratio, expected in ((1.5 * 1.07, 0), (1.5 * 1.075, 1)):
             code, out = self.tier_1(RATIOS=json.dumps({"x/y": ratio}))
             self.assertEqual(code, expected, out)
@@ -205,7 +203,7 @@ class Tier1(Folder):
         content = json.loads(text)
         forged = json.loads(text)
         forged["machines"][0]["ratios"]["x/y"].update(ratio=9.0)
-        forged["machines"][0]["sha256"] = gate_reference.digest(forged["machines"][0])
+        forged["machines"][0]["sha256"] = ratio_records.digest(forged["machines"][0])
         damaged = [text.replace("1.5,", "1.6,"), text.replace('"cores": 2', '"cores": 3'), "", "{", "[]", "{}",
                    '{"machines": {}}', '{"machines": [3]}', json.dumps(forged),
                    json.dumps({"machines": 2 * content["machines"]})]
@@ -226,24 +224,24 @@ class Tier1(Folder):
 class Recorded(unittest.TestCase):
     @staticmethod
     def passes(series):
-        row = gate_ratios.judge(series, {"x/y": gate_reference.Reference(1.5, 0.0)})[0]
-        return row.decision.verdict == gate_statistics.PASSED
+        row = inner_ratios.judge(series, {"x/y": ratio_records.Reference(1.5, 0.0)})[0]
+        return row.decision.verdict == judgement.PASSED
 
     def test_a_ratio_that_only_just_passes_is_not_recorded(self):
         for noise, passes, recorded in ((0.02, True, True), (0.07, True, False), (0.2, False, False)):
             series = SelfTest.measured(1.5, noise=noise)(())
-            self.assertEqual((self.passes(series), bool(gate_ratios.steady_ratios([series])[0])), (passes, recorded))
+            self.assertEqual((self.passes(series), bool(inner_ratios.steady_ratios([series])[0])), (passes, recorded))
 
     def test_runs_are_recorded_by_the_samples_of_all(self):
-        runs = [SelfTest.measured(1.5, noise=0.1, seed=seed)(()) for seed in range(gate_ratios.RECORDED_RUNS)]
-        self.assertFalse(gate_ratios.steady_ratios(runs[:1])[0])
-        self.assertEqual([*gate_ratios.steady_ratios(runs)[0]], ["x/y"])
+        runs = [SelfTest.measured(1.5, noise=0.1, seed=seed)(()) for seed in range(inner_ratios.RECORDED_RUNS)]
+        self.assertFalse(inner_ratios.steady_ratios(runs[:1])[0])
+        self.assertEqual([*inner_ratios.steady_ratios(runs)[0]], ["x/y"])
 
 
 class Tier2(Folder):
     def tier_2(self, *arguments, **variables):
         program = str(self.folder / "trainstone")
-        return self.gate(2, "--base", program, "--change", program, *arguments, **variables)
+        return self.gate(builds, "--base", program, "--change", program, *arguments, **variables)
 
     def test_a_program_passes_against_itself(self):
         code, out = self.tier_2()
@@ -273,8 +271,8 @@ class Fingerprint(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("model name : x\nflags\t\t: fpu avx2 avx512_bf16 made_up avx\nflags : amx_tile\n")
             file.flush()
-            self.assertEqual(gate_reference.instruction_sets(file.name), "avx avx2 avx512_bf16")
-        self.assertEqual(gate_reference.instruction_sets("/nowhere"), "")
+            self.assertEqual(ratio_records.instruction_sets(file.name), "avx avx2 avx512_bf16")
+        self.assertEqual(ratio_records.instruction_sets("/nowhere"), "")
 
 
 class SelfTest(unittest.TestCase):
@@ -294,7 +292,7 @@ class SelfTest(unittest.TestCase):
 
     def codes(self, *arguments, **options):
         with contextlib.redirect_stdout(io.StringIO()):
-            return gate_self_test.count_false_alarms(self.measured(*arguments, **options), REFERENCES, 10)
+            return self_test.count_false_alarms(self.measured(*arguments, **options), REFERENCES, 10)
 
     def test_false_alarms_are_counted(self):
         self.assertEqual(self.codes(1.5), 0)
@@ -303,13 +301,13 @@ class SelfTest(unittest.TestCase):
         self.assertEqual(self.codes(1.5, noise=0.5), 77)
 
     def test_a_slow_kernel_that_is_not_seen_fails_whatever_else_is_red(self):
-        slowed = gate_self_test.SLOWED
-        references = {name: gate_reference.Reference(1.5, 0.0) for name in (slowed, "other")}
+        slowed = self_test.SLOWED
+        references = {name: ratio_records.Reference(1.5, 0.0) for name in (slowed, "other")}
         for name, ratio, noise, expected in ((slowed, 1.65, 0.0, 0), (slowed, 1.5, 0.0, 1), (slowed, 1.65, 0.5, 77),
                                              ("gone", 1.65, 0.0, 1)):
             for other in (1.5, 1.65):
                 with contextlib.redirect_stdout(io.StringIO()) as out:
-                    code = gate_self_test.see_slow_kernel(self.measured(ratio, noise=noise, name=name, other=other), references)
+                    code = self_test.see_slow_kernel(self.measured(ratio, noise=noise, name=name, other=other), references)
                 self.assertEqual(code, expected, out.getvalue())
 
     def test_slow_products_that_are_not_seen_fail_whatever_else_is_red(self):
@@ -318,28 +316,28 @@ class SelfTest(unittest.TestCase):
                                          ("gemm", "ok", 1), ("gemm", "TOO NOISY", 77)):
             table = f"{phase:<32}   1.102  1.095 ... 1.110       1.000   5.0 %  {verdict}\ntier 2: 1 {verdict}\n"
             outcomes = [(0, ""), ({"SLOWER": 1, "ok": 0, "TOO NOISY": 77}[verdict], table)]
-            with mock.patch.object(gate_self_test, "run_gate", side_effect=outcomes), \
+            with mock.patch.object(self_test, "run_gate", side_effect=outcomes), \
                     contextlib.redirect_stdout(io.StringIO()):
-                self.assertEqual(gate_self_test.see_slow_programs(arguments, None), [0, expected])
+                self.assertEqual(self_test.see_slow_programs(arguments), [0, expected])
 
     def test_without_a_reference_that_could_be_red_nothing_is_said(self):
-        arguments = argparse.Namespace(tier=0, ratios="perf_ratios", program="trainstone", mpiexec="mpiexec", pairs=20, runs=10)
+        arguments = argparse.Namespace(tier=None, ratios="perf_ratios", program="trainstone", mpiexec="mpiexec", pairs=20, runs=10)
         for noise, expected in ((0.0, 0), (0.5, 77)):
             source = self.measured(1.5, noise=noise)
             slow = self.measured(1.65, noise=noise)
 
             def measure(program, mpiexec, pairs, keys, fast=source, slow=slow):
                 series = (slow if keys else fast)(keys)
-                return {}, {name.replace("x/y", gate_self_test.SLOWED): one for name, one in series.items()}
-            with mock.patch.object(gate_self_test, "see_messages", return_value=[0]), \
-                    mock.patch.object(gate_self_test.gate_ratios, "measure", measure), \
+                return {}, {name.replace("x/y", self_test.SLOWED): one for name, one in series.items()}
+            with mock.patch.object(self_test, "see_messages", return_value=[0]), \
+                    mock.patch.object(inner_ratios, "measure", measure), \
                     contextlib.redirect_stdout(io.StringIO()) as out:
-                self.assertEqual(gate_self_test.self_test(arguments, None), expected, out.getvalue())
+                self.assertEqual(self_test.self_test(arguments), expected, out.getvalue())
 
 
 class Shipped(unittest.TestCase):
     def test_the_reference_is_as_it_was_recorded(self):
-        gate_reference.read(gate.gate_ratios.REFERENCE)
+        ratio_records.read(ratios.REFERENCE)
 
 
 if __name__ == "__main__":

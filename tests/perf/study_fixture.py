@@ -3,14 +3,12 @@ import contextlib
 import io
 import json
 import pathlib
-import sys
 import tempfile
 import unittest
 
-PERF = pathlib.Path(__file__).resolve().parent.parent.parent / "perf"
-sys.path.insert(0, str(PERF))
+import commands  # noqa: F401 -- first, as it finds perf
 import study_collect
-from shared import write_json
+from lib.files import write_json
 from study_program import Study
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP

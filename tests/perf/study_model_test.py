@@ -11,7 +11,7 @@ import unittest.mock
 # first, as it finds perf
 from study_fixture import ALPHA, BETA, CODE, GAMMA, InFolder, OnPaper, quietly, result_of, seconds_of, work_of
 import study_model
-from study_program import Refused
+from lib.program import Refused
 
 
 class Model(InFolder):

@@ -11,8 +11,7 @@ import sys
 import tempfile
 import unittest
 
-PERF = pathlib.Path(__file__).resolve().parent.parent.parent / "perf"
-sys.path.insert(0, str(PERF))
+from commands import PERF  # first, as it finds perf
 import study_jobs
 from study_program import Study
 

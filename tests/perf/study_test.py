@@ -12,13 +12,15 @@ import sys
 import unittest
 import unittest.mock
 
-# first, as it finds perf
-from study_fixture import CODE, collect_quietly, InFolder, PARAMETERS, PERF, record_of, result_of, seconds_of, TOKENS
+# first, as they find perf
+from commands import PERF
+from study_fixture import CODE, collect_quietly, InFolder, PARAMETERS, record_of, result_of, seconds_of, TOKENS
 import study_collect
 import study_plan
 import study_submit
-from shared import write_json
-from study_program import Refused, Study, why_not_usable
+from lib.files import write_json
+from lib.program import Refused
+from study_program import Study, why_not_usable
 
 
 class Collect(InFolder):

@@ -1,6 +1,6 @@
 """A gate that is stopped, or whose run has no end, leaves nothing running.
 
-usage: gate_runs_test.py MPIEXEC [unittest options]
+usage: gate_stopped_test.py MPIEXEC [unittest options]
 Stand-ins for the programs never end. They are started by a stand-in for a launcher, and by MPIEXEC.
 """
 import os
@@ -12,10 +12,8 @@ import tempfile
 import time
 import unittest
 
-sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "perf"))
-import gate_reference  # noqa: E402 -- it lies there
+from commands import PERF  # first, as it finds perf
+from gate import ratio_records
 
 LAUNCHER = '#!/bin/sh\nshift 2\n"$@" &\nwait $!\n'  # one rank, which is another process of its group
 PROGRAM = '#!/bin/sh\n: >"${0%/*}/started/$$"\nexec sleep 3600\n'
@@ -53,13 +51,13 @@ class Stopped(unittest.TestCase):
         self.reference, self.program = self.folder / "reference.json", str(self.folder / "program")
         self.recording = ("--record", "--reference", str(self.reference), "--program", self.program)
 
-    def start(self, launcher, ranks, *arguments, **options):
-        """A gate; when so many ranks run, if a number is given."""
+    def start(self, launcher, ranks, command, *arguments, **options):
+        """A command of the gate; when so many ranks run, if a number is given."""
         started = self.folder / "started"
         for old in started.glob("*"):
             old.unlink()
         started.mkdir(exist_ok=True)
-        gate = subprocess.Popen([sys.executable, ROOT / "perf/gate.py", "--mpiexec", launcher, *arguments], cwd=self.folder,
+        gate = subprocess.Popen([sys.executable, PERF / "gate" / command, "--mpiexec", launcher, *arguments], cwd=self.folder,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
         self.addCleanup(self.end, gate)
         self.assertTrue(ranks is None or holds(lambda: len(self.ranks()) == ranks), arguments)
@@ -82,10 +80,10 @@ class Stopped(unittest.TestCase):
 
     def test_whatever_runs_ends_with_it_and_nothing_is_begun(self):
         for launcher, ranks in self.launchers.items():
-            for arguments, running in ((self.recording, 1 + ranks),  # configurations on one rank and on two
-                                       (("--tier", "1", *self.recording), ranks),
-                                       (("--tier", "2", "--base", self.program, "--change", self.program), ranks),
-                                       (("--self-test", "--program", self.program), 1 + ranks)):  # which starts a gate
+            for arguments, running in ((("counters", *self.recording), 1 + ranks),  # configurations on one rank and on two
+                                       (("ratios", *self.recording), ranks),
+                                       (("builds", "--base", self.program, "--change", self.program), ranks),
+                                       (("self_test", "--program", self.program), 1 + ranks)):  # which starts counters
                 with self.subTest(launcher=launcher, arguments=arguments):
                     gate = self.start(launcher, running, *arguments)
                     gate.terminate()
@@ -94,14 +92,14 @@ class Stopped(unittest.TestCase):
     def test_signals_are_told_by_its_exit_code(self):
         (launcher, ranks), *_ = self.launchers.items()
         for number in (signal.SIGHUP, signal.SIGINT):
-            gate = self.start(launcher, ranks, "--tier", "1", *self.recording,
+            gate = self.start(launcher, ranks, "ratios", *self.recording,
                               preexec_fn=lambda number=number: signal.signal(number, signal.SIG_DFL))  # whatever ours is
             gate.send_signal(number)
             self.assert_ended(gate, 128 + number, ranks)
 
     def test_a_signal_that_is_ignored_stays_so(self):
         (launcher, ranks), *_ = self.launchers.items()
-        gate = self.start(launcher, ranks, "--tier", "1", *self.recording,
+        gate = self.start(launcher, ranks, "ratios", *self.recording,
                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))  # as nohup does
         gate.send_signal(signal.SIGHUP)
         time.sleep(0.3)
@@ -110,10 +108,10 @@ class Stopped(unittest.TestCase):
         self.assert_ended(gate, 143, ranks)
 
     def test_a_run_that_takes_too_long_ends_with_its_ranks(self):
-        gate_reference.write(self.reference, [])
+        ratio_records.write(self.reference, [])
         for launcher, ranks in self.launchers.items():
             for patience in (2, 20, 200):  # on a slow machine ranks may start later
-                gate = self.start(launcher, None, "--tier", "1", *self.recording[1:], "--patience", str(patience))
+                gate = self.start(launcher, None, "ratios", *self.recording[1:], "--patience", str(patience))
                 self.assertIn(f"timed out after {patience}.0 seconds", self.assert_ended(gate, 1))
                 if len(self.ranks()) == ranks:
                     break

@@ -1,18 +1,15 @@
-"""perf/gate_statistics.py finds shifts, and takes neither noise nor drift for one.
+"""Judgement of times finds shifts, and takes neither noise nor drift for one.
 
-usage: gate_statistics_test.py [unittest options]
+usage: judgement_test.py [unittest options]
 Series are synthetic and seeded: times of 20 ms with log-normal noise, which may last from sample to sample.
 """
 import math
-import pathlib
 import random
-import sys
 import unittest
 from statistics import NormalDist
 
-sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "perf"))
-import gate_statistics as statistics
+import commands  # noqa: F401 -- first, as it finds perf
+from lib import judgement as statistics
 
 ORDER = "ABBABAAB"
 FOURS = 20
@@ -184,6 +181,42 @@ class Decisions(unittest.TestCase):
     def test_without_a_reference_nothing_is_decided(self):
         exact = statistics.Estimate(9.0, 9.0, 9.0, 0.0)
         self.assertEqual(statistics.decide(exact, exact, None).verdict, statistics.NO_REFERENCE)
+
+
+class Pairs(unittest.TestCase):
+    def test_a_pair_gives_how_much_longer_b_takes_whoever_comes_first(self):
+        for arms, seconds in (("ABBA", [2.0, 3.0, 6.0, 4.0]), ("BAAB", [3.0, 2.0, 4.0, 6.0])):
+            for value in statistics.log_ratios_of_pairs(arms, seconds):
+                self.assertAlmostEqual(value, math.log(1.5))
+
+    def test_what_is_no_series_of_pairs_is_refused(self):
+        for arms, seconds in (("", []), ("ABA", [1.0] * 3), ("AB", [1.0]), ("AABB", [1.0] * 4), ("AC", [1.0] * 2)):
+            with self.subTest(arms), self.assertRaises(statistics.UnusableSamples):
+                statistics.log_ratios_of_pairs(arms, seconds)
+
+
+class Medians(unittest.TestCase):
+    def test_an_interval_leaves_out_as_many_below_as_above(self):
+        for count in (1000, 2000):
+            low, high = statistics.middle_95(list(range(count, 0, -1)))
+            self.assertEqual((low - 1, count - high), (count // 40, count // 40))
+
+    def test_few_repeats_have_their_range_and_one_has_nothing(self):
+        self.assertEqual(statistics.ratio_of_medians([3.0, 4.0], [1.0, 2.0], 1), (1.5, 4.0, statistics.RANGE))
+        self.assertEqual(statistics.ratio_of_medians([3.0] * 5, [1.0, 2.0] * 5, 1)[2], statistics.RANGE)
+        self.assertEqual(statistics.ratio_of_medians([3.0], [1.0] * 9, 1), (None, None, None))
+
+    def test_the_interval_of_many_repeats_has_the_ratio_nearly_always(self):
+        found = 0
+        for seed in range(40):
+            source = random.Random(seed)
+            values, base = ([scale * source.lognormvariate(0, 0.1) for _ in range(12)] for scale in (0.8, 1.0))
+            low, high, kind = statistics.ratio_of_medians(values, base, seed)
+            self.assertEqual((low, high, kind), statistics.ratio_of_medians(values, base, seed))
+            self.assertEqual(kind, statistics.CI95)
+            found += low <= 0.8 <= high
+        # 40 trials that each succeed with 0.95: fewer than 33 happen once in 700 series (binomial)
+        self.assertGreaterEqual(found, 33)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What perf/gate.py --tier 1 decides by: two ways to do the same in one process, stepped alternately A B B A, B A A B
+// What perf/gate/ratios decides by: two ways to do the same in one process, stepped alternately A B B A, B A A B
 // on all ranks, so that no absolute time of a machine is needed. Owns the table of ratios and the training that they
 // are taken from. Writes raw samples as JSON, each the slowest rank's; statistics and decisions are the gate's. Every
 // A/A series is two arms alike: what the job's own noise looks like. Results are checked: collectives element by

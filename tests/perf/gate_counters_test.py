@@ -1,6 +1,6 @@
-"""perf/gate.py shows every counter that differs, and takes nothing else for equal.
+"""perf/gate/counters shows every counter that differs, and takes nothing else for equal.
 
-usage: gate_test.py [unittest options]
+usage: gate_counters_test.py [unittest options]
 A stand-in for the program counts what its overrides say.
 """
 import contextlib
@@ -13,11 +13,9 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
+from commands import load
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "perf"))
-import gate  # noqa: E402 -- it lies there
+counters = load("gate/counters")
 
 CONFIGURATIONS = {"ddp, 1 rank": (1, ("parallel.strategy=ddp",)), "ddp, 2 ranks": (2, ("parallel.strategy=ddp",)),
                   "naive, 4 ranks": (4, ("parallel.strategy=naive", "model.dropout=0.1"))}
@@ -42,7 +40,7 @@ class Gate(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trainstone-test-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        few = mock.patch.dict(gate.CONFIGURATIONS, CONFIGURATIONS, clear=True)
+        few = mock.patch.dict(counters.CONFIGURATIONS, CONFIGURATIONS, clear=True)
         few.start()
         self.addCleanup(few.stop)
         self.reference = self.folder / "kept" / "counters.json"
@@ -53,12 +51,12 @@ class Gate(unittest.TestCase):
     def gate(self, *arguments, **variables):
         """Exit code and output."""
         out, code = io.StringIO(), 0
-        command = ["gate.py", "--program", str(self.folder / "program"), "--mpiexec", str(self.folder / "launcher"),
+        command = ["counters", "--program", str(self.folder / "program"), "--mpiexec", str(self.folder / "launcher"),
                    "--reference", str(self.reference), *arguments]
         with mock.patch.object(sys, "argv", command), mock.patch.dict(os.environ, variables), \
                 contextlib.redirect_stdout(out):
             try:
-                gate.main()
+                counters.main()
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 1  # as Python does with a message
                 out.write(f"{end.code}\n")
@@ -137,7 +135,7 @@ class Gate(unittest.TestCase):
 
 class Shipped(unittest.TestCase):
     def test_the_reference_has_the_configurations_of_the_table(self):
-        self.assertEqual([*gate.read_reference(gate.REFERENCE)], [*gate.CONFIGURATIONS])
+        self.assertEqual([*counters.read_reference(counters.REFERENCE)], [*counters.CONFIGURATIONS])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The ratios on record, by machine: perf/reference/ratios.json. Owns what makes two machines the same, and the file."""
+"""The ratios on record, by machine: perf/gate/reference/ratios.json. Owns what makes two machines the same, and the file."""
 import hashlib
 import json
 import math
 from typing import NamedTuple
 
-from shared import write_json
+from lib.files import write_json
 
 IDENTITY = ("cpu", "cores", "isa", "kokkos", "threads", "gemm", "mpi", "ranks")
 # instructions that decide which kernels libraries and compilers choose
@@ -102,7 +102,7 @@ def find(entries, about):
 
 
 def write(path, entries):
-    write_json(path, {"about": "Ratios by machine; written and compared by perf/gate.py --tier 1", "machines": entries})
+    write_json(path, {"about": "Ratios by machine; written and compared by perf/gate/ratios", "machines": entries})
 
 
 def record(path, entry):

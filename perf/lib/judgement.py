@@ -1,12 +1,16 @@
-"""Statistics of perf/gate.py's tiers 1 and 2: a ratio of two times with its 95 % interval, and what follows from it.
+"""Judgement of times: a ratio of two programs or of two ways in one program, with its 95 % interval, and what follows from it.
 
-Samples come in fours of two arms, A B B A or B A A B, so that a drift meets both arms alike. A four gives one logarithm of
-B / A; the ratio is the mean of the middle half of them, which what disturbs a few samples does not move. Its interval is a
-bootstrap's over blocks of neighbouring fours, because noise of machines lasts; the seed is fixed, so that equal samples
-give equal intervals. Knows neither programs nor files.
+- The gate's samples come in fours of two arms, A B B A or B A A B, so that a drift meets both arms alike: log_ratios(), decide().
+- Comparisons with other programs take turns in pairs: log_ratios_of_pairs().
+- Studies repeat runs that are no pairs: ratio_of_medians().
+
+A four or a pair gives one logarithm of B / A; the ratio is the mean of the middle half of them, which what disturbs a few samples
+does not move. Its interval is a bootstrap's over blocks of neighbours, because noise of machines lasts. Seeds are fixed, so that
+equal samples give equal intervals. Few samples have no interval. Knows neither programs nor files.
 """
 import math
 import random
+import statistics
 from typing import NamedTuple
 
 LEAST_PAIRS = 20
@@ -15,6 +19,9 @@ PROMISED = 0.10  # green is decided only where a slowdown of this size, with the
 HALF_THE_TIME, ALMOST_SURELY = 1, 2  # how many times the interval's half a slowdown of that size reaches over the limit
 SPREADS = 3  # of the A/A series, that a slowdown must exceed
 RESAMPLES = 1000
+LEAST_FOR_INTERVAL = 6  # the whole range of n samples holds their median with probability 1 - 2^(1-n): of 5 that is 94 %
+DRAWS = 2000  # of the bootstrap of medians
+CI95, RANGE = "ci95", "min..max"
 
 PASSED, SLOWER, FASTER, NOISY, NO_REFERENCE = "ok", "SLOWER", "faster", "TOO NOISY", "no reference"
 
@@ -69,6 +76,25 @@ def middle_mean(values):
     return sum(middle) / len(middle)
 
 
+def log_ratios_of_pairs(arms, seconds):
+    """Of every pair of neighbours, A B or B A: how much longer B takes. Which of them comes first should alternate."""
+    if len(arms) != len(seconds) or len(arms) % 2 != 0 or not arms:
+        raise UnusableSamples(f"{len(arms)} arms and {len(seconds)} samples are no pairs")
+    values = []
+    for first in range(0, len(arms), 2):
+        if arms[first:first + 2] not in ("AB", "BA"):
+            raise UnusableSamples(f"samples {first} and {first + 1} are of arms {arms[first:first + 2]}, neither AB nor BA")
+        sign = 1 if arms[first] == "B" else -1
+        values.append(sign * (math.log(seconds[first]) - math.log(seconds[first + 1])))
+    return values
+
+
+def middle_95(drawn):
+    """(low, high) of what a bootstrap has drawn: as many lie below as above."""
+    ordered, count = sorted(drawn), len(drawn)
+    return ordered[count * 25 // 1000], ordered[count - 1 - count * 25 // 1000]
+
+
 def estimate(values, seed=1):
     """\\param values  logarithms of ratios, in the order of measurement"""
     source, count = random.Random(seed), len(values)
@@ -85,8 +111,7 @@ def estimate(values, seed=1):
             start = source.randrange(count)
             drawn += around[start:start + block]
         found.append(centre + widen * (middle_mean(drawn[:count]) - centre))
-    found.sort()
-    low, high = found[RESAMPLES * 25 // 1000], found[RESAMPLES * 975 // 1000 - 1]
+    low, high = middle_95(found)
     mean = sum(found) / RESAMPLES
     deviation = math.sqrt(sum((one - mean) ** 2 for one in found) / RESAMPLES)
     return Estimate(math.exp(centre), math.exp(low), math.exp(high), deviation)
@@ -117,3 +142,18 @@ def decide(measured, spread, reference, reference_reach=0.0):
     if measured.high < reference / (1 + limit):
         return Decision(FASTER, limit)
     return Decision(PASSED, limit)
+
+
+def ratio_of_medians(values, base, seed):
+    """How far median(values) / median(base) may be off: (low, high, what these two are). The 95 % of a bootstrap over repeats, CI95,
+    where both have enough of them; else RANGE, the smallest and the largest that a pair of repeats gives; (None, None, None)
+    where one has no repeat."""
+    fewest = min(len(values), len(base))
+    if fewest < 2:
+        return None, None, None
+    if fewest < LEAST_FOR_INTERVAL:
+        return min(values) / max(base), max(values) / min(base), RANGE
+    source = random.Random(seed)
+    drawn = [statistics.median(source.choices(values, k=len(values))) / statistics.median(source.choices(base, k=len(base)))
+             for _ in range(DRAWS)]
+    return *middle_95(drawn), CI95

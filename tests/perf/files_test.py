@@ -1,31 +1,29 @@
 #!/usr/bin/env python3
-"""What the tools of perf/ have in common: a write that fails halfway leaves the file as it was.
+"""What the tools of perf/ have in common: a write that fails halfway leaves the file as it was; keys of a deck; measured steps.
 
-usage: shared_test.py [unittest options]
+usage: files_test.py [unittest options]
 """
 import os
 import pathlib
-import sys
 import tempfile
 import unittest
 import unittest.mock
 
-PERF = pathlib.Path(__file__).resolve().parent.parent.parent / "perf"
-sys.path.insert(0, str(PERF))
-import gate_reference
-import shared
+import commands  # noqa: F401 -- first, as it finds perf
+from gate import ratio_records
+from lib import files, program
 
 
 class Files(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory(prefix="trainstone-shared-test-")
+        temporary = tempfile.TemporaryDirectory(prefix="trainstone-files-test-")
         self.addCleanup(temporary.cleanup)
         self.path = pathlib.Path(temporary.name) / "new" / "file.json"
 
     def test_a_write_that_fails_halfway_leaves_the_file_as_it_was(self):
-        writers = {"json": lambda value: shared.write_json(self.path, {"value": value}),
-                   "text": lambda value: shared.write_text(self.path, f"some text with {value}"),
-                   "reference": lambda value: gate_reference.write(self.path, [value])}
+        writers = {"json": lambda value: files.write_json(self.path, {"value": value}),
+                   "text": lambda value: files.write_text(self.path, f"some text with {value}"),
+                   "reference": lambda value: ratio_records.write(self.path, [value])}
         for name, write in writers.items():
             with self.subTest(name):
                 write("old")
@@ -46,11 +44,11 @@ class Files(unittest.TestCase):
 
         def meanwhile(one, other):
             with unittest.mock.patch.object(os, "replace", whole):
-                shared.write_text(self.path, "of the second one")
+                files.write_text(self.path, "of the second one")
             whole(one, other)
 
         with unittest.mock.patch.object(os, "replace", meanwhile):
-            shared.write_text(self.path, "of the first one")
+            files.write_text(self.path, "of the first one")
         self.assertEqual(self.path.read_text(encoding="utf-8"), "of the first one")
         self.assertEqual(list(self.path.parent.iterdir()), [self.path])
 
@@ -62,20 +60,33 @@ class Files(unittest.TestCase):
             whole(descriptor)
 
         with unittest.mock.patch.object(os, "fsync", note):
-            shared.write_text(self.path, "text")
+            files.write_text(self.path, "text")
         file, folder = brought
         self.assertRegex(file, r"/new/file\.json\.[0-9a-f]{16}\.tmp$")
         self.assertEqual(folder, str(self.path.parent.resolve()))
 
     def test_what_json_has_not_is_refused(self):
-        shared.write_json(self.path, {"value": 1})
+        files.write_json(self.path, {"value": 1})
         with self.assertRaises(ValueError):
-            shared.write_json(self.path, {"value": float("nan")})
+            files.write_json(self.path, {"value": float("nan")})
         self.assertEqual(self.path.read_text(encoding="utf-8"), '{\n "value": 1\n}\n')
 
     def test_options_of_keys(self):
-        self.assertEqual(shared.set_options(["a=1", "b=x y"]), ["--set", "a=1", "--set", "b=x y"])
-        self.assertEqual(shared.set_options([]), [])
+        self.assertEqual(program.set_options(["a=1", "b=x y"]), ["--set", "a=1", "--set", "b=x y"])
+        self.assertEqual(program.set_options([]), [])
+
+    def test_measured_samples_are_those_of_the_window_also_of_a_run_that_went_on(self):
+        for steps, expected in (([1, 2, 3, 4], "bc"), ([2, 3, 4, 5], "ab"), ([4, 5, 6, 7], "")):
+            result = {"window": {"first_step": 2, "last_step": 3}, "samples": {"step": steps}}
+            self.assertEqual("".join(program.measured(result, "abcd")), expected)
+        self.assertEqual(program.measured({"window": None, "samples": {"step": [1]}}, [0.5]), [])
+
+    def test_a_command_that_is_a_path_is_found_from_any_folder(self):
+        self.assertEqual(program.command_of("sh -c 'a b' no/such"), ["sh", "-c", "a b", "no/such"])
+        here = os.path.relpath(__file__)
+        self.assertEqual(program.command_of(f"env {here}"), ["env", os.path.abspath(__file__)] if "/" in here else ["env", here])
+        with self.assertRaisesRegex(program.Refused, "at least one word"):
+            program.command_of(" ")
 
 
 if __name__ == "__main__":

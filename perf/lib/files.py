@@ -1,14 +1,7 @@
-"""What the tools of perf/ have in common: how keys of a deck are given to a program, and files that are there whole or
-not at all. Knows neither decks nor results.
-"""
+"""Files that are there whole or not at all. Knows neither decks nor results."""
 import json
 import os
 import secrets
-
-
-def set_options(keys):
-    """\\param keys  KEY=VALUE"""
-    return [word for key in keys for word in ("--set", key)]
 
 
 def make_durable(folder):

@@ -1,7 +1,6 @@
-"""How perf/gate.py, its parts and perf/compare.py run programs: with an end whatever happens, and why one failed. Those of the
-gate run in the same environment.
+"""How tools of perf/ run programs: with an end whatever happens, and why one failed.
 
-Programs lead sessions of their own, so that what they leave running can be ended. Signals to the gate's group do not reach
+Programs lead sessions of their own, so that what they leave running can be ended. Signals to a tool's group do not reach
 them: ended_by_signals() passes their end on.
 """
 import contextlib
@@ -9,6 +8,8 @@ import os
 import shlex
 import signal
 import subprocess
+
+from lib.program import Refused, command_of
 
 
 class RunFailed(Exception):
@@ -49,20 +50,20 @@ def leave_after_signal():
         raise SystemExit(128 + _signals[0])
 
 
-def environment():
-    """Of a run: this process's without overrides of the deck. Ranks share few cores, so that threads must not spin."""
+def environment(threads, **more):
+    """Of a run: this process's without overrides of the deck, with so many threads of a rank."""
     ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
-    return {**ours, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KOKKOS_DISABLE_WARNINGS": "1",
-            "UCX_MEM_EVENTS": "n"}
+    return {**ours, "OMP_NUM_THREADS": str(threads), "KOKKOS_DISABLE_WARNINGS": "1", "UCX_MEM_EVENTS": "n", **more}
 
 
-def run_program(mpiexec, ranks, command, folder, patience):
-    """Runs it in that folder; its ranks end with it. \\throws RunFailed unless it ends with code 0 within so many seconds"""
-    launcher = [*shlex.split(mpiexec), "-n", str(ranks)] if ranks > 1 else []
-    command = [*launcher, os.path.abspath(command[0]), *command[1:]]
+def run_ranks(mpiexec, ranks, command, folder, patience, variables):
+    """Runs the command in that folder, by the launcher if there are several ranks; its ranks end with it.
+    \\param variables  environment()   \\throws RunFailed unless it ends with code 0 within so many seconds"""
     try:
-        code, out = run_session(command, timeout=patience, cwd=folder, env=environment())
-    except (OSError, subprocess.TimeoutExpired) as error:
+        launcher = [*command_of(mpiexec), "-n", str(ranks)] if ranks > 1 else []
+        command = [*launcher, *command]
+        code, out = run_session(command, timeout=patience, cwd=folder, env=variables)
+    except (OSError, subprocess.TimeoutExpired, Refused) as error:
         raise RunFailed(str(error)) from None
     if code != 0:
         raise RunFailed(f"exit {code}: {shlex.join(command)}\n{out}".rstrip())
