@@ -102,7 +102,7 @@ class Buffers(TrainingTest):
 class Overlap(TrainingTest):
     def test_the_overlap_of_a_deck_is_measured_and_can_be_demanded(self):
         deck = Deck({"data.validation_fraction": None, "data.validate_every": None})
-        script = pathlib.Path(__file__).resolve().parents[2] / "perf" / "overlap"
+        script = pathlib.Path(__file__).resolve().parents[2] / "perf" / "kernels" / "overlap"
         command = [sys.executable, script, "--repeat", "1", "--mpiexec", Context.mpiexec, Context.program, deck.path,
                    "--set", "comm.emulated_network.latency=200 us"]
         for least, code in ((-1000, 0), (2, 1)):  # nothing hides twice what there is

@@ -1,4 +1,4 @@
-"""Stand-ins for tests of perf/compare_pytorch.py and perf/compare_llmc.py: a program that says what Trainstone would, with
+"""Stand-ins for tests of perf/compare/pytorch and perf/compare/llmc: a program that says what Trainstone would, with
 seconds and losses that the test chooses, and a folder with a log of who ran in which order."""
 import contextlib
 import io

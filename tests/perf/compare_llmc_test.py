@@ -1,4 +1,4 @@
-"""perf/compare_llmc.py gives llm.c's trainer the files that it reads, times it in turns with ours, and ends it in time.
+"""perf/compare/llmc gives llm.c's trainer the files that it reads, times it in turns with ours, and ends it in time.
 
 usage: compare_llmc_test.py PROGRAM [unittest options]
 A stand-in takes the place of llm.c; PROGRAM writes and reads files like those of a comparison.
@@ -13,8 +13,10 @@ import unittest
 
 from compare_fixture import LOSSES, Comparing
 
-import compare  # noqa: E402 -- compare_fixture tells where it lies
-import compare_llmc  # noqa: E402
+from commands import load
+from compare import comparison
+
+llmc = load("compare/llmc")
 
 PROGRAM = None
 # writes as C does: at once to a terminal alone
@@ -39,7 +41,7 @@ for step in range(41):
 
 
 class Compared(Comparing):
-    main = staticmethod(compare_llmc.main)
+    main = staticmethod(llmc.main)
 
     def setUp(self):
         super().setUp()
@@ -77,7 +79,7 @@ class Compared(Comparing):
 
     def test_theirs_takes_few_steps_and_is_ended(self):
         self.tool("--pairs", "1", "--steps", "99", "--turn-seconds", "99")  # whoever waits for it does so for an hour
-        self.assertEqual(self.rows()[0]["their_steps"], compare_llmc.MOST_STEPS)
+        self.assertEqual(self.rows()[0]["their_steps"], llmc.MOST_STEPS)
         for process in (int(words[1]) for words in self.log() if words[0] == "T"):
             with self.assertRaises(ProcessLookupError):
                 os.kill(process, 0)
@@ -109,7 +111,7 @@ class Lines(unittest.TestCase):
         reading, writing = os.pipe()
         os.write(writing, text.encode())
         try:
-            return compare_llmc.read_steps(reading, count, patience)
+            return llmc.read_steps(reading, count, patience)
         finally:
             os.close(reading)
             os.close(writing)
@@ -119,7 +121,7 @@ class Lines(unittest.TestCase):
         first, second = self.read(lines + "step 2: train loss 5.1 (took 3", 2)
         self.assertEqual(first, (5.25, 1.5005))
         self.assertEqual((str(second[0]), second[1]), ("nan", 0.02))
-        with self.assertRaisesRegex(compare.RunFailed, "has not made 3 steps in 0.2 seconds"):
+        with self.assertRaisesRegex(comparison.RunFailed, "has not made 3 steps in 0.2 seconds"):
             self.read(lines + "step 2: train loss 5.1 (took 3", 3)
 
 
@@ -127,16 +129,16 @@ class Files(unittest.TestCase):
     def test_the_program_trains_from_the_files_that_it_gives_to_theirs(self):
         arguments = types.SimpleNamespace(program=PROGRAM, mpiexec="", ranks=1, threads=1, patience=60,
                                           set=["kernels.gemm=auto"])  # the same bits twice
-        deck, keys, values = compare_llmc.deck_of("2x128", arguments)
+        deck, keys, values = llmc.deck_of("2x128", arguments)
         with tempfile.TemporaryDirectory(prefix="trainstone-test-") as name:
             folder = pathlib.Path(name)
-            ours = compare.Ours(arguments, deck, compare_llmc.make_files(folder, arguments, deck, keys, values))
+            ours = comparison.Ours(arguments, deck, llmc.make_files(folder, arguments, deck, keys, values))
             header = array.array("i", (folder / "gpt2_124M.bin").read_bytes()[:32])
             self.assertEqual(header.tolist(), [20240326, 3, 64, 512, 2, 4, 128, 512])
             first = ours.turn(1).losses
             self.assertLess(abs(first[0] - 6.24), 0.2)
             self.assertLess(first[2], first[0] - 0.1)  # all samples are alike: they are learnt at once
-            fresh = compare.Ours(arguments, deck, [key for key in ours.keys if not key.startswith("model.load")])
+            fresh = comparison.Ours(arguments, deck, [key for key in ours.keys if not key.startswith("model.load")])
             self.assertEqual(fresh.turn(1).losses[0], first[0])  # the file has the initial values
 
 

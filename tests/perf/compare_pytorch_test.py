@@ -1,4 +1,4 @@
-"""perf/compare_pytorch.py times in turns, gives ratios of equal trainings alone, and does without PyTorch in CI.
+"""perf/compare/pytorch times in turns, gives ratios of equal trainings alone, and does without PyTorch in CI.
 
 usage: compare_pytorch_test.py PROGRAM [unittest options]
 Stand-ins take the places of PyTorch and of Trainstone; PROGRAM is asked what the shapes are.
@@ -13,11 +13,12 @@ import types
 import unittest
 from unittest import mock
 
-from commands import PERF
 from compare_fixture import LOSSES, PARAMETERS, Comparing
 
-import compare  # noqa: E402 -- compare_fixture tells where it lies
-import compare_pytorch  # noqa: E402
+from commands import PERF, load
+from compare import comparison
+
+pytorch = load("compare/pytorch")
 
 PROGRAM = None
 WORKER = f"""#!{sys.executable}
@@ -45,13 +46,13 @@ EAGER = ("2x128", "--precision", "fp32", "--modes", "eager")
 
 
 class Compared(Comparing):
-    main = staticmethod(compare_pytorch.main)
+    main = staticmethod(pytorch.main)
 
     def setUp(self):
         super().setUp()
         self.worker = self.write("python", WORKER)
         for name, value in (("IDLE_POLL", 0.01), ("IDLE_PATIENCE", 300.0)):
-            patch = mock.patch.object(compare_pytorch, name, value)
+            patch = mock.patch.object(pytorch, name, value)
             patch.start()
             self.addCleanup(patch.stop)
         self.processor("fpu avx512f avx512_bf16")
@@ -59,7 +60,7 @@ class Compared(Comparing):
     def processor(self, flags, key="flags"):
         """This machine's, as the system describes it."""
         described = self.write("cpuinfo", f"processor\t: 0\nmodel name\t: paper\n{key}\t\t: {flags}\n\nprocessor\t: 1\n")
-        patch = mock.patch.object(compare_pytorch, "CPUINFO", pathlib.Path(described))
+        patch = mock.patch.object(pytorch, "CPUINFO", pathlib.Path(described))
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -88,7 +89,7 @@ class Compared(Comparing):
         self.assertEqual(recipes, ["precision.recipe=fp32"] * 4 + ["precision.recipe=mixed16"] * 4)
 
     def test_a_fallback_without_instructions_for_bf16_has_times_and_no_ratio(self):
-        reason = compare_pytorch.NO_BF16
+        reason = pytorch.NO_BF16
         for flags, key, has_ratio in (("fpu avx512f avx512_bf16", "flags", True), ("fpu amx_tile amx_bf16", "flags", True),
                                       ("fp asimd bf16 sve", "Features", True), ("fp asimd svebf16", "Features", True),
                                       ("fpu avx2 avx512f avx512_fp16", "flags", False), ("fp asimd sve", "Features", False)):
@@ -107,11 +108,11 @@ class Compared(Comparing):
 
     def test_a_ratio_that_is_not_told_has_no_threshold(self):
         self.processor("fpu avx2")
-        self.assert_fails(64, "--at-least eager-bf16: " + compare_pytorch.NO_BF16, "2x128", "--modes", "eager", "--at-least",
+        self.assert_fails(64, "--at-least eager-bf16: " + pytorch.NO_BF16, "2x128", "--modes", "eager", "--at-least",
                           "eager-bf16=1")
 
     def test_a_processor_that_the_system_does_not_describe_has_no_ratio_in_bf16(self):
-        with mock.patch.object(compare_pytorch, "CPUINFO", self.folder / "none"):
+        with mock.patch.object(pytorch, "CPUINFO", self.folder / "none"):
             self.assertEqual(self.tool("2x128", "--modes", "eager", "--precision", "bf16", "--pairs", "1")[0], 0)
         self.assertIsNone(self.rows()[0]["ratio"])
 
@@ -180,59 +181,59 @@ class Compared(Comparing):
         self.assert_fails(1, "No such file", *EAGER, "--python", str(self.folder / "none"))
 
     def test_threads_that_spin_are_an_error(self):
-        with (mock.patch.object(compare_pytorch, "IDLE_PATIENCE", 0.5),
-              mock.patch.object(compare_pytorch, "processor_ticks", side_effect=itertools.count())):
+        with (mock.patch.object(pytorch, "IDLE_PATIENCE", 0.5),
+              mock.patch.object(pytorch, "processor_ticks", side_effect=itertools.count())):
             self.assert_fails(1, "takes processor time 0.5 seconds after its turn", *EAGER)
 
     def test_processor_time_is_seen(self):
-        before, enough = compare_pytorch.processor_ticks(os.getpid()), time.process_time() + 0.1
+        before, enough = pytorch.processor_ticks(os.getpid()), time.process_time() + 0.1
         while time.process_time() < enough:
             pass
-        self.assertGreater(compare_pytorch.processor_ticks(os.getpid()), before)
-        self.assertIsNone(compare_pytorch.processor_ticks(2**30))  # nobody has that number
+        self.assertGreater(pytorch.processor_ticks(os.getpid()), before)
+        self.assertIsNone(pytorch.processor_ticks(2**30))  # nobody has that number
 
     def test_without_pytorch_it_says_how_to_get_it(self):
         self.assert_fails(77, "`pip install torch`, and name the interpreter that has it by --python", *EAGER, NO_TORCH="yes")
         (self.folder / "torch.py").write_text("raise ImportError('not for you')\n")
-        ended = subprocess.run([sys.executable, PERF / "pytorch_step.py", "{}"], capture_output=True, text=True,
+        ended = subprocess.run([sys.executable, PERF / "compare/pytorch_step.py", "{}"], capture_output=True, text=True,
                                check=False, env={**os.environ, "PYTHONPATH": str(self.folder)})
         self.assertEqual((ended.returncode, ended.stderr), (77, f"{sys.executable} has no PyTorch (not for you)\n"))
 
 
 class Ratios(unittest.TestCase):
     def turns(self, letters, times):
-        return [compare.Turn([time], [1.0]) for _, time in zip(letters, times, strict=True)]
+        return [comparison.Turn([time], [1.0]) for _, time in zip(letters, times, strict=True)]
 
     def test_it_is_theirs_by_ours_in_whatever_order(self):
         for letters, times in (("TO", (3, 2)), ("OT", (2, 3)), ("TOOTOTTO", (3, 2, 2, 3, 2, 3, 3, 2))):
-            ratio, interval = compare.ratio_of(letters, self.turns(letters, times))
+            ratio, interval = comparison.ratio_of(letters, self.turns(letters, times))
             self.assertAlmostEqual(ratio, 1.5, 12)
             self.assertIsNone(interval)
 
     def test_a_drift_meets_both_alike(self):
         letters = "TOOTOTTO" * 4
         turns = self.turns(letters, [(1.5 if letter == "T" else 1) * 1.01**index for index, letter in enumerate(letters)])
-        ratio, (low, high) = compare.ratio_of(letters, turns)
+        ratio, (low, high) = comparison.ratio_of(letters, turns)
         self.assertAlmostEqual(ratio, 1.5, delta=1e-6)
         self.assertTrue(1.48 < low <= ratio <= high < 1.52, (low, high))
 
     def test_the_median_of_a_turn_counts(self):
-        turns = [compare.Turn([1.0, 3.0, 99.0], [1.0]), compare.Turn([2.0, 2.0, 50.0], [1.0])]
-        self.assertAlmostEqual(compare.ratio_of("TO", turns)[0], 1.5, 12)
+        turns = [comparison.Turn([1.0, 3.0, 99.0], [1.0]), comparison.Turn([2.0, 2.0, 50.0], [1.0])]
+        self.assertAlmostEqual(comparison.ratio_of("TO", turns)[0], 1.5, 12)
 
 
 class Shipped(unittest.TestCase):
     def test_the_shapes_are_what_their_names_say(self):
         arguments = types.SimpleNamespace(program=PROGRAM, ranks=1)
         expected = {"gpt2-124m": (12, 768, 50257, 4, 64), "6x384": (6, 384, 8192, 4, 256), "2x128": (2, 128, 512, 8, 64)}
-        for name in compare.SHAPES:
-            for precision in compare.PRECISIONS.values():
-                estimate = compare.Ours(arguments, *compare.deck_and_keys(name, precision)).describe()
-                values = compare.values_of(estimate)
+        for name in comparison.SHAPES:
+            for precision in comparison.PRECISIONS.values():
+                estimate = comparison.Ours(arguments, *comparison.deck_and_keys(name, precision)).describe()
+                values = comparison.values_of(estimate)
                 found = tuple(values[key] for key in ("model.layers", "model.channels", "model.vocab", "batch.global",
                                                       "data.sequence"))
                 self.assertEqual(found, expected[name])
-                compare_pytorch.check_deck(values)
+                pytorch.check_deck(values)
                 layers, channels, vocab = found[:3]
                 self.assertEqual(estimate["model_parameters"], (vocab + values["model.context"] + 2) * channels +
                                  layers * (12 * channels**2 + 13 * channels), name)

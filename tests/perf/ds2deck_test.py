@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""perf/ds2deck.py on configurations as people have them: what it says of every key, whether the program takes the deck, and
+"""perf/deepspeed/ds2deck on configurations as people have them: what it says of every key, whether the program takes the deck, and
 what the deck then means.
 
 usage: ds2deck_test.py PROGRAM
@@ -15,13 +15,11 @@ import tomllib
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent
-ROOT = TESTS.parent
-CONFIGS = TESTS / "data" / "ds_config"
-CONVERTER = ROOT / "perf" / "ds2deck.py"
-sys.path.insert(0, str(CONVERTER.parent))
-sys.dont_write_bytecode = True
-import ds_mapping  # noqa: E402  pylint: disable=wrong-import-position
+from commands import PERF, ROOT  # first, as it finds perf
+from deepspeed import mapping as ds_mapping
+
+CONFIGS = ROOT / "tests" / "data" / "ds_config"
+CONVERTER = PERF / "deepspeed" / "ds2deck"
 
 BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 ADAMW = {"optimizer.type": "adamw", "optimizer.decay": "all", "optimizer.weight_decay": 0, "optimizer.eps": 1e-8}

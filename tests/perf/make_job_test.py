@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The scripts that perf/make_job writes, run with stand-ins for the batch systems and the program.
+"""The scripts that perf/study/make_job writes, run with stand-ins for the batch systems and the program.
 
 usage: make_job_test.py [unittest options]
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-MAKE_JOB = pathlib.Path(__file__).resolve().parent.parent.parent / "perf/make_job"
+MAKE_JOB = pathlib.Path(__file__).resolve().parent.parent.parent / "perf/study/make_job"
 
 # Stops twice with a checkpoint, then ends well; notes what it was called with.
 PROGRAM = """#!/bin/bash

@@ -1,4 +1,4 @@
-"""perf/portability_tax.py sets kernels beside their plain form, from made-up results and from a program that writes them.
+"""perf/kernels/portability_tax sets kernels beside their plain form, from made-up results and from a program that writes them.
 
 usage: portability_tax_test.py [unittest options]
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-TOOL = pathlib.Path(__file__).resolve().parents[2] / "perf" / "portability_tax.py"
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "perf" / "kernels" / "portability_tax"
 CONTEXT = {"kokkos": "4.5 OpenMP", "threads": "2", "bandwidth": "40 GB/s", "num_cpus": 64}
 
 # Notes its arguments, and writes what Google Benchmark would.

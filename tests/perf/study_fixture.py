@@ -1,4 +1,4 @@
-"""Made-up studies for tests of perf/study: results as they would be if the alpha-beta model were true, and their folder."""
+"""Made-up studies for tests of perf/study/: results as they would be if the alpha-beta model were true, and their folder."""
 import contextlib
 import io
 import json
@@ -7,9 +7,9 @@ import tempfile
 import unittest
 
 import commands  # noqa: F401 -- first, as it finds perf
-import study_collect
 from lib.files import write_json
-from study_program import Study
+from study import collection
+from study.folder import Study
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP
 PARAMETERS, STEP_FLOPS, TOKENS = 10000, 4e9, 4096
@@ -39,7 +39,7 @@ def record_of(ranks, changes=()):
 
 def result_of(ranks, seconds=None, tokens=TOKENS, parameters=PARAMETERS, changes=()):
     seconds = seconds or seconds_of(ranks)
-    phases = {name: [seconds / 10] * 3 for name in study_collect.PHASES}
+    phases = {name: [seconds / 10] * 3 for name in collection.PHASES}
     return {**record_of(ranks, changes), "kind": "run", "status": "UNREFERENCED", "class": "custom", "exit_code": 0,
             "machine": {"cpu": "paper", "mpi": "none"}, "predicted": work_of(ranks), "counted": work_of(ranks),
             "energy": None, "wall_seconds": 1.0, "window": {"first_step": 2, "last_step": 3},
@@ -56,7 +56,7 @@ def quietly(command, *arguments):
 
 
 def collect_quietly(study):
-    return quietly(study_collect.collect_study, study)
+    return quietly(collection.collect_study, study)
 
 
 class OnPaper:
@@ -103,4 +103,4 @@ class InFolder(unittest.TestCase):
         result = json.loads(path.read_text())
         change(result)
         write_json(path, result)
-        return study_collect.collect(study)
+        return collection.collect(study)

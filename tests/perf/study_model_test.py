@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""perf/study on made-up results: what is fitted and predicted.
+"""perf/study/ on made-up results: what is fitted and predicted.
 
 usage: study_model_test.py [unittest options]
 """
@@ -10,8 +10,8 @@ import unittest.mock
 
 # first, as it finds perf
 from study_fixture import ALPHA, BETA, CODE, GAMMA, InFolder, OnPaper, quietly, result_of, seconds_of, work_of
-import study_model
 from lib.program import Refused
+from study import scaling_model
 
 
 class Model(InFolder):
@@ -20,7 +20,7 @@ class Model(InFolder):
 
     def test_perfect_alpha_beta_data_give_their_alpha_beta_and_gamma(self):
         for ranks in ((1, 2, 4, 8), (1, 2, 3, 5, 8, 16, 64)):
-            model = study_model.fitted_model(self.points(ranks))
+            model = scaling_model.fitted_model(self.points(ranks))
             for name, value in {"alpha_seconds_per_message": ALPHA, "beta_seconds_per_byte": BETA,
                                 "gamma_seconds_per_flop": GAMMA}.items():
                 self.assertAlmostEqual(model["parameters"][name] / value, 1, delta=1e-6)
@@ -29,32 +29,32 @@ class Model(InFolder):
             self.assertFalse(any(point["flagged"] for point in model["points"]))
 
     def test_a_largest_scale_20_percent_above_what_the_others_say_is_flagged_alone(self):
-        model = study_model.fitted_model(self.points((1, 2, 4, 8, 16), {16: 1.2 * seconds_of(16)}))
+        model = scaling_model.fitted_model(self.points((1, 2, 4, 8, 16), {16: 1.2 * seconds_of(16)}))
         self.assertEqual([point["ranks"] for point in model["points"] if point["flagged"]], [16])
         self.assertAlmostEqual(model["points"][-1]["residual"], 1 / 1.2 - 1)
 
     def test_three_numbers_of_ranks_have_two_terms_and_two_are_too_few(self):
-        self.assertEqual(study_model.fitted_model(self.points((1, 2, 4)))["form"], "t = gamma flops + beta bytes")
-        few = study_model.fitted_model(self.points((1, 2)))
+        self.assertEqual(scaling_model.fitted_model(self.points((1, 2, 4)))["form"], "t = gamma flops + beta bytes")
+        few = scaling_model.fitted_model(self.points((1, 2)))
         self.assertEqual((few["parameters"], few["points"]), ({}, []))
         self.assertIn("not fitted: 2 numbers of ranks", few["form"])
 
     def test_no_coefficient_is_negative_and_the_rest_fit_best(self):
-        found = study_model.non_negative_fit([[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]], [3.0, 2.0, 1.0])
+        found = scaling_model.non_negative_fit([[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]], [3.0, 2.0, 1.0])
         self.assertEqual(found[1], 0)  # a line through these falls
         times = (3, 2, 1)
         self.assertAlmostEqual(found[0], sum(1 / t for t in times) / sum(1 / t**2 for t in times))
 
     def test_a_prediction_prices_what_the_program_says_of_those_ranks(self):
         study = self.strong()
-        parameters = study_model.fitted_model(self.points((1, 2, 4, 8)))["parameters"]
-        for found in study_model.predictions(study, parameters, [16, 32], OnPaper()):
+        parameters = scaling_model.fitted_model(self.points((1, 2, 4, 8)))["parameters"]
+        for found in scaling_model.predictions(study, parameters, [16, 32], OnPaper()):
             self.assertAlmostEqual(found["seconds"] / seconds_of(found["ranks"]), 1, delta=1e-6)
 
     def model_of(self, study, program=CODE, predict=(16,)):
         """model.json, made where the program at hand is that one."""
-        with unittest.mock.patch.object(study_model, "Program", lambda _: OnPaper(program)):
-            self.assertEqual(quietly(study_model.model_study, study, argparse.Namespace(program="", predict=predict)), 0)
+        with unittest.mock.patch.object(scaling_model, "Program", lambda _: OnPaper(program)):
+            self.assertEqual(quietly(scaling_model.model_study, study, argparse.Namespace(program="", predict=predict)), 0)
         return json.loads((self.folder / "model.json").read_text())
 
     def test_the_fit_and_its_predictions_are_of_the_busiest_rank(self):

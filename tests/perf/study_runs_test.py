@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""perf/study with the program itself: studies of a tiny model on 1 and 2 ranks, here and on a Slurm of two scripts.
+"""perf/study/ with the program itself: studies of a tiny model on 1 and 2 ranks, here and on a Slurm of two scripts.
 
 usage: study_runs_test.py PROGRAM MPIEXEC [unittest options]
 """
@@ -12,8 +12,8 @@ import tempfile
 import unittest
 
 from commands import PERF  # first, as it finds perf
-import study_jobs
-from study_program import Study
+from study import slurm_jobs
+from study.folder import Study
 
 DECK = """model.layers = 2
 model.heads = 1
@@ -41,7 +41,7 @@ class Runs(unittest.TestCase):
         environment.pop("TRAINSTONE_SET", None)
         path = f"{self.folder}:{environment['PATH']}"
         named = [] if words[0] == "collect" else ["--program", str(program or self.program)]
-        return subprocess.run([sys.executable, PERF / "study", *map(str, words), *named], cwd=self.folder, text=True,
+        return subprocess.run([sys.executable, PERF / "study" / words[0], *map(str, words[1:]), *named], cwd=self.folder, text=True,
                               env={**environment, "PATH": path}, capture_output=True, check=False)
 
     def plan(self, *more, kind="strong", ranks="1,2"):
@@ -258,10 +258,10 @@ class Runs(unittest.TestCase):
 
     def test_one_submit_at_a_time_works_on_a_study(self):
         self.plan("--repeats", "1", ranks="1")
-        with study_jobs.alone(Study(self.folder / "s")):
+        with slurm_jobs.alone(Study(self.folder / "s")):
             second = self.study("submit", "s", "local")
         self.assertEqual(second.returncode, 64, second)
-        self.assertIn("another perf/study submit is at work on it", second.stderr)
+        self.assertIn("another perf/study/submit is at work on it", second.stderr)
         self.assertFalse((self.folder / "s/runs").exists())
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""perf/study on made-up results: what is a study, what counts, what runs.
+"""perf/study/ on made-up results: what is a study, what counts, what runs.
 
 usage: study_test.py [unittest options]
 """
@@ -15,12 +15,10 @@ import unittest.mock
 # first, as they find perf
 from commands import PERF
 from study_fixture import CODE, collect_quietly, InFolder, PARAMETERS, record_of, result_of, seconds_of, TOKENS
-import study_collect
-import study_plan
-import study_submit
 from lib.files import write_json
 from lib.program import Refused
-from study_program import Study, why_not_usable
+from study import collection, planning, submission
+from study.folder import Study, why_not_usable
 
 
 class Collect(InFolder):
@@ -44,7 +42,7 @@ class Collect(InFolder):
                    for ranks in (1, 4)}
         for result in results.values():
             result["counted"]["flops"] = result["predicted"]["flops"] = 1000
-        points = study_collect.collect(self.study_of("weak-batch", results, 3))["points"]
+        points = collection.collect(self.study_of("weak-batch", results, 3))["points"]
         self.assertAlmostEqual(points[1]["efficiency"], 1.1 / 1.4)
 
     def with_factors(self, ranks, factors):
@@ -53,8 +51,8 @@ class Collect(InFolder):
         for repeat, factor in enumerate(factors, 1):
             self.write(study, f"n{ranks}-r{repeat}", result_of(ranks, seconds_of(ranks) * factor))
         self.write(study, "n1-r1", result_of(1, seconds_of(1) * 1.2))
-        self.assertEqual(study_collect.collect(study)["points"], study_collect.collect(study)["points"])
-        (found,) = (point for point in study_collect.collect(study)["points"] if point["ranks"] == ranks)
+        self.assertEqual(collection.collect(study)["points"], collection.collect(study)["points"])
+        (found,) = (point for point in collection.collect(study)["points"] if point["ranks"] == ranks)
         return found, seconds_of(1) / (ranks * seconds_of(ranks))
 
     def test_few_repeats_have_a_range_and_no_interval(self):
@@ -89,10 +87,10 @@ class Collect(InFolder):
         for kind, (second, message) in cases.items():
             with self.subTest(kind=kind):
                 study = self.study_of(kind, {1: result_of(1), 2: second})
-                self.assertTrue(any(message in line for line in study_collect.collect(study)["violations"]))
+                self.assertTrue(any(message in line for line in collection.collect(study)["violations"]))
                 self.assertEqual(collect_quietly(study), 65)
         near = self.study_of("weak-model", {1: result_of(1), 2: result_of(2, parameters=2.1 * PARAMETERS)})
-        self.assertEqual(study_collect.collect(near)["violations"], [])
+        self.assertEqual(collection.collect(near)["violations"], [])
 
     def test_tampered_counters_are_found_and_no_rate_is_left(self):
         def add(key, difference):
@@ -117,12 +115,12 @@ class Collect(InFolder):
 
     def test_a_run_of_another_deck_or_of_other_ranks_is_found(self):
         study = self.study_of("strong", {1: result_of(1), 2: result_of(2, changes={"optimizer.lr": 0.2})})
-        self.assertEqual(study_collect.collect(study)["violations"], ["n2-r1: optimizer.lr = 0.2, in n1-r1 0.1"])
+        self.assertEqual(collection.collect(study)["violations"], ["n2-r1: optimizer.lr = 0.2, in n1-r1 0.1"])
         collected = self.tamper(self.strong(), "n1-r1", lambda result: result["params"]["optimizer.lr"].update({"value": 3}))
         self.assertIn("n1-r1: optimizer.lr = 3, planned 0.1", collected["violations"])
         study = self.strong()
         self.write(study, "n4-r2", result_of(2))
-        self.assertIn("n4-r2: ran on 2 ranks, must be 4", study_collect.collect(study)["violations"])
+        self.assertIn("n4-r2: ran on 2 ranks, must be 4", collection.collect(study)["violations"])
 
     def test_the_batch_of_a_rank_may_not_change_between_repeats(self):
         collected = self.tamper(self.strong(), "n1-r2", lambda result: result["params"]["batch.accumulation"].update({"value": 4}))
@@ -133,7 +131,7 @@ class Collect(InFolder):
         self.tamper(study, "n2-r1", lambda result: result.update(status="INVALID", fom=None))
         self.tamper(study, "n2-r2", lambda result: result.update(status="STOPPED", fom=None, window=None))
         (study.folder / "runs/n4-r1/result.json").write_text('{"kind": "ru')
-        collected = study_collect.collect(study)
+        collected = collection.collect(study)
         self.assertEqual(collected["without_rate"], ["n2-r1 INVALID", "n4-r1 MISSING", "n2-r2 STOPPED"])
         self.assertEqual([point["ranks"] for point in collected["points"]], [1, 4])
         self.assertEqual([row.get("rate") for row in collected["rows"] if row["ranks"] == 2], [None, None])
@@ -170,9 +168,9 @@ class Collect(InFolder):
         result = {**result_of(2), "status": "VALID", "class": "tiny"}
         for released, expected in ((True, "tiny"), (False, "custom")):
             golden = {"digest": "0" * 16, "recorded_with": "somebody", "released": released}
-            self.assertEqual(study_collect.class_of({**result, "golden": golden}), expected)
-        self.assertEqual(study_collect.class_of({**result, "golden": None}), "tiny")
-        self.assertEqual(study_collect.class_of(result), "tiny")
+            self.assertEqual(collection.class_of({**result, "golden": golden}), expected)
+        self.assertEqual(collection.class_of({**result, "golden": None}), "tiny")
+        self.assertEqual(collection.class_of(result), "tiny")
 
     def test_runs_on_other_nodes_than_planned_are_named(self):
         mixes = self.tamper(self.strong(), "n4-r2", lambda result: result["topology"].update(nodes=2))["mixes"]
@@ -186,7 +184,7 @@ class Plan(unittest.TestCase):
                       "fits": None, "compute_seconds": 30, "communication_seconds": 6, "model_parameters": 10, "needed_bytes": 1}
                      for one in ranks]
         plan = {"model_parameters": 10, "own_ranks": 1, "ranks_per_node": ranks_per_node}
-        return study_plan.table("strong", plan, estimates, 2)
+        return planning.table("strong", plan, estimates, 2)
 
     def test_node_hours_without_ranks_per_node_say_that_they_are_of_one_node(self):
         one_node, several = self.lines((1, 2, 8), None), self.lines((1, 2, 8), 2)
@@ -211,7 +209,7 @@ class StudyFiles(InFolder):
         study["points"][0].update(changes)
         write_json(self.folder / "study.json", study)
         with self.assertRaises(Refused) as refused:
-            study_submit.clear(Study(self.folder), study["points"][0], record_of(1))
+            submission.clear(Study(self.folder), study["points"][0], record_of(1))
         return str(refused.exception)
 
     def test_a_name_that_leaves_the_folder_of_runs_is_refused_and_nothing_is_removed(self):
@@ -229,7 +227,7 @@ class StudyFiles(InFolder):
         self.refusal(name="../victim")
         for command in (["submit", self.folder, "local"], ["submit", self.folder, "slurm"], ["collect", self.folder],
                         ["model", self.folder], ["report", self.folder]):
-            ended = subprocess.run([sys.executable, PERF / "study", *command, "--program", "/nowhere/trainstone"],
+            ended = subprocess.run([sys.executable, PERF / "study" / command[0], *command[1:]],
                                    capture_output=True, text=True, check=False)
             self.assertEqual(ended.returncode, 64, ended)
             self.assertIn('a point is called "../victim"', ended.stderr)
@@ -259,7 +257,7 @@ class StudyFiles(InFolder):
             return whole(path, target)
 
         with unittest.mock.patch.object(pathlib.Path, "rename", second_fails), self.assertRaisesRegex(Refused, "cross-device"):
-            with study_submit.set_aside(study, points, record_of(1, {"batch.micro": 9}), self.folder / "aside"):
+            with submission.set_aside(study, points, record_of(1, {"batch.micro": 9}), self.folder / "aside"):
                 self.fail("entered")
         self.assertEqual(sorted((self.folder / "runs").rglob("*")), before)
         self.assertFalse((self.folder / "aside").exists())
@@ -298,7 +296,7 @@ class WhatRuns(InFolder):
 
     def test_repeats_are_interleaved_in_an_order_that_the_seed_decides(self):
         points = [{"name": f"n{ranks}-r{repeat}", "repeat": repeat} for ranks in range(1, 9) for repeat in (1, 2)]
-        first, again, other = (study_submit.order_of(copy.deepcopy(points), seed) for seed in (1, 1, 2))
+        first, again, other = (submission.order_of(copy.deepcopy(points), seed) for seed in (1, 1, 2))
         self.assertEqual([point["repeat"] for point in first], [1] * 8 + [2] * 8)
         self.assertEqual(first, again)
         self.assertNotEqual(first, other)
@@ -307,9 +305,9 @@ class WhatRuns(InFolder):
     def test_layers_grow_with_ranks_or_are_refused_beyond_the_limit(self):
         plan = {"model_parameters": 1200, "own_ranks": 2, "parameters_besides_layers": 200, "parameters_per_layer": 500,
                 "limit": 0.1}
-        self.assertEqual([study_plan.layers_for(plan, ranks) for ranks in (2, 6, 20)], [2, 7, 24])
+        self.assertEqual([planning.layers_for(plan, ranks) for ranks in (2, 6, 20)], [2, 7, 24])
         with self.assertRaisesRegex(Refused, r"1 layers on 1 ranks are 700 parameters per rank, \+16\.7 % from 600"):
-            study_plan.layers_for(plan, 1)
+            planning.layers_for(plan, 1)
 
 
 if __name__ == "__main__":

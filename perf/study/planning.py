@@ -1,4 +1,4 @@
-"""perf/study plan: which runs a study has, and what each would need, before any is started.
+"""perf/study/plan: which runs a study has, and what each would need, before any is started.
 
 What a deck says holds for its own number of ranks: comm.expected_ranks, else the smallest of --ranks. From there
 - strong: the global batch stays.

@@ -1,5 +1,5 @@
 """Keys of a DeepSpeed ds_config that decide nothing in a Trainstone deck: values that Trainstone honours by what it always
-does, and sections that it does not have. Data alone; perf/ds_mapping.py translates the keys that have a counterpart."""
+does, and sections that it does not have. Data alone; mapping.py translates the keys that have a counterpart."""
 
 ANY = object()  # every value is honoured
 

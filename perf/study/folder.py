@@ -54,7 +54,7 @@ class Study:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).absolute()
         if not (self.folder / "study.json").exists():
-            raise Refused(f"{folder}: there is no study.json; perf/study plan writes one")
+            raise Refused(f"{folder}: there is no study.json; perf/study/plan writes one")
         self.study, self.plan = read_json(self.folder / "study.json"), read_json(self.folder / "plan.json")
         check_points(self.folder / "study.json", self.study)
 

@@ -1,4 +1,4 @@
-"""What perf/compare_pytorch.py and perf/compare_llmc.py have in common: a training step of Trainstone is timed in turns with
+"""What perf/compare/pytorch and perf/compare/llmc have in common: a training step of Trainstone is timed in turns with
 that of another program, which runs on the same cores, and the ratio of the two is told with its interval.
 
 Owns our arm, the turns, the check that both train alike, and the tables. Our arm is `trainstone run`, a process for every
@@ -20,7 +20,7 @@ from lib.files import write_json
 from lib.program import USAGE, Program, Refused, command_of, measured, program_of, set_options
 from lib.sessions import RunFailed, ended_by_signals, environment, run_ranks
 
-BASE = pathlib.Path(__file__).resolve().parent.parent / "inputs" / "gpt2-124m.toml"
+BASE = pathlib.Path(__file__).resolve().parents[2] / "inputs" / "gpt2-124m.toml"
 SHAPES = {  # keys besides those of BASE
     "gpt2-124m": (),
     "6x384": ("model.layers=6", "model.heads=6", "model.channels=384", "model.vocab=8192", "model.context=256",

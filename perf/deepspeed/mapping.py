@@ -9,8 +9,8 @@ import difflib
 import itertools
 import json
 
-from ds_keys import ANY, SECTIONS, SETTLED, ZERO_SETTLED
-from ds_optimizer import PARAMS, RAMP, SCHEDULES, is_number, map_optimizer, map_scheduler, optimizer_name
+from deepspeed.keys import ANY, SECTIONS, SETTLED, ZERO_SETTLED
+from deepspeed.optimizer import PARAMS, RAMP, SCHEDULES, is_number, map_optimizer, map_scheduler, optimizer_name
 
 ZERO = "zero_optimization."
 FP16 = ("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale")

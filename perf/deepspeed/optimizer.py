@@ -1,9 +1,9 @@
-"""The optimizer and the schedule of a ds_config in keys of a Trainstone deck. Part of ds_mapping.py, whose Mapping these
+"""The optimizer and the schedule of a ds_config in keys of a Trainstone deck. Part of mapping.py, whose Mapping these
 functions fill."""
 import json
 import math
 
-from ds_keys import ANY
+from deepspeed.keys import ANY
 
 PARAMS = "optimizer.params."
 RAMP = "scheduler.params."
@@ -21,7 +21,7 @@ AT_LEAST_0 = (lambda value: value >= 0, "a number of at least 0")
 BELOW_1 = (lambda value: 0 <= value < 1, "in [0, 1)")
 UP_TO_1 = (lambda value: 0 <= value <= 1, "in [0, 1]")
 
-# As in ds_keys.py.
+# As in keys.py.
 SETTLED_PARAMS = {
     "bias_correction": ((True,), "the bias of moments is corrected", "none"),
     "amsgrad": ((False,), "there is no AMSGrad", 'optimizer.type = "adamw"'),

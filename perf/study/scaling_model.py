@@ -1,4 +1,4 @@
-"""perf/study model: how the time of a step grows with ranks, fitted to the results and tried where it was not fitted.
+"""perf/study/model: how the time of a step grows with ranks, fitted to the results and tried where it was not fitted.
 
     t(N) = gamma FLOPs(N) + alpha messages(N) + beta bytes(N)
 
@@ -20,9 +20,9 @@ import itertools
 
 from lib.files import write_json
 from lib.program import INVALID, Program, Refused, program_of
-from study_collect import collect
-from study_plan import estimate_for
-from study_program import why_no_rate
+from study.collection import collect
+from study.folder import why_no_rate
+from study.planning import estimate_for
 
 FLAGGED = 0.15
 TERMS = {"gamma_seconds_per_flop": "flops", "beta_seconds_per_byte": "sent_bytes",

@@ -1,8 +1,8 @@
-"""perf/study submit: starts the runs of a study that are not there yet, here or on a Slurm.
+"""perf/study/submit: starts the runs of a study that are not there yet, here or on a Slurm.
 
 Here one after the other: repeat 1 of all points, then repeat 2, each in an order of its own drawn from --seed, so that a
 machine that gets warmer or busier does so for all points alike. On a Slurm an array job for each number of ranks, whose
-scripts perf/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits to, is
+scripts perf/study/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits to, is
 left to it.
 """
 import pathlib
@@ -13,11 +13,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-import study_jobs
 from lib.files import write_text
 from lib.program import Program, Refused, set_options
-from study_plan import estimate_for
-from study_program import different_keys, why_no_rate, why_not_usable
+from study import slurm_jobs
+from study.folder import different_keys, why_no_rate, why_not_usable
+from study.planning import estimate_for
 
 MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 
@@ -143,7 +143,7 @@ def job_script(study, program, folder, points, estimate, options):
 
 
 def submit_slurm(study, program, arguments, todo, estimates):
-    failed, folder = False, study_jobs.new_folder(study) if todo else None
+    failed, folder = False, slurm_jobs.new_folder(study) if todo else None
     for ranks in sorted({point["ranks"] for point in todo}):
         points = [point for point in todo if point["ranks"] == ranks]
         script = job_script(study, program, folder, points, estimates[ranks], arguments.job)
@@ -152,7 +152,7 @@ def submit_slurm(study, program, arguments, todo, estimates):
             continue
         try:
             with set_aside(study, points, estimates[ranks], folder / f"n{ranks}.before"):
-                job = study_jobs.submit(study, script, points)
+                job = slurm_jobs.submit(study, script, points)
             outcome = f"job {job}" if job else "submitted, job unknown: sbatch gave no number"
         except Refused as reason:
             failed, outcome = True, f"not submitted: {reason}"
@@ -164,10 +164,10 @@ def submit_study(study, arguments):
     """Exit code: 0 if all was started (here: and gave a result that counts), else 1."""
     program = Program(arguments.program)
     if arguments.system == "local" and arguments.job:
-        raise Refused(f"{' '.join(arguments.job)}: options of perf/make_job belong to slurm")
-    with study_jobs.alone(study):
+        raise Refused(f"{' '.join(arguments.job)}: options of perf/study/make_job belong to slurm")
+    with slurm_jobs.alone(study):
         estimates = fresh_estimates(study, program)
-        left = {} if arguments.anyway else study_jobs.still_there(study)
+        left = {} if arguments.anyway else slurm_jobs.still_there(study)
         todo = runs_to_do(study, estimates, left, arguments.again, arguments.seed)
         if left:
             print("jobs of this study are still there: scancel ends them, --anyway runs what they are to run nevertheless")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from lib.files import write_json
 from lib.program import Refused
-from study_program import read_json, why_no_rate
+from study.folder import read_json, why_no_rate
 
 # Any other state is that of a job that runs, will run or cleans up.
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -27,7 +27,7 @@ def alone(study):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as failure:
-            raise Refused(f"{study.folder}: another perf/study submit is at work on it") from failure
+            raise Refused(f"{study.folder}: another perf/study/submit is at work on it") from failure
         except OSError:
             pass
         yield

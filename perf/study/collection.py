@@ -1,4 +1,4 @@
-"""perf/study collect: the results of a study as one table, after proof that they are one study.
+"""perf/study/collect: the results of a study as one table, after proof that they are one study.
 
 From the result files themselves: what the study keeps the same is the same in all of them, so are all keys of the deck but
 those that the kind of study varies, every run has the ranks of its point, and what was counted is what was predicted. A
@@ -15,7 +15,7 @@ import statistics
 from lib.files import write_json, write_text
 from lib.judgement import ratio_of_medians
 from lib.program import INVALID, measured
-from study_program import USABLE, different_keys, values_of, why_no_rate
+from study.folder import USABLE, different_keys, values_of, why_no_rate
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},

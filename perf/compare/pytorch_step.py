@@ -1,4 +1,4 @@
-"""A GPT-2 training step in PyTorch, for perf/compare_pytorch.py, which starts this program and talks to it.
+"""A GPT-2 training step in PyTorch, for perf/compare/pytorch, which starts this program and talks to it.
 
 usage: python pytorch_step.py JSON
 JSON has the shape, batch and optimizer of a deck. Prints one line of JSON when it is warm. Then, for every line

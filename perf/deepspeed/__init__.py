@@ -1,0 +1,1 @@
+"""Decks from configurations of DeepSpeed. Nothing of DeepSpeed itself."""

@@ -1,0 +1,1 @@
+"""Scaling studies and the scripts of batch jobs."""
