@@ -145,9 +145,9 @@ def decide(measured, spread, reference, reference_reach=0.0):
 
 
 def ratio_of_medians(values, base, seed):
-    """How far median(values) / median(base) may be off: (low, high, what these two are). The 95 % of a bootstrap over repeats, CI95,
-    where both have enough of them; else RANGE, the smallest and the largest that a pair of repeats gives; (None, None, None)
-    where one has no repeat."""
+    """How far median(values) / median(base) may be off: (low, high, kind). The kind is CI95 where both have enough repeats: a
+    bootstrap over them. Else it is RANGE: the smallest and the largest ratio of a pair of repeats. (None, None, None) where one
+    has a single value."""
     fewest = min(len(values), len(base))
     if fewest < 2:
         return None, None, None

@@ -2,8 +2,8 @@
 
 Here one after the other: repeat 1 of all points, then repeat 2, each in an order of its own drawn from --seed, so that a
 machine that gets warmer or busier does so for all points alike. On a Slurm an array job for each number of ranks, whose
-scripts perf/study/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits to, is
-left to it.
+scripts perf/study/make_job writes; its queue decides about the order. What a job of an earlier submit still works on, or waits
+to, is left to it.
 """
 import pathlib
 import random
