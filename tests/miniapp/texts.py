@@ -141,18 +141,19 @@ class EstimateTest(unittest.TestCase):
         deck = Deck({"batch.global": "8", "parallel.strategy": '"zero"', "parallel.zero_stage": "3"}).path
         calibrated = run("calibrate", "-e", "4K", "--deck", deck, ranks=2)
         self.assertEqual((calibrated.code, calibrated.err, calibrated.left), (0, "", ["peaks.json"]), calibrated)
-        for text in ("# parts of 1 block of channels ", "    block      forward ", "# ns per element: update "):
+        for text in ("# parts of 1 block of channels ", "    mlp        forward ", "# ns per element: update "):
             self.assertIn(text, calibrated.out)
         peaks = calibrated.folder / "peaks.json"
         parts = json.loads(peaks.read_text())["parts"]
-        self.assertEqual(set(parts["part_seconds"]), {"embed", "block", "head"})
+        self.assertEqual(set(parts["part_seconds"]), {"embed", "attention", "mlp", "head"})
         same = ("--ranks", 2, "--machine", peaks)
         known, other = (run("estimate", deck, *same, "--json", "e.json", *more)
                         for more in ((), settings("batch.global=4")))
         found, without = (json.loads((one.folder / "e.json").read_text()) for one in (known, other))
         self.assertEqual((found["predicted_from"], without["predicted_from"]), ("parts", "peaks"))
-        block = parts["part_seconds"]["block"]
-        self.assertGreater(found["compute_seconds"], block["forward"] + block["backward"])
+        of_part = parts["part_seconds"]
+        self.assertGreater(found["compute_seconds"], sum(of_part[name][which] for name in ("attention", "mlp")
+                                                         for which in ("forward", "backward")))
         self.assertGreater(found["communication_seconds"], 0)
         self.assertIn("of communication that nothing hides\n", known.out)
         self.assertRegex(other.out, r"note: \S+peaks.json has times of micro \d+, the deck has \d+; `trainstone calibrate")
