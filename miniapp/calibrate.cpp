@@ -12,7 +12,9 @@
 #include "kernels/library_threads.hpp"
 #include "report/calibration_table.hpp"
 #include "report/machine_file.hpp"
+#include "report/output.hpp"
 #include "report/plural.hpp"
+#include "run_choices.hpp"
 #include "run_result.hpp"
 #include "train/part_measurement.hpp"
 #include "train/step_prediction.hpp"
@@ -89,7 +91,7 @@ void print_compute(MeasuredMachine const& machine) {
 
 /// What is measured for a deck.
 struct PartsOfDeck {
-  RunConfig training; ///< that is timed
+  ResolvedRun training; ///< that is timed
   std::map<std::string, std::string> conditions;
 };
 
@@ -97,23 +99,28 @@ struct PartsOfDeck {
 PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement const& placement) {
   PartsOfDeck parts;
   Deck deck;
-  collectively(context.communicator, [&] {
+  ResolvedRun asked;
+  Communicator& communicator = context.communicator;
+  RunConfig config;
+  collectively(communicator, [&] {
     deck = read_deck(input);
-    resolve(deck, context.communicator.size());
+    config = resolve(deck, communicator.size());
   });
-  use_chosen_buffers(context.communicator, deck.config.comm.buffers, context.exec);
-  deck.config.kernels.fastest = find_fastest_gemms(context, placement, deck).fastest;
-  collectively(context.communicator, [&] {
-    RunConfig config = resolve(deck, context.communicator.size());
-    config.comm.buffers = to_string(context.communicator.buffers());
-    parts = {measured_training(config), part_conditions(config)};
-    auto const ranks = static_cast<std::uint64_t>(ranks_beside(placement.machines, context.communicator.rank()));
-    std::uint64_t const needed = ranks * plan_run(parts.training, 0, 1).memory_bytes().total();
+  use_chosen_buffers(communicator, config.comm.buffers, context.exec);
+  MachineChoices machine{.buffers = communicator.buffers()};
+  std::int64_t const neighbours = ranks_beside(placement.machines, communicator.rank());
+  collectively(communicator, [&] { asked = resolve_run(config, communicator.topology(), machine); });
+  machine.gemm = find_fastest_gemms(context, neighbours, asked).choice;
+  collectively(communicator, [&] {
+    parts = {resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
+             part_conditions(asked.config)};
+    auto const ranks = static_cast<std::uint64_t>(neighbours);
+    std::uint64_t const needed = ranks * plan_run(parts.training, 0).memory_bytes().total();
     std::uint64_t const present =
         host_reaches_memory ? describe_machine().memory_bytes : current_device().memory_bytes * ranks;
     if (needed > present)
       throw Error(fmt::format("does not fit: {} blocks of {} on {} ranks need {}, and there are {}",
-                              parts.training.model.layers, deck_label(deck), ranks, mebibytes(needed),
+                              parts.training.config.model.layers, deck_label(deck), ranks, mebibytes(needed),
                               mebibytes(present)),
                   ExitCode::does_not_fit);
   });
@@ -122,9 +129,10 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
 
 MeasuredParts measure(PartsOfDeck const& parts, RankContext& context) {
   MemoryLedger ledger;
-  GemmChoice const products = plan_run(parts.training, 0, 1).gemm;
+  GemmChoice const products = parts.training.gemm;
   return {parts.conditions, std::max(context.exec.concurrency(), library_threads(products)),
-          parts.training.model.layers, measure_parts(context.exec, context.communicator, ledger, parts.training)};
+          parts.training.config.model.layers,
+          measure_parts(context.exec, context.communicator, ledger, parts.training)};
 }
 
 void print_parts(MeasuredParts const& parts) {

@@ -84,24 +84,17 @@ void require_memory(AlgorithmKey const& key, std::uint64_t bytes, std::int64_t r
       ExitCode::does_not_fit);
 }
 
-struct Trials {
-  Mesh mesh;
-  std::vector<Trial> all;
-};
-
 /// \param[in] neighbours  ranks of this machine
-Trials plan_trials(Deck const& deck, Communicator const& communicator, std::int64_t neighbours) {
-  auto const is_measured = [&](AlgorithmKey const& key) { return deck.config.comm.*key.member == algorithm_measured; };
+std::vector<Trial> plan_trials(ResolvedRun const& run, Rank rank, std::int64_t neighbours) {
+  auto const is_measured = [&](AlgorithmKey const& key) { return run.config.comm.*key.member == algorithm_measured; };
   if (std::ranges::none_of(algorithm_keys, is_measured)) return {};
-  RunConfig config = resolve(deck, communicator.size());
-  config.comm.buffers = to_string(communicator.buffers());
-  ShardPlan const plan = plan_run(config, communicator.rank(), communicator.topology()).parallel;
-  Trials trials{plan.mesh, {}};
+  ShardPlan const plan = plan_run(run, rank).parallel;
+  std::vector<Trial> trials;
   for (AlgorithmKey const& key : algorithm_keys)
     if (auto const heaviest = heaviest_collective(plan, key.collective); heaviest && is_measured(key)) {
       auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
       require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
-      trials.all.push_back(make_trial(config, plan, key, *heaviest));
+      trials.push_back(make_trial(run.config, plan, key, *heaviest));
     }
   return trials;
 }
@@ -153,17 +146,16 @@ ChosenAlgorithm choose(ExecutionSpace const& exec, Communicator const& world, Co
 
 } // namespace
 
-std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, Placement const& placement,
-                                                      Deck const& deck) {
+std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, std::int64_t neighbours,
+                                                      ResolvedRun const& asked) {
   Communicator const& world = context.communicator;
-  Trials trials;
-  std::int64_t const neighbours = ranks_beside(placement.machines, world.rank());
-  collectively(world, [&] { trials = plan_trials(deck, world, neighbours); });
-  require_same_trials(trials.all, world);
-  if (trials.all.empty()) return {};
-  MeshCommunicators groups(world, trials.mesh);
+  std::vector<Trial> trials;
+  collectively(world, [&] { trials = plan_trials(asked, world.rank(), neighbours); });
+  require_same_trials(trials, world);
+  if (trials.empty()) return {};
+  MeshCommunicators groups(world, asked.mesh);
   std::vector<ChosenAlgorithm> chosen;
-  for (Trial const& trial : trials.all)
+  for (Trial const& trial : trials)
     chosen.push_back(choose(context.exec, world, groups.of(trial.axis), trial, neighbours));
   return chosen;
 }

@@ -81,12 +81,10 @@ Table table_of_first(Communicator const& communicator, Table const& table) {
 }
 
 /// Those of the run, as products alone.
-std::set<GemmShape> products(Deck const& deck, Communicator const& communicator) {
-  RunConfig config = resolve(deck, communicator.size());
-  config.comm.buffers = to_string(communicator.buffers());
-  RunPlan const plan = plan_run(config, communicator.rank(), communicator.topology());
+std::set<GemmShape> products(ResolvedRun const& run, Rank rank) {
+  RunPlan const plan = plan_run(run, rank);
   std::set<GemmShape> found;
-  for (GemmShape shape : gemm_shapes(config.model, plan.shape, plan.storage())) {
+  for (GemmShape shape : gemm_shapes(run.config.model, plan.shape, plan.storage())) {
     shape.epilogue = EpilogueKind::none;
     found.insert(shape);
   }
@@ -104,15 +102,15 @@ std::string counts(Table const& table, std::set<GemmShape> const& shapes) {
 
 } // namespace
 
-MeasuredGemms find_fastest_gemms(RankContext& context, Placement const& placement, Deck const& deck) {
-  if (deck.config.kernels.gemm != gemm_measured) return {};
+MeasuredGemms find_fastest_gemms(RankContext& context, std::int64_t neighbours, ResolvedRun const& asked) {
+  if (asked.config.kernels.gemm != gemm_measured) return {};
   Communicator const& communicator = context.communicator;
   bool const first = communicator.rank() == 0;
   std::set<GemmShape> shapes;
-  collectively(communicator, [&] { shapes = products(deck, communicator); });
+  collectively(communicator, [&] { shapes = products(asked, communicator.rank()); });
 
   std::filesystem::path const path = first ? table_path() : "";
-  std::string const key = conditions(context, ranks_beside(placement.machines, communicator.rank()));
+  std::string const key = conditions(context, neighbours);
   Kept kept = first ? read_kept(path) : Kept{};
   Table table = table_of_first(communicator, kept[key]);
   std::set<GemmShape> const missing = shapes_to_measure(shapes, table);
@@ -126,8 +124,9 @@ MeasuredGemms find_fastest_gemms(RankContext& context, Placement const& placemen
     kept[key] = table;
     if (first) state = keep(path, kept);
   }
-  return {table, fmt::format("gemm measured, {}: {} ({})", plural(std::ssize(shapes), "product"), counts(table, shapes),
-                             state)};
+  return {
+      make_gemm_choice(table, shapes),
+      fmt::format("gemm measured, {}: {} ({})", plural(std::ssize(shapes), "product"), counts(table, shapes), state)};
 }
 
 } // namespace trainstone

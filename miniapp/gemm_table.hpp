@@ -4,21 +4,26 @@
 // the choice in a file of the user's cache folder ($XDG_CACHE_HOME or ~/.cache), for later runs with the same
 // processor, threads and ranks.
 
-#include "run_setup.hpp"
+#include "commands.hpp"
 
-#include <map>
+#include "train/resolved_run.hpp"
+
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainstone {
 
 struct MeasuredGemms {
-  std::map<std::string, std::string> fastest; ///< for KernelConfig::fastest
-  std::string note;                           ///< for the output
+  std::optional<GemmChoice> choice; ///< none: the run does not ask for one
+  std::string note;                 ///< for the output
 };
 
-/// The choice, measured or from the file, if the deck asks for it; else empty. All ranks measure at the same time, as
-/// they will compute. The choice of the first rank holds for all. Collective; the communicator must have its buffers.
+/// The choice, measured or from the file, if the run asks for it. All ranks measure at the same time, as they will
+/// compute. The choice of the first rank holds for all. Collective; the communicator must have its buffers.
+/// \param[in] asked       the run without any measurement
+/// \param[in] neighbours  ranks of this machine
 /// \throws Error  if a product is wrong
-MeasuredGemms find_fastest_gemms(RankContext& context, Placement const& placement, Deck const& deck);
+MeasuredGemms find_fastest_gemms(RankContext& context, std::int64_t neighbours, ResolvedRun const& asked);
 
 } // namespace trainstone

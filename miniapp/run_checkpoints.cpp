@@ -4,6 +4,7 @@
 #include "git_version.hpp"
 #include "report/output.hpp"
 #include "run_result.hpp"
+#include "run_setup.hpp"
 #include "stop_signals.hpp"
 #include "train/checkpoint/folder.hpp"
 
@@ -54,21 +55,20 @@ bool is_own(fs::path const& checkpoint, TrainingIdentity const& identity) {
 
 } // namespace
 
-RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, SteadyTime begin,
-                               std::optional<double> max_time)
-    : m_run(&run),
+RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, std::optional<double> max_time)
+    : m_config(run.config().checkpoint),
+      m_model(run.config().model),
       m_context(&context),
-      m_begin(begin),
+      m_begin(run.begin),
       m_last(std::chrono::steady_clock::now()),
       m_max_time(max_time),
       m_identity(identity_of(run, context.communicator)) {
   Communicator const& communicator = context.communicator;
-  CheckpointConfig const& config = run.config.checkpoint;
   collectively(communicator, [&] {
-    if (config.writes() && communicator.rank() == 0) m_lock.emplace(config.folder, ".lock", "checkpoint.dir");
+    if (m_config.writes() && communicator.rank() == 0) m_lock.emplace(m_config.folder, ".lock", "checkpoint.dir");
   });
-  if (config.writes()) m_all = from_first_rank(communicator, [&] { return checkpoints_in(config.folder); });
-  find_start();
+  if (m_config.writes()) m_all = from_first_rank(communicator, [&] { return checkpoints_in(m_config.folder); });
+  find_start(run.plan->parallel);
   find_own();
   require_nothing_later();
   if (!m_start) return;
@@ -77,18 +77,16 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, Ste
   m_info.restarts = start().restarts + 1;
 }
 
-void RunCheckpoints::find_start() {
-  CheckpointConfig const& config = m_run->config.checkpoint;
+void RunCheckpoints::find_start(ShardPlan const& plan) {
   Communicator const& communicator = m_context->communicator;
-  ShardPlan const& plan = m_run->plan->parallel;
-  if (config.resume == "none" || (config.resume == "auto" && !config.writes())) return;
-  if (config.resume != "auto") {
-    m_start = verify_checkpoint(communicator, config.resume, m_identity, plan);
+  if (m_config.resume == "none" || (m_config.resume == "auto" && !m_config.writes())) return;
+  if (m_config.resume != "auto") {
+    m_start = verify_checkpoint(communicator, m_config.resume, m_identity, plan);
     return;
   }
   for (std::string const& name : m_all) {
     try {
-      m_start = verify_checkpoint(communicator, fs::path(config.folder) / name, m_identity, plan);
+      m_start = verify_checkpoint(communicator, fs::path(m_config.folder) / name, m_identity, plan);
       return;
     } catch (CollectiveError const& problem) {
       if (problem.code() != ExitCode::usage) throw; // the file system has a problem, not the checkpoint
@@ -100,12 +98,11 @@ void RunCheckpoints::find_start() {
 
 /// Others' checkpoints and those that were refused are left alone.
 void RunCheckpoints::find_own() {
-  CheckpointConfig const& config = m_run->config.checkpoint;
-  if (!config.writes()) return;
+  if (!m_config.writes()) return;
   m_own = from_first_rank(m_context->communicator, [&] {
     std::vector<std::string> own = m_all;
     std::erase_if(own, [&](std::string const& name) {
-      return std::ranges::count(m_refused, name) > 0 || !is_own(fs::path(config.folder) / name, m_identity);
+      return std::ranges::count(m_refused, name) > 0 || !is_own(fs::path(m_config.folder) / name, m_identity);
     });
     return own;
   });
@@ -113,13 +110,12 @@ void RunCheckpoints::find_own() {
 
 /// A run that begins before them would be followed by one that goes on from them.
 void RunCheckpoints::require_nothing_later() const {
-  CheckpointConfig const& config = m_run->config.checkpoint;
-  if (config.resume == "auto" || m_own.empty()) return;
+  if (m_config.resume == "auto" || m_own.empty()) return;
   if (std::int64_t const step = checkpoint_step(m_own.front()); step > start().step)
     throw CollectiveError(
         fmt::format("checkpoint.resume = \"{}\" begins after step {}, but checkpoint.dir {} has {} of "
                     "this training, from which the next run would go on: name another folder",
-                    config.resume, start().step, config.folder, m_own.front()),
+                    m_config.resume, start().step, m_config.folder, m_own.front()),
         ExitCode::usage);
 }
 
@@ -138,40 +134,37 @@ void RunCheckpoints::load(Trainer& trainer) {
 }
 
 Requests RunCheckpoints::ask() const {
-  CheckpointConfig const& config = m_run->config.checkpoint;
   bool const clock = m_context->communicator.rank() == 0; // all clocks differ: one counts
   bool const time_is_up = clock && m_max_time && seconds_since(m_begin) >= *m_max_time;
   return {.stop = time_is_up || StopSignals::received(),
-          .checkpoint = clock && config.writes() && config.every > 0 && seconds_since(m_last) >= config.every};
+          .checkpoint = clock && m_config.writes() && m_config.every > 0 && seconds_since(m_last) >= m_config.every};
 }
 
 bool RunCheckpoints::writes_after(StepReport const& step) const {
-  CheckpointConfig const& config = m_run->config.checkpoint;
-  bool const by_steps = config.every_steps > 0 && step.step % config.every_steps == 0;
-  return config.writes() && (by_steps || step.requests.checkpoint || step.requests.stop || step.step == step.steps);
+  bool const by_steps = m_config.every_steps > 0 && step.step % m_config.every_steps == 0;
+  return m_config.writes() && (by_steps || step.requests.checkpoint || step.requests.stop || step.step == step.steps);
 }
 
 void RunCheckpoints::write(std::int64_t step, Trainer& trainer, Steps const& steps, bool finished) {
   trainer.require_equal_replicas(step); // each writes a part of what they hold alike
-  CheckpointConfig const& config = m_run->config.checkpoint;
   auto const [updates, loss_scaler] = trainer.state();
   CheckpointManifest about;
   about.progress = {step, updates, loss_scaler, steps.losses, m_info.restarts, finished, steps.early};
   about.identity = m_identity;
-  about.model = m_run->config.model;
+  about.model = m_model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
   WrittenCheckpoint const written =
-      write_checkpoint(m_context->exec, m_context->communicator, trainer.engine(), about, config.folder);
+      write_checkpoint(m_context->exec, m_context->communicator, trainer.engine(), about, m_config.folder);
   m_own.insert(m_own.begin(), written.name);
   if (m_context->communicator.rank() == 0)
-    for (std::string const& problem : remove_older_checkpoints(config.folder, m_own, config.keep))
+    for (std::string const& problem : remove_older_checkpoints(m_config.folder, m_own, m_config.keep))
       fmt::print("note: an older checkpoint stays: {}\n", problem);
-  m_own.resize(std::min(m_own.size(), static_cast<std::size_t>(config.keep)));
+  m_own.resize(std::min(m_own.size(), static_cast<std::size_t>(m_config.keep)));
   m_last = std::chrono::steady_clock::now();
   ++m_info.written;
   m_info.bytes += written.bytes;
   m_info.seconds += written.seconds;
-  m_info.last = (fs::path(config.folder) / written.name).string();
+  m_info.last = (fs::path(m_config.folder) / written.name).string();
 }
 
 } // namespace trainstone

@@ -3,7 +3,7 @@
 // Checkpoints of a run: finds the checkpoint to go on from, decides when to write one or to stop, and measures the
 // time. Prints what it does.
 
-#include "run_setup.hpp"
+#include "commands.hpp"
 
 #include "core/clock.hpp"
 #include "core/folder_lock.hpp"
@@ -18,12 +18,15 @@
 
 namespace trainstone {
 
+struct PreparedRun;
+
 class RunCheckpoints {
 public:
-  /// Finds the checkpoint to go on from and verifies it. Collective; everything referred to must outlive the object.
-  /// \param[in] max_time  s since `begin`, after which the run stops; none: never
+  /// Finds the checkpoint to go on from and verifies it. Collective; the context must outlive the object.
+  /// \param[in] run       planned, with its data
+  /// \param[in] max_time  s since run.begin, after which the run stops; none: never
   /// \throws CollectiveError (exit 64) if the deck names one that is not usable
-  RunCheckpoints(PreparedRun const& run, RankContext& context, SteadyTime begin, std::optional<double> max_time);
+  RunCheckpoints(PreparedRun const& run, RankContext& context, std::optional<double> max_time);
 
   /// Where the training goes on; step 0: at its begin.
   TrainingProgress const& start() const;
@@ -46,11 +49,12 @@ public:
   CheckpointInfo const& info() const { return m_info; }
 
 private:
-  void find_start();
+  void find_start(ShardPlan const& plan);
   void find_own();
   void require_nothing_later() const;
 
-  PreparedRun const* m_run;
+  CheckpointConfig m_config;
+  GptConfig m_model;
   RankContext* m_context;
   SteadyTime m_begin, m_last;
   std::optional<double> m_max_time;

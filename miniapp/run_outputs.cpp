@@ -32,17 +32,18 @@ std::span<float const> copy_part(ExecutionSpace const& exec, ConstStoredVector p
 
 RunOutputs::RunOutputs(PreparedRun const& run, RankContext& context, MemoryLedger& ledger)
     : m_run(&run), m_context(&context) {
-  bool const saves = !run.config.model_setup.save.empty() && context.communicator.rank() == 0;
+  bool const saves = !run.config().model_setup.save.empty() && context.communicator.rank() == 0;
   if (saves) m_part.resize(static_cast<std::size_t>(saved_at_a_time));
   std::uint64_t bytes = m_part.size() * sizeof(float);
-  if (!run.config.trace.file.empty()) bytes += Recording::bytes_of(static_cast<std::size_t>(run.config.trace.events));
+  if (!run.config().trace.file.empty())
+    bytes += Recording::bytes_of(static_cast<std::size_t>(run.config().trace.events));
   m_entry = LedgerEntry(ledger, MemoryCategory::buffers, bytes);
 }
 
 void RunOutputs::begin_trace() {
-  if (m_run->config.trace.file.empty()) return;
+  if (m_run->config().trace.file.empty()) return;
   barrier(m_context->communicator);
-  m_recording = std::make_unique<Recording>(static_cast<std::size_t>(m_run->config.trace.events));
+  m_recording = std::make_unique<Recording>(static_cast<std::size_t>(m_run->config().trace.events));
 }
 
 void RunOutputs::end_trace() {
@@ -52,7 +53,7 @@ void RunOutputs::end_trace() {
 void RunOutputs::write(Trainer& trainer, bool is_trained, std::string const& result_path) {
   try {
     if (m_recording) write_trace();
-    if (!m_run->config.model_setup.save.empty() && is_trained) save_model(trainer);
+    if (!m_run->config().model_setup.save.empty() && is_trained) save_model(trainer);
   } catch (CollectiveError const& problem) {
     throw CollectiveError(fmt::format("{}; the result is in {}", problem.what(), result_path), ExitCode::internal);
   }
@@ -60,7 +61,7 @@ void RunOutputs::write(Trainer& trainer, bool is_trained, std::string const& res
 
 void RunOutputs::write_trace() {
   Communicator& communicator = m_context->communicator;
-  std::string const& path = m_run->config.trace.file;
+  std::string const& path = m_run->config().trace.file;
   Recording const& recording = *m_recording;
   std::optional<TraceFile> file;
   collectively(communicator, [&] {
@@ -79,19 +80,19 @@ void RunOutputs::write_trace() {
   if (std::uint64_t const all = std::accumulate(left_out.begin(), left_out.end(), std::uint64_t{0}); all > 0)
     fmt::print(
         "note: the trace has the first {} events of a rank (trace.events): the last {} of all ranks are not in it\n",
-        m_run->config.trace.events, all);
+        m_run->config().trace.events, all);
 }
 
 void RunOutputs::save_model(Trainer& trainer) {
   Communicator& communicator = m_context->communicator;
   RunPlan const& plan = *m_run->plan;
-  std::string const& path = m_run->config.model_setup.save;
+  std::string const& path = m_run->config().model_setup.save;
   bool const narrow = plan.storage().values == Storage::bf16; // llm.c has no fp16 files
   std::optional<ParameterWriter> writer;                      // of the first rank
   collectively(communicator, [&] {
     if (communicator.rank() != 0) return;
     make_folder_of(path);
-    writer.emplace(path, m_run->config.model, plan.table, narrow ? Storage::bf16 : Storage::fp32);
+    writer.emplace(path, m_run->config().model, plan.table, narrow ? Storage::bf16 : Storage::fp32);
   });
   std::exception_ptr problem; // other ranks come to the end of the collectives, too
   trainer.engine().read_parameters([&](Index group, ConstStoredVector whole) {

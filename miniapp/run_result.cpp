@@ -117,11 +117,37 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
                                         {"model_parameters", parameters},
                                         {"skipped_steps", skipped}};
   ComputeRates const peaks{result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second};
-  if (double const least = floor_seconds(*run.plan, run.config.optimizer, peaks); std::isfinite(least)) {
+  if (double const least = floor_seconds(*run.plan, run.config().optimizer, peaks); std::isfinite(least)) {
     metrics["floor_seconds"] = least;
     metrics["floor_ratio"] = median(seconds) / least;
   }
   return metrics;
+}
+
+/// What was run, and where.
+Result describe_run(PreparedRun const& run, RankContext const& context) {
+  Result result;
+  result.parameters = resolved_parameters(run.deck, context.communicator.size());
+  result.deck = deck_label(run.deck);
+  result.deck_hash = deck_hash(run.deck);
+  result.golden_key = run.golden_key;
+  result.golden = golden_source(run);
+  result.benchmark_class = run.judgement;
+  result.code = code_info();
+  result.machine = describe_machine();
+  result.machine.mpi = context.mpi.implementation();
+  result.machine.device = current_device().name;
+  result.machine.cores = count_cores({run.places[static_cast<std::size_t>(context.communicator.rank())]});
+  result.topology = {context.communicator.size(),          context.communicator.nodes().count,
+                     context.exec.concurrency(),           std::string(to_string(run.resolved.buffers)),
+                     run.config().comm.emulated_nodes > 0, run.config().comm.emulated_network()};
+  result.topology.devices_per_node = run.devices_per_node;
+  result.topology.places = run.places;
+  result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
+  result.chosen = run.chosen;
+  result.peaks = run.peaks;
+  result.predicted = predicted_amounts(*run.plan);
+  return result;
 }
 
 } // namespace
@@ -191,32 +217,12 @@ PeakInfo measure_peaks(RankContext& context, PreparedRun const& run) {
   return sum_peaks(context, run.plan->gemm, run.plan->storage(), run.neighbours.size());
 }
 
-Result begin_result(PreparedRun const& run, RankContext const& context, PeakInfo const& peaks) {
-  Result result;
-  result.parameters = resolved_parameters(run.deck, context.communicator.size());
-  result.deck = deck_label(run.deck);
-  result.deck_hash = deck_hash(run.deck);
-  result.golden_key = run.golden_key;
-  result.golden = golden_source(run);
-  result.benchmark_class = run.judgement;
-  result.code = code_info();
-  result.machine = describe_machine();
-  result.machine.mpi = context.mpi.implementation();
-  result.machine.device = current_device().name;
-  result.machine.cores = count_cores({run.places[static_cast<std::size_t>(context.communicator.rank())]});
-  result.topology = {context.communicator.size(),        context.communicator.nodes().count,
-                     context.exec.concurrency(),         std::string(to_string(run.plan->parallel.message_buffers)),
-                     run.config.comm.emulated_nodes > 0, run.config.comm.emulated_network()};
-  result.topology.devices_per_node = run.devices_per_node;
-  result.topology.places = run.places;
-  result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
-  result.chosen = run.chosen;
-  result.peaks = peaks;
-  result.predicted = predicted_amounts(*run.plan);
-  return result;
-}
-
-void finish_result(Result& result, PreparedRun const& run, Training training, RankContext& context) {
+Result make_result(PreparedRun const& run, Training training, RankContext& context) {
+  Result result = describe_run(run, context);
+  result.losses_before = run.checkpoints->start().losses;
+  result.checkpoints = run.checkpoints->info();
+  result.energy = training.energy;
+  result.data = reads_of_all(run.data->reads(), context);
   result.window = run.window;
   result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
   result.ranks = merge_times(training, result.window, context);
@@ -228,6 +234,7 @@ void finish_result(Result& result, PreparedRun const& run, Training training, Ra
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run);
+  return result;
 }
 
 } // namespace trainstone

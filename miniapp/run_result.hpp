@@ -1,7 +1,7 @@
 #pragma once
 
-// Makes the result of a finished training: times merged over ranks, predicted and counted amounts, rates, the speed
-// floor. Does not print.
+// The record of a training, and the result that is made of it: times merged over ranks, predicted and counted amounts,
+// rates, the speed floor. Does not print.
 
 #include "run_setup.hpp"
 
@@ -9,6 +9,7 @@
 #include "train/early_steps.hpp"
 #include "train/run_verification.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace trainstone {
@@ -22,8 +23,10 @@ struct Training {
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
-  KernelTable kernels;  ///< of the measured steps, if they are timed one by one
-  bool stopped = false; ///< before its end, because a rank asked to
+  KernelTable kernels;              ///< of the measured steps, if they are timed one by one
+  bool stopped = false;             ///< before its end, because a rank asked to
+  std::vector<Check> first_step;    ///< checks of the golden first step, where it is compared
+  std::optional<EnergyInfo> energy; ///< of the measured steps, where there are meters
 };
 
 /// The traffic that this process has sent so far, for training and control.
@@ -41,11 +44,9 @@ PeakInfo measure_peaks(RankContext& context, PreparedRun const& run);
 /// \param[in] sharing  ranks that share this rank's memory
 PeakInfo sum_peaks(RankContext& context, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing);
 
-/// The part of the result that is known before the training.
-Result begin_result(PreparedRun const& run, RankContext const& context, PeakInfo const& peaks);
-
-/// Adds the results of the training: samples with times merged over the ranks, amounts, rates. Collective.
-void finish_result(Result& result, PreparedRun const& run, Training training, RankContext& context);
+/// The result without its judgement: what was run and where, samples with times merged over the ranks, amounts, rates.
+/// Collective.
+Result make_result(PreparedRun const& run, Training training, RankContext& context);
 
 /// Of this build.
 CodeInfo code_info();

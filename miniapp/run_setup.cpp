@@ -3,7 +3,6 @@
 #include "comm/buffers.hpp"
 #include "comm/buffers_start.hpp"
 #include "core/atomic_file.hpp"
-#include "core/cores.hpp"
 #include "kernels/library_threads.hpp"
 #include "model/llmc_files.hpp"
 #include "model/llmc_parameters.hpp"
@@ -53,11 +52,11 @@ void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, 
 
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
 /// the device's. Pinned memory, and what is kept for files, is always the machine's.
-void require_memory(PreparedRun const& run, Topology const& topology) {
+void require_memory(PreparedRun const& run) {
   bool const on_devices = run.devices_per_node > 0;
   std::uint64_t of_machine = 0, of_device = 0;
   for (Rank const rank : run.neighbours) {
-    RunPlan const plan = plan_run(run.config, rank, topology);
+    RunPlan const plan = plan_run(run.resolved, rank);
     std::uint64_t const total = plan.memory_bytes().total(), of_host = plan.pinned_bytes + plan.host_bytes;
     of_machine += on_devices ? of_host : total;
     if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += total - of_host;
@@ -92,73 +91,60 @@ std::string differences(GptConfig const& found, GptConfig const& wanted) {
 }
 
 void check_model_to_load(PreparedRun const& run) {
-  std::string const& path = run.config.model_setup.load;
+  std::string const& path = run.config().model_setup.load;
   if (path.empty()) return;
-  std::string const problem = differences(config_of(LlmcModelReader(path).shape()), run.config.model);
+  std::string const problem = differences(config_of(LlmcModelReader(path).shape()), run.config().model);
   if (!problem.empty())
     fail_at(run.deck, "model.load", fmt::format("{} holds another model than the deck: {}", path, problem));
 }
 
 /// What is written when the training is over must not fail then. Returns the hold on the output folder.
 FolderLock check_output(PreparedRun const& run, RunOptions const& options) {
-  if (!run.config.model_setup.save.empty()) require_writable(run.config.model_setup.save);
-  if (!run.config.trace.file.empty()) require_writable(run.config.trace.file);
-  if (CheckpointConfig const& config = run.config.checkpoint; config.writes()) require_writable(config.folder + "/x");
+  if (!run.config().model_setup.save.empty()) require_writable(run.config().model_setup.save);
+  if (!run.config().trace.file.empty()) require_writable(run.config().trace.file);
+  if (CheckpointConfig const& config = run.config().checkpoint; config.writes()) require_writable(config.folder + "/x");
   if (options.record_golden) require_writable(golden_path(run.deck.path));
   return prepare_output_folder(options.common.output_folder); // last: it makes the folder
 }
 
+/// What the losses are going to be compared with.
+void find_golden_of(PreparedRun& run, bool records) {
+  run.golden_key = golden_key(run.deck, run.resolved.topology.ranks());
+  if (records) return; // a curve that is about to be replaced is no reference
+  GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
+  run.golden_digest = golden.digest;
+  run.golden = std::move(golden.curve);
+  if (!run.golden) run.first_step = std::move(golden.first_step);
+  TRAINSTONE_REQUIRE_INPUT(!run.first_step || run.first_step->positions <= run.config().data.sequence,
+                           "{}: the first step {} is of {} positions, more than data.sequence = {}",
+                           golden_path(run.deck.path), run.golden_key, run.first_step->positions,
+                           run.config().data.sequence);
+  TRAINSTONE_REQUIRE_INPUT(
+      !run.first_step || !run.first_step->update || run.first_step->positions >= run.config().batch.global,
+      "{}: the update of first step {} is of {} positions, fewer than batch.global = {}", golden_path(run.deck.path),
+      run.golden_key, run.first_step->positions, run.config().batch.global);
+}
+
 } // namespace
 
-Communicator emulated_world(CommConfig const& config) {
-  Communicator world = Communicator::world(static_cast<int>(config.emulated_nodes));
-  world.emulate_network(config.emulated_network());
-  return world;
-}
-
-Placement placement_of(Communicator const& world) {
-  return {world.nodes(), devices_of_ranks(world),
-          all_gather_texts(world, number_ranges(cores_of_threads(Kokkos::DefaultHostExecutionSpace())))};
-}
-
-std::int64_t ranks_beside(NodeMap const& machines, Rank rank) {
-  return std::ranges::count(machines.node_of_rank, machines.node_of_rank[static_cast<std::size_t>(rank)]);
-}
-
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector<ChosenAlgorithm> const& chosen,
-                        Communicator const& communicator, Placement const& placement) {
-  bool const first = communicator.rank() == 0;
+PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRun const& chosen,
+                           Placement const& placement, Rank rank) {
+  bool const first = rank == 0;
   PreparedRun run;
   run.deck = deck;
-  run.config = resolve(run.deck, communicator.size());
-  run.config.comm.buffers = to_string(communicator.buffers()); // auto was decided by what MPI can
-  run.chosen = chosen;
-  for (ChosenAlgorithm const& one : chosen) run.config.comm = with_algorithm(run.config.comm, one.key, one.algorithm);
-  run.plan = std::make_unique<RunPlan>(plan_run(run.config, communicator.rank(), communicator.topology()));
-  find_neighbours(run, communicator.rank(), placement);
-  require_memory(run, communicator.topology());
+  run.resolved = chosen.run;
+  run.chosen = chosen.collectives;
+  run.notes = chosen.notes;
+  run.plan = std::make_unique<RunPlan>(plan_run(run.resolved, rank));
+  find_neighbours(run, rank, placement);
+  require_memory(run);
   require_few_buckets(run);
   check_model_to_load(run);
-  run.data = std::make_unique<TrainingData>(run.config, first ? ScanTokens::yes : ScanTokens::no);
-  run.window = measured_window(run.deck, run.data->steps());
-  TRAINSTONE_REQUIRE_INPUT(!options.max_time || run.config.checkpoint.writes(),
+  run.data = std::make_unique<TrainingData>(run.config(), first ? ScanTokens::yes : ScanTokens::no);
+  measured_window(run.deck, run.data->steps()); // refuses what does not fit into so many steps
+  TRAINSTONE_REQUIRE_INPUT(!options.max_time || run.config().checkpoint.writes(),
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
-  run.golden_key = golden_key(run.deck, communicator.size());
-  // a curve that is about to be replaced is no reference
-  if (!options.record_golden) {
-    GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
-    run.golden_digest = golden.digest;
-    run.golden = std::move(golden.curve);
-    if (!run.golden) run.first_step = std::move(golden.first_step);
-    TRAINSTONE_REQUIRE_INPUT(!run.first_step || run.first_step->positions <= run.config.data.sequence,
-                             "{}: the first step {} is of {} positions, more than data.sequence = {}",
-                             golden_path(run.deck.path), run.golden_key, run.first_step->positions,
-                             run.config.data.sequence);
-    TRAINSTONE_REQUIRE_INPUT(
-        !run.first_step || !run.first_step->update || run.first_step->positions >= run.config.batch.global,
-        "{}: the update of first step {} is of {} positions, fewer than batch.global = {}", golden_path(run.deck.path),
-        run.golden_key, run.first_step->positions, run.config.batch.global);
-  }
+  find_golden_of(run, options.record_golden);
   if (first) run.output = check_output(run, options);
   return run;
 }
@@ -193,7 +179,7 @@ void require_same_run(PreparedRun const& run, Communicator const& communicator) 
                   run.data->steps(), run.data->training_samples(), run.data->validation_samples(),
                   run.golden_digest.empty() ? "none" : run.golden_digest);
   for (AlgorithmKey const& key : algorithm_keys)
-    if (std::string const& chosen = run.config.comm.*key.member; chosen != run.deck.config.comm.*key.member)
+    if (std::string const& chosen = run.config().comm.*key.member; chosen != run.deck.config.comm.*key.member)
       mine += fmt::format(", {} {}", key.name, chosen);
   std::vector<std::string> const all = all_gather_texts(communicator, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank)

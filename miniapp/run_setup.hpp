@@ -1,15 +1,19 @@
 #pragma once
 
-// A run before its first large allocation: deck, plan, opened data, golden curve. Every mistake of the user is found
-// here.
+// A run before its first large allocation: deck, plan, opened data, golden curve, the checkpoint to go on from. Every
+// mistake of the user is found here.
 
 #include "commands.hpp"
 
+#include "core/clock.hpp"
 #include "core/folder_lock.hpp"
 #include "report/benchmark_class.hpp"
 #include "report/golden_checks.hpp"
 #include "report/rank_map.hpp"
 #include "report/result.hpp"
+#include "run_checkpoints.hpp"
+#include "run_choices.hpp"
+#include "stop_signals.hpp"
 #include "train/run_plan.hpp"
 #include "train/training_data.hpp"
 
@@ -21,55 +25,47 @@
 
 namespace trainstone {
 
+/// A value that is complete when the training begins. Afterwards only its checkpoints change.
 struct PreparedRun {
-  std::optional<FolderLock> output; ///< on the output folder, of the first rank
+  SteadyTime begin;                     ///< of the program's work
+  std::unique_ptr<StopSignals> signals; ///< handled as long as the run lives
+  std::optional<FolderLock> output;     ///< on the output folder, of the first rank
   Deck deck;
-  RunConfig config;
+  ResolvedRun resolved;
+  std::vector<ChosenAlgorithm> chosen; ///< collectives of `resolved` that were measured
+  std::vector<std::string> notes;      ///< how choices were made, for the output
   std::unique_ptr<TrainingData> data;
   std::unique_ptr<RunPlan> plan;
   std::vector<Rank> neighbours;  ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
   std::vector<Rank> sharers;     ///< of these, the ranks on this rank's device; all, where kernels run on the host
   int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places; ///< of all ranks
-  MeasuredWindow window;
-  std::vector<ChosenAlgorithm> chosen; ///< find_fastest_collectives()
-  ClassJudgement judgement;
   std::string golden_key;
   std::string golden_digest; ///< of the golden file
   std::optional<GoldenCurve> golden;
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve
+  std::unique_ptr<RunCheckpoints> checkpoints;
+  MeasuredWindow window; ///< of the steps after the checkpoint
+  ClassJudgement judgement;
+  Check collectives_exact; ///< on these ranks, before the training
+  PeakInfo peaks;          ///< measure_peaks()
 
+  RunConfig const& config() const { return resolved.config; }
   Products products() const;
   /// Whether the first step is compared. It is not if products round fp32 inputs, because the bound of the reference
   /// does not allow for that. Nor is it if parameters do not begin with the seed's.
   bool compares_first_step() const {
-    return first_step && products() == Products::exact && config.model_setup.load.empty();
+    return first_step && products() == Products::exact && config().model_setup.load.empty();
   }
   bool compares_first_update() const { return compares_first_step() && first_step->update; }
 };
 
-/// The world on the nodes and the network that the deck emulates. Collective. The deck fits the number of ranks.
-Communicator emulated_world(CommConfig const& config);
-
-/// The real places of ranks.
-struct Placement {
-  NodeMap machines;
-  std::vector<std::string> devices; ///< by rank: devices_of_ranks()
-  std::vector<std::string> cores;   ///< by rank: number_ranges(cores_of_threads())
-};
-/// Collective. \param[in] world  without emulated nodes
-Placement placement_of(Communicator const& world);
-
-/// Number of ranks on the machine of `rank`, including `rank`.
-std::int64_t ranks_beside(NodeMap const& machines, Rank rank);
-
-/// Checks everything; the first rank also scans the data and makes the output folder.
-/// \param[in] deck          with config.kernels.fastest, where products are measured (gemm_table.hpp)
-/// \param[in] chosen        takes the place of "measured" in the configuration, before anything is planned
-/// \param[in] communicator  may emulate nodes
+/// The run as it is chosen, planned and checked, without its checkpoints and what follows from them. The first rank
+/// also scans the data and makes the output folder.
+/// \param[in] deck  read, and resolved as `chosen`
 /// \throws InputError, or Error with ExitCode::does_not_fit
-PreparedRun prepare_run(RunOptions const& options, Deck const& deck, std::vector<ChosenAlgorithm> const& chosen,
-                        Communicator const& communicator, Placement const& placement);
+PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRun const& chosen,
+                           Placement const& placement, Rank rank);
 
 /// "4 threads of all ranks on this machine share 2 cores", "2 ranks share a device": then rates that ranks measure one
 /// by one add up to more than the machine has. Threads of kernels or threads of libraries count, whichever are more.

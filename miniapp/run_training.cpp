@@ -11,22 +11,23 @@ namespace {
 
 bool validates_after(std::int64_t step, PreparedRun const& run) {
   if (run.data->validation_samples() == 0) return false;
-  std::int64_t const every = run.config.data.validate_every;
+  std::int64_t const every = run.config().data.validate_every;
   return step == run.data->steps() || (every > 0 && step % every == 0);
 }
 
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
-  double const stop_loss = run.config.length.stop_loss;
-  std::int64_t const first = run.config.bench.warmup_steps + 1; // as if never interrupted: the same step ends it
+  double const stop_loss = run.config().length.stop_loss;
+  std::int64_t const first = run.config().bench.warmup_steps + 1; // as if never interrupted: the same step ends it
   return stop_loss > 0 && held_out <= stop_loss && step >= first;
 }
 
 /// Runs it and notes what it computed, sent and took; also what it has begun, if something follows that waits for it.
-StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& run, RunCheckpoints const& checkpoints,
-                        Training& training, bool is_followed) {
+StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& run, Training& training,
+                        bool is_followed) {
+  RunCheckpoints const& checkpoints = *run.checkpoints;
   Counters const before = counters();
   Traffic const sent = total_sent(comm_counters());
-  bool const times_kernels = run.config.bench.kernels && step >= run.window.first && step <= run.window.last;
+  bool const times_kernels = run.config().bench.kernels && step >= run.window.first && step <= run.window.last;
   StepReport report = [&] {
     ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
     return trainer.step(step, [&] { return checkpoints.ask(); });
@@ -38,8 +39,8 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   return report;
 }
 
-/// At the end of the early steps, so that the step waits for what it has begun.
-bool looks_at_changes_after(std::int64_t step, PreparedRun const& run) {
+/// At the end of the early steps. The step waits for what it has begun.
+bool measures_changes_after(std::int64_t step, PreparedRun const& run) {
   return step == std::min(early_steps, run.data->steps());
 }
 
@@ -47,8 +48,8 @@ bool looks_at_changes_after(std::int64_t step, PreparedRun const& run) {
 void note_early(Training& training, Trainer& trainer, StepReport const& report, PreparedRun const& run, bool finished) {
   EarlySteps& early = training.early;
   if (report.step <= early_steps) early.norms.push_back(report.norm);
-  bool const ends = looks_at_changes_after(report.step, run) || (finished && report.step < early_steps);
-  if (!ends || !run.config.model_setup.load.empty()) return;
+  bool const ends = measures_changes_after(report.step, run) || (finished && report.step < early_steps);
+  if (!ends || !run.config().model_setup.load.empty()) return;
   ParameterChanges const changes = trainer.parameter_changes();
   early.changes.assign(changes.begin(), changes.end());
   early.changed_after = report.step;
@@ -57,25 +58,26 @@ void note_early(Training& training, Trainer& trainer, StepReport const& report, 
 
 } // namespace
 
-Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpoints, MemoryLedger const& ledger,
-               StepListener const& listener) {
+Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener const& listener) {
+  Trainer& trainer = memory.trainer;
+  RunCheckpoints& checkpoints = *run.checkpoints;
   Training training;
-  InjectedDelay const delay(run.config.faults, run.plan->rank);
+  InjectedDelay const delay(run.config().faults, run.plan->rank);
   training.counted.start = comm_counters().total(Purpose::start);
   counters() = {};
   comm_counters() = {};
   training.losses = checkpoints.start().losses;
   training.early = checkpoints.start().early;
   training.counted.before = checkpoints.start().step;
-  bool const loads = !run.config.model_setup.load.empty(), resumes = training.counted.before > 0;
+  bool const loads = !run.config().model_setup.load.empty(), resumes = training.counted.before > 0;
   training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0) + (run.compares_first_update() ? 1 : 0);
   std::int64_t const steps = run.data->steps();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
     bool const compares = run.plan->checks_replicas_after(step);
-    bool const is_followed = validates || compares || looks_at_changes_after(step, run) || step == steps;
-    StepReport report = counted_step(trainer, step, run, checkpoints, training, is_followed);
+    bool const is_followed = validates || compares || measures_changes_after(step, run) || step == steps;
+    StepReport report = counted_step(trainer, step, run, training, is_followed);
     if (compares) trainer.require_equal_replicas(step);
     if (validates) {
       report.validation_loss = trainer.validate();
@@ -90,7 +92,7 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
     training.losses.push_back(report.loss);
     note_early(training, trainer, report, run, finished);
     listener(report);
-    if (checkpoints.writes_after(report) || (finished && run.config.checkpoint.writes())) {
+    if (checkpoints.writes_after(report) || (finished && run.config().checkpoint.writes())) {
       checkpoints.write(step, trainer, {training.losses, training.early}, finished);
       ++training.counted.checkpoints;
     }
@@ -99,7 +101,7 @@ Training train(Trainer& trainer, PreparedRun const& run, RunCheckpoints& checkpo
   training.counted.validation_batches = run.data->batches().validation_batches;
   training.counted.kernels = counters();
   training.counted.communication = comm_counters();
-  training.counted.memory = ledger.high_water();
+  training.counted.memory = memory.ledger.high_water();
   return training;
 }
 

@@ -68,7 +68,6 @@ int verify(VerifyOptions const& options, RankContext& context) {
       throw InputError(problem->message);
   });
   use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec);
-  choices.comm.buffers = to_string(context.communicator.buffers());
   std::vector<ReferenceRow> const rows =
       compare_with_reference(context.exec, context.communicator, options.files, choices);
 

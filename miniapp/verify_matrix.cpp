@@ -26,7 +26,6 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
   use_chosen_buffers(communicator, choices.comm.buffers, context.exec);
-  choices.comm.buffers = to_string(communicator.buffers());
   bool const first = communicator.rank() == 0;
   if (first)
     fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, {}\n", kokkos_description(),

@@ -19,6 +19,7 @@
 #include "report/deck.hpp"
 #include "report/result.hpp"
 #include "train/injected_delay.hpp"
+#include "train/planned_trainer.hpp"
 #include "train/run_verification.hpp"
 #include "train/training_data.hpp"
 
@@ -61,10 +62,9 @@ struct Arguments {
   Keys overrides;
 };
 
-RunConfig resolved(Keys const& keys, Communicator const& world, ExecutionSpace const& exec) {
-  RunConfig config = resolve(read_deck({.path = "", .overrides = keys, .environment = ""}), world.size());
-  config.comm.buffers = to_string(usual_buffers(world, exec));
-  return config;
+ResolvedRun resolved(Keys const& keys, Communicator const& world, ExecutionSpace const& exec) {
+  RunConfig const config = resolve(read_deck({.path = "", .overrides = keys, .environment = ""}), world.size());
+  return resolve_run(config, world.topology(), {.buffers = usual_buffers(world, exec)});
 }
 
 /// A training and everything that it refers to.
@@ -73,72 +73,69 @@ public:
   Training(ExecutionSpace const& exec, Keys const& keys)
       : m_exec(exec),
         m_communicator(Communicator::world()),
-        m_config(resolved(keys, m_communicator, exec)),
-        m_data(m_config, ScanTokens::no),
-        m_plan(plan_run(m_config, m_communicator.rank(), m_communicator.topology())),
-        m_trainer(exec, prepared(), m_ledger, m_config, m_plan, m_data.batches(), m_data.steps()) {}
+        m_run(resolved(keys, m_communicator, exec)),
+        m_data(m_run.config, ScanTokens::no),
+        m_training(exec, on_network(), m_run, m_data.batches(), m_data.steps()) {}
 
   /// Seconds of some steps and all that they have begun, of the slowest rank. Collective.
   double run() {
-    InjectedDelay const delay(m_config.faults, m_plan.rank);
+    InjectedDelay const delay(m_run.config.faults, m_training.plan.rank);
     barrier(m_communicator);
     SteadyTime const start = std::chrono::steady_clock::now();
-    for (int i = 0; i < steps_per_sample; ++i) m_trainer.step(++m_step);
-    m_trainer.finish();
+    for (int i = 0; i < steps_per_sample; ++i) m_training.trainer.step(++m_step);
+    m_training.trainer.finish();
     return control_all_reduce(m_exec, m_communicator, Operation::max, seconds_since(start));
   }
 
   /// Seconds of a step's matrix products: of the shortest of some steps, of the slowest rank. Collective.
   double gemm_seconds() {
-    InjectedDelay const delay(m_config.faults, m_plan.rank);
+    InjectedDelay const delay(m_run.config.faults, m_training.plan.rank);
     barrier(m_communicator);
     double shortest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < steps_per_gemm_sample; ++i) {
       double const before = counters().seconds[Phase::gemm];
-      m_trainer.step(++m_step);
+      m_training.trainer.step(++m_step);
       shortest = std::min(shortest, counters().seconds[Phase::gemm] - before);
     }
-    m_trainer.finish();
+    m_training.trainer.finish();
     return control_all_reduce(m_exec, m_communicator, Operation::max, shortest);
   }
 
   /// The time of a step's products at the rate of the model's largest one, measured now. Collective.
   double gemm_seconds_at_peak() {
-    std::vector<GemmUse> const uses = forward_gemms(m_config.model, m_plan.shape, m_plan.storage());
+    std::vector<GemmUse> const uses =
+        forward_gemms(m_run.config.model, m_training.plan.shape, m_training.plan.storage());
     auto const flops = [](GemmUse const& use) { return use.shape.flops(); };
     std::array const largest{std::ranges::max_element(uses, {}, flops)->shape};
     barrier(m_communicator);
-    double const mine = measure_gemm_peak(m_exec, m_plan.gemm.usual(), largest, peak_seconds).flops_per_second;
+    double const mine = measure_gemm_peak(m_exec, m_training.plan.gemm.usual(), largest, peak_seconds).flops_per_second;
     double const rate = control_all_reduce(m_exec, m_communicator, Operation::min, mine);
-    return static_cast<double>(m_plan.step_flops.gemm) / rate;
+    return static_cast<double>(m_training.plan.step_flops.gemm) / rate;
   }
 
   /// \throws CollectiveError if ranks differ or something is not finite
   void check() {
-    for (Check const& check :
-         {check_replicas(m_exec, m_communicator, m_trainer), check_finite(m_exec, m_communicator, m_trainer)})
+    for (Check const& check : {check_replicas(m_exec, m_communicator, m_training.trainer),
+                               check_finite(m_exec, m_communicator, m_training.trainer)})
       if (!check.passed)
         throw CollectiveError(fmt::format("{}: {}", check.name, check.detail), ExitCode::verification_failed);
   }
 
-  std::string gemm() const { return describe_gemm(m_plan.gemm, m_plan.storage().values); }
-  bool is_emulated() const { return emulates_time(m_config); }
+  std::string gemm() const { return describe_gemm(m_training.plan.gemm, m_training.plan.storage().values); }
+  bool is_emulated() const { return emulates_time(m_run.config); }
 
 private:
   /// The communicator, before the trainer makes anything of it.
-  Communicator& prepared() {
-    m_communicator.use_buffers(m_plan.parallel.message_buffers, m_exec);
-    m_communicator.emulate_network(m_config.comm.emulated_network());
+  Communicator& on_network() {
+    m_communicator.emulate_network(m_run.config.comm.emulated_network());
     return m_communicator;
   }
 
   ExecutionSpace m_exec;
   Communicator m_communicator;
-  RunConfig m_config;
+  ResolvedRun m_run;
   TrainingData m_data;
-  RunPlan m_plan;
-  MemoryLedger m_ledger;
-  Trainer m_trainer;
+  PlannedTrainer m_training;
   std::int64_t m_step = 0;
 };
 

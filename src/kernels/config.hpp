@@ -4,7 +4,6 @@
 // itself is made from the name in kernels/gemm_shape.hpp, which refuses a provider that was not built.
 
 #include <array>
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -19,8 +18,6 @@ inline constexpr std::string_view gemm_measured = "measured";
 
 struct KernelConfig {
   std::string gemm = "auto";
-  /// Not a key of a deck, but the finding of a measurement: a provider's name by to_string(GemmShape).
-  std::map<std::string, std::string> fastest = {};
 };
 
 } // namespace trainstone

@@ -52,11 +52,10 @@ std::set<GemmShape> shapes_to_measure(std::set<GemmShape> const& shapes,
   return missing;
 }
 
-GemmChoice make_gemm_choice(KernelConfig const& kernels, std::set<GemmShape> const& shapes) {
-  if (kernels.gemm != gemm_measured) return parse_gemm_provider(kernels.gemm);
+GemmChoice make_gemm_choice(std::map<std::string, std::string> const& fastest, std::set<GemmShape> const& shapes) {
   std::map<GemmShape, GemmProvider> chosen;
   for (GemmShape const& shape : shapes)
-    if (auto const found = kernels.fastest.find(to_string(shape)); found != kernels.fastest.end())
+    if (auto const found = fastest.find(to_string(shape)); found != fastest.end())
       chosen[shape] = parse_gemm_provider(found->second);
   bool const all = !shapes.empty() && chosen.size() == shapes.size(); // then there is no need of another one
   return {all ? chosen.begin()->second : GemmProvider::automatic, chosen};

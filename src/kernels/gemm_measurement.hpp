@@ -5,7 +5,6 @@
 // timed; providers that round fp32 matrices are not considered. Keeps no file and knows no other ranks.
 
 #include "core/views.hpp"
-#include "kernels/config.hpp"
 #include "kernels/gemm_shape.hpp"
 
 #include <map>
@@ -25,10 +24,8 @@ std::map<std::string, std::string> measure_fastest_gemms(ExecutionSpace const& e
 std::set<GemmShape> shapes_to_measure(std::set<GemmShape> const& shapes,
                                       std::map<std::string, std::string> const& fastest);
 
-/// The choice of a configuration. It is one provider for all products. If the configuration asks for measured
-/// providers, it is the fastest provider of each of `shapes` that was measured, and the provider of `auto` for other
-/// shapes.
-/// \throws InputError  if the provider is not built
-GemmChoice make_gemm_choice(KernelConfig const& kernels, std::set<GemmShape> const& shapes);
+/// The fastest provider of each of `shapes` that `fastest` names, and the provider of `auto` for other shapes.
+/// \throws InputError  if a provider is not built
+GemmChoice make_gemm_choice(std::map<std::string, std::string> const& fastest, std::set<GemmShape> const& shapes);
 
 } // namespace trainstone

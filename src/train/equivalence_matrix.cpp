@@ -5,7 +5,7 @@
 #include "parallel/all_strategies.hpp"
 #include "parallel/parameter_hash.hpp"
 #include "train/injected_delay.hpp"
-#include "train/trainer.hpp"
+#include "train/planned_trainer.hpp"
 
 namespace trainstone {
 
@@ -26,7 +26,6 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
-  config.comm.buffers = choices.comm.buffers;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
   config.comm.reduce = row.algorithm;
   if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
@@ -100,7 +99,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers) {
   std::vector<MatrixRow> rows;
   std::vector<Variation> const all = variations(quick);
-  std::size_t turn = 0; // of the one variation that a quick row of mixed16 gets
+  std::size_t next = 0; // of the one variation that a quick row of mixed16 gets
   auto const add = [&](MatrixRow row, Variation const& variation) {
     row.delays = variation.delays;
     if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
@@ -116,7 +115,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
         for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
           MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
           if (quick && row.recipe != RecipeName::fp32)
-            add(row, all[turn++ % all.size()]);
+            add(row, all[next++ % all.size()]);
           else
             for (Variation const& variation : all) add(row, variation);
         }
@@ -129,9 +128,10 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
 std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
                                             MatrixRow const& row, RunConfig const& choices, std::int64_t steps) {
   RunConfig const config = config_of(row, choices, communicator.size());
-  RunPlan const plan = plan_run(config, communicator.rank(), communicator.topology());
-  MemoryLedger ledger;
-  Trainer trainer(exec, communicator, ledger, config, plan, {batch_source(config.model.vocab), {}, 0}, steps);
+  PlannedTrainer training(exec, communicator,
+                          resolve_run(config, communicator.topology(), {.buffers = communicator.buffers()}),
+                          {batch_source(config.model.vocab), {}, 0}, steps);
+  Trainer& trainer = training.trainer;
   InjectedDelay const delay(faults_of(row.delays, communicator.rank()), communicator.rank());
   for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
   trainer.finish();

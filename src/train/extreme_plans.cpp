@@ -44,11 +44,12 @@ std::pair<std::uint64_t, std::uint64_t> sent(RunPlan const& plan) {
 } // namespace
 
 ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
-  RunPlan const first = plan_run(config, 0, topology);
+  ResolvedRun const run = resolve_run(config, topology);
+  RunPlan const first = plan_run(run, 0);
   ExtremePlans extremes{first, first};
   for (Rank const rank : candidates(first.parallel)) {
     if (rank == 0) continue;
-    RunPlan plan = plan_run(config, rank, topology);
+    RunPlan plan = plan_run(run, rank);
     if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;
     if (plan.memory_bytes().total() > extremes.largest.memory_bytes().total()) extremes.largest = std::move(plan);
   }

@@ -4,6 +4,7 @@
 #include "core/random.hpp"
 #include "kernels/accumulate.hpp"
 #include "parallel/program/step_prices.hpp"
+#include "train/run_plan.hpp"
 #include "train/trainer.hpp"
 
 #include <algorithm>
@@ -157,14 +158,14 @@ RunConfig measured_training(RunConfig const& config) {
 }
 
 PartTimes measure_parts(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
-                        RunConfig const& training, PartMeasurement const& options) {
+                        ResolvedRun const& training, PartMeasurement const& options) {
   constexpr std::int64_t warm_up = 2;
   Communicator alone = communicator.split(communicator.rank());
-  RunPlan const plan = plan_run(training, 0, 1);
-  StepTimes steps(training.model.layers);
+  RunPlan const plan = plan_run(training, 0);
+  StepTimes steps(training.config.model.layers);
   PartTimes times;
   {
-    Trainer trainer(exec, alone, ledger, training, plan, {tokens_below(training.model.vocab), {}, 0},
+    Trainer trainer(exec, alone, ledger, training.config, plan, {tokens_below(training.config.model.vocab), {}, 0},
                     warm_up + options.most_steps);
     trainer.time_instructions([&](Instruction const& one, double seconds) { steps.add(one, seconds); });
     std::int64_t last = warm_up;

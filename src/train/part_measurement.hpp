@@ -8,7 +8,7 @@
 #include "core/memory.hpp"
 #include "core/views.hpp"
 #include "parallel/program/part_times.hpp"
-#include "train/run_plan.hpp"
+#include "train/resolved_run.hpp"
 
 namespace trainstone {
 
@@ -23,8 +23,8 @@ struct PartMeasurement {
 };
 
 /// Medians over steps, of the slowest rank. Collective over the communicator. Memory is entered in the ledger: that of
-/// plan_run(training, 0, 1). \param[in] training  of measured_training()
+/// plan_run(training, 0). \param[in] training  measured_training(), resolved for one rank
 PartTimes measure_parts(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
-                        RunConfig const& training, PartMeasurement const& options = {});
+                        ResolvedRun const& training, PartMeasurement const& options = {});
 
 } // namespace trainstone

@@ -4,7 +4,7 @@
 #include "core/host_copy.hpp"
 #include "model/llmc_parameters.hpp"
 #include "parallel/tensor_share.hpp"
-#include "train/trainer.hpp"
+#include "train/planned_trainer.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -66,26 +66,17 @@ BatchSource batch_source(LlmcStateReader const& state, Index micro) {
   };
 }
 
-/// A Trainer on the reference's model and batch. Everything it refers to lives here.
-class ReferenceRun {
-public:
+/// A training of the reference's model on its batch.
+struct ReferenceRun : PlannedTrainer {
   ReferenceRun(ExecutionSpace const& exec, Communicator& communicator, ReferenceFiles const& files,
                LlmcStateReader const& state, RunConfig const& config)
-      : m_config(config),
-        m_plan(plan_run(m_config, communicator.rank(), communicator.topology())),
-        m_trainer(exec, communicator, m_ledger, m_config, m_plan, {batch_source(state, config.batch.micro), {}, 0}, 1) {
-    m_trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
-      load_parameters(exec, files.model, m_config.model, m_plan.table, group, share, values);
+      : PlannedTrainer(exec, communicator,
+                       resolve_run(config, communicator.topology(), {.buffers = communicator.buffers()}),
+                       {batch_source(state, config.batch.micro), {}, 0}, 1) {
+    trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
+      load_parameters(exec, files.model, resolved.config.model, plan.table, group, share, values);
     });
   }
-  Trainer& trainer() { return m_trainer; }
-  ParameterTable const& table() const { return m_plan.table; }
-
-private:
-  RunConfig m_config;
-  RunPlan m_plan;
-  MemoryLedger m_ledger;
-  Trainer m_trainer;
 };
 
 ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
@@ -133,7 +124,7 @@ std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communic
     double absolute = 0, relative = 0;
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       state.read_gradient(tensor, layer, expected);
-      TensorPart const part = own_gradient(exec, run.trainer().engine(), table_entry(run.table(), tensor, layer));
+      TensorPart const part = own_gradient(exec, run.trainer.engine(), table_entry(run.plan.table, tensor, layer));
       Difference difference;
       for (float const value : expected) difference.add(value, value);
       for (std::size_t i = 0; i < part.values.size(); ++i) {
@@ -229,16 +220,16 @@ std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Com
   std::vector<ReferenceRow> rows;
   {
     ReferenceRun run(exec, communicator, files, state, config);
-    rows.push_back(compare_logits(exec, communicator, run.trainer(), state));
-    double const difference = std::abs(run.trainer().gradient(1) - static_cast<double>(state.loss()));
-    run.trainer().finish();
+    rows.push_back(compare_logits(exec, communicator, run.trainer, state));
+    double const difference = std::abs(run.trainer.gradient(1) - static_cast<double>(state.loss()));
+    run.trainer.finish();
     rows.push_back(make_row("loss", difference, difference / static_cast<double>(state.loss()), loss_bound, false));
     for (ReferenceRow const& row : compare_gradients(exec, communicator, run, shape, state)) rows.push_back(row);
   }
   for (ReferenceCurve const& recipe : recipes) {
     config.optimizer = recipe.optimizer;
     ReferenceRun run(exec, communicator, files, state, config);
-    for (ReferenceRow const& row : compare_curve(run.trainer(), recipe)) rows.push_back(row);
+    for (ReferenceRow const& row : compare_curve(run.trainer, recipe)) rows.push_back(row);
   }
   return rows;
 }

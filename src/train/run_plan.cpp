@@ -3,7 +3,6 @@
 #include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/timeline.hpp"
-#include "kernels/gemm_measurement.hpp"
 #include "parallel/parameter_changes.hpp"
 #include "parallel/step_launches.hpp"
 #include "train/replica_check.hpp"
@@ -24,12 +23,12 @@ std::optional<Problem> batch_scatter(ShardPlan const& parallel, MicroBatchShape 
 
 void add_batch_scatter(RunPlan& plan) {
   if (!plan.batch_scatter) return;
-  Traffic const turn = predict_traffic(make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
+  Traffic const sent = predict_traffic(make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
                                        plan.batch_scatter->topology, sizeof(std::int32_t));
   std::string const name =
       fmt::format("micro-batches, {} {}", to_string(Collective::scatter), to_string(batch_scatter_algorithm));
-  plan.sent.push_back({name, static_cast<std::uint64_t>(plan.accumulation) * turn});
-  plan.validation_sent += turn;
+  plan.sent.push_back({name, static_cast<std::uint64_t>(plan.accumulation) * sent});
+  plan.validation_sent += sent;
 }
 
 /// Of every micro-batch one sums up its losses. Gradients are overwritten, but where backward adds up micro-batches.
@@ -38,9 +37,10 @@ void add_launches(RunPlan& plan, RunConfig const& config) {
   auto const training = [&](Write mode) {
     return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
   };
-  auto const turns = static_cast<std::uint64_t>(plan.accumulation);
+  auto const micro_batches = static_cast<std::uint64_t>(plan.accumulation);
   bool const adds = !parallel.fresh_gradients_apart() && !parallel.ordered;
-  plan.step_launches = training(Write::overwrite) + (turns - 1) * training(adds ? Write::add : Write::overwrite) +
+  plan.step_launches = training(Write::overwrite) +
+                       (micro_batches - 1) * training(adds ? Write::add : Write::overwrite) +
                        engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.evaluation_launches = 1 + evaluation_launches(config.model, plan.shape, plan.gemm, plan.storage()) +
@@ -70,20 +70,30 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
 }
 
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
+  return plan_run(resolve_run(config, topology), rank);
+}
+
+ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
+  RunConfig const& config = run.config;
+  return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
+                         config.batch.accumulation);
+}
+
+RunPlan plan_run(ResolvedRun const& run, Rank rank) {
+  RunConfig const& config = run.config;
   MicroBatchShape const shape{config.batch.micro,
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  ParameterTable table(config.model, mesh_of(config.parallel, topology.ranks()).data());
-  ShardPlan parallel = make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table,
-                                       topology, rank, config.batch.accumulation);
+  ParameterTable table(config.model, run.mesh.data());
+  ShardPlan parallel = plan_shards(run, table, rank);
   ModelStorage const storage{parallel.types.parameters, parallel.gradient_storage()};
-  GemmChoice const gemm = make_gemm_choice(config.kernels, gemm_shapes(config.model, shape, storage));
-  RunPlan plan{std::move(table), shape, rank, topology.ranks(), std::move(parallel), gemm, config.batch.accumulation};
+  RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
+               config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = plan.parallel.memory();
   add_items(plan, MemoryCategory::activations,
             activation_plan(config.model, shape, storage.values, config.model_options));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
-                         memory_footprint(gemm_scratch_bytes(config.model, shape, gemm, storage))});
+                         memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
   add_items(plan, MemoryCategory::buffers, pinned);

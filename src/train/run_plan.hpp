@@ -12,7 +12,7 @@
 #include "model/work.hpp"
 #include "parallel/shard_plan.hpp"
 #include "parallel/shard_traffic.hpp"
-#include "train/run_config.hpp"
+#include "train/resolved_run.hpp"
 
 #include <optional>
 #include <string>
@@ -29,8 +29,7 @@ struct RunPlan {
   GemmChoice gemm;    ///< who computes which product
   Index accumulation; ///< micro-batches per rank and step
 
-  std::optional<Problem> batch_scatter =
-      {}; ///< of all ranks' micro-batches of a turn (train/batch_scatter.hpp), if any
+  std::optional<Problem> batch_scatter = {}; ///< of one micro-batch of every rank (train/batch_scatter.hpp), if any
 
   std::vector<MemoryItem> memory = {};
   std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
@@ -69,8 +68,12 @@ private:
   static Traffic sum_of(std::vector<TrafficRow> const& rows);
 };
 
-/// \param[in] config   resolved: all three batch numbers are set     \param[in] rank of topology.ranks()
-/// \throws InputError if the model, the strategy, an algorithm or the GEMM provider is not possible
+/// \param[in] rank  of run.topology.ranks()
+/// \throws InputError if the model, the strategy or an algorithm is not possible
+RunPlan plan_run(ResolvedRun const& run, Rank rank);
+/// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.data() ranks
+ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank);
+/// The plan of resolve_run(config, topology), where a machine decides nothing.
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
 /// As above, with all ranks on one node.
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);

@@ -77,7 +77,7 @@ fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::pat
   CheckpointManifest about;
   about.progress = {step, updates, loss_scaler, std::vector<double>(static_cast<std::size_t>(step), 1.5), 0, false, {}};
   about.identity = identity;
-  about.model = run.config.model;
+  about.model = run.resolved.config.model;
   return folder / write_checkpoint(run.exec, world, run.trainer.engine(), about, folder).name;
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("a checkpoint that is not whole, or another training's, is refused on 
   CHECK_THAT(refusal_of(world, run, good, {{"data.seed", "1"}, {"model.layers", "2"}}),
              ContainsSubstring("model.layers is not given there and 2 here"));
   CHECK_THAT(refusal_of(world, run, good, {}), ContainsSubstring("data.seed is 1 there and not given here"));
-  RunConfig other = run.config;
+  RunConfig other = run.resolved.config;
   other.optimizer.type = OptimizerType::sgd;
   TrainingRun const without_moments(world, other);
   CHECK_THAT(refusal_of(world, without_moments, good), ContainsSubstring("it holds another model"));

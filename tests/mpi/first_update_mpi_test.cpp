@@ -41,21 +41,14 @@ using Change = std::function<void(RunConfig&)>;
 /// A training of the deck, changed.
 struct DeckRun {
   DeckRun(Communicator& world, Change const& change, Rank rank_of_wrong_data = -1)
-      : config(with_chosen_buffers(changed(world, change), world)),
-        data(config, ScanTokens::yes),
-        plan(plan_run(config, world.rank(), world.topology())),
-        trainer(exec, with_buffers(world), ledger, config, plan, batches(world.rank() == rank_of_wrong_data),
-                data.steps()) {}
+      : resolved(resolved_on(world, changed(world, change))),
+        data(resolved.config, ScanTokens::yes),
+        planned(exec, world, resolved, batches(world.rank() == rank_of_wrong_data), data.steps()) {}
 
   static RunConfig changed(Communicator const& world, Change const& change) {
     RunConfig config = resolve(deck(world.size()), world.size());
     change(config);
     return config;
-  }
-
-  Communicator& with_buffers(Communicator& world) const {
-    world.use_buffers(plan.parallel.message_buffers, exec);
-    return world;
   }
 
   /// Wrong: those of the next step.
@@ -70,11 +63,10 @@ struct DeckRun {
   }
 
   ExecutionSpace exec;
-  RunConfig config;
+  ResolvedRun resolved;
   TrainingData data;
-  RunPlan plan;
-  MemoryLedger ledger;
-  Trainer trainer;
+  PlannedTrainer planned;
+  Trainer& trainer = planned.trainer;
 };
 
 /// Names of the checks that fail.
@@ -222,8 +214,8 @@ TEST_CASE("a tensor that is not updated shows in a first update", "[mpi][golden]
   Communicator world = test::world();
   skip_where_the_batch_does_not_fit(world);
   DeckRun run(world, strategy(Strategy::ddp));
-  ParameterTensor const& bias = run.plan.table.find(Tensor::attprojb, 1); // begins with zeros
-  Range const here = range_in_share(run.plan.parallel, bias);
+  ParameterTensor const& bias = run.planned.plan.table.find(Tensor::attprojb, 1); // begins with zeros
+  Range const here = range_in_share(run.planned.plan.parallel, bias);
   BeforeLaunch const freeze("trainstone::initialize::changes", [&] {
     multiply(StoredVector(run.trainer.engine().master_share(bias.group)).part(here.begin, here.size()), 0);
   });

@@ -4,7 +4,7 @@
 #include "report/benchmark_class.hpp"
 #include "report/golden_checks.hpp"
 #include "support/world.hpp"
-#include "train/trainer.hpp"
+#include "train/planned_trainer.hpp"
 #include "train/training_data.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,6 @@ struct Mistake {
 
 RunConfig config_of(Communicator const& world, Deck const& deck, Mistake const& mistake) {
   RunConfig config = resolve(deck, world.size());
-  config.comm.buffers = to_string(world.buffers());
   mistake.optimizer(config.optimizer);
   return config;
 }
@@ -43,16 +42,16 @@ public:
   FirstSteps(Communicator& world, Deck const& deck, Mistake const& mistake)
       : m_config(config_of(world, deck, mistake)),
         m_data(m_config, ScanTokens::yes),
-        m_plan(plan_run(m_config, world.rank(), world.topology())),
-        m_trainer(m_exec, world, m_ledger, m_config, m_plan, {mistake.batches(m_data.batches().training), {}, 0},
-                  m_data.steps()) {
+        m_training(ExecutionSpace(), world, resolve_run(m_config, world.topology(), {.buffers = world.buffers()}),
+                   {mistake.batches(m_data.batches().training), {}, 0}, m_data.steps()) {
+    Trainer& trainer = m_training.trainer;
     for (std::int64_t step = 1; step <= early_steps; ++step) {
-      StepReport const report = m_trainer.step(step);
-      mistake.after_step(m_trainer);
+      StepReport const report = trainer.step(step);
+      mistake.after_step(trainer);
       m_losses.push_back(report.loss);
       m_early.norms.push_back(report.norm);
     }
-    ParameterChanges const changes = m_trainer.parameter_changes();
+    ParameterChanges const changes = trainer.parameter_changes();
     m_early.changes.assign(changes.begin(), changes.end());
     m_early.changed_after = early_steps;
   }
@@ -68,12 +67,9 @@ public:
   }
 
 private:
-  ExecutionSpace m_exec;
   RunConfig m_config;
   TrainingData m_data;
-  RunPlan m_plan;
-  MemoryLedger m_ledger;
-  Trainer m_trainer;
+  PlannedTrainer m_training;
   std::vector<double> m_losses;
   EarlySteps m_early;
 };

@@ -54,7 +54,7 @@ std::vector<double> changes_on_host(TrainingRun& run) {
         if (!counts(tensor, i)) continue;
         auto const kind = static_cast<std::size_t>(tensor.tensor);
         sums[kind] += std::abs(static_cast<double>(values[static_cast<std::size_t>(first + i)]) -
-                               static_cast<double>(initial_of(tensor, i, run.config.data.seed)));
+                               static_cast<double>(initial_of(tensor, i, run.resolved.config.data.seed)));
         ++elements[kind];
       }
     }

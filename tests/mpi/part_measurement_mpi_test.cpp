@@ -33,14 +33,15 @@ TEST_CASE("the parts of a deck are measured without its strategy, and all ranks 
   auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   auto const reduction = GENERATE(ReductionMode::fast, ReductionMode::ordered);
   Communicator world = Communicator::world();
-  RunConfig const training = measured_training(config_of(recipe, reduction, world.size()));
-  CHECK(training.model.layers == 4);
-  CHECK(training.model.channels == 12);
-  CHECK(training.batch == BatchConfig{2, 2, 4});
+  RunConfig const config = measured_training(config_of(recipe, reduction, world.size()));
+  CHECK(config.model.layers == 4);
+  CHECK(config.model.channels == 12);
+  CHECK(config.batch == BatchConfig{2, 2, 4});
+  ResolvedRun const training = resolve_run(config, Topology::one_node(1));
   MemoryLedger ledger;
   PartTimes const times =
       measure_parts(ExecutionSpace(), world, ledger, training, {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
-  CHECK(ledger.high_water().total() >= plan_run(training, 0, 1).memory_bytes().total());
+  CHECK(ledger.high_water().total() >= plan_run(training, 0).memory_bytes().total());
   REQUIRE(times.parts.size() == 4);
   for (auto const& [kind, part] : times.parts) {
     INFO(kind);
@@ -60,8 +61,9 @@ TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
   Communicator world = Communicator::world();
   RunConfig const config = config_of(RecipeName::fp32, ReductionMode::fast, world.size());
   MemoryLedger ledger;
-  PartTimes const times = measure_parts(ExecutionSpace(), world, ledger, measured_training(config),
-                                        {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
+  ResolvedRun const training = resolve_run(measured_training(config), Topology::one_node(1));
+  PartTimes const times =
+      measure_parts(ExecutionSpace(), world, ledger, training, {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
   RunPlan const plan = plan_run(config, world.rank(), world.topology());
   StepTimeline const timeline = predict_timeline(plan, times, uniform_machine({}), {});
   PartTimes::OfPart const attention = times.parts.at("attention"), mlp = times.parts.at("mlp");

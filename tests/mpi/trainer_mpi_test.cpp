@@ -93,7 +93,7 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   CHECK_FALSE(run.ledger.high_water() == mutated.memory_bytes());
   GptConfig wider = model;
   wider.vocab += 1024; // more than the padding of any number of ranks here
-  RunPlan const other = plan_run(training_config(wider, run.config.batch), world.rank(), world.size());
+  RunPlan const other = plan_run(training_config(wider, run.resolved.config.batch), world.rank(), world.size());
   CHECK_FALSE(run.ledger.high_water() == other.memory_bytes());
   CHECK(counters().flops[Phase::gemm] != 2 * other.step_flops.gemm + evaluated * other.evaluation_flops.gemm);
   CHECK((world.size() == 1 || comm_counters().total(Purpose::training) != 2 * other.step_sent()));

@@ -1,10 +1,10 @@
 #pragma once
 
-// A Trainer on tokens that depend on batch, micro-batch and place only, with everything it refers to.
+// A Trainer on tokens that depend on batch, micro-batch and place only, with all that it refers to.
 
 #include "core/random.hpp"
 #include "support/world.hpp"
-#include "train/trainer.hpp"
+#include "train/planned_trainer.hpp"
 
 namespace trainstone::test {
 
@@ -32,27 +32,19 @@ inline TrainingBatches training_batches(Index vocab) {
   return {source, source, 2};
 }
 
-/// auto is decided as a run does.
-inline RunConfig with_chosen_buffers(RunConfig config, Communicator const& communicator) {
-  if (config.comm.buffers == "auto") config.comm.buffers = to_string(usual_buffers(communicator, ExecutionSpace()));
-  return config;
+/// The buffers of auto are decided as a run does.
+inline ResolvedRun resolved_on(Communicator const& communicator, RunConfig const& config) {
+  MachineChoices machine;
+  if (config.comm.buffers == "auto") machine.buffers = usual_buffers(communicator, ExecutionSpace());
+  return resolve_run(config, communicator.topology(), machine);
 }
 
-struct TrainingRun {
-  TrainingRun(Communicator& communicator, RunConfig const& run_config)
-      : config(with_chosen_buffers(run_config, communicator)),
-        plan(plan_run(config, communicator.rank(), communicator.topology())),
-        trainer(exec, with_buffers(communicator), ledger, config, plan, training_batches(config.model.vocab), 10) {}
-  Communicator& with_buffers(Communicator& communicator) const {
-    communicator.use_buffers(plan.parallel.message_buffers, exec);
-    return communicator;
-  }
+struct TrainingRun : PlannedTrainer {
+  TrainingRun(Communicator& communicator, RunConfig const& config)
+      : PlannedTrainer(ExecutionSpace(), communicator, resolved_on(communicator, config),
+                       training_batches(config.model.vocab), 10) {}
 
   ExecutionSpace exec;
-  RunConfig config;
-  RunPlan plan;
-  MemoryLedger ledger;
-  Trainer trainer;
 };
 
 } // namespace trainstone::test

@@ -1,0 +1,96 @@
+#include "run_text.hpp"
+
+#include "git_version.hpp"
+#include "report/output.hpp"
+#include "report/plural.hpp"
+#include "report/quantity.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iterator>
+
+namespace trainstone {
+
+namespace {
+
+RunHeader make_header(PreparedRun const& run, RankContext const& context) {
+  RunHeader header;
+  header.version = TRAINSTONE_VERSION;
+  header.git = git_commit;
+  header.dirty = git_dirty;
+  header.kokkos = kokkos_description();
+  header.mpi = context.mpi.implementation();
+  header.buffers = to_string(run.resolved.buffers);
+  if (run.devices_per_node > 0)
+    header.buffers += fmt::format(", {} on {} per node", plural(std::ssize(run.neighbours), "rank"),
+                                  plural(run.devices_per_node, "device"));
+  header.ranks = context.communicator.size();
+  header.nodes = context.communicator.nodes().count;
+  header.emulated_nodes = run.config().comm.emulated_nodes > 0;
+  header.emulated_network = run.config().comm.emulated_network().is_slow();
+  header.deck = deck_label(run.deck);
+  return header;
+}
+
+/// What is said of a run whose only golden loss is that of its first step.
+void print_first_step_note(PreparedRun const& run) {
+  if (!run.first_step) return;
+  if (!run.compares_first_step())
+    fmt::print("note: the golden first step is not compared: its bounds are for fp32 from the seed, with products that "
+               "round nothing\n");
+  else if (!is_referenced(run.judgement.name, false, run.compares_first_update()))
+    fmt::print("note: only the first step has a golden {}, which makes no run of class {} VALID\n",
+               run.compares_first_update() ? "update" : "loss", run.judgement.name);
+}
+
+} // namespace
+
+void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
+  fmt::print("{}\n{}\n{}\n", header_line(make_header(run, context)), memory_line(predicted.memory_bytes),
+             work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
+  if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
+  for (std::string const& departure : run.judgement.departures)
+    fmt::print("note: class custom, not {}: {}\n", run.config().benchmark_class.name, departure);
+  print_first_step_note(run);
+  if (std::string const sharing = shared_processors(run, context.exec); !sharing.empty())
+    fmt::print("note: {}: what the machine could do is not measured\n", sharing);
+  if (run.plan->storage().values != Storage::fp32)
+    fmt::print("note: precision {} in {}, gemm {}\n", to_string(run.config().precision.recipe),
+               to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values));
+  if (run.config().comm.emulated_network().is_slow()) fmt::print("{}\n", network_line(run.config().comm));
+  if (FaultConfig const& faults = run.config().faults; faults.delay_time > 0)
+    fmt::print("note: a delay is injected: {} at \"{}\"\n", to_string(Quantity{Dimension::time, faults.delay_time}),
+               faults.delay_where);
+  if (FaultConfig const& faults = run.config().faults; faults.slow_factor > 1)
+    fmt::print("note: kernels are slowed down: {} takes {} times as long\n", faults.slow_kernel, faults.slow_factor);
+  if (run.config().faults.extra_message) fmt::print("note: every step sends one sum more than planned\n");
+  if (run.config().comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
+  std::fflush(stdout);
+  for (std::string const& note : run.notes) fmt::print("note: {}\n", note);
+}
+
+void print_end(Result const& result, std::string const& json_path) {
+  if (!result.kernels.empty()) {
+    auto const ranks = static_cast<double>(result.topology.ranks);
+    fmt::print("{}", kernel_lines(result.kernels, result.peaks.gemm_flops_per_second / ranks,
+                                  result.peaks.bandwidth_bytes_per_second / ranks));
+  }
+  if (result.metrics.contains("floor_seconds"))
+    fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
+                                  result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
+  CheckpointInfo const& checkpoints = result.checkpoints;
+  if (checkpoints.written > 0)
+    fmt::print("{} written in {:.2f} s, the last one is {}\n", plural(checkpoints.written, "checkpoint"),
+               checkpoints.seconds, checkpoints.last);
+  if (result.energy) fmt::print("{}\n", energy_line(*result.energy));
+  if (result.outcome != Outcome::stopped) fmt::print("{}", verification_lines(result.checks));
+  if (result.tokens_per_second)
+    fmt::print("{}", rate_lines(result.outcome, *result.tokens_per_second, result.topology.ranks));
+  else
+    fmt::print("note: no rate: no step after the warm-up was measured\n");
+  bool const is_local = result.golden && !result.golden->released;
+  fmt::print("{}\n", result_line(result.outcome, result.benchmark_class.name, is_local, json_path));
+}
+
+} // namespace trainstone
