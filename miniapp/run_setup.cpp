@@ -9,6 +9,7 @@
 #include "report/output.hpp"
 #include "report/plural.hpp"
 #include "report/result.hpp"
+#include "train/program_proof.hpp"
 
 #include <fmt/format.h>
 
@@ -139,6 +140,7 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
   find_neighbours(run, rank, placement);
   require_memory(run);
   require_few_buckets(run);
+  if (first) prove_programs(run.resolved); // of all ranks
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config(), first ? ScanTokens::yes : ScanTokens::no);
   measured_window(run.deck, run.data->steps()); // refuses what does not fit into so many steps

@@ -180,11 +180,11 @@ Index ShardPlan::norm_blocks_begin(Index group, Rank owner) const {
   return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
 }
 
-Index ShardPlan::micro_batch(Index turn, Rank of) const {
+Index ShardPlan::micro_batch(Index own, Rank of) const {
   Rank const together = sharding.gradients ? mesh.shard : 1;
   Index const apart = mesh.data() / together;
-  Rank const place = mesh.data_index(of);
-  return place / together * (micro_batches() / apart) + turn * together + place % together;
+  Rank const index = mesh.data_index(of);
+  return index / together * (micro_batches() / apart) + own * together + index % together;
 }
 
 Range ShardPlan::run_memory(Index run) const {

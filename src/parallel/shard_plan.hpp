@@ -94,10 +94,11 @@ struct ShardPlan {
   /// member, then by group.
   Index norm_blocks_begin(Index group, Rank owner) const;
 
-  /// The micro-batch that a rank runs at a turn. Ranks that reduce gradients on every turn run neighbouring
-  /// micro-batches, so that the sums over ranks and turns are subtrees of one tree over all micro-batches.
-  Index micro_batch(Index turn) const { return micro_batch(turn, rank); }
-  Index micro_batch(Index turn, Rank of) const;
+  /// The number, among the micro-batches of all ranks, of a rank's own micro-batch `own`. Ranks that reduce gradients
+  /// after every micro-batch run neighbouring ones, so that the sums over ranks and micro-batches are subtrees of one
+  /// tree over all micro-batches.
+  Index micro_batch(Index own) const { return micro_batch(own, rank); }
+  Index micro_batch(Index own, Rank of) const;
 
   /// Whether fresh gradients have their own memory beside the sums. This memory has one slot per run in flight, and one
   /// slot for the run of root, which lives from head to embed.
@@ -116,7 +117,7 @@ struct ShardPlan {
   Index gather_slots() const { return sharding.parameters ? prefetch + 1 : 0; }
   /// Whether replicas reduce sums in place, instead of fresh gradients.
   bool across_on_sums() const { return sharding.gradients && mesh.replica > 1 && !across_each; }
-  /// Whether a collective of the reduction works on sums over turns, once per step. Otherwise it works on fresh
+  /// Whether a collective of the reduction works on sums over micro-batches, once per step. Otherwise it works on fresh
   /// gradients.
   bool is_of_sums(PlannedCollective const& step) const { return step.axis == Axis::replica && across_on_sums(); }
   /// The ranks that share a memory of this rank: fresh gradients (the flat gradient, if nothing is staged), sums with
@@ -151,7 +152,8 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index turns);
 
-/// The problem of the strategy on this number of data ranks and turns, if there is one; names the nearest legal values.
+/// The problem of the strategy on this number of data ranks and micro-batches per rank, if there is one; names the
+/// nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index turns);
 

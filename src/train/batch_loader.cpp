@@ -21,14 +21,14 @@ void Mirrored::copy_to_device(ExecutionSpace const& exec) const {
     copy_from_pinned(exec, std::as_bytes(m_values), reinterpret_cast<std::byte*>(m_array.data()));
 }
 
-BatchLoader::BatchLoader(MicroBatchShape shape, Index turns, Index vocab, Arena& data, PinnedMemory& mirrors)
+BatchLoader::BatchLoader(MicroBatchShape shape, Index rooms, Index vocab, Arena& data, PinnedMemory& mirrors)
     : m_vocab(vocab) {
   Index const rows = shape.rows();
-  auto const take = [&](char const* label, Index count) { return Mirrored(data, mirrors, label, turns * count); };
+  auto const take = [&](char const* label, Index count) { return Mirrored(data, mirrors, label, rooms * count); };
   Mirrored const tokens = take("tokens", rows), targets = take("targets", rows), order = take("rows by token", rows),
                  begin = take("buckets", rows + 1), bucket_token = take("tokens of buckets", rows);
-  for (Index turn = 0; turn < turns; ++turn) {
-    auto const part = [turn](Mirrored const& all, Index count) { return all.part(turn * count, count); };
+  for (Index room = 0; room < rooms; ++room) {
+    auto const part = [room](Mirrored const& all, Index count) { return all.part(room * count, count); };
     m_rooms.push_back(
         {part(tokens, rows), part(targets, rows), part(order, rows), part(begin, rows + 1), part(bucket_token, rows)});
   }
@@ -39,9 +39,9 @@ void BatchLoader::begin(ExecutionSpace const& exec) const {
 }
 
 MicroBatch BatchLoader::load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch,
-                             Index micro_batch, Index turn) {
+                             Index micro_batch, Index room) {
   TimedRegion const region([] { return "trainstone::train::load"; });
-  auto const& [tokens, targets, order, begin, bucket_token] = m_rooms[static_cast<std::size_t>(turn)];
+  auto const& [tokens, targets, order, begin, bucket_token] = m_rooms[static_cast<std::size_t>(room)];
   source(batch, micro_batch, tokens.values(), targets.values());
   for (std::int32_t const target : targets.values()) // inputs are checked while they are sorted
     TRAINSTONE_REQUIRE(target >= 0 && target < m_vocab, "target {} is not in the vocabulary of {}", target, m_vocab);

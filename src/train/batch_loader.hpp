@@ -49,16 +49,16 @@ private:
 
 class BatchLoader {
 public:
-  /// Room for `turns` micro-batches at a time. Takes its part of data_plan() from `data` and its part of mirror_plan()
-  /// from `mirrors`. If the host fills `data` itself, `mirrors` has no memory.
-  BatchLoader(MicroBatchShape shape, Index turns, Index vocab, Arena& data, PinnedMemory& mirrors);
+  /// With this number of rooms, each for one micro-batch. Takes its part of data_plan() from `data` and its part of
+  /// mirror_plan() from `mirrors`. If the host fills `data` itself, `mirrors` has no memory.
+  BatchLoader(MicroBatchShape shape, Index rooms, Index vocab, Arena& data, PinnedMemory& mirrors);
 
   /// From now on loaded batches may be overwritten. Waits for the work that exec has enqueued.
   void begin(ExecutionSpace const& exec) const;
-  /// Loads a micro-batch into the room of a turn; call it once per turn after begin(). Work that is enqueued on exec
-  /// from now on sees the contents of the Views.
+  /// Loads micro-batch `micro_batch` of all ranks into a room; call it once per room after begin(). Work that is
+  /// enqueued on exec from now on sees the contents of the Views.
   MicroBatch load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch, Index micro_batch,
-                  Index turn);
+                  Index room);
 
 private:
   /// Room for a micro-batch.
@@ -67,7 +67,7 @@ private:
   };
 
   Index m_vocab;
-  std::vector<Room> m_rooms; ///< per turn
+  std::vector<Room> m_rooms;
 };
 
 } // namespace trainstone

@@ -16,9 +16,9 @@ public:
   BatchScatter(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan, Arena& data,
                PinnedMemory& mirrors);
 
-  /// A source that gives every rank its micro-batch of a turn. All ranks call it: rank 0 asks `all`, and the other
-  /// ranks wait for rank 0. The source refers to this object and to `all`.
-  BatchSource source(BatchSource const& all, Index turn);
+  /// A source that gives every rank its own micro-batch of this number. All ranks call it: rank 0 asks `all`, and the
+  /// other ranks wait for rank 0. The source refers to this object and to `all`.
+  BatchSource source(BatchSource const& all, Index own_micro_batch);
 
 private:
   ShardPlan const* m_plan;

@@ -15,4 +15,8 @@ double LearningRate::at(std::int64_t step) const {
   return low + (peak - low) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
+double clip_factor(OptimizerConfig const& optimizer, double norm) {
+  return optimizer.clip > 0 ? std::min(1.0, optimizer.clip / (norm + 1e-6)) : 1.0;
+}
+
 } // namespace trainstone

@@ -25,4 +25,8 @@ struct LearningRate {
   double at(std::int64_t step) const;
 };
 
+/// What a gradient of this norm is multiplied with: min(1, clip / (norm + 1e-6)), or 1 where the optimizer does not
+/// clip.
+double clip_factor(OptimizerConfig const& optimizer, double norm);
+
 } // namespace trainstone

@@ -81,7 +81,7 @@ struct ReferenceRun : PlannedTrainer {
 
 ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                             LlmcStateReader& state) {
-  trainer.logits(0, communicator.rank());
+  trainer.evaluate(0, communicator.rank());
   Matrix<float> const logits = trainer.model().output({PartKind::head}).as<float>();
   auto const vocab = static_cast<std::size_t>(trainer.model().config().vocab);
   std::vector<float> row(logits.extent(1)), expected(vocab);

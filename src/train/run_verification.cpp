@@ -10,6 +10,7 @@
 #include "core/stored.hpp"
 #include "model/reference_loss.hpp"
 #include "train/collective_cases.hpp"
+#include "train/first_step.hpp"
 #include "train/replica_check.hpp"
 
 #include <fmt/ranges.h>
@@ -163,7 +164,7 @@ Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, 
 Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                        FirstStepReference const& expected) {
   double const worst = control_all_reduce(exec, communicator, Operation::max,
-                                          difference(trainer.first_sample_loss(expected.positions), expected.loss));
+                                          difference(first_sample_loss(trainer, expected.positions), expected.loss));
   double const bound = reference_loss_bound(trainer.model().config());
   return {"first-step", worst <= bound, worst, bound,
           fmt::format("loss of the first {} positions before any update, beside {:.10f} in float64", expected.positions,
@@ -172,7 +173,7 @@ Check check_first_step(ExecutionSpace const& exec, Communicator& communicator, T
 
 std::vector<Check> check_first_update(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
                                       FirstStepReference const& expected, FirstUpdate const& update) {
-  auto const [loss, found] = trainer.first_update(expected.positions);
+  auto const [loss, found] = first_update(trainer, expected.positions);
   GptConfig const& model = trainer.model().config();
   double const of_loss = reference_loss_bound(model), of_gradients = 2 * stream_error_bound(model);
   std::vector<Compared> sizes, changes;

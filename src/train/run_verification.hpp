@@ -8,6 +8,7 @@
 #include "core/counters.hpp"
 #include "core/memory_plan.hpp"
 #include "train/check.hpp"
+#include "train/early_steps.hpp"
 #include "train/run_plan.hpp"
 #include "train/trainer.hpp"
 

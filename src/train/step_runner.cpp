@@ -1,11 +1,14 @@
 // How the trainer plays a step program: a few lines for each act.
 
 #include "comm/buffers.hpp"
+#include "comm/control.hpp"
 #include "core/clock.hpp"
+#include "core/host_copy.hpp"
 #include "core/launch.hpp"
 #include "kernels/norm.hpp"
 #include "train/trainer.hpp"
 
+#include <limits>
 #include <utility>
 
 namespace trainstone {
@@ -21,47 +24,69 @@ void Trainer::timed(Instruction const& instruction, Body const& body) {
 }
 
 /// \param[in] first_micro_batch  is added to the numbers of all micro-batches
-void Trainer::play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch) {
+void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   for (Segment const& segment : segments)
     for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
       for (Instruction const& one : segment.instructions) {
         Instruction const instruction = later(one, time);
-        timed(instruction, [&] { play(instruction, global); });
+        timed(instruction, [&] { play(instruction, played); });
       }
 }
 
-void Trainer::play(Instruction const& instruction, GlobalBatch const& global) {
+void Trainer::play(Instruction const& instruction, PlayedStep& played) {
   switch (instruction.act) {
-  case Act::load: {
-    m_loaded[static_cast<std::size_t>(instruction.micro_batch)] = load(global, instruction.micro_batch);
-    return;
-  }
-  case Act::forward: return forward(instruction, global);
-  case Act::loss: return loss(instruction, global);
-  case Act::backward: return backward(instruction);
-  case Act::agree: return agree(global);
-  case Act::norm: m_norm = m_engine.gradient_norm(); return;
-  case Act::update: return m_engine.update(m_config->optimizer, m_update_numbers);
-  case Act::wait: return wait(instruction);
+  case Act::load: return load(played, instruction.micro_batch);
+  case Act::forward: return forward(instruction, played);
+  case Act::loss: return loss(instruction, played);
+  case Act::backward: return backward(instruction, played);
+  case Act::agree: return agree(played);
+  case Act::norm: played.norm = m_engine.gradient_norm(); return;
+  case Act::update: return m_engine.update(m_config->optimizer, played.update.value());
+  case Act::wait: return wait(instruction, played);
   default: return m_engine.execute(instruction);
   }
 }
 
-void Trainer::forward(Instruction const& instruction, GlobalBatch const& global) {
+void Trainer::load(PlayedStep const& played, Index micro_batch) {
+  BatchSource const& source = *played.source;
+  MicroBatch& batch = m_loaded[static_cast<std::size_t>(micro_batch)];
+  batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, micro_batch) : source, played.batch,
+                        m_plan->parallel.micro_batch(micro_batch), micro_batch);
+  if (played.mode == LossMode::evaluation) return;
+  batch.gradient_scale = played.gradient_scale ? *played.gradient_scale : gradient_scale(played.step);
+  if (played.step > 0) batch.dropout = dropout(played.step, micro_batch);
+}
+
+/// What a token's loss is multiplied with where its gradient begins.
+float Trainer::gradient_scale(std::int64_t step) const {
+  if (m_faults.overflows(step)) return std::numeric_limits<float>::infinity();
+  return static_cast<float>(m_scaler.scale() / static_cast<double>(m_config->batch.global * m_plan->shape.sequence));
+}
+
+/// Samples are counted on from step to step: no epoch sees the masks of another one.
+Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
+  BatchConfig const& batch = m_config->batch;
+  std::int64_t const first = (step - 1) * batch.global + m_plan->parallel.micro_batch(micro_batch) * batch.micro;
+  return {.rate = m_config->model_options.dropout,
+          .seed = static_cast<std::uint64_t>(m_config->data.seed),
+          .first_sample = static_cast<std::uint64_t>(first)};
+}
+
+void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
                   m_engine.parameters(group_of(part), instruction.slot));
-  inject_fault(part, global.step);
+  m_faults.after_forward(m_exec, part, played.step, m_model.output(part));
 }
 
-void Trainer::loss(Instruction const& instruction, GlobalBatch const& global) {
-  m_model.loss(m_exec, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], global.mode);
-  if (global.first_positions > 0) keep_first_positions(global, instruction.micro_batch);
+void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
+  m_model.loss(m_exec, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], played.mode);
+  if (played.after_loss) played.after_loss(instruction.micro_batch);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
 
-void Trainer::backward(Instruction const& instruction) {
+void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   Index const group = group_of(part);
   std::optional<Index> piece;
@@ -71,44 +96,57 @@ void Trainer::backward(Instruction const& instruction) {
       reads ? m_engine.parameters(group, instruction.slot) : m_engine.parameters(group, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
                    m_engine.gradient_target(group, instruction.micro_batch), piece);
-  if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) m_backward_ends = true;
+  if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 
 /// The first wait behind the last backward: waits for the kernels of backward, too, without their time.
-void Trainer::wait(Instruction const& instruction) {
-  if (std::exchange(m_backward_ends, false)) {
+void Trainer::wait(Instruction const& instruction, PlayedStep& played) {
+  if (std::exchange(played.backward_ends, false)) {
     InstanceEvent const backward(m_exec);
     while (!backward.is_done()) m_engine.advance();
-    m_backward_end = std::chrono::steady_clock::now();
+    played.backward_end = std::chrono::steady_clock::now();
   }
   m_engine.execute(instruction);
 }
 
 /// Requests travel with the losses of a training step.
-void Trainer::agree(GlobalBatch const& global) {
-  m_uncovered_seconds = m_backward_end ? seconds_since(*m_backward_end) : 0;
-  m_backward_end.reset();
-  m_backward_ends = false;
-  if (global.step == 0) {
-    m_total_loss = total_loss(nullptr);
-    return;
-  }
-  inject_unplanned_calls(global.step);
-  m_requests = m_ask ? m_ask() : Requests();
-  m_total_loss = total_loss(&m_requests);
+void Trainer::agree(PlayedStep& played) {
+  played.uncovered_seconds = played.backward_end ? seconds_since(*played.backward_end) : 0;
+  played.backward_ends = false;
+  if (played.step > 0) m_faults.before_losses(m_exec, *m_communicator, played.step);
+  add_up_losses(played);
 }
 
-/// Plays the evaluation of a micro-batch without its load, which is done here, and without its loss.
-MicroBatch Trainer::forward_only(std::int64_t batch, Index micro_batch) {
+/// Over all ranks: whoever ran a micro-batch, the sum has the same bits. The requests of a training step travel behind
+/// the losses, as a value of each rank.
+void Trainer::add_up_losses(PlayedStep& played) {
+  played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
+  auto const count = static_cast<std::size_t>(m_plan->parallel.micro_batches());
+  bool const has_requests = played.step > 0;
+  std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
+  for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
+    values[static_cast<std::size_t>(m_plan->parallel.micro_batch(micro_batch))] =
+        played.losses[static_cast<std::size_t>(micro_batch)];
+  if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());
+  control_all_reduce(m_exec, *m_communicator, Operation::sum, values);
+  played.requests = {};
+  for (std::size_t i = count; i < values.size(); ++i) played.requests |= requests_of(values[i]);
+  values.resize(count);
+  for (std::size_t stride = 1; stride < count; stride *= 2)
+    for (std::size_t i = 0; i + stride < count; i += 2 * stride) values[i] += values[i + stride];
+  played.total_loss = values.front();
+}
+
+/// The load, by which rank 0 may send its data to all ranks, is done here for this rank alone.
+void Trainer::evaluate(std::int64_t batch, Index micro_batch) {
   m_loader.begin(m_exec);
   m_loaded.front() = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
   std::vector<Segment> segments = m_program.evaluation;
   for (Segment& segment : segments)
-    std::erase_if(segment.instructions,
-                  [](Instruction const& one) { return one.act == Act::load || one.act == Act::loss; });
-  constexpr std::int64_t no_step = 0;
-  play(segments, {&m_batches.training, batch, LossMode::evaluation, no_step});
-  return m_loaded.front();
+    std::erase_if(segment.instructions, [](Instruction const& one) { return one.act == Act::load; });
+  PlayedStep played{.source = &m_batches.training, .batch = batch, .mode = LossMode::evaluation};
+  play(segments, played);
+  m_exec.fence("trainstone::train::evaluate: the caller reads logits and losses");
 }
 
 } // namespace trainstone

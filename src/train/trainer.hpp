@@ -5,16 +5,16 @@
 // sends and computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
 
 #include "comm/communicator.hpp"
-#include "core/clock.hpp"
 #include "parallel/parameter_changes.hpp"
 #include "parallel/program/instruction.hpp"
 #include "parallel/sharded_engine.hpp"
 #include "train/batch_loader.hpp"
 #include "train/batch_scatter.hpp"
-#include "train/early_steps.hpp"
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
+#include "train/played_step.hpp"
 #include "train/run_plan.hpp"
+#include "train/step_faults.hpp"
 
 #include <optional>
 #include <span>
@@ -43,8 +43,14 @@ public:
   bool parameters_are_finite();
 
   /// Forward, loss and backward of all micro-batches of a step, the sum of gradients over the ranks and its norm,
-  /// without an update. Returns the mean loss. \param[in] ask  as of step()
-  double gradient(std::int64_t step, std::function<Requests()> const& ask = nullptr);
+  /// without an update.
+  void gradient(PlayedStep& played);
+  /// As above, of a step of the training. Returns the mean loss.
+  double gradient(std::int64_t step);
+
+  /// Forward and losses of a micro-batch of a training step, on this rank: leaves both in the model's activations.
+  /// Waits. \param[in] batch, micro_batch  of all ranks, from 0
+  void evaluate(std::int64_t batch, Index micro_batch);
 
   /// After a step: compares the parameters that several ranks hold. Control traffic: RunPlan::replica_check.
   /// \throws CollectiveError (exit 65) on all ranks, naming the step and the ranks that differ
@@ -61,6 +67,10 @@ public:
   /// How far the parameters have moved from the initial values of the seed (parallel/parameter_changes.hpp).
   /// Collective; waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
   ParameterChanges parameter_changes();
+  /// The same means of |gradient|, after gradient(). Collective; waits. Costs what parameter_changes() costs.
+  ParameterChanges gradient_sizes();
+  /// Parameters begin with the seed, as after construction.
+  void set_initial_parameters();
 
   /// From now on calls `listener` after each instruction of a program, with the seconds that it took. Waits for the
   /// kernels before and after each instruction. Null ends this.
@@ -73,67 +83,32 @@ public:
   /// the step, whatever follows the step.
   void finish(StepReport& report);
 
-  /// Forward only, of one micro-batch: leaves the logits in the model's activations. Waits.
-  void logits(std::int64_t batch, Index micro_batch);
-
-  /// Mean loss of the first positions of the first step's first sample, with the parameters as they are. Every rank
-  /// runs the micro-batch that begins with it, forward only, without dropout. Waits. \param[in] positions  1 to the
-  /// sequence's
-  double first_sample_loss(Index positions);
-
-  /// One update, and back to where the training began. Comes before any step and before resume(). The loss of the
-  /// update is the mean over the first positions of the first step's first sample. Its learning rate is the peak,
-  /// without warm-up. Nothing is dropped. Every sample of the global batch is that sample, and counts only some of
-  /// these positions (first_step_part()). So the gradient lacks something if a contribution is lost, and has too much
-  /// if one counts twice. Afterwards the parameters are the seed's and the moments 0. For parameters and products in
-  /// fp32. Collective; waits. It costs a step, first_sample_loss(), two times parameter_changes(), and what the engine
-  /// sends at the start.
-  /// \param[in] positions  at least batch.global, at most the sequence's
-  struct FirstUpdateOutcome {
-    double loss = 0; ///< before the update
-    FirstUpdate update;
-  };
-  FirstUpdateOutcome first_update(Index positions);
-
+  ExecutionSpace const& exec() const { return m_exec; }
   RunConfig const& config() const { return *m_config; }
+  TrainingBatches const& batches() const { return m_batches; }
   Gpt const& model() const { return m_model; }
   ShardedEngine& engine() { return m_engine; }
 
 private:
-  /// A global batch of a training or of a validation: the values that are the same for all of its micro-batches.
-  struct GlobalBatch {
-    BatchSource const* source;
-    std::int64_t number;
-    LossMode mode;
-    std::int64_t step;         ///< 0: of a validation, or of a first update
-    Index first_positions = 0; ///< of a first update: how many positions of the first sample count
-  };
+  PlayedStep training_step(std::int64_t step) const;
+  double mean_loss(PlayedStep const& played) const;
+  void update(StepReport const& report, PlayedStep& played);
+  std::string describe_non_finite(PlayedStep const& played);
 
-  GlobalBatch training_batch(std::int64_t step) const;
-  MicroBatch load(GlobalBatch const& global, Index turn);
-  Dropout dropout(std::int64_t step, Index turn) const;
-  MicroBatch forward_only(std::int64_t batch, Index micro_batch);
-  void play(std::vector<Segment> const& segments, GlobalBatch const& global, Index first_micro_batch = 0);
-  void play(Instruction const& instruction, GlobalBatch const& global);
+  // step_runner.cpp: how a program is played
+  void play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch = 0);
+  void play(Instruction const& instruction, PlayedStep& played);
   template <class Body>
   void timed(Instruction const& instruction, Body const& body);
-  void forward(Instruction const& instruction, GlobalBatch const& global);
-  void loss(Instruction const& instruction, GlobalBatch const& global);
-  void backward(Instruction const& instruction);
-  void wait(Instruction const& instruction);
-  void agree(GlobalBatch const& global);
-  void keep_first_positions(GlobalBatch const& global, Index turn);
-  void set_initial_parameters();
-  double total_loss(Requests* requests);
-  void all_reduce_losses(std::vector<double>& losses, Requests* requests);
-  void inject_fault(Part part, std::int64_t step);
-  void inject_unplanned_calls(std::int64_t step);
-  std::string describe_non_finite(GlobalBatch const& global);
-  Part first_bad_part(GlobalBatch const& global, Index turn);
-  bool has_non_finite(ConstStoredVector values);
-  double clip_factor(double norm) const;
-  void update(StepReport const& report);
+  void load(PlayedStep const& played, Index micro_batch);
   float gradient_scale(std::int64_t step) const;
+  Dropout dropout(std::int64_t step, Index micro_batch) const;
+  void forward(Instruction const& instruction, PlayedStep const& played);
+  void loss(Instruction const& instruction, PlayedStep const& played);
+  void backward(Instruction const& instruction, PlayedStep& played);
+  void wait(Instruction const& instruction, PlayedStep& played);
+  void agree(PlayedStep& played);
+  void add_up_losses(PlayedStep& played);
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
@@ -150,25 +125,13 @@ private:
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
   StepProgram m_program;
-  std::vector<MicroBatch> m_loaded; ///< per turn
-  Vector<double> m_loss_sums;       ///< per turn
+  std::vector<MicroBatch> m_loaded; ///< by micro-batch of this rank
+  Vector<double> m_loss_sums;       ///< by micro-batch of this rank
   Vector<std::int64_t> m_count;
+  StepFaults m_faults;
   LossScaler m_scaler;
   std::int64_t m_updates = 0; ///< steps that were not skipped
   InstructionListener m_instruction_listener;
-  std::function<Requests()> m_ask;  ///< of the step that is played; may be empty
-  Requests m_requests;              ///< of all ranks, in the last step
-  double m_total_loss = 0;          ///< of the global batch that was played last
-  double m_norm = 0;                ///< of its gradient
-  UpdateNumbers m_update_numbers{}; ///< of the update that is played
-  bool m_backward_ends = false;     ///< the last backward of the step is enqueued, and no wait has come behind it
-  std::optional<SteadyTime> m_backward_end;
-  double m_uncovered_seconds = 0;    ///< of this step's reductions, after the last kernel of backward
-  std::vector<double> m_turn_losses; ///< what was read of m_loss_sums
 };
-
-/// The positions of the first sample that sample `place` of the global batch counts in a first update: all samples
-/// together count each of the positions once, and every sample some. \param[in] samples  at most `positions`
-Range first_step_part(Index place, Index samples, Index positions);
 
 } // namespace trainstone

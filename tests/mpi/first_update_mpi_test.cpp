@@ -4,6 +4,7 @@
 #include "report/benchmark_class.hpp"
 #include "report/golden.hpp"
 #include "support/training_run.hpp"
+#include "train/first_step.hpp"
 #include "train/replica_check.hpp"
 #include "train/run_verification.hpp"
 #include "train/training_data.hpp"
@@ -147,7 +148,7 @@ struct Trained {
 
 Trained trained(Communicator& world, Change const& change, bool updates_first) {
   DeckRun run(world, change);
-  if (updates_first) run.trainer.first_update(golden().positions);
+  if (updates_first) first_update(run.trainer, golden().positions);
   Trained result;
   for (std::int64_t step = 1; step <= run.data.steps(); ++step) result.losses.push_back(run.trainer.step(step).loss);
   run.trainer.finish();

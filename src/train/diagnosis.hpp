@@ -1,0 +1,36 @@
+#pragma once
+
+// Finds where a value that is not finite comes from, after a loss or a norm has shown one. A step has no time to check
+// every output, so a micro-batch runs forward once more.
+
+#include "comm/communicator.hpp"
+#include "model/gpt.hpp"
+#include "parallel/sharded_engine.hpp"
+
+#include <functional>
+#include <span>
+#include <string>
+
+namespace trainstone {
+
+/// Where a diagnosis searches. `count` is scratch of one element.
+struct DiagnosedTraining {
+  ExecutionSpace const& exec;
+  Communicator& communicator;
+  ShardedEngine& engine;
+  Gpt const& model;
+  ParameterTable const& table;
+  Vector<std::int64_t> count;
+};
+
+/// Names the first part whose output is not finite. If all outputs are finite, names a group whose gradient is not. The
+/// same text on all ranks. Collective; waits.
+/// \param[in] losses   of this rank's micro-batches, as many on all ranks
+/// \param[in] forward  runs a micro-batch of this rank forward once more; all ranks call it
+std::string describe_non_finite(DiagnosedTraining const& training, std::span<double const> losses,
+                                std::function<void(Index micro_batch)> const& forward);
+
+/// Whether one of the values is not finite. Waits. \param[in] count  scratch of one element
+bool has_non_finite(ExecutionSpace const& exec, ConstStoredVector values, Vector<std::int64_t> count);
+
+} // namespace trainstone
