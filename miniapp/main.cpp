@@ -89,18 +89,7 @@ void describe_first_step(CLI::App& verify, CommandLine& line, std::vector<CLI::O
       ->needs(deck);
 }
 
-void describe_options(CLI::App& app, CommandLine& line) {
-  app.set_version_flag("--version", fmt::format("trainstone {}", TRAINSTONE_VERSION));
-  app.add_flag("--help-deck", line.help_deck, "list every key of a deck and exit");
-  app.require_subcommand(0, 1);
-  app.failure_message([](CLI::App const*, CLI::Error const& problem) {
-    return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
-  });
-  app.footer("Kokkos' own --kokkos-* flags pass through.\n"
-             "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
-             "69 does not fit into memory, 70 internal error, non-finite loss or a killed neighbour,\n"
-             "75 stopped with a checkpoint: start the same command again.");
-
+void describe_run(CLI::App& app, CommandLine& line) {
   CLI::App* const run = app.add_subcommand("run", "train, verify, print the figure of merit, write result.json");
   add_common(*run, line.run.common, true);
   run->add_option("--out", line.run.common.output_folder, "folder of result.json")->capture_default_str()->take_last();
@@ -114,7 +103,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
           },
           "TIME"));
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
+}
 
+void describe_estimate(CLI::App& app, CommandLine& line) {
   CLI::App* const estimate =
       app.add_subcommand("estimate", "predict memory, messages and FLOPs of a run without running it");
   add_common(*estimate, line.estimate.common, false);
@@ -132,7 +123,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
   estimate->add_option("--nodes", line.estimate.nodes, "number of nodes; ranks sit on them in blocks; default 1")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   estimate->add_option("--json", line.estimate.json_file, "write the estimate of a deck to this file");
+}
 
+void describe_verify(CLI::App& app, CommandLine& line) {
   CLI::App* const verify = app.add_subcommand(
       "verify",
       "compare all strategies with each other, compare the program with a reference of an independent program, "
@@ -162,7 +155,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
     line.verify.matrix = model->count() == 0;
     if (matrix->count() == 0) line.verify.quick = true;
   });
+}
 
+void describe_export_and_report(CLI::App& app, CommandLine& line) {
   CLI::App* const exported = app.add_subcommand("export", "write the model in a checkpoint as an llm.c file, in fp32");
   exported->add_option("CHECKPOINT", line.exported.checkpoint, "folder of the checkpoint, e.g. kept/step-00000100")
       ->required();
@@ -175,7 +170,24 @@ void describe_options(CLI::App& app, CommandLine& line) {
       ->required();
   report->add_option("--out", line.report.output_folder, "folder to write into")->capture_default_str();
   report->add_option("--golden", line.report.golden, "golden curves to show beside losses: inputs/golden/NAME.json");
+}
 
+void describe_options(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", fmt::format("trainstone {}", TRAINSTONE_VERSION));
+  app.add_flag("--help-deck", line.help_deck, "list every key of a deck and exit");
+  app.require_subcommand(0, 1);
+  app.failure_message([](CLI::App const*, CLI::Error const& problem) {
+    return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
+  });
+  app.footer("Kokkos' own --kokkos-* flags pass through.\n"
+             "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
+             "69 does not fit into memory, 70 internal error, non-finite loss or a killed neighbour,\n"
+             "75 stopped with a checkpoint: start the same command again.");
+
+  describe_run(app, line);
+  describe_estimate(app, line);
+  describe_verify(app, line);
+  describe_export_and_report(app, line);
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
   describe_calibrate(
