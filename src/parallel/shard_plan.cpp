@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 namespace trainstone {
 
@@ -63,6 +64,15 @@ std::vector<PlannedCollective const*> different_gathers(ShardPlan const& plan) {
   for (auto const& gather : plan.gathers)
     if (gather && std::ranges::none_of(different, [&](auto const* other) { return are_alike(*gather, *other); }))
       different.push_back(&*gather);
+  return different;
+}
+
+/// Of buckets that are alike, the first one.
+std::vector<Bucket> different_buckets(ShardPlan const& plan) {
+  std::vector<Bucket> different;
+  std::set<std::vector<Index>> shapes;
+  for (auto const& [bucket, count] : plan.buckets.by_size())
+    if (shapes.insert(shape_of(plan, bucket)).second) different.push_back(bucket);
   return different;
 }
 
@@ -224,7 +234,7 @@ std::optional<Axis> ShardPlan::sharers_of_parameters() const { return sharers(ga
 
 Index ShardPlan::reduction_scratch() const {
   Index most = 0;
-  for (auto const& [bucket, count] : buckets.by_size())
+  for (Bucket const& bucket : different_buckets(*this))
     for (PlannedCollective const& step : reduction_of(bucket)) most = std::max(most, scratch_of(*this, step));
   return most;
 }
@@ -239,7 +249,7 @@ Index ShardPlan::gather_scratch() const {
 std::uint64_t ShardPlan::pinned_reduction_bytes() const {
   std::size_t const element_bytes = bytes_per_value(gradient_storage());
   std::uint64_t most = 0;
-  for (auto const& [bucket, count] : buckets.by_size())
+  for (Bucket const& bucket : different_buckets(*this))
     for (PlannedCollective const& step : reduction_of(bucket))
       most = std::max(most, staging_of(*this, step, element_bytes));
   for (PlannedCollective const& start : state_broadcasts)

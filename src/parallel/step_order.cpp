@@ -27,4 +27,12 @@ bool are_alike(PlannedCollective const& gather, PlannedCollective const& other) 
   return gather.problem.elements() == other.problem.elements() && gather.problem.root == other.problem.root;
 }
 
+std::vector<Index> shape_of(ShardPlan const& plan, Bucket const& bucket) {
+  std::vector<Index> shape{plan.ownership.owner(bucket.parts.front().group).value_or(-1)};
+  for (BucketPart const& part : bucket.parts)
+    shape.insert(shape.end(),
+                 {plan.groups[static_cast<std::size_t>(part.group)].padded, part.of_share.begin, part.of_share.end});
+  return shape;
+}
+
 } // namespace trainstone

@@ -1,7 +1,8 @@
 #pragma once
 
 // What belongs together when gradients are reduced: the run of a group, its memory, its scratch. Pure functions of a
-// plan, from which the passes of a step program decide what waits for what. Also which gathers are alike.
+// plan, from which the passes of a step program decide what waits for what. Also which gathers
+// and buckets are alike.
 
 #include "parallel/shard_plan.hpp"
 
@@ -16,5 +17,9 @@ bool share_scratch(ShardPlan const& plan, Index bucket, Index other);
 
 /// Whether gathers of two groups of a plan are the same problem: a model of many blocks has few kinds.
 bool are_alike(PlannedCollective const& gather, PlannedCollective const& other);
+
+/// Of buckets with equal shapes, the collectives are the same, and the places of their elements differ by a shift:
+/// blocks are cut alike. The shape is the owner, and of every part the size of the group and the range of each share.
+std::vector<Index> shape_of(ShardPlan const& plan, Bucket const& bucket);
 
 } // namespace trainstone

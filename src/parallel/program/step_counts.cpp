@@ -7,6 +7,7 @@
 #include <bit>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace trainstone {
 
@@ -95,11 +96,18 @@ std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> con
 std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan) {
   Tally const tally(segments);
   std::vector<RepeatedCollective> all;
+  std::map<std::tuple<std::vector<Index>, std::size_t, std::uint64_t>, std::size_t> rows; ///< of buckets that are alike
   for (auto const& [bucket, count] : plan.buckets.by_size())
-    for (PlannedCollective const& step : plan.reduction_of(bucket))
-      if (std::uint64_t const times = tally.reductions_of(bucket.run, plan.is_of_sums(step)); times > 0)
-        all.push_back(
-            {"gradients", step, bytes_per_value(plan.gradient_storage()), plan.pieces_of(bucket, step), times * count});
+    for (std::size_t number = 0; number < plan.reduction.size(); ++number) {
+      std::uint64_t const times = tally.reductions_of(bucket.run, plan.is_of_sums(plan.reduction[number]));
+      if (times == 0) continue;
+      auto const [row, is_new] = rows.try_emplace({shape_of(plan, bucket), number, times}, all.size());
+      if (is_new) {
+        PlannedCollective const step = plan.reduction_of(bucket)[number];
+        all.push_back({"gradients", step, bytes_per_value(plan.gradient_storage()), plan.pieces_of(bucket, step), 0});
+      }
+      all[row->second].times += times * count;
+    }
   std::ptrdiff_t const reductions = std::ssize(all);
   for (auto const& [group, times] : tally.gathers) add_gather(all, reductions, plan, group, times);
   return all;
