@@ -132,6 +132,5 @@ TEST_CASE("a step of GPT-3 on 65,536 ranks is priced as one of few ranks", "[tra
     CHECK(timeline.busiest().compute == computation);
     CHECK(timeline.step == computation + timeline.busiest().exposed());
     CHECK(timeline.busiest().exposed() > 0);
-    CHECK(predict_timeline(plan, parts, uniform_machine({}), {}).step == computation);
   }
 }
