@@ -148,7 +148,7 @@ class EstimateTest(unittest.TestCase):
         self.assertEqual(set(parts["part_seconds"]), {"embed", "attention", "mlp", "head"})
         same = ("--ranks", 2, "--machine", peaks)
         known, other = (run("estimate", deck, *same, "--json", "e.json", *more)
-                        for more in ((), settings("batch.global=4")))
+                        for more in ((), settings("batch.micro=2")))
         found, without = (json.loads((one.folder / "e.json").read_text()) for one in (known, other))
         self.assertEqual((found["predicted_from"], without["predicted_from"]), ("parts", "peaks"))
         of_part = parts["part_seconds"]
@@ -162,7 +162,7 @@ class EstimateTest(unittest.TestCase):
         self.assertIn("gather root into slot 0", shown.out)
         self.assertRegex(shown.out, r"rank 0 and 1 rank like it: ")
         self.assertIn("<svg", (shown.folder / "step.svg").read_text())
-        refused = run("explain", "zero3", "--deck", deck, *same, *settings("batch.global=4"))
+        refused = run("explain", "zero3", "--deck", deck, *same, *settings("batch.micro=2"))
         self.assertEqual(refused.code, USAGE, refused)
         self.assertIn("measures the parts", refused.err)
 
