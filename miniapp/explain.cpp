@@ -159,13 +159,16 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
                            arguments.machine_file, differ, arguments.deck.path);
   StepTimeline const timeline = predict_timeline(plan, machine.measured->parts->times, machine.model,
                                                  config.comm.emulated_network(), Entries::yes);
+  std::optional<MeasuredStep> measured;
+  if (!arguments.trace_file.empty())
+    measured = read_measured_step(arguments.trace_file, timeline.classes.front(), plan.parallel);
   std::string const title = fmt::format("{} on {}, {}: a step of {}", arguments.subject, plural(ranks, "rank"),
                                         plural(plan.parallel.topology.nodes(), "node"), deck_label(deck));
   if (!arguments.svg_file.empty()) {
     require_writable(arguments.svg_file);
-    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan.parallel));
+    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan.parallel, measured));
   }
-  fmt::print("{}", timeline_text(title, timeline, plan.parallel));
+  fmt::print("{}", timeline_text(title, timeline, plan.parallel, measured));
   return 0;
 }
 
@@ -207,17 +210,21 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
       ->allow_extra_args(false)
       ->needs(deck);
   command.add_option("--machine", arguments.machine_file, "peaks.json of calibrate --deck, for a timeline");
+  command.add_option("--trace", arguments.trace_file,
+                     "trace.file of a run of the deck: show its step of median length beside the timeline");
   command.add_option("--svg", arguments.svg_file, "also write a picture to this file");
 }
 
 int explain(ExplainArguments const& arguments) {
-  bool const is_timed = !arguments.deck.path.empty() || !arguments.machine_file.empty();
+  bool const is_timed =
+      !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
     return is_timed ? explain_timeline(arguments, *strategy) : explain_strategy(arguments, *strategy);
   require_not_given({{"--shard-group", arguments.shard_group},
                      {"--prefetch", arguments.prefetch},
                      {"--deck", arguments.deck.path},
-                     {"--machine", arguments.machine_file}},
+                     {"--machine", arguments.machine_file},
+                     {"--trace", arguments.trace_file}},
                     arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 namespace trainstone {
@@ -42,7 +43,9 @@ char const* look_of(Act act) {
 
 class Picture {
 public:
-  Picture(StepTimeline const& timeline, ShardPlan const& plan) : m_timeline(timeline), m_plan(plan) {
+  Picture(StepTimeline const& timeline, ShardPlan const& plan, std::optional<MeasuredStep> const& measured)
+      : m_timeline(timeline), m_plan(plan), m_measured(measured) {
+    if (measured) m_end = nanoseconds(measured->milliseconds);
     for (ClassTimeline const& one : timeline.classes)
       for (auto const* const entries : {&one.entries, &one.collectives})
         for (TimelineEntry const& entry : *entries) m_end = std::max(m_end, entry.end);
@@ -62,6 +65,8 @@ public:
   }
 
 private:
+  static Nanoseconds nanoseconds(double milliseconds) { return std::llround(1e6 * milliseconds); }
+
   void line(std::string const& text, char const* look) {
     m_y += line_height;
     m_body += text_at(margin, m_y, text, look);
@@ -96,7 +101,8 @@ private:
 
   void axis() {
     m_y += line_height;
-    double const height = static_cast<double>(m_timeline.classes.size()) * (2 * lane_height + class_gap);
+    double const height =
+        static_cast<double>(m_timeline.classes.size()) * (2 * lane_height + class_gap) + (m_measured ? lane_height : 0);
     for (int tick = 0; tick <= ticks; ++tick) {
       Nanoseconds const time = m_end / ticks * tick;
       m_body += fmt::format("<line class=\"tick\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n",
@@ -115,7 +121,23 @@ private:
     for (TimelineEntry const& entry : one.collectives)
       if (entry.end > std::max<Nanoseconds>(entry.begin, 0))
         rectangle(x(entry.begin), x(entry.end), m_y + lane_height, "collective", hint_of(entry));
-    m_y += 2 * lane_height + class_gap;
+    m_y += 2 * lane_height;
+    if (m_measured && &one == m_timeline.classes.data()) measured_lane(one);
+    m_y += class_gap;
+  }
+
+  void measured_lane(ClassTimeline const& one) {
+    m_body +=
+        text_at(margin, m_y + lane_height - 8, fmt::format("rank {}, measured", one.ranks.first), "class=\"small\"");
+    for (std::size_t i = 0; i < one.entries.size(); ++i) {
+      std::optional<MeasuredTime> const& time = m_measured->entries[i];
+      if (!time || time->milliseconds <= 0) continue;
+      Instruction const& instruction = one.entries[i].instruction;
+      rectangle(x(nanoseconds(time->begin)), x(nanoseconds(time->begin + time->milliseconds)), m_y,
+                look_of(instruction.act),
+                fmt::format("{}: {:.4g} ms measured", to_string(instruction, m_plan), time->milliseconds));
+    }
+    m_y += lane_height;
   }
 
   std::string hint_of(TimelineEntry const& entry) const {
@@ -126,6 +148,7 @@ private:
 
   StepTimeline const& m_timeline;
   ShardPlan const& m_plan;
+  std::optional<MeasuredStep> const& m_measured;
   Nanoseconds m_end = 1;
   std::string m_body;
   double m_y = margin;
@@ -133,8 +156,9 @@ private:
 
 } // namespace
 
-std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan) {
-  return Picture(timeline, plan).draw(title);
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+                         std::optional<MeasuredStep> const& measured) {
+  return Picture(timeline, plan, measured).draw(title);
 }
 
 } // namespace trainstone

@@ -27,9 +27,15 @@ TimelineEntry const* waited_for(ClassTimeline const& one, TimelineEntry const& w
   return found;
 }
 
-std::string line_of(ClassTimeline const& one, TimelineEntry const& entry, ShardPlan const& plan) {
-  std::string text = fmt::format("  {:>12.3f} {:>12.3f}  {}", ms_of(entry.begin), ms_of(entry.end - entry.begin),
-                                 to_string(entry.instruction, plan));
+std::string measured_text(MeasuredStep const& measured, std::size_t entry) {
+  if (!measured.entries[entry]) return fmt::format(" {:>12} {:>12}", "-", "-");
+  return fmt::format(" {:>12.3f} {:>12.3f}", measured.entries[entry]->begin, measured.entries[entry]->milliseconds);
+}
+
+std::string line_of(ClassTimeline const& one, std::size_t number, ShardPlan const& plan, MeasuredStep const* measured) {
+  TimelineEntry const& entry = one.entries[number];
+  std::string text = fmt::format("  {:>12.3f} {:>12.3f}{}  {}", ms_of(entry.begin), ms_of(entry.end - entry.begin),
+                                 measured ? measured_text(*measured, number) : "", to_string(entry.instruction, plan));
   if (entry.instruction.act == Act::wait)
     if (TimelineEntry const* const work = waited_for(one, entry))
       text += fmt::format(", under way from {:.3f} to {:.3f}", ms_of(work->begin), ms_of(work->end));
@@ -54,12 +60,18 @@ std::string timeline_summary(StepTimeline const& timeline) {
   return text;
 }
 
-std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan) {
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+                          std::optional<MeasuredStep> const& measured) {
   std::string text = fmt::format("{}\n{}", title, timeline_summary(timeline));
+  if (measured)
+    text += fmt::format("measured step {}: the prediction is {:.3f} of it\n",
+                        seconds_text(1e-3 * measured->milliseconds), ms_of(timeline.step) / measured->milliseconds);
   for (ClassTimeline const& one : timeline.classes) {
-    text += fmt::format("\n{}: {} of computation, {} of communication\n  {:>12} {:>12}  what\n", class_name(one.ranks),
-                        duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms");
-    for (TimelineEntry const& entry : one.entries) text += line_of(one, entry, plan);
+    MeasuredStep const* const beside = measured && &one == timeline.classes.data() ? &*measured : nullptr;
+    text += fmt::format("\n{}: {} of computation, {} of communication\n  {:>12} {:>12}{}  what\n",
+                        class_name(one.ranks), duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms",
+                        beside ? fmt::format(" {:>12} {:>12}", "measured", "takes, ms") : "");
+    for (std::size_t i = 0; i < one.entries.size(); ++i) text += line_of(one, i, plan, beside);
   }
   return text;
 }

@@ -5,7 +5,9 @@
 
 #include "parallel/program/step_timeline.hpp"
 #include "parallel/shard_plan.hpp"
+#include "report/measured_step.hpp"
 
+#include <optional>
 #include <string>
 
 namespace trainstone {
@@ -15,10 +17,13 @@ namespace trainstone {
 std::string timeline_summary(StepTimeline const& timeline);
 
 /// The summary, then for every class of ranks its instructions: begin, duration, what. A wait also says when what it
-/// waits for was started.
-std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan);
+/// waits for was started. \param[in] measured  of the first class: stands beside what was predicted
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+                          std::optional<MeasuredStep> const& measured = {});
 
-std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan);
+/// \param[in] measured  as above; one more lane
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+                         std::optional<MeasuredStep> const& measured = {});
 
 /// "ranks 1 and 2 others like it", "rank 0": a class.
 std::string class_name(RankClass const& ranks);

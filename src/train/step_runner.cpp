@@ -5,6 +5,7 @@
 #include "core/clock.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
+#include "core/timeline.hpp"
 #include "kernels/norm.hpp"
 #include "train/trainer.hpp"
 
@@ -30,6 +31,7 @@ void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Ind
     for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
       for (Instruction const& one : segment.instructions) {
         Instruction const instruction = later(one, time);
+        Span const span(Lane::compute, [&] { return to_string(instruction, m_plan->parallel); });
         timed(instruction, [&] { play(instruction, played); });
       }
 }

@@ -1,0 +1,32 @@
+#pragma once
+
+// A step of a run's trace, to be laid over a predicted one. Owns which step is taken and how its instructions are found
+// again: by their texts, in order. Reads traces of report/trace.hpp.
+
+#include "parallel/program/step_timeline.hpp"
+#include "parallel/shard_plan.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct MeasuredTime {
+  double begin = 0; ///< ms since the step began
+  double milliseconds = 0;
+  bool operator==(MeasuredTime const&) const = default;
+};
+
+/// The step of the trace with the median duration, of the first rank of the class.
+struct MeasuredStep {
+  double milliseconds = 0;
+  /// By entry of the class; nothing where the trace has no such instruction: a bucket that is reduced inside of a
+  /// backward, and micro-batches that are not played one by one.
+  std::vector<std::optional<MeasuredTime>> entries;
+};
+
+/// \throws InputError if the file is no trace, or has no step of this program
+MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& one, ShardPlan const& plan);
+
+} // namespace trainstone
