@@ -88,7 +88,7 @@ TEST_CASE("in a study runs with and without a golden curve lie on one line, thos
   auto lines = study_of({Outcome::valid, Outcome::unreferenced, Outcome::unreferenced});
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].name == "small.toml, FOM and FOM_UNREFERENCED");
-  REQUIRE(lines[0].rates.size() == 3); // of 1 rank on, as perf/study collect has it
+  REQUIRE(lines[0].rates.size() == 3); // of 1 rank on, as perf/study/collect has it
   CHECK(efficiencies(lines[0].rates)[2].value == 1);
   CHECK(study_of({Outcome::valid, Outcome::valid}).at(0).name == "small.toml, FOM");
   CHECK(study_of({Outcome::unreferenced, Outcome::unreferenced}).at(0).name == "small.toml, FOM_UNREFERENCED");
