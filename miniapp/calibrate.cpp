@@ -3,21 +3,21 @@
 
 #include "commbench.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/buffers_start.hpp"
-#include "comm/prediction/calibration.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/buffers_start.hpp"
+#include "comm/measurement/calibration.hpp"
 #include "core/atomic_file.hpp"
+#include "core/plural.hpp"
 #include "gemm_table.hpp"
 #include "git_version.hpp"
-#include "kernels/library_threads.hpp"
+#include "kernels/gemm/library_threads.hpp"
 #include "report/calibration_table.hpp"
-#include "report/machine_file.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
+#include "result/machine_file.hpp"
 #include "run_choices.hpp"
 #include "run_result.hpp"
 #include "train/part_measurement.hpp"
-#include "train/step_prediction.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -3,12 +3,12 @@
 // The commands of the program. Each command gets its options and returns its exit code. Errors leave as exceptions;
 // main() prints them and chooses the exit code.
 
-#include "comm/communicator.hpp"
-#include "comm/control.hpp"
-#include "comm/environment.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/environment.hpp"
 #include "core/views.hpp"
-#include "report/deck.hpp"
-#include "train/reference_check.hpp"
+#include "deck/deck.hpp"
+#include "train/verification/reference_check.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,16 +3,16 @@
 
 #include "commbench.hpp"
 
+#include "comm/measurement/calibration.hpp"
 #include "comm/measurement/measured_memory.hpp"
 #include "comm/measurement/mpi_settings.hpp"
-#include "comm/prediction/calibration.hpp"
 #include "commbench_plan.hpp"
 #include "core/atomic_file.hpp"
 #include "git_version.hpp"
 #include "machine_source.hpp"
 #include "report/commbench_table.hpp"
-#include "report/result.hpp"
-#include "report/statistics.hpp"
+#include "result/result.hpp"
+#include "result/statistics.hpp"
 
 #include <fmt/format.h>
 

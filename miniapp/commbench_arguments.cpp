@@ -2,10 +2,10 @@
 
 #include "commbench.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/registry.hpp"
-#include "comm/topology.hpp"
-#include "report/size_argument.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/schedule/topology.hpp"
+#include "deck/size_argument.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "commbench_plan.hpp"
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/measurement/mpi_collective.hpp"
-#include "comm/prediction/chooser.hpp"
-#include "comm/registry.hpp"
+#include "comm/simulation/chooser.hpp"
 #include "comm/simulation/simulator.hpp"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 
 #include "commbench.hpp"
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/measurement/collective_contest.hpp"
-#include "comm/prediction/chooser.hpp"
-#include "comm/registry.hpp"
+#include "comm/simulation/chooser.hpp"
 #include "machine_source.hpp"
 #include "report/simulate_table.hpp"
 

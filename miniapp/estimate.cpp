@@ -2,16 +2,16 @@
 
 #include "commands.hpp"
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 #include "core/atomic_file.hpp"
+#include "core/plural.hpp"
+#include "lectures/lecture_models.hpp"
 #include "machine_source.hpp"
-#include "report/lecture_models.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
 #include "report/timeline_text.hpp"
 #include "run_result.hpp"
-#include "train/extreme_plans.hpp"
-#include "train/step_prediction.hpp"
+#include "train/plan/extreme_plans.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <fmt/format.h>
 

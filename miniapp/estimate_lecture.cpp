@@ -2,14 +2,14 @@
 
 #include "commands.hpp"
 
-#include "comm/prediction/taught_collectives.hpp"
+#include "lectures/lecture_capability.hpp"
+#include "lectures/lecture_collectives.hpp"
+#include "lectures/lecture_models.hpp"
+#include "lectures/lecture_networks.hpp"
+#include "lectures/lecture_optimizer.hpp"
+#include "lectures/lecture_zero.hpp"
+#include "lectures/taught_collectives.hpp"
 #include "machine_source.hpp"
-#include "report/lecture_capability.hpp"
-#include "report/lecture_collectives.hpp"
-#include "report/lecture_models.hpp"
-#include "report/lecture_networks.hpp"
-#include "report/lecture_optimizer.hpp"
-#include "report/lecture_zero.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

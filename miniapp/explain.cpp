@@ -3,19 +3,19 @@
 
 #include "explain.hpp"
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/explanation.hpp"
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
+#include "core/plural.hpp"
 #include "machine_source.hpp"
-#include "parallel/step_walk.hpp"
+#include "parallel/program/step_walk.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
-#include "report/plural.hpp"
 #include "report/strategy_svg.hpp"
 #include "report/strategy_text.hpp"
 #include "report/timeline_text.hpp"
-#include "train/step_prediction.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 // The flags of trainstone explain. The value of a flag is kept as text until it is checked, so that a message about a
 // wrong value can list the right ones.
 
-#include "report/deck.hpp"
+#include "deck/deck.hpp"
 
 #include <string>
 

@@ -1,15 +1,15 @@
 #include "fastest_collectives.hpp"
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/measurement/measured_choice.hpp"
-#include "comm/registry.hpp"
-#include "parallel/mesh_communicators.hpp"
-#include "parallel/shard_traffic.hpp"
-#include "report/deck_checks.hpp"
+#include "core/plural.hpp"
+#include "core/quantity.hpp"
+#include "deck/deck_checks.hpp"
+#include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/program/shard_traffic.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
-#include "report/quantity.hpp"
 #include "report/report_text.hpp"
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 
 #include "commands.hpp"
 
-#include "report/result.hpp"
-#include "train/resolved_run.hpp"
+#include "result/result.hpp"
+#include "train/plan/resolved_run.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,15 +1,15 @@
 #include "gemm_table.hpp"
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 #include "core/atomic_file.hpp"
 #include "core/json_text.hpp"
-#include "kernels/gemm_measurement.hpp"
-#include "kernels/library_threads.hpp"
+#include "core/plural.hpp"
+#include "kernels/gemm/library_threads.hpp"
+#include "kernels/measurement/gemm_measurement.hpp"
 #include "model/work.hpp"
-#include "report/plural.hpp"
-#include "report/result.hpp"
+#include "result/result.hpp"
 #include "run_result.hpp"
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,7 +6,7 @@
 
 #include "commands.hpp"
 
-#include "train/resolved_run.hpp"
+#include "train/plan/resolved_run.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #include "machine_source.hpp"
 
-#include "comm/prediction/chooser.hpp"
+#include "comm/simulation/chooser.hpp"
 #include "core/error.hpp"
 
 namespace trainstone {

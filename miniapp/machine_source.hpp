@@ -5,7 +5,7 @@
 
 #include "comm/measurement/buffers_choice.hpp"
 #include "comm/simulation/machine_model.hpp"
-#include "report/machine_file.hpp"
+#include "result/machine_file.hpp"
 
 #include <optional>
 #include <string>

@@ -1,12 +1,12 @@
 // trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
 
-#include "comm/buffers_start.hpp"
+#include "comm/execution/buffers_start.hpp"
 #include "comm/execution/neighbour_watch.hpp"
 #include "commands.hpp"
 #include "commbench.hpp"
+#include "deck/size_argument.hpp"
 #include "explain.hpp"
-#include "kernels/library_threads.hpp"
-#include "report/size_argument.hpp"
+#include "kernels/gemm/library_threads.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>

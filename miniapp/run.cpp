@@ -9,7 +9,7 @@
 
 #include "commands.hpp"
 
-#include "model/llmc_parameters.hpp"
+#include "model/llmc/llmc_parameters.hpp"
 #include "report/output.hpp"
 #include "run_energy.hpp"
 #include "run_text.hpp"

@@ -1,6 +1,6 @@
 #include "run_checkpoints.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "git_version.hpp"
 #include "report/output.hpp"
 #include "run_result.hpp"

@@ -7,7 +7,7 @@
 
 #include "core/clock.hpp"
 #include "core/folder_lock.hpp"
-#include "report/result.hpp"
+#include "result/result.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/folder.hpp"
 #include "train/trainer.hpp"

@@ -1,6 +1,6 @@
 #include "run_choices.hpp"
 
-#include "comm/buffers_start.hpp"
+#include "comm/execution/buffers_start.hpp"
 #include "core/cores.hpp"
 #include "fastest_collectives.hpp"
 #include "gemm_table.hpp"

@@ -1,6 +1,6 @@
 #include "run_energy.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 
 #include <array>
 #include <vector>

@@ -6,7 +6,7 @@
 #include "run_setup.hpp"
 
 #include "core/energy.hpp"
-#include "report/result.hpp"
+#include "result/result.hpp"
 #include "train/events.hpp"
 
 #include <optional>

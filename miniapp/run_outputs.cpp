@@ -2,8 +2,8 @@
 
 #include "core/atomic_file.hpp"
 #include "core/host_copy.hpp"
-#include "model/llmc_parameters.hpp"
-#include "report/trace.hpp"
+#include "model/llmc/llmc_parameters.hpp"
+#include "result/trace.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // The files that a run writes beside its result and its checkpoints: trace and model. Owns their memory, which is
-// planned (train/run_plan.hpp) and taken before the training, and writes them. They are written after the result is on
-// the medium, so a failure loses no result.
+// planned (train/plan/run_plan.hpp) and taken before the training, and writes them. They are written after the result
+// is on the medium, so a failure loses no result.
 
 #include "core/memory.hpp"
 #include "core/timeline.hpp"

@@ -1,11 +1,11 @@
 #include "run_result.hpp"
 
-#include "comm/buffers_start.hpp"
+#include "comm/execution/buffers_start.hpp"
 #include "git_version.hpp"
-#include "kernels/library_threads.hpp"
-#include "kernels/peaks.hpp"
-#include "report/released_curves.hpp"
-#include "train/step_prediction.hpp"
+#include "kernels/gemm/library_threads.hpp"
+#include "kernels/measurement/peaks.hpp"
+#include "result/released_curves.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <unistd.h>
 

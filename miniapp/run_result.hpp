@@ -5,9 +5,9 @@
 
 #include "run_setup.hpp"
 
-#include "report/result.hpp"
+#include "result/result.hpp"
 #include "train/early_steps.hpp"
-#include "train/run_verification.hpp"
+#include "train/verification/run_verification.hpp"
 
 #include <optional>
 #include <vector>

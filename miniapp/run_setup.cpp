@@ -1,15 +1,15 @@
 #include "run_setup.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/buffers_start.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/buffers_start.hpp"
 #include "core/atomic_file.hpp"
-#include "kernels/library_threads.hpp"
-#include "model/llmc_files.hpp"
-#include "model/llmc_parameters.hpp"
+#include "core/plural.hpp"
+#include "kernels/gemm/library_threads.hpp"
+#include "model/llmc/llmc_files.hpp"
+#include "model/llmc/llmc_parameters.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
-#include "report/result.hpp"
-#include "train/program_proof.hpp"
+#include "result/result.hpp"
+#include "train/plan/program_proof.hpp"
 
 #include <fmt/format.h>
 

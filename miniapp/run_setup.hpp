@@ -7,15 +7,15 @@
 
 #include "core/clock.hpp"
 #include "core/folder_lock.hpp"
-#include "report/benchmark_class.hpp"
-#include "report/golden_checks.hpp"
-#include "report/rank_map.hpp"
-#include "report/result.hpp"
+#include "deck/benchmark_class.hpp"
+#include "result/golden_checks.hpp"
+#include "result/rank_map.hpp"
+#include "result/result.hpp"
 #include "run_checkpoints.hpp"
 #include "run_choices.hpp"
 #include "stop_signals.hpp"
-#include "train/run_plan.hpp"
-#include "train/training_data.hpp"
+#include "train/data/training_data.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <cstdint>
 #include <memory>

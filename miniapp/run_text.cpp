@@ -1,9 +1,9 @@
 #include "run_text.hpp"
 
+#include "core/plural.hpp"
+#include "core/quantity.hpp"
 #include "git_version.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
-#include "report/quantity.hpp"
 
 #include <fmt/format.h>
 

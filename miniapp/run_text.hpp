@@ -4,7 +4,7 @@
 
 #include "run_setup.hpp"
 
-#include "report/result.hpp"
+#include "result/result.hpp"
 
 #include <string>
 

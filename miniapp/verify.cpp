@@ -2,10 +2,10 @@
 
 #include "commands.hpp"
 
-#include "kernels/gemm_shape.hpp"
-#include "model/llmc_files.hpp"
-#include "parallel/shard_plan.hpp"
-#include "train/reference_check.hpp"
+#include "kernels/gemm/gemm_shape.hpp"
+#include "model/llmc/llmc_files.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "train/verification/reference_check.hpp"
 
 #include <fmt/format.h>
 

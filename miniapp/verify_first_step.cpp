@@ -4,10 +4,10 @@
 #include "commands.hpp"
 
 #include "core/clock.hpp"
+#include "deck/benchmark_class.hpp"
 #include "model/reference_loss.hpp"
-#include "report/benchmark_class.hpp"
-#include "report/golden.hpp"
-#include "train/training_data.hpp"
+#include "result/golden.hpp"
+#include "train/data/training_data.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 
 #include "commands.hpp"
 
-#include "kernels/gemm_shape.hpp"
-#include "report/result.hpp"
-#include "train/equivalence_matrix.hpp"
+#include "kernels/gemm/gemm_shape.hpp"
+#include "result/result.hpp"
+#include "train/verification/equivalence_matrix.hpp"
 
 #include <fmt/format.h>
 

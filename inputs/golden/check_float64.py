@@ -32,7 +32,7 @@ from golden_file import FirstStep, Refused, expected_values, golden_path, record
 BOUND = 2e-6
 
 # Relative, on the norm of a step's gradient and on the mean change of a kind of parameter: the bounds by which a run is
-# compared with a golden curve (src/report/golden_checks.cpp tells what they see). Measured over the first 10 steps of tiny
+# compared with a golden curve (src/result/golden_checks.cpp tells what they see). Measured over the first 10 steps of tiny
 # and of the quickstart: MEASURED_NORMS and MEASURED_CHANGES.
 NORM_BOUND = 2e-6
 CHANGE_BOUND = 2e-5

@@ -4,24 +4,24 @@
 // A/A series is two arms alike: what the job's own noise looks like. Results are checked: collectives element by
 // element, trainings by their replicas.
 
-#include "comm/buffers_start.hpp"
-#include "comm/control.hpp"
-#include "comm/environment.hpp"
+#include "comm/execution/buffers_start.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/environment.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "core/atomic_file.hpp"
 #include "core/clock.hpp"
 #include "core/cores.hpp"
 #include "core/json_text.hpp"
 #include "core/launch.hpp"
-#include "kernels/library_threads.hpp"
-#include "kernels/peaks.hpp"
+#include "deck/deck.hpp"
+#include "kernels/gemm/library_threads.hpp"
+#include "kernels/measurement/peaks.hpp"
 #include "model/work.hpp"
-#include "report/deck.hpp"
-#include "report/result.hpp"
+#include "result/result.hpp"
+#include "train/data/training_data.hpp"
 #include "train/injected_delay.hpp"
 #include "train/planned_trainer.hpp"
-#include "train/run_verification.hpp"
-#include "train/training_data.hpp"
+#include "train/verification/run_verification.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>

@@ -2,13 +2,13 @@
 // comparison tools are its own. Run by mpiexec on the ranks to be measured; times are the slowest rank's, checked
 // before and after; rank 0 alone reports. `trainstone commbench` measures algorithms against each other instead.
 
-#include "comm/buffers_start.hpp"
-#include "comm/control.hpp"
-#include "comm/environment.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/buffers_start.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/environment.hpp"
 #include "comm/execution/reduce.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/measurement/mpi_collective.hpp"
-#include "comm/registry.hpp"
 #include "core/host_copy.hpp"
 
 #include <Kokkos_Core.hpp>

@@ -8,8 +8,8 @@
 #include "core/clock.hpp"
 #include "core/counters.hpp"
 #include "core/roofline.hpp"
-#include "kernels/library_threads.hpp"
-#include "kernels/peaks.hpp"
+#include "kernels/gemm/library_threads.hpp"
+#include "kernels/measurement/peaks.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <benchmark/benchmark.h>

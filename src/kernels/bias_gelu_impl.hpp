@@ -5,9 +5,9 @@
 #include "kernels/bias_gelu.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/math.hpp"
-#include "kernels/row.hpp"
-#include "kernels/shapes.hpp"
+#include "kernels/common/math.hpp"
+#include "kernels/common/row.hpp"
+#include "kernels/common/shapes.hpp"
 
 namespace trainstone {
 

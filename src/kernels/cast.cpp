@@ -1,6 +1,6 @@
 #include "kernels/cast_impl.hpp"
 
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 namespace trainstone {
 

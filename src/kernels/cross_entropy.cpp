@@ -1,6 +1,6 @@
 #include "kernels/cross_entropy_impl.hpp"
 
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 namespace trainstone {
 

@@ -6,9 +6,9 @@
 #include "kernels/cross_entropy.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/math.hpp"
-#include "kernels/row.hpp"
-#include "kernels/shapes.hpp"
+#include "kernels/common/math.hpp"
+#include "kernels/common/row.hpp"
+#include "kernels/common/shapes.hpp"
 
 #include <type_traits>
 

@@ -1,7 +1,7 @@
 #include "kernels/dropout_impl.hpp"
 
 #include "core/error.hpp"
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 #include <algorithm>
 #include <cmath>

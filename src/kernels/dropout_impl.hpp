@@ -5,9 +5,9 @@
 #include "kernels/dropout.hpp"
 
 #include "core/launch.hpp"
+#include "kernels/common/row.hpp"
+#include "kernels/common/shapes.hpp"
 #include "kernels/dropout_mask.hpp"
-#include "kernels/row.hpp"
-#include "kernels/shapes.hpp"
 
 namespace trainstone {
 

@@ -6,8 +6,8 @@
 
 #include "core/random.hpp"
 #include "core/types.hpp"
+#include "kernels/common/row.hpp"
 #include "kernels/dropout.hpp"
-#include "kernels/row.hpp"
 
 namespace trainstone::Impl {
 

@@ -1,6 +1,6 @@
 #include "kernels/embedding_impl.hpp"
 
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 #include <algorithm>
 #include <limits>

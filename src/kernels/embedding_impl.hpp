@@ -5,8 +5,8 @@
 #include "kernels/embedding.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/row.hpp"
-#include "kernels/shapes.hpp"
+#include "kernels/common/row.hpp"
+#include "kernels/common/shapes.hpp"
 
 namespace trainstone {
 

@@ -1,7 +1,7 @@
 #include "kernels/initialize_impl.hpp"
 
-#include "kernels/instantiate.hpp"
-#include "kernels/shapes.hpp"
+#include "kernels/common/instantiate.hpp"
+#include "kernels/common/shapes.hpp"
 
 namespace trainstone {
 

@@ -1,6 +1,6 @@
 #include "kernels/norm_impl.hpp"
 
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 namespace trainstone {
 

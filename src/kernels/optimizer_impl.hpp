@@ -5,8 +5,8 @@
 #include "kernels/optimizer.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/row.hpp"
-#include "kernels/shapes.hpp"
+#include "kernels/common/row.hpp"
+#include "kernels/common/shapes.hpp"
 
 #include <cmath>
 #include <type_traits>

@@ -1,8 +1,8 @@
 // Counts the kernels of parts (part_kernels.hpp) from extents: the FLOPs and bytes that each kernel's contract says.
 
 #include "core/views.hpp"
-#include "kernels/attention.hpp"
-#include "kernels/flash_attention.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/flash_attention.hpp"
 #include "model/part_kernels.hpp"
 #include "model/work.hpp"
 

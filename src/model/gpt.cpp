@@ -1,8 +1,8 @@
 #include "model/gpt.hpp"
 
 #include "core/timed_region.hpp"
+#include "kernels/common/instantiate.hpp"
 #include "kernels/initialize.hpp"
-#include "kernels/instantiate.hpp"
 #include "model/launched_kernels_impl.hpp"
 #include "model/parameter_runs.hpp"
 

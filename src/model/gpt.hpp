@@ -4,11 +4,11 @@
 // part_kernels.hpp. Owns which memory each of them reads and writes. The memory of parameters, gradients and
 // activations is the caller's; this layer neither communicates nor updates.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "core/stored.hpp"
 #include "core/write.hpp"
 #include "kernels/embedding.hpp"
-#include "kernels/gemm.hpp"
+#include "kernels/gemm/gemm.hpp"
 #include "model/activations.hpp"
 #include "model/parameter_table.hpp"
 #include "model/part.hpp"

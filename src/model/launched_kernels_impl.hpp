@@ -6,11 +6,11 @@
 #include "model/gpt.hpp"
 
 #include "core/error.hpp"
-#include "kernels/attention.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/flash_attention.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
-#include "kernels/flash_attention.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/residual.hpp"
 #include "model/part_kernels.hpp"

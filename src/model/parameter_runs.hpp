@@ -3,7 +3,7 @@
 // Where the elements that are here lie in whole tensors. One walk knows how splits cut tensors, and where padding is.
 // Initial values, model files and the changes of parameters go over it. Plain values.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "model/parameter_table.hpp"
 
 #include <algorithm>

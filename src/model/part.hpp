@@ -5,7 +5,7 @@
 // part reads, and which ranges of the group's gradient its backward completes, in order. Plain values without memory;
 // the loss is no part.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"
 

@@ -3,7 +3,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "kernels/reference_product.hpp"
+#include "kernels/reference/reference_product.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 
 #include "core/counters.hpp"
 #include "core/write.hpp"
-#include "kernels/gemm_shape.hpp"
+#include "kernels/gemm/gemm_shape.hpp"
 #include "model/activation_plan.hpp"
 #include "model/config.hpp"
 #include "model/part.hpp"

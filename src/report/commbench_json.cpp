@@ -3,7 +3,7 @@
 #include "report/commbench_table.hpp"
 
 #include "core/json_text.hpp"
-#include "report/statistics.hpp"
+#include "result/statistics.hpp"
 
 #include <nlohmann/json.hpp>
 

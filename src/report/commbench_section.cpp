@@ -1,7 +1,7 @@
 #include "report/commbench_section.hpp"
 
+#include "core/plural.hpp"
 #include "report/plot.hpp"
-#include "report/plural.hpp"
 #include "report/report_text.hpp"
 
 #include <algorithm>

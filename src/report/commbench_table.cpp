@@ -1,7 +1,7 @@
 #include "report/commbench_table.hpp"
 
 #include "core/error.hpp"
-#include "report/statistics.hpp"
+#include "result/statistics.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,8 @@
 #include "report/explanation_text.hpp"
 
-#include "comm/schedule_text.hpp"
-#include "report/aligned.hpp"
-#include "report/plural.hpp"
+#include "comm/schedule/schedule_text.hpp"
+#include "core/aligned.hpp"
+#include "core/plural.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "report/measured_step.hpp"
 
-#include "report/json_file.hpp"
+#include "result/json_file.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,10 +1,10 @@
 #pragma once
 
 // A step of a run's trace, to be laid over a predicted one. Owns which step is taken and how its instructions are found
-// again: by their texts, in order. Reads traces of report/trace.hpp.
+// again: by their texts, in order. Reads traces of result/trace.hpp.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/step_timeline.hpp"
-#include "parallel/shard_plan.hpp"
 
 #include <optional>
 #include <string>

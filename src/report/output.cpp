@@ -1,9 +1,9 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
+#include "core/plural.hpp"
+#include "core/quantity.hpp"
 #include "core/roofline.hpp"
-#include "report/plural.hpp"
-#include "report/quantity.hpp"
 
 #include <fmt/ranges.h>
 

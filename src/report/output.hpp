@@ -5,9 +5,9 @@
 // decides which steps get a line and draws the progress line on a terminal.
 // Promises: "FOM:" is printed only together with a passed verification.
 
-#include "comm/config.hpp"
-#include "report/outcome.hpp"
-#include "report/statistics.hpp"
+#include "comm/schedule/config.hpp"
+#include "result/outcome.hpp"
+#include "result/statistics.hpp"
 #include "train/events.hpp"
 
 #include <cstdint>

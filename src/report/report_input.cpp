@@ -1,8 +1,8 @@
 #include "report/report_input.hpp"
 
 #include "core/error.hpp"
-#include "report/json_file.hpp"
 #include "report/report_text.hpp"
+#include "result/json_file.hpp"
 
 #include <algorithm>
 #include <filesystem>

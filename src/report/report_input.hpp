@@ -3,9 +3,9 @@
 // The input of `trainstone report`: recognises and reads its paths. Owns the names that results have in a report. Does
 // not write.
 
-#include "report/commbench_file.hpp"
-#include "report/golden.hpp"
-#include "report/study_file.hpp"
+#include "result/commbench_file.hpp"
+#include "result/golden.hpp"
+#include "result/study_file.hpp"
 
 #include <map>
 #include <optional>

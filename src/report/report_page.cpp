@@ -2,8 +2,8 @@
 
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
+#include "core/plural.hpp"
 #include "report/commbench_section.hpp"
-#include "report/plural.hpp"
 #include "report/result_section.hpp"
 #include "report/scaling_section.hpp"
 

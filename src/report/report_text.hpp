@@ -3,8 +3,8 @@
 // Numbers and words that sections of a report share. Pure functions.
 
 #include "report/page.hpp"
-#include "report/result.hpp"
 #include "report/shown_unit.hpp"
+#include "result/result.hpp"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #include "report/result_section.hpp"
 
+#include "core/plural.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
 

@@ -1,7 +1,7 @@
 #include "report/scaling.hpp"
 
+#include "core/plural.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
 #include "report/report_text.hpp"
 
 #include <fmt/ranges.h>

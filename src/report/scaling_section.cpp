@@ -1,7 +1,7 @@
 #include "report/scaling_section.hpp"
 
+#include "core/plural.hpp"
 #include "report/output.hpp"
-#include "report/plural.hpp"
 #include "report/report_text.hpp"
 #include "report/scaling_plots.hpp"
 

@@ -1,6 +1,6 @@
 #include "report/shown_unit.hpp"
 
-#include "report/quantity.hpp"
+#include "core/quantity.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "report/strategy_svg.hpp"
 
-#include "parallel/step_walk.hpp"
+#include "parallel/program/step_walk.hpp"
 #include "report/strategy_text.hpp"
 #include "report/svg.hpp"
 

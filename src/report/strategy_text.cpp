@@ -1,8 +1,8 @@
 #include "report/strategy_text.hpp"
 
-#include "parallel/step_walk.hpp"
-#include "report/aligned.hpp"
-#include "report/plural.hpp"
+#include "core/aligned.hpp"
+#include "core/plural.hpp"
+#include "parallel/program/step_walk.hpp"
 
 #include <fmt/format.h>
 

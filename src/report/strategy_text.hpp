@@ -3,7 +3,7 @@
 // A training step of a strategy as text: who owns what, then for every moment one line per rank and one cell per
 // parameter group, and the collectives that start. Also owns the words that the picture shares. Pure functions.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <string>
 #include <vector>

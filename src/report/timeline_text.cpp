@@ -1,6 +1,6 @@
 #include "report/timeline_text.hpp"
 
-#include "report/plural.hpp"
+#include "core/plural.hpp"
 #include "report/report_text.hpp"
 
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 // A predicted timeline of a step as text and as a picture. One line of the text per instruction. The picture has two
 // lanes for each class of ranks: what its core does, and which collectives are under way. Pure functions.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/step_timeline.hpp"
-#include "parallel/shard_plan.hpp"
 #include "report/measured_step.hpp"
 
 #include <optional>

@@ -1,6 +1,6 @@
 #include "train/diagnosis.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/norm.hpp"
 

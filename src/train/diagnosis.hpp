@@ -3,9 +3,9 @@
 // Finds where a value that is not finite comes from, after a loss or a norm has shown one. A step has no time to check
 // every output, so a micro-batch runs forward once more.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 #include "model/gpt.hpp"
-#include "parallel/sharded_engine.hpp"
+#include "parallel/engine/sharded_engine.hpp"
 
 #include <functional>
 #include <span>

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/hook.hpp"
-#include "train/config.hpp"
+#include "train/plan/config.hpp"
 
 #include <array>
 #include <cstdint>

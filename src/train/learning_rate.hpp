@@ -2,7 +2,7 @@
 
 // The learning rate. Owns the schedules; a pure function of the step that keeps no state.
 
-#include "train/config.hpp"
+#include "train/plan/config.hpp"
 
 #include <cstdint>
 

@@ -4,7 +4,7 @@
 // large as gradients allow. Owns the rule by which it grows and shrinks. The step loop multiplies, divides and skips.
 // Source: Mixed Precision Training, arXiv:1710.03740.
 
-#include "parallel/config.hpp"
+#include "parallel/plan/config.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,10 +1,10 @@
 #include "train/part_measurement.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/random.hpp"
 #include "kernels/accumulate.hpp"
 #include "parallel/program/step_prices.hpp"
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 #include "train/trainer.hpp"
 
 #include <algorithm>

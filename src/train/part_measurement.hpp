@@ -4,11 +4,11 @@
 // but fewer blocks, each for itself, at the same time. Owns which training that is. Promises: parts run in the order of
 // a real step, on as much memory as a few blocks have. Writes no file.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 #include "parallel/program/part_times.hpp"
-#include "train/resolved_run.hpp"
+#include "train/plan/resolved_run.hpp"
 
 namespace trainstone {
 

@@ -2,7 +2,7 @@
 
 // A trainer together with all that it refers to, for programs that train more than once in a process.
 
-#include "train/resolved_run.hpp"
+#include "train/plan/resolved_run.hpp"
 #include "train/trainer.hpp"
 
 #include <utility>

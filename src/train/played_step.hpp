@@ -5,8 +5,8 @@
 
 #include "core/clock.hpp"
 #include "model/gpt.hpp"
-#include "parallel/optimizer_update.hpp"
-#include "train/batch_loader.hpp"
+#include "parallel/engine/optimizer_update.hpp"
+#include "train/data/batch_loader.hpp"
 #include "train/events.hpp"
 
 #include <cstdint>

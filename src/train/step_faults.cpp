@@ -1,6 +1,6 @@
 #include "train/step_faults.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 
 #include <limits>
 

@@ -3,11 +3,11 @@
 // The faults that a training step injects into itself where tests ask for them: values that are not finite, and calls
 // that no plan knows. Does not delay anything (train/injected_delay.hpp).
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 #include "core/stored.hpp"
 #include "core/views.hpp"
 #include "model/part.hpp"
-#include "train/config.hpp"
+#include "train/plan/config.hpp"
 
 #include <cstdint>
 

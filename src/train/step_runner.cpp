@@ -1,7 +1,7 @@
 // How the trainer plays a step program: a few lines for each act.
 
-#include "comm/buffers.hpp"
-#include "comm/control.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/control.hpp"
 #include "core/clock.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"

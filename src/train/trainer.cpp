@@ -1,14 +1,14 @@
 #include "train/trainer.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/control.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/control.hpp"
 #include "core/clock.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
+#include "parallel/engine/replica_check.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "train/diagnosis.hpp"
 #include "train/learning_rate.hpp"
-#include "train/replica_check.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,16 +4,16 @@
 // engine and the step program, which it plays: forward, loss, backward, reduce, update. Promises: what it allocates,
 // sends and computes is what the plan says. Does not print, read decks or open files; steps are reported to the caller.
 
-#include "comm/communicator.hpp"
-#include "parallel/parameter_changes.hpp"
+#include "comm/execution/communicator.hpp"
+#include "parallel/engine/parameter_changes.hpp"
+#include "parallel/engine/sharded_engine.hpp"
 #include "parallel/program/instruction.hpp"
-#include "parallel/sharded_engine.hpp"
-#include "train/batch_loader.hpp"
-#include "train/batch_scatter.hpp"
+#include "train/data/batch_loader.hpp"
+#include "train/data/batch_scatter.hpp"
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
+#include "train/plan/run_plan.hpp"
 #include "train/played_step.hpp"
-#include "train/run_plan.hpp"
 #include "train/step_faults.hpp"
 
 #include <optional>
@@ -64,7 +64,7 @@ public:
   State state() const { return {m_updates, m_scaler.state()}; }
   void resume(State const& state);
 
-  /// How far the parameters have moved from the initial values of the seed (parallel/parameter_changes.hpp).
+  /// How far the parameters have moved from the initial values of the seed (parallel/engine/parameter_changes.hpp).
   /// Collective; waits. Control traffic and kernels: RunPlan::changes_sent, RunPlan::changes_launches.
   ParameterChanges parameter_changes();
   /// The same means of |gradient|, after gradient(). Collective; waits. Costs what parameter_changes() costs.

@@ -1,6 +1,6 @@
 // What holds for every line of the table of algorithms, whatever it is: whoever adds one is tested here.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/node_price.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "support/problems.hpp"

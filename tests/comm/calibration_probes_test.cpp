@@ -1,6 +1,6 @@
-#include "comm/prediction/calibration_probes.hpp"
+#include "comm/measurement/calibration_probes.hpp"
 
-#include "comm/counters.hpp"
+#include "comm/schedule/counters.hpp"
 #include "comm/simulation/simulator.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,8 +1,8 @@
-#include "comm/prediction/chooser.hpp"
+#include "comm/simulation/chooser.hpp"
 
-#include "comm/config.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/measurement/measured_choice.hpp"
-#include "comm/registry.hpp"
+#include "comm/schedule/config.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 

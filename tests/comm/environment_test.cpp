@@ -1,5 +1,5 @@
-#include "comm/communicator.hpp"
-#include "comm/environment.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/execution/environment.hpp"
 #include "comm/measurement/mpi_settings.hpp"
 
 #include <catch2/catch_test_macros.hpp>

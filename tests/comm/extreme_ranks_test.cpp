@@ -1,10 +1,10 @@
 // That few ranks stand for all: on any number of ranks and nodes, every algorithm has its busiest rank and the one with
 // most scratch among them.
 
-#include "comm/extreme_ranks.hpp"
+#include "comm/schedule/extreme_ranks.hpp"
 
-#include "comm/counters.hpp"
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/schedule/counters.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,9 +1,9 @@
 // What MPI is given, as a value: names, lengths of messages, and the memory that their copies take.
 
-#include "comm/message_buffers.hpp"
+#include "comm/schedule/message_buffers.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/buffers.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

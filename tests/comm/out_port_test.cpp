@@ -1,4 +1,4 @@
-#include "comm/out_port.hpp"
+#include "comm/schedule/out_port.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,6 +1,6 @@
 // Prices: the rules of the modelled machine by schedules written by hand, then the closed forms of whole algorithms.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 #include "support/schedules.hpp"

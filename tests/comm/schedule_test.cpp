@@ -1,7 +1,7 @@
-#include "comm/counters.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/execution/local_moves.hpp"
-#include "comm/registry.hpp"
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/counters.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 #include "core/error.hpp"
 #include "support/traffic.hpp"
 

@@ -1,6 +1,6 @@
 // Each way of breaking a schedule is found by its name, and the message says where.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 

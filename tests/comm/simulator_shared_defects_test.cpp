@@ -1,7 +1,7 @@
 // What goes wrong in shared memory and in collectives other than all-reduce is found by its name, and the message says
 // where.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "support/schedules.hpp"
 

@@ -1,6 +1,6 @@
 // What the simulator tells of schedules that are right: that they are, in which order they add, what they count.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
 #include "support/schedules.hpp"

@@ -1,4 +1,4 @@
-#include "comm/topology.hpp"
+#include "comm/schedule/topology.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

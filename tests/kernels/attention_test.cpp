@@ -1,8 +1,8 @@
-#include "kernels/attention.hpp"
+#include "kernels/attention/attention.hpp"
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

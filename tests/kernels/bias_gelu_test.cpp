@@ -1,8 +1,8 @@
 #include "kernels/bias_gelu.hpp"
 
 #include "core/error.hpp"
-#include "kernels/math.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/common/math.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

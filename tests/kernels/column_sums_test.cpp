@@ -1,7 +1,7 @@
 // How devices sum the columns of a matrix, on whatever kernels run: hosts have another way, which the tests of the
 // kernels see.
 
-#include "kernels/row.hpp"
+#include "kernels/common/row.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

@@ -1,7 +1,7 @@
 #include "kernels/cross_entropy.hpp"
 
 #include "core/error.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

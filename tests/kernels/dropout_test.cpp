@@ -2,7 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

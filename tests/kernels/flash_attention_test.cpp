@@ -1,10 +1,10 @@
-#include "kernels/flash_attention.hpp"
+#include "kernels/attention/flash_attention.hpp"
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "kernels/dropout_mask.hpp"
-#include "kernels/reference.hpp"
-#include "kernels/tile_product.hpp"
+#include "kernels/gemm/tile_product.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"

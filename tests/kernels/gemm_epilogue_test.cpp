@@ -4,8 +4,8 @@
 #include "core/counters.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
-#include "kernels/gemm.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/views.hpp"
 

@@ -1,6 +1,6 @@
 // What only the plain Kokkos product promises, and what its tiles could get wrong beyond the shapes of gemm_test.cpp.
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm/gemm.hpp"
 
 #include "support/gemm_problem.hpp"
 

@@ -1,4 +1,4 @@
-#include "kernels/gemm_measurement.hpp"
+#include "kernels/measurement/gemm_measurement.hpp"
 
 #include "core/counters.hpp"
 

@@ -1,10 +1,10 @@
 // Which providers there are, and what a product refuses before it computes anything.
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm/gemm.hpp"
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "kernels/config.hpp"
+#include "kernels/common/config.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

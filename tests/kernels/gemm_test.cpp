@@ -1,6 +1,6 @@
 // Every built provider and storage type against fp64 loops.
 
-#include "kernels/gemm.hpp"
+#include "kernels/gemm/gemm.hpp"
 
 #include "core/error.hpp"
 #include "core/host_copy.hpp"

@@ -1,7 +1,7 @@
 #include "kernels/layernorm.hpp"
 
 #include "core/error.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "kernels/residual.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"

@@ -1,4 +1,4 @@
-#include "kernels/library_threads.hpp"
+#include "kernels/gemm/library_threads.hpp"
 
 #include "core/views.hpp"
 

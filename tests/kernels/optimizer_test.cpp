@@ -2,7 +2,7 @@
 
 #include "core/counters.hpp"
 #include "core/error.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/views.hpp"
 

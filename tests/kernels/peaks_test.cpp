@@ -1,6 +1,6 @@
 // What the measurements promise besides their speed, which no test can know.
 
-#include "kernels/peaks.hpp"
+#include "kernels/measurement/peaks.hpp"
 
 #include "core/counters.hpp"
 #include "core/error.hpp"

@@ -6,7 +6,7 @@
 // 1e-10 holds both.
 
 #include "core/error.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/fixtures.hpp"
 #include "support/reference_model.hpp"

@@ -1,4 +1,4 @@
-#include "kernels/reference_product.hpp"
+#include "kernels/reference/reference_product.hpp"
 
 #include "core/random.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "core/host_copy.hpp"
 #include "model/gpt_fixture.hpp"
-#include "model/llmc_parameters.hpp"
+#include "model/llmc/llmc_parameters.hpp"
 #include "support/compare.hpp"
 #include "support/reference_model.hpp"
 

@@ -1,6 +1,6 @@
 #include "core/error.hpp"
 #include "core/types.hpp"
-#include "model/llmc_files.hpp"
+#include "model/llmc/llmc_files.hpp"
 #include "support/compare.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/fixtures.hpp"

@@ -1,4 +1,4 @@
-#include "model/llmc_parameters.hpp"
+#include "model/llmc/llmc_parameters.hpp"
 
 #include "core/error.hpp"
 #include "core/host_copy.hpp"

@@ -1,9 +1,9 @@
 // What a program finds out about devices and MPI when it starts.
 
-#include "comm/buffers_start.hpp"
+#include "comm/execution/buffers_start.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/message_proof.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/message_proof.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "support/views.hpp"

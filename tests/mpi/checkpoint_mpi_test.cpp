@@ -3,8 +3,8 @@
 
 #include "train/checkpoint/checkpoint.hpp"
 
-#include "comm/control.hpp"
-#include "parallel/parameter_hash.hpp"
+#include "comm/execution/control.hpp"
+#include "parallel/engine/parameter_hash.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/training_run.hpp"
 #include "train/checkpoint/folder.hpp"

@@ -1,9 +1,9 @@
 // Every registered algorithm on real ranks: right against the definition and against MPI's own collective, counted as
 // predicted, the same bits in every run, and unimpressed by delays.
 
-#include "comm/control.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/measurement/mpi_collective.hpp"
-#include "comm/registry.hpp"
 #include "support/collective_data.hpp"
 #include "support/collective_run.hpp"
 #include "support/traffic.hpp"

@@ -1,8 +1,8 @@
-#include "comm/communicator.hpp"
-#include "comm/control.hpp"
-#include "comm/counters.hpp"
-#include "comm/mpi.hpp"
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/mpi.hpp"
+#include "comm/schedule/counters.hpp"
 #include "core/error.hpp"
 #include "support/traffic.hpp"
 

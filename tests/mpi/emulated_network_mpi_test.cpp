@@ -1,9 +1,9 @@
 // A network that is slower than the machine's: what messages take on it, that neither results nor counts change, and
 // what becomes of messages that are still kept back when an error ends their collective.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution_queue.hpp"
-#include "comm/mpi.hpp"
+#include "comm/execution/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/traffic.hpp"

@@ -1,9 +1,9 @@
 // Executions that do not come to their end, or may not begin: what is withdrawn, what is refused, which tags are free.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/execution/execution_queue.hpp"
-#include "comm/mpi.hpp"
+#include "comm/execution/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/schedules.hpp"

@@ -1,7 +1,7 @@
 // How schedules are executed: the same bits in every run and under delays at every point, several collectives in
 // flight, a progress by polling, prepared and fresh messages.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution_queue.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"

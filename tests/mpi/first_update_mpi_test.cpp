@@ -1,13 +1,13 @@
 // The first update of a training against one that was computed in float64 by another program: as it is, for every way
 // to share the work, and with a mistake.
 
-#include "report/benchmark_class.hpp"
-#include "report/golden.hpp"
+#include "deck/benchmark_class.hpp"
+#include "parallel/engine/replica_check.hpp"
+#include "result/golden.hpp"
 #include "support/training_run.hpp"
-#include "train/first_step.hpp"
-#include "train/replica_check.hpp"
-#include "train/run_verification.hpp"
-#include "train/training_data.hpp"
+#include "train/data/training_data.hpp"
+#include "train/verification/first_step.hpp"
+#include "train/verification/run_verification.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -1,11 +1,11 @@
 // What a golden curve sees: the first steps of a class against its released curve, as they are and with a mistake.
 // All tests include class tiny. Class small takes minutes: mpiexec -n 2 build/release/test_mpi "[class-small]"
 
-#include "report/benchmark_class.hpp"
-#include "report/golden_checks.hpp"
+#include "deck/benchmark_class.hpp"
+#include "result/golden_checks.hpp"
 #include "support/world.hpp"
+#include "train/data/training_data.hpp"
 #include "train/planned_trainer.hpp"
-#include "train/training_data.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -2,8 +2,8 @@
 
 #include "comm/measurement/measured_choice.hpp"
 
-#include "comm/control.hpp"
-#include "comm/out_port.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/schedule/out_port.hpp"
 #include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>

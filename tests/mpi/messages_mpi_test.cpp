@@ -1,7 +1,7 @@
 // What becomes of a schedule's messages: long ones are cut, types keep their special values, and what does not fit
 // together is refused before MPI sees it.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/traffic.hpp"

@@ -2,7 +2,7 @@
 
 #include "comm/execution/neighbour_watch.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,9 +1,9 @@
 // The order check: ranks that call different collectives are told which, on every rank, and ranks that call the same
 // never wait for each other because of it.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution_queue.hpp"
-#include "comm/order_check.hpp"
+#include "comm/execution/order_check.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/many_collectives.hpp"

@@ -1,7 +1,7 @@
 // How far parameters have changed, against the same computed on the host from whole groups, for every way to share
 // them.
 
-#include "parallel/parameter_changes.hpp"
+#include "parallel/engine/parameter_changes.hpp"
 
 #include "core/host_copy.hpp"
 #include "core/random.hpp"

@@ -3,10 +3,10 @@
 
 #include "train/part_measurement.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/error.hpp"
 #include "support/training_run.hpp"
-#include "train/step_prediction.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

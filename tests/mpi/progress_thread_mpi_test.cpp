@@ -1,6 +1,6 @@
 // Collectives that a thread keeps going while the caller computes.
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution_queue.hpp"
 #include "core/launch.hpp"
 #include "support/many_collectives.hpp"

@@ -2,10 +2,10 @@
 // matrix products and both kinds of attention.
 
 #include "core/error.hpp"
-#include "kernels/gemm.hpp"
+#include "kernels/gemm/gemm.hpp"
 #include "support/fixtures.hpp"
 #include "support/world.hpp"
-#include "train/reference_check.hpp"
+#include "train/verification/reference_check.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

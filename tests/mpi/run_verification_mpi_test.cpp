@@ -1,8 +1,8 @@
 // The checks of a run: each passes on the true plan and fails on a plan that is wrong in one number.
 
-#include "train/run_verification.hpp"
+#include "train/verification/run_verification.hpp"
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "support/training_run.hpp"

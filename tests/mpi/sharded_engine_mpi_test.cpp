@@ -1,16 +1,16 @@
 // The engine on several ranks: what every strategy allocates and sends equals its plan, results agree with one rank's
 // to rounding, and in ordered mode to the bit, whatever is sharded, cut, overlapped or delayed.
 
-#include "parallel/parameter_hash.hpp"
+#include "parallel/engine/parameter_hash.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
-#include "parallel/all_strategies.hpp"
+#include "parallel/plan/all_strategies.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
-#include "train/equivalence_matrix.hpp"
-#include "train/run_verification.hpp"
+#include "train/verification/equivalence_matrix.hpp"
+#include "train/verification/run_verification.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -1,6 +1,6 @@
 #include "comm/execution/shared_segment.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/node_memory.hpp"
 #include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"

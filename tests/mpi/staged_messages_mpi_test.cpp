@@ -1,9 +1,9 @@
 // Messages that are copied to pinned memory and back, and those of memory on which kernels may still work: nothing that
 // others see of a collective changes, whatever the timing, and nothing is sent or complete before it may be.
 
-#include "comm/buffers.hpp"
-#include "comm/control.hpp"
-#include "comm/mpi.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/mpi.hpp"
 #include "core/error.hpp"
 #include "support/collective_run.hpp"
 #include "support/held_events.hpp"

@@ -1,8 +1,8 @@
 // Collectives on the timeline: in flight beside what is computed, and waited for.
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/execution/execution_queue.hpp"
-#include "comm/out_port.hpp"
-#include "comm/registry.hpp"
+#include "comm/schedule/out_port.hpp"
 #include "core/timed_region.hpp"
 #include "support/collective_run.hpp"
 #include "support/world.hpp"

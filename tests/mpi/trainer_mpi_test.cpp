@@ -3,15 +3,15 @@
 
 #include "train/trainer.hpp"
 
-#include "comm/control.hpp"
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/control.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "parallel/parameter_hash.hpp"
+#include "parallel/engine/parameter_hash.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
-#include "train/run_verification.hpp"
+#include "train/verification/run_verification.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

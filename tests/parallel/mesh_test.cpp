@@ -1,6 +1,6 @@
 // The mesh against loops that count ranks one by one.
 
-#include "parallel/mesh.hpp"
+#include "parallel/plan/mesh.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-#include "parallel/optimizer_update.hpp"
+#include "parallel/engine/optimizer_update.hpp"
 
 #include "core/error.hpp"
 #include "kernels/optimizer.hpp"

@@ -1,4 +1,4 @@
-#include "parallel/ownership.hpp"
+#include "parallel/plan/ownership.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,7 +1,7 @@
 // What strategies refuse, and the values that they name instead; and what they send most of at a time.
 
-#include "parallel/shard_plan.hpp"
-#include "parallel/shard_traffic.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "parallel/program/shard_traffic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

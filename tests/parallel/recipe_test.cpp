@@ -1,4 +1,4 @@
-#include "parallel/recipe.hpp"
+#include "parallel/plan/recipe.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,7 +1,7 @@
 // The programs of all strategies are proved, whatever the number of ranks and micro-batches, and however far they
 // gather ahead or overlap.
 
-#include "parallel/all_strategies.hpp"
+#include "parallel/plan/all_strategies.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "parallel/program/step_simulator.hpp"
 

@@ -1,8 +1,8 @@
 // The walk through a training step: what it sends against the plan and against closed forms, and what ranks hold where
 // a strategy is drawn by hand.
 
-#include "parallel/shard_traffic.hpp"
-#include "parallel/step_walk.hpp"
+#include "parallel/program/shard_traffic.hpp"
+#include "parallel/program/step_walk.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

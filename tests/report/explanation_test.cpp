@@ -3,7 +3,7 @@
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "core/error.hpp"
 #include "support/problems.hpp"
 

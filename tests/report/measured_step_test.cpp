@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "report/timeline_text.hpp"
-#include "report/trace.hpp"
+#include "result/trace.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_approx.hpp>

@@ -1,7 +1,7 @@
 #include "report/output.hpp"
 
 #include "core/error.hpp"
-#include "train/config.hpp"
+#include "train/plan/config.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

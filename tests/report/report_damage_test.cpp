@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "model/parameter_table.hpp"
 #include "report/commbench_section.hpp"
-#include "report/result_fixture.hpp"
+#include "support/result_fixture.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>

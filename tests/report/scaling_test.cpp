@@ -2,8 +2,8 @@
 
 #include "report/scaling.hpp"
 
-#include "report/result_fixture.hpp"
 #include "report/scaling_section.hpp"
+#include "support/result_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>

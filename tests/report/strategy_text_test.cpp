@@ -3,7 +3,7 @@
 #include "report/strategy_svg.hpp"
 #include "report/strategy_text.hpp"
 
-#include "parallel/step_walk.hpp"
+#include "parallel/program/step_walk.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -1,11 +1,11 @@
 #pragma once
 
-// Input and right result of every collective, from its definition in comm/problem.hpp. Values are whole numbers, so
-// that every order of addition gives the same and == is the right comparison; they differ between neighbouring
-// elements and between ranks (fp32, doubles and integers: between all elements).
+// Input and right result of every collective, from its definition in comm/schedule/problem.hpp. Values are whole
+// numbers, so that every order of addition gives the same and == is the right comparison; they differ between
+// neighbouring elements and between ranks (fp32, doubles and integers: between all elements).
 
-#include "comm/element.hpp"
-#include "comm/problem.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/problem.hpp"
 #include "core/types.hpp"
 
 #include <fmt/format.h>

@@ -3,9 +3,9 @@
 // Runs any algorithm on real ranks with the data of collective_data.hpp: in memory that they share where MPI is given
 // the host's memory, else in memory of the kernels alone, with staging where messages are staged.
 
-#include "comm/buffers.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/buffers.hpp"
 #include "comm/execution/execution.hpp"
-#include "comm/registry.hpp"
 #include "core/host_copy.hpp"
 #include "core/memory.hpp"
 #include "support/collective_data.hpp"

@@ -7,8 +7,8 @@
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "core/memory.hpp"
-#include "kernels/gemm.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/storage.hpp"
 

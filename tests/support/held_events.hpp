@@ -2,7 +2,7 @@
 
 // A host that looks like a device, whose kernels and copies are still under way when the host looks at their events.
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 
 #include <random>
 

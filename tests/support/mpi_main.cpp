@@ -3,7 +3,7 @@
 // early cannot leave the others waiting. Uses MPI directly, because what it watches over is src/comm itself.
 // TEST_MPI_THREADS: the threads that may call MPI (environment.hpp).
 
-#include "comm/environment.hpp"
+#include "comm/execution/environment.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <catch2/catch_session.hpp>

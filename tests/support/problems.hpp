@@ -3,7 +3,7 @@
 // Problems to try on every algorithm of a collective: awkward partitions, roots, servers, placements on nodes, with and
 // without shared memory. Owns the choice; what an algorithm refuses is left out by whoever asks.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 
 #include <string>
 #include <vector>

@@ -3,8 +3,8 @@
 // A GPT-2 made of the reference loops, in fp64 on one thread: what the model of the library is tested against. Tensors
 // have llm.c's names and order. Owns parameters, gradients, optimizer state and the activations of the last forward.
 
-#include "kernels/reference.hpp"
-#include "model/llmc_files.hpp"
+#include "kernels/reference/reference.hpp"
+#include "model/llmc/llmc_files.hpp"
 #include "support/fixtures.hpp"
 
 #include <array>

@@ -2,7 +2,7 @@
 
 // Schedules written by hand, for tests of what takes schedules.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 #include <vector>
 

@@ -21,7 +21,7 @@ namespace trainstone::test {
 /// Where the kernels of collectives may run.
 enum class CollectiveInstances { the_given, their_own };
 
-/// As an engine has it (comm/buffers.hpp: communication_instance).
+/// As an engine has it (comm/execution/buffers.hpp: communication_instance).
 inline constexpr CollectiveInstances engine_collectives =
     launches_wait ? CollectiveInstances::the_given : CollectiveInstances::their_own;
 

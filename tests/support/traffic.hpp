@@ -2,7 +2,7 @@
 
 // Lets Catch2 print counted and predicted traffic when they differ.
 
-#include "comm/counters.hpp"
+#include "comm/schedule/counters.hpp"
 
 #include <catch2/catch_tostring.hpp>
 

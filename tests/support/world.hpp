@@ -2,8 +2,8 @@
 
 // All ranks as a run of this build has them, and the way out of tests that a device has nothing for.
 
-#include "comm/buffers_start.hpp"
-#include "comm/communicator.hpp"
+#include "comm/execution/buffers_start.hpp"
+#include "comm/execution/communicator.hpp"
 #include "core/views.hpp"
 
 #include <catch2/catch_test_macros.hpp>

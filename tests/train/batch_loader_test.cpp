@@ -1,7 +1,7 @@
 // Micro-batches come to where kernels read them by both ways: filled there by the host, or through mirrors in pinned
 // memory, which is planned to the byte.
 
-#include "train/batch_loader.hpp"
+#include "train/data/batch_loader.hpp"
 
 #include "core/host_copy.hpp"
 #include "support/training_run.hpp"

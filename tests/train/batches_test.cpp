@@ -1,7 +1,7 @@
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 
 #include "core/error.hpp"
-#include "train/sample_order.hpp"
+#include "train/data/sample_order.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

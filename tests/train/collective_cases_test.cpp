@@ -1,10 +1,10 @@
 // What a run tries its collectives on: mistakes in schedules that it must see, on numbers of ranks that hid them once,
 // and cases that are like what training sends and take no more memory.
 
-#include "train/collective_cases.hpp"
+#include "train/plan/collective_cases.hpp"
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/measurement/exact_data.hpp"
-#include "comm/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "support/numeric_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "train/config.hpp"
+#include "train/plan/config.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

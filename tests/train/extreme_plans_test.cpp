@@ -1,6 +1,6 @@
 // The plans that estimates print are those of the ranks that need most.
 
-#include "train/extreme_plans.hpp"
+#include "train/plan/extreme_plans.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,7 +1,7 @@
 // Plans in which every parameter group has one owner, against closed forms that are written down here independently of
 // src/: who owns what, and who sends how much by its place in the binomial tree behind the owner.
 
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -1,9 +1,9 @@
-#include "train/program_proof.hpp"
+#include "train/plan/program_proof.hpp"
 
 #include "core/error.hpp"
-#include "parallel/all_strategies.hpp"
+#include "parallel/plan/all_strategies.hpp"
 #include "parallel/program/step_programs.hpp"
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -1,4 +1,4 @@
-#include "train/resolved_run.hpp"
+#include "train/plan/resolved_run.hpp"
 
 #include "core/error.hpp"
 

@@ -1,6 +1,6 @@
 // The plan of a run against closed forms that are written down here independently of src/.
 
-#include "train/run_plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include "core/error.hpp"
 #include "core/views.hpp"

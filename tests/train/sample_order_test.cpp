@@ -1,4 +1,4 @@
-#include "train/sample_order.hpp"
+#include "train/data/sample_order.hpp"
 
 #include "core/error.hpp"
 

@@ -1,6 +1,6 @@
 // What a step takes at least, and with every message on top.
 
-#include "train/step_prediction.hpp"
+#include "train/plan/step_prediction.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "train/token_source.hpp"
+#include "train/data/token_source.hpp"
 
 #include "core/error.hpp"
 

@@ -1,4 +1,4 @@
-#include "train/training_data.hpp"
+#include "train/data/training_data.hpp"
 
 #include "core/error.hpp"
 

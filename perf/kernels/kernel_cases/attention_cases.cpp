@@ -5,10 +5,10 @@
 #include "kernel_cases/plain_kernels.hpp"
 
 #include "core/stored.hpp"
-#include "kernels/attention.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/flash_attention.hpp"
 #include "kernels/cross_entropy.hpp"
-#include "kernels/flash_attention.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 
 namespace trainstone {
 

@@ -4,8 +4,8 @@
 
 #include "core/error.hpp"
 #include "core/stored.hpp"
-#include "kernels/gemm.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/reference/reference.hpp"
 #include "model/work.hpp"
 
 #include <algorithm>

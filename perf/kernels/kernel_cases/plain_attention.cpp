@@ -5,8 +5,8 @@
 #include "kernel_cases/plain_kernels.hpp"
 
 #include "core/types.hpp"
-#include "kernels/attention_shape.hpp"
-#include "kernels/instantiate.hpp"
+#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/instantiate.hpp"
 
 namespace trainstone::plain {
 

@@ -2,7 +2,7 @@
 
 #include "core/random.hpp"
 #include "core/types.hpp"
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 #include "kernels/layernorm.hpp"
 
 #include <cmath>

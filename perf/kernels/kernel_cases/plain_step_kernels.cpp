@@ -3,7 +3,7 @@
 #include "kernel_cases/plain_kernels.hpp"
 
 #include "core/types.hpp"
-#include "kernels/instantiate.hpp"
+#include "kernels/common/instantiate.hpp"
 
 #include <cmath>
 #include <type_traits>

@@ -8,7 +8,7 @@
 #include "core/stored.hpp"
 #include "kernels/bias_gelu.hpp"
 #include "kernels/layernorm.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "kernels/residual.hpp"
 
 #include <algorithm>

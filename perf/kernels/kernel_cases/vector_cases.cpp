@@ -7,7 +7,7 @@
 #include "kernels/accumulate.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 #include "model/parameter_table.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 // partition; 2 (N-1) rounds with up to two messages of half a block per rank.
 // Source: the ring of ring.hpp, run both ways.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

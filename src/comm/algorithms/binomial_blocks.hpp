@@ -5,7 +5,7 @@
 
 #include "comm/algorithms/binomial_tree.hpp"
 #include "comm/algorithms/blocks.hpp"
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 #include <vector>
 

@@ -4,7 +4,7 @@
 // ceil(lg N) rounds, any number of ranks, any root; for short messages.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -4,7 +4,7 @@
 // own and sends the others on. ceil(lg N) rounds, any number of ranks, any root, any partition.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -6,7 +6,7 @@
 // Position 0 is the root. The parent of position p is p without its lowest bit, and a subtree is a run of neighbouring
 // positions: 0 has the children 1, 2, 4, ..., position 4 the children 5 and 6, and so on.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <optional>
 #include <vector>

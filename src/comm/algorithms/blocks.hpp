@@ -4,7 +4,7 @@
 // the way in which such a run still makes one message. If the run lies in two places, it is packed in scratch before it
 // leaves, and unpacked from scratch after it arrives.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -6,7 +6,7 @@
 // Source: Efficient algorithms for all-to-all communications in multiport message-passing systems, IEEE Trans. Parallel
 // Distrib. Syst. 8(11), 1997.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -6,7 +6,7 @@
 // on all ranks. Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput.
 // Appl. 19(1), 2005.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -6,7 +6,7 @@
 // of blocks that reach beyond the last one are packed in scratch (blocks.hpp).
 // Source: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms, arXiv:2410.14234.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 // The sum of contributions that lie side by side in one rank's memory. Promises the same additions on every rank that
 // holds the same contributions: ((0 + 1) + 2) + ..., whichever of them is its own. Does not fetch them.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 // Direct exchange: every rank sends every other one its block, in one round. Owns the reduce-scatter and all-gather
 // building blocks and collectives. Any number of ranks, any partition; optimal volume, N-1 messages per rank at once.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

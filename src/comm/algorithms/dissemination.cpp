@@ -1,6 +1,6 @@
 #include "comm/algorithms/dissemination.hpp"
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

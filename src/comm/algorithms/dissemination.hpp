@@ -4,7 +4,7 @@
 // each has heard of all. Messages carry nothing. Any number of ranks.
 // Source: Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

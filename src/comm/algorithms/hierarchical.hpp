@@ -8,7 +8,7 @@
 // other slices from their owners. On one node the middle part is nothing. Any topology and number of ranks; the
 // partition does not matter.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -3,7 +3,7 @@
 // Broadcast, reduce, gather and scatter in one round: the root exchanges a message with every rank. Least volume for
 // gather and scatter; N-1 messages at the root. Any number of ranks, any root, any partition.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

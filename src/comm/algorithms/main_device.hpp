@@ -3,7 +3,7 @@
 // All-reduce through a main device: rank 0 collects all buffers, adds them up and distributes the sum. Two rounds, but
 // rank 0 alone sends (N-1) S bytes, receives as many and keeps (N-1) S of scratch.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -3,7 +3,7 @@
 // All-reduce as one would first write it: everybody sends everything to everybody, one round. N-1 messages and
 // (N-1) S bytes per rank, and as much scratch: for few ranks and for comparison.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

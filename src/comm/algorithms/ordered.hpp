@@ -5,7 +5,7 @@
 // goes on with a direct all-gather. The sum of an element is rounded once and depends neither on the partition nor on
 // who adds it up. Any number of ranks, any partition, any root; optimal volume, N-1 messages per round.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

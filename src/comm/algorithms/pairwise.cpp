@@ -1,6 +1,6 @@
 #include "comm/algorithms/pairwise.hpp"
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

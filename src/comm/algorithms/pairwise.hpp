@@ -4,7 +4,7 @@
 // N-1 rounds and messages, least volume, one message per port at a time. Any number of ranks, any partition.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

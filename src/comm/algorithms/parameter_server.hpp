@@ -4,7 +4,7 @@
 // pull what the servers have made of it. One round each; a server's port carries all workers' messages.
 // Source: Li et al., Scaling distributed machine learning with the parameter server, 2014.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -1,6 +1,6 @@
 #include "comm/algorithms/pipelined_tree.hpp"
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 // Source: Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1),
 // 2005.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -6,7 +6,7 @@
 // same node where nodes are blocks of ranks, and the sum is made in the balanced tree over the core. Source:
 // Optimization of Collective Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19(1), 2005.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

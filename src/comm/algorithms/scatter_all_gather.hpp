@@ -5,7 +5,7 @@
 // root, any partition.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -4,7 +4,7 @@
 // way. Any number of ranks, any partition; the volume of the ring, 2 (N-1) rounds per segment of the largest block.
 // Source: the ring of ring.hpp, in segments.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

@@ -4,7 +4,7 @@
 // block and reads its neighbours' memory, or writes it, where it lies. Any number of ranks, any partition; no messages
 // and no scratch. Sums are evaluated in the balanced tree over the ranks and rounded once.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -5,7 +5,7 @@
 // Any number of ranks, any partition. Three node barriers: when all data is there, when all blocks are complete, and
 // when nobody reads them any more.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -4,7 +4,7 @@
 // every rank finds what it needs in its neighbours' mailboxes and does all additions itself. Memory traffic of an
 // all-reduce of S bytes on N ranks beside the copies into the mailboxes: N (N+1) S.
 
-#include "comm/schedule_builder.hpp"
+#include "comm/schedule/schedule_builder.hpp"
 
 namespace trainstone {
 

@@ -3,7 +3,7 @@
 // All-reduce on a ring of whole buffers: what every rank contributes travels round the ring, and each rank adds up all
 // of it by itself. N-1 rounds, (N-1) S bytes sent and as much scratch; the ring of blocks (ring.hpp) sends 2 S.
 
-#include "comm/problem.hpp"
+#include "comm/schedule/problem.hpp"
 
 namespace trainstone {
 

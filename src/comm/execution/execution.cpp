@@ -1,10 +1,10 @@
 #include "comm/execution/execution.hpp"
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 #include "comm/execution/local_moves.hpp"
 #include "comm/execution/message_rounds.hpp"
+#include "comm/execution/order_check.hpp"
 #include "comm/execution/reduce.hpp"
-#include "comm/order_check.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"
 

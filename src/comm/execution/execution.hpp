@@ -4,17 +4,18 @@
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
 // a round are posted together, receives first, after the earlier kernels of this exec instance have ended; only wait()
 // waits for these kernels, and a round in which a neighbour reads the buffers; a message's length is checked before it
-// becomes an int. Where the communicator's messages are staged (comm/message_buffers.hpp), MPI is given copies of them
-// in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they start.
+// becomes an int. Where the communicator's messages are staged (comm/schedule/message_buffers.hpp), MPI is given copies
+// of them in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they
+// start.
 
-#include "comm/buffers.hpp"
-#include "comm/communicator.hpp"
-#include "comm/counters.hpp"
-#include "comm/element.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/communicator.hpp"
 #include "comm/execution/pieces.hpp"
 #include "comm/execution/shared_segment.hpp"
-#include "comm/message_buffers.hpp"
-#include "comm/schedule.hpp"
+#include "comm/schedule/counters.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/message_buffers.hpp"
+#include "comm/schedule/schedule.hpp"
 #include "core/stored.hpp"
 #include "core/timeline.hpp"
 #include "core/views.hpp"

@@ -1,8 +1,8 @@
 // What an Execution refuses before it prepares anything.
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 #include "comm/execution/execution.hpp"
-#include "comm/mpi.hpp"
+#include "comm/execution/mpi.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "comm/execution/execution_queue.hpp"
 
-#include "comm/mpi.hpp"
+#include "comm/execution/mpi.hpp"
 #include "core/counters.hpp"
 #include "core/launch.hpp"
 

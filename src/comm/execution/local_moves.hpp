@@ -4,7 +4,7 @@
 // in pieces, so that what the executor starts is what predictions count. Pure functions.
 
 #include "comm/execution/pieces.hpp"
-#include "comm/schedule.hpp"
+#include "comm/schedule/schedule.hpp"
 
 #include <cstdint>
 

@@ -5,12 +5,12 @@
 // a send is copied out and then MPI's, a receive is MPI's and then copied in. For src/comm/execution/execution.cpp
 // alone.
 
-#include "comm/buffers.hpp"
-#include "comm/counters.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/mpi.hpp"
 #include "comm/execution/staged_messages.hpp"
-#include "comm/mpi.hpp"
-#include "comm/out_port.hpp"
-#include "comm/schedule.hpp"
+#include "comm/schedule/counters.hpp"
+#include "comm/schedule/out_port.hpp"
+#include "comm/schedule/schedule.hpp"
 
 #include <cstddef>
 #include <functional>

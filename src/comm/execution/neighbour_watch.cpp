@@ -1,6 +1,6 @@
 #include "comm/execution/neighbour_watch.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/node_memory.hpp"
 #include "core/error.hpp"
 

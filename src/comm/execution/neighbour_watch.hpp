@@ -7,7 +7,7 @@
 // counted, and nothing waits for the thread. The launcher watches the ranks of other nodes. Not by process numbers
 // (pidfd): in containers with one rank each they name other processes.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 
 #include <atomic>
 #include <chrono>

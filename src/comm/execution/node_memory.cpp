@@ -1,6 +1,6 @@
 #include "comm/execution/node_memory.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/error.hpp"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // Pages that the processes of a node map together. Owns the mapping; knows nothing of what lies in it. For
 // src/comm/execution/shared_segment.cpp, neighbour_watch.cpp and their tests.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 // every rank its share of every parameter group, so a rank's block lies in one piece per group. A plain value, the same
 // on all ranks. Schedules do not know of it: they count elements.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 // The kernels of the executor: what a schedule's reduces, combines and copies do. bf16 and fp16 are added (and
 // compared) in fp32 and rounded to nearest even once per call: once per hop of a ring, once in all for a combine.
 
-#include "comm/element.hpp"
+#include "comm/schedule/element.hpp"
 #include "core/views.hpp"
 
 #include <cstdint>

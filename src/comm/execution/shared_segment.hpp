@@ -6,8 +6,8 @@
 // Not MPI windows: MPICH's ch4:ucx builds have none (upstream issues 7705, 7814), and there MPI_COMM_TYPE_SHARED gives
 // groups of one; the node group is the communicator's own (host name and boot id, or emulated).
 
-#include "comm/communicator.hpp"
-#include "comm/schedule.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/schedule/schedule.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 

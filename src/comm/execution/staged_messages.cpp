@@ -1,6 +1,6 @@
 #include "comm/execution/staged_messages.hpp"
 
-#include "comm/message_buffers.hpp"
+#include "comm/schedule/message_buffers.hpp"
 #include "core/error.hpp"
 
 #include <cstdio>

@@ -4,7 +4,7 @@
 // the progress of copying. Promises: nothing waits but finish(); messages of one round never overlap. For
 // src/comm/execution/message_rounds.cpp alone.
 
-#include "comm/buffers.hpp"
+#include "comm/execution/buffers.hpp"
 
 #include <cstddef>
 #include <cstdint>

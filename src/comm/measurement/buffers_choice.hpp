@@ -1,10 +1,11 @@
 #pragma once
 
 // What a measurement can be told about memory: where its data lies, and what MPI is given of it. Owns the words of
-// `--buffers` and which of them a build has. Plain values; what device memory is proved by is comm/buffers_start.hpp's.
+// `--buffers` and which of them a build has. Plain values; what device memory is proved by is
+// comm/execution/buffers_start.hpp's.
 
-#include "comm/buffers_start.hpp"
-#include "comm/message_buffers.hpp"
+#include "comm/execution/buffers_start.hpp"
+#include "comm/schedule/message_buffers.hpp"
 
 #include <string_view>
 #include <vector>

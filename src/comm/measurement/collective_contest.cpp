@@ -1,11 +1,11 @@
 #include "comm/measurement/collective_contest.hpp"
 
-#include "comm/control.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/control.hpp"
 #include "comm/execution/execution.hpp"
 #include "comm/measurement/exact_data.hpp"
 #include "comm/measurement/fresh_data.hpp"
 #include "comm/measurement/mpi_collective.hpp"
-#include "comm/registry.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"

@@ -4,11 +4,11 @@
 // they run. Promises: every contestant's result is checked before and after the timing, element by element (by ==); all
 // run in the same memory, ours fenced at the end. What is done with a wrong result is the caller's business.
 
-#include "comm/element.hpp"
 #include "comm/measurement/collective_timing.hpp"
 #include "comm/measurement/measured_memory.hpp"
 #include "comm/measurement/mpi_collective.hpp"
-#include "comm/problem.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/problem.hpp"
 #include "core/views.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "comm/measurement/collective_timing.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 

@@ -5,7 +5,7 @@
 // the slowest rank's time; calls are warmed up; the number of calls is the same on all ranks. Does not check results
 // (collective_contest.hpp) and does not evaluate samples.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 
 #include <functional>
 #include <span>

@@ -7,9 +7,9 @@
 // as the type has room for that; where it has none, neighbours differ, but for few, and no two ranks are alike in all
 // elements; what a rank does not hold at the start is poisoned. Host memory.
 
-#include "comm/element.hpp"
-#include "comm/expected_results.hpp"
-#include "comm/problem.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/expected_results.hpp"
+#include "comm/schedule/problem.hpp"
 #include "core/index.hpp"
 
 #include <cstdint>

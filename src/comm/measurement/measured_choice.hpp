@@ -6,9 +6,9 @@
 // short measurement. Promises: all ranks of the communicator choose the same. Another measurement may choose another
 // algorithm, so nothing that promises the same bits may use this.
 
-#include "comm/communicator.hpp"
+#include "comm/execution/communicator.hpp"
 #include "comm/measurement/collective_contest.hpp"
-#include "comm/prediction/chooser.hpp"
+#include "comm/simulation/chooser.hpp"
 
 #include <cstddef>
 #include <span>

@@ -4,8 +4,8 @@
 // process's memory for kernels, and the pinned memory of staged messages. Promises: data and scratch are zero, and on
 // hosts every page was touched first by the rank that uses it; all of it is entered in the ledger.
 
-#include "comm/buffers.hpp"
-#include "comm/communicator.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/communicator.hpp"
 #include "comm/execution/shared_segment.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"

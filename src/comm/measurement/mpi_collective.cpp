@@ -1,8 +1,8 @@
 #include "comm/measurement/mpi_collective.hpp"
 
-#include "comm/buffers.hpp"
-#include "comm/expected_results.hpp"
-#include "comm/mpi.hpp"
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/mpi.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "core/launch.hpp"
 
 #include <algorithm>

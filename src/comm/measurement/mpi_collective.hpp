@@ -6,9 +6,9 @@
 // not. Where the communicator's messages are staged, what a user would write, too: what the call reads is copied to
 // pinned memory, and what it writes is copied back. Is not counted: it is not ours.
 
-#include "comm/communicator.hpp"
-#include "comm/element.hpp"
-#include "comm/problem.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/problem.hpp"
 #include "core/views.hpp"
 
 #include <cstddef>

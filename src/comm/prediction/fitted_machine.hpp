@@ -2,7 +2,7 @@
 
 // A machine as it was measured: a MachineModel whose curves know from which sizes they come. Knows which curves exist:
 // after a measurement on one node there is none for messages between nodes. Does not measure and does not read files
-// (report/machine_file.hpp).
+// (result/machine_file.hpp).
 
 #include "comm/prediction/machine_fit.hpp"
 

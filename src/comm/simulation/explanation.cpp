@@ -1,7 +1,7 @@
 #include "comm/simulation/explanation.hpp"
 
-#include "comm/expected_results.hpp"
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "comm/simulation/symbolic_run.hpp"
 #include "core/error.hpp"
 

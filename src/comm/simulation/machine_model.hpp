@@ -4,7 +4,7 @@
 // Plain values, from a uniform alpha-beta-gamma machine, or fitted to measurements (calibration.hpp) and kept in a
 // file (peaks.json). Does not measure and does not know schedules.
 
-#include "comm/topology.hpp"
+#include "comm/schedule/topology.hpp"
 
 #include <array>
 #include <vector>

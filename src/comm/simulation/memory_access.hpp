@@ -3,7 +3,7 @@
 // Which memory the moves of schedules touch, and whether two of them disturb each other. Owns the rule: ranges that
 // overlap, one of them written, and nothing that orders the two. For the simulator alone.
 
-#include "comm/schedule.hpp"
+#include "comm/schedule/schedule.hpp"
 
 #include <cstddef>
 #include <optional>

@@ -3,7 +3,7 @@
 // The engine of the simulator: plays the schedules of all ranks against each other, with the executor's rules. Owns
 // who waits for whom; what messages carry and cost is the visitor's. For the simulator alone.
 
-#include "comm/schedule.hpp"
+#include "comm/schedule/schedule.hpp"
 #include "comm/simulation/channels.hpp"
 
 #include <cstddef>

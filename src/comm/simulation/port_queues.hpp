@@ -4,7 +4,7 @@
 // and one of the receiver are free, the message goes that comes first in its sender's round, then in its receiver's.
 // For timed_playback.cpp alone, into which it is inlined: in a source file of its own it costs 3 % of a price's time.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <algorithm>
 #include <compare>

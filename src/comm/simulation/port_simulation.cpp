@@ -1,6 +1,6 @@
 #include "comm/simulation/port_simulation.hpp"
 
-#include "comm/counters.hpp"
+#include "comm/schedule/counters.hpp"
 #include "comm/simulation/playback.hpp"
 #include "core/error.hpp"
 

@@ -3,7 +3,7 @@
 // The price of schedules on a modelled machine. Owns what each of their moves takes there, which is all that it keeps
 // of them; plays that (timed_playback.hpp). For the simulator alone.
 
-#include "comm/schedule.hpp"
+#include "comm/schedule/schedule.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "comm/simulation/timed_playback.hpp"
 

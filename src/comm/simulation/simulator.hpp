@@ -5,8 +5,8 @@
 // Promises: a schedule without a defect gives the right result with any timing and without relying on MPI's
 // buffering; sends are taken to complete only when they are received. Does not know types.
 
-#include "comm/counters.hpp"
-#include "comm/problem.hpp"
+#include "comm/schedule/counters.hpp"
+#include "comm/schedule/problem.hpp"
 #include "comm/simulation/machine_model.hpp"
 
 #include <optional>

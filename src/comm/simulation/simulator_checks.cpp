@@ -1,6 +1,6 @@
 #include "comm/simulation/simulator_checks.hpp"
 
-#include "comm/schedule_text.hpp"
+#include "comm/schedule/schedule_text.hpp"
 #include "comm/simulation/memory_access.hpp"
 #include "comm/simulation/playback.hpp"
 

@@ -1,6 +1,6 @@
 // The simulator's price: of given schedules, and of an algorithm where one node's ranks stand for all.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/node_price.hpp"
 #include "comm/simulation/port_simulation.hpp"
 #include "comm/simulation/simulator.hpp"

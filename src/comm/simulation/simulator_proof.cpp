@@ -1,12 +1,12 @@
 // The simulator's proof: what can be seen without playing, then what shows only when all ranks play.
 
-#include "comm/expected_results.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "comm/simulation/simulator_checks.hpp"
 #include "comm/simulation/symbolic_run.hpp"
 #include "core/error.hpp"
 
-#include "comm/schedule_text.hpp"
+#include "comm/schedule/schedule_text.hpp"
 
 #include <algorithm>
 #include <map>

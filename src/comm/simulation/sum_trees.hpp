@@ -4,7 +4,7 @@
 // elements and ranks of a simulation. Owns the trees; hands out their numbers. Promises: equal numbers mean equal bits,
 // since a + b and b + a are one tree. For the simulator alone.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <cstddef>
 #include <cstdint>

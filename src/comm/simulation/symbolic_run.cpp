@@ -1,7 +1,7 @@
 #include "comm/simulation/symbolic_run.hpp"
 
-#include "comm/expected_results.hpp"
-#include "comm/schedule_text.hpp"
+#include "comm/schedule/expected_results.hpp"
+#include "comm/schedule/schedule_text.hpp"
 #include "comm/simulation/simulator_checks.hpp"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 // that symmetric schedules take the same time on all ranks, and one rank may be played for all that do the same. For
 // the simulator alone.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 
 #include <cstddef>
 #include <optional>

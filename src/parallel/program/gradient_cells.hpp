@@ -2,7 +2,7 @@
 
 // Gradients as the simulator of steps sees them: not numbers, but which micro-batches of which ranks are in them.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "core/index.hpp"
 
 #include <cstdint>

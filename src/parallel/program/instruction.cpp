@@ -1,6 +1,6 @@
 #include "parallel/program/instruction.hpp"
 
-#include "parallel/shard_plan.hpp"
+#include "parallel/plan/shard_plan.hpp"
 
 #include <fmt/format.h>
 

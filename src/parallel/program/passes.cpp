@@ -1,6 +1,6 @@
 #include "parallel/program/passes.hpp"
 
-#include "parallel/step_order.hpp"
+#include "parallel/plan/step_order.hpp"
 
 #include <algorithm>
 

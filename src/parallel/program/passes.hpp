@@ -4,8 +4,8 @@
 // micro-batch. A pass copies a list and adds instructions. Each pass knows one thing: how parameters come together, or
 // how gradients are added up.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
-#include "parallel/shard_plan.hpp"
 
 #include <deque>
 #include <vector>

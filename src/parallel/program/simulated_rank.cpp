@@ -1,6 +1,6 @@
 #include "parallel/program/simulated_rank.hpp"
 
-#include "parallel/step_order.hpp"
+#include "parallel/plan/step_order.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
-#include "parallel/step_order.hpp"
+#include "parallel/plan/step_order.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -5,8 +5,8 @@
 // (make_step_outline) and count every bucket of a run. Pure functions. The cost grows neither with the number of
 // buckets nor with that of micro-batches.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
-#include "parallel/shard_plan.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -3,8 +3,8 @@
 // Makes the programs of a rank from its plan: the order of forward and backward, and passes that add to it what moves
 // parameters and gradients. Pure functions.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
-#include "parallel/shard_plan.hpp"
 
 namespace trainstone {
 

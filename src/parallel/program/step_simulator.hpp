@@ -8,8 +8,8 @@
 // the order of collectives in a communicator. It does not prove in which order numbers are added. Does not know how a
 // collective works inside: comm/simulation proves that.
 
+#include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
-#include "parallel/shard_plan.hpp"
 
 #include <optional>
 #include <string>

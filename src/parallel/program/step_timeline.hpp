@@ -10,7 +10,7 @@
 // of its communicator is free, and the ports of its ranks are free. The core's part follows as soon as the wire's part
 // has ended: the program looks after collectives between any two kernels.
 
-#include "parallel/mesh.hpp"
+#include "parallel/plan/mesh.hpp"
 #include "parallel/program/instruction.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "train/checkpoint/checkpoint.hpp"
 
-#include "comm/control.hpp"
+#include "comm/execution/control.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"

@@ -5,8 +5,8 @@
 // was killed does not count as one; no part of a checkpoint is used before all of it was verified. Its messages are not
 // counted, because they belong to no step.
 
-#include "comm/communicator.hpp"
-#include "parallel/sharded_engine.hpp"
+#include "comm/execution/communicator.hpp"
+#include "parallel/engine/sharded_engine.hpp"
 #include "train/checkpoint/stored_checkpoint.hpp"
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "train/checkpoint/export.hpp"
 
-#include "model/llmc_parameters.hpp"
+#include "model/llmc/llmc_parameters.hpp"
 #include "train/checkpoint/stored_checkpoint.hpp"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 //
 // Text: a line "trainstone checkpoint VERSION XXH3", then JSON; the hash is that of the bytes behind the line.
 
-#include "comm/partition.hpp"
+#include "comm/schedule/partition.hpp"
 #include "core/durable_file.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"

@@ -3,7 +3,7 @@
 // What tests of closed forms share: the ranks and blocks to try, the columns of a count added up from what a test says
 // that each rank does, and reduction trees up to the order of operands. Knows no algorithm.
 
-#include "comm/registry.hpp"
+#include "comm/algorithms/registry.hpp"
 #include "comm/simulation/simulator.hpp"
 #include "support/traffic.hpp"
 

@@ -1,0 +1,27 @@
+#pragma once
+
+// Checks whether the keys of a deck fit together, as far as this depends neither on files nor on the number of ranks.
+
+#include "train/plan/run_config.hpp"
+
+#include <optional>
+
+namespace trainstone {
+
+/// The first problem, if there is one, with the nearest legal values.
+std::optional<ConfigProblem> find_problem(RunConfig const& config);
+
+/// A part of the above: the problem of algorithms that an emulated network would not slow down.
+std::optional<ConfigProblem> find_network_problem(RunConfig const& config);
+
+/// The problem of message buffers that this build cannot have, or of algorithms that move data in shared memory beside
+/// such buffers.
+std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config);
+
+/// The problem of keys that count in steps, once the length of the training in steps is known.
+std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
+
+/// Whether bytes, FLOP or tokens of a step are too many to be counted in 64 bits. The batch is resolved.
+std::optional<ConfigProblem> find_size_problem(RunConfig const& config);
+
+} // namespace trainstone

@@ -1,0 +1,210 @@
+#include "deck/benchmark_class.hpp"
+#include "deck/key_builders.hpp"
+#include "deck/key_sections.hpp"
+
+namespace trainstone::Impl {
+
+namespace {
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (GptPreset const& preset : gpt_presets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<Key> class_keys() {
+  return {choice("class", &RunConfig::benchmark_class, &ClassConfig::name, {class_names.begin(), class_names.end()},
+                 "benchmark class, which gives defaults to other keys; a run belongs to it if all keys that the "
+                 "loss curve depends on have the values of the class, and if it keeps the run rules")};
+}
+
+std::vector<Key> model_keys() {
+  auto const model = &RunConfig::model;
+  auto const setup = &RunConfig::model_setup;
+  auto const options = &RunConfig::model_options;
+  return {
+      choice("model.preset", setup, &ModelSetup::preset, preset_names(),
+             "name of a shape; each of the five numbers below, if given, replaces the number of the preset"),
+      number("model.layers", model, &GptConfig::layers, "", up_to(largest_gpt.layers),
+             "transformer blocks; 0 = the preset's"),
+      number("model.heads", model, &GptConfig::heads, "", up_to(largest_gpt.heads),
+             "attention heads; 0 = the preset's"),
+      number("model.channels", model, &GptConfig::channels, "", up_to(largest_gpt.channels),
+             "width, a multiple of model.heads; 0 = the preset's"),
+      number("model.context", model, &GptConfig::context, "tokens", up_to(largest_gpt.context),
+             "positions that the model knows; 0 = the preset's"),
+      number("model.vocab", model, &GptConfig::vocab, "tokens", up_to(largest_gpt.vocab),
+             "at least 256 for data.source = \"text\"; 0 = the preset's"),
+      choice("model.attention", options, &GptOptions::attention,
+             {{"materialized", AttentionKind::materialized}, {"flash", AttentionKind::flash}},
+             "flash: tile by tile, so that memory grows linearly with data.sequence, not with its square"),
+      number("model.dropout", options, &GptOptions::dropout, "", below(1),
+             "dropout rate in training; acts after the embedding, on attention's probabilities and on what a block "
+             "adds"),
+      choice("model.dropout_masks", options, &GptOptions::dropout_masks,
+             {{"recomputed", DropoutMasks::recomputed}, {"stored", DropoutMasks::stored}},
+             "how backward gets the masks; stored takes a byte per element; flash attention always recomputes its "
+             "masks"),
+      key("model.load", setup, &ModelSetup::load,
+          "model file of llm.c (fp32 or bf16) to start from, of the shape above; relative to the deck's folder"),
+      key("model.save", setup, &ModelSetup::save,
+          "model file of llm.c, written after the last step; relative to the working directory"),
+  };
+}
+
+std::vector<Key> data_keys() {
+  auto const data = &RunConfig::data;
+  auto const length = &RunConfig::length;
+  return {
+      choice("data.source", data, &DataConfig::source,
+             {{"synthetic", DataSource::synthetic}, {"text", DataSource::text}, {"tokens", DataSource::tokens}},
+             "synthetic (learnable, without files), text (the bytes of any files) or tokens (llm.c shards)"),
+      key("data.files", data, &DataConfig::files, "training files, read in this order; relative to the deck's folder"),
+      number("data.sequence", data, &DataConfig::sequence, "tokens", up_to(billion),
+             "length of a sample; 0 = model.context"),
+      number("data.seed", data, &DataConfig::seed, "", {}, "seed of initial values, data order and synthetic data"),
+      key("data.xxhash", data, &DataConfig::xxhash,
+          "XXH3 of the bytes of data.files, 16 hexadecimal digits; other files are refused"),
+      key("data.validation_files", data, &DataConfig::validation_files,
+          "held-out files of the same source; relative to the deck's folder"),
+      number("data.validation_fraction", data, &DataConfig::validation_fraction, "", up_to(0.5),
+             "held-out share of the samples, taken from the end; instead of data.validation_files"),
+      number("data.validate_every", data, &DataConfig::validate_every, "steps", up_to(trillion),
+             "how often the held-out loss is measured; 0 = after the last step only"),
+      number("data.validation_batches", data, &DataConfig::validation_batches, "global batches", up_to(trillion),
+             "batches of one validation; 0 = all held-out samples that fill batches"),
+      number("data.steps", length, &RunLength::steps, "steps", up_to(trillion),
+             "length of the training: this or data.epochs; the schedule depends on it"),
+      number("data.epochs", length, &RunLength::epochs, "epochs", up_to(million),
+             "length of the training: this or data.steps"),
+      number("data.stop_loss", length, &RunLength::stop_loss, "nats", {},
+             "the training ends when the held-out loss is at most this, but measures at least one step; 0 = never"),
+  };
+}
+
+std::vector<Key> batch_and_precision_keys() {
+  using enum RecipeName;
+  auto const batch = &RunConfig::batch;
+  auto const precision = &RunConfig::precision;
+  return {
+      number("batch.micro", batch, &BatchConfig::micro, "samples", up_to(million),
+             "samples per rank and pass; global = micro x accumulation x ranks: give two of the three; 0 = computed"),
+      number("batch.accumulation", batch, &BatchConfig::accumulation, "turns", up_to(million),
+             "micro-batches per rank and step; 0 = computed"),
+      number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion),
+             "per step, over all ranks; 0 = computed"),
+      choice("precision.recipe", precision, &PrecisionConfig::recipe,
+             {{"fp32", fp32}, {"mixed16", mixed16}, {"mixed18", mixed18}, {"mixed20", mixed20}},
+             "bytes of parameters + gradients + optimizer state with adamw: fp32 4 + 4 + 8, mixed16 2 + 2 + 12 (fp32 "
+             "master copy), mixed18 2 + 4 + 12 (fp32 gradients), mixed20 2 + 2 + 16 (fp32 copy of the gradients)"),
+      choice("precision.storage", precision, &PrecisionConfig::storage,
+             {{"bf16", Storage::bf16}, {"fp16", Storage::fp16}},
+             "of mixed recipes: type of stored parameters, activations and gradients; fp16 needs "
+             "precision.loss_scale = \"dynamic\""),
+      choice("precision.loss_scale", precision, &PrecisionConfig::loss_scale,
+             {{"none", LossScaling::none}, {"dynamic", LossScaling::dynamic}},
+             "of mixed recipes; dynamic: gradients are multiplied with a power of two that doubles while none "
+             "overflows; if one overflows, all ranks skip the step and the scale halves"),
+      number("precision.initial_loss_scale", precision, &PrecisionConfig::initial_loss_scale, "", {1, 0x1p40},
+             "of loss_scale dynamic: first value of the scale, a power of two"),
+      number("precision.growth_interval", precision, &PrecisionConfig::growth_interval, "steps", {1, trillion},
+             "of loss_scale dynamic: the scale doubles after this number of steps without overflow"),
+      number("precision.most_skipped", precision, &PrecisionConfig::most_skipped, "steps", {0, million},
+             "of loss_scale dynamic: a run may skip this number of steps in a row; one more ends the run with exit "
+             "70"),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  auto const optimizer = &RunConfig::optimizer;
+  auto const schedule = &RunConfig::schedule;
+  return {
+      choice("optimizer.type", optimizer, &OptimizerConfig::type,
+             {{"adamw", OptimizerType::adamw}, {"adam", OptimizerType::adam}, {"sgd", OptimizerType::sgd}},
+             "adamw and adam correct the bias of their moments; sgd is gradient descent"),
+      number("optimizer.lr", optimizer, &OptimizerConfig::learning_rate, "", positive(), "peak learning rate"),
+      number("optimizer.betas", optimizer, &OptimizerConfig::betas, "", below(1),
+             "of adamw and adam: decay of the two moments"),
+      number("optimizer.eps", optimizer, &OptimizerConfig::epsilon, "", positive(),
+             "of adamw and adam: added outside the square root"),
+      number("optimizer.momentum", optimizer, &OptimizerConfig::momentum, "", below(1), "of sgd; 0 = none"),
+      number("optimizer.weight_decay", optimizer, &OptimizerConfig::weight_decay, "", {},
+             "adamw decays parameters apart from the gradient; adam and sgd add weight_decay x parameter to the "
+             "gradient, as a penalty |w|^2 weight_decay / 2 in the loss does; the printed loss has no penalty; 0 = "
+             "off"),
+      choice("optimizer.decay", optimizer, &OptimizerConfig::decay,
+             {{"matrices", DecayScope::matrices}, {"all", DecayScope::all}},
+             "parameters that decay: matrices (no biases, no layer norms) or all"),
+      number("optimizer.clip", optimizer, &OptimizerConfig::clip, "", {}, "largest norm of the gradient; 0 = off"),
+      choice("optimizer.schedule", schedule, &ScheduleConfig::type,
+             {{"constant", ScheduleType::constant}, {"cosine", ScheduleType::cosine}},
+             "learning rate after the warm-up"),
+      number("optimizer.warmup", schedule, &ScheduleConfig::warmup, "steps", up_to(trillion),
+             "steps in which the learning rate grows linearly to optimizer.lr"),
+      number("optimizer.final_lr_fraction", schedule, &ScheduleConfig::final_lr_fraction, "", up_to(1),
+             "of schedule cosine: last learning rate, as a share of optimizer.lr"),
+  };
+}
+
+std::vector<Key> parallel_keys() {
+  auto const parallel = &RunConfig::parallel;
+  constexpr LegalRange some{.minimum = 1, .maximum = 64};
+  return {
+      choice("parallel.strategy", parallel, &ParallelConfig::strategy,
+             {{"naive", Strategy::naive}, {"ddp", Strategy::ddp}, {"zero", Strategy::zero}, {"hsdp", Strategy::hsdp}},
+             "naive: rank 0 sends out the data, collects all gradients at once and sends out their mean; ddp: every "
+             "rank holds everything; zero: ranks share what parallel.zero_stage says; hsdp: each group of "
+             "parallel.shard_group ranks shares one copy of parameters, gradients and optimizer state"),
+      number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
+             "of strategy zero: 1 shards the optimizer state, 2 also gradients, 3 also parameters (FSDP)"),
+      choice("parallel.naive_update", parallel, &ParallelConfig::naive_update,
+             {{"each", NaiveUpdate::each}, {"main", NaiveUpdate::main}},
+             "of strategy naive; each: every rank updates with the mean gradient, and rank 0 sends parameters and "
+             "optimizer state to all ranks at the start; main: rank 0 alone updates, and sends out parameters instead "
+             "of gradients"),
+      number("parallel.shard_group", parallel, &ParallelConfig::shard_group, "ranks", up_to(million),
+             "of strategy hsdp: number of ranks that hold one copy together"),
+      choice("parallel.partition", parallel, &ParallelConfig::partition,
+             {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
+             "of strategy zero; intra_layer: a rank owns a part of every parameter group; inter_layer: a rank owns "
+             "whole groups, gets their reduced gradients and broadcasts their parameters"),
+      choice("parallel.reduction", parallel, &ParallelConfig::reduction,
+             {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
+             "ordered gives the same bits for every strategy and every number of ranks that is a power of two, up "
+             "to the number of micro-batches in a step"),
+      choice("parallel.reduce", parallel, &ParallelConfig::reduce,
+             {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
+             "gradients are reduced after the last micro-batch or after each; by_strategy: after each if gradients are "
+             "sharded, else after the last; with hsdp this holds between groups, where by_strategy means last: a group "
+             "reduces after each"),
+      choice("parallel.granularity", parallel, &ParallelConfig::granularity,
+             {{"bucket", Granularity::bucket}, {"tensor", Granularity::tensor}, {"step", Granularity::step}},
+             "gradients that one reduction takes; step: all gradients at once after backward; tensor and step need "
+             "strategy ddp"),
+      choice(
+          "parallel.gradient_reduction", parallel, &ParallelConfig::gradient_reduction,
+          {{"reduce_scatter", GradientReductionWay::reduce_scatter}, {"all_reduce", GradientReductionWay::all_reduce}},
+          "all_reduce: ZeRO stages 1 and 2 as they are often drawn, with 1.5 times the volume; in stage 2 a rank "
+          "drops what it does not own"),
+      quantity("parallel.bucket", parallel, &ParallelConfig::bucket_bytes, Dimension::size, positive(),
+               "size of the gradients that one reduction takes"),
+      quantity("parallel.first_bucket", parallel, &ParallelConfig::first_bucket_bytes, Dimension::size, positive(),
+               "size of the first bucket: the gradients that backward completes first"),
+      key("parallel.overlap", parallel, &ParallelConfig::overlap, "communicate while computing"),
+      number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time, at most"),
+      number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "groups", {.minimum = 0, .maximum = 63},
+             "number of parameter groups that are gathered ahead of their use"),
+      number("parallel.check_replicas", parallel, &ParallelConfig::check_replicas, "steps", up_to(trillion),
+             "steps between comparisons of a hash of the parameters that several ranks hold; a difference ends the "
+             "run; 0 = after the last step only"),
+  };
+}
+
+} // namespace
+
+std::vector<Key> training_keys() {
+  return joined(
+      {class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys()});
+}
+
+} // namespace trainstone::Impl

@@ -1,0 +1,109 @@
+#include "deck/unread_keys.hpp"
+
+#include "deck/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+/// A key and those of its values with which another one is read; none: any but 0 or "".
+struct Reader {
+  char const* key;
+  std::vector<std::string> values;
+};
+
+/// A key and its readers, any of which is enough. A key with several rows is read where all of them say so.
+struct ReadKey {
+  char const* key;
+  std::vector<Reader> readers;
+};
+
+std::vector<ReadKey> const& read_keys() {
+  Reader const moments{"optimizer.type", {"adamw", "adam"}};
+  Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
+  Reader const scaled{"precision.loss_scale", {"dynamic"}};
+  Reader const shares{"parallel.strategy", {"zero", "hsdp"}};
+  Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
+  Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
+  Reader const replicas{"parallel.strategy", {"ddp", "hsdp"}};
+  Reader const naive{"parallel.strategy", {"naive"}}, others{"parallel.strategy", {"ddp", "zero", "hsdp"}};
+  Reader const buckets{"parallel.granularity", {"bucket"}};
+  Reader const checkpoints{"checkpoint.dir", {}};
+  Reader const several{"parallel.granularity", {"bucket", "tensor"}};
+  static std::vector<ReadKey> const rows{
+      {"model.dropout_masks", {{"model.dropout", {}}}},
+      {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
+      {"optimizer.betas", {moments}},
+      {"optimizer.eps", {moments}},
+      {"precision.storage", {mixed}},
+      {"precision.loss_scale", {mixed}},
+      {"precision.initial_loss_scale", {scaled}},
+      {"precision.growth_interval", {scaled}},
+      {"precision.most_skipped", {scaled}},
+      {"parallel.naive_update", {naive}},
+      {"parallel.prefetch", {shares}}, // of gathered parameters
+      {"comm.all_gather", {shares}},
+      {"comm.reduce_scatter", {shares}},
+      {"comm.reduce_scatter", {scatters}},
+      {"comm.all_gather", {parts}},
+      {"comm.reduce_scatter", {parts}},
+      {"comm.reduce", {owners, naive}},
+      {"comm.reduce", {scatters}},
+      {"comm.broadcast", {owners, naive}},
+      {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
+      {"parallel.granularity", {others}},
+      {"parallel.bucket", {others}},
+      {"parallel.first_bucket", {others}},
+      {"parallel.in_flight", {others}},
+      {"parallel.overlap", {others}},
+      {"parallel.bucket", {buckets}},
+      {"parallel.first_bucket", {buckets}},
+      {"parallel.in_flight", {several}},
+      {"parallel.overlap", {several}},
+      {"checkpoint.every", {checkpoints}},
+      {"checkpoint.every_steps", {checkpoints}},
+      {"checkpoint.keep", {checkpoints}},
+      {"checkpoint.on_signal", {checkpoints}},
+      {"trace.events", {{"trace.file", {}}}},
+  };
+  return rows;
+}
+
+bool reads(RunConfig const& config, Reader const& reader) {
+  DeckValue const value = find_key(reader.key)->get(config);
+  if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
+  if (reader.values.empty()) return !std::get<std::string>(value).empty();
+  return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();
+}
+
+/// "\"adamw\" or \"adam\""
+std::string quoted(std::vector<std::string> const& values) {
+  if (values.empty()) return "another value";
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += i + 1 == values.size() ? " or " : ", ";
+    text += fmt::format("\"{}\"", values[i]);
+  }
+  return text;
+}
+
+} // namespace
+
+std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
+  for (ReadKey const& row : read_keys()) {
+    if (row.key != key) continue;
+    if (std::ranges::any_of(row.readers, [&](Reader const& reader) { return reads(config, reader); })) continue;
+    UnreadKey unread{row.readers.front().key, quoted(row.readers.front().values)};
+    for (std::size_t i = 1; i < row.readers.size(); ++i)
+      unread.others += fmt::format(", or {} = {}", row.readers[i].key, quoted(row.readers[i].values));
+    return unread;
+  }
+  return std::nullopt;
+}
+
+} // namespace trainstone

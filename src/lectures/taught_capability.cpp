@@ -1,0 +1,88 @@
+#include "lectures/taught_capability.hpp"
+
+#include "core/error.hpp"
+#include "model/parameter_table.hpp"
+#include "parallel/plan/recipe.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainstone {
+
+namespace {
+
+constexpr std::int64_t node_ranks = 16;             // of the published measurements
+constexpr std::int64_t gpt3_batch = 3200000 / 2048; // samples of 3.2 M tokens
+
+double bytes_per_parameter() { return static_cast<double>(recipe(RecipeName::mixed16).total()); }
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The largest divisor of `number` that is at most `most`.
+std::int64_t divisor_up_to(std::int64_t number, std::int64_t most) {
+  std::int64_t divisor = std::min(number, most);
+  while (number % divisor != 0) --divisor;
+  return divisor;
+}
+
+std::vector<CapabilityRow> method_rows() {
+  std::string const many = "> 1000", good = "Good", very_good = "Very Good";
+  std::string const rewrite = "Needs Model Rewrite", missing = "not in this program";
+  double const on_one_card = capability_card / bytes_per_parameter();
+  return {
+      {"DP", "1.2", many, very_good, "Great", gpt3_batch, on_one_card, "N <= batch; state is not divided"},
+      {"MP", "20", "16", good, rewrite, {}, {}, missing},
+      {"MP + DP", "20", many, good, rewrite, {}, {}, missing},
+      {"PP", "100", "128", very_good, rewrite, {}, {}, missing},
+      {"PP + DP", "100", many, very_good, rewrite, {}, {}, missing},
+      {"MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", {}, {}, missing},
+      {"ZeRO", many, many, very_good, "Great", gpt3_batch, static_cast<double>(gpt3_batch) * on_one_card,
+       "N <= batch; stage 3"},
+  };
+}
+
+/// The least value from 1 to `most` that is legal and fits.
+template <class Legal, class Bytes>
+std::optional<std::int64_t> least(std::int64_t most, double card, Legal const& legal, Bytes const& parameters) {
+  for (std::int64_t degree = 1; degree <= most; ++degree)
+    if (legal(degree) && bytes_per_parameter() * static_cast<double>(parameters(degree)) <= card) return degree;
+  return std::nullopt;
+}
+
+LeastDegrees least_degrees(GptConfig const& config, std::int64_t in_node, double card) {
+  auto const divides_heads = [&](std::int64_t t) { return config.heads % t == 0; };
+  auto const any = [](std::int64_t) { return true; };
+  double const all = bytes_per_parameter() * static_cast<double>(ParameterTable(config, 1).model_parameters());
+  return {least(config.heads, card, divides_heads, [&](auto t) { return largest_rank_parameters(config, t, 1); }),
+          least(config.layers, card, any, [&](auto p) { return largest_rank_parameters(config, 1, p); }),
+          least(config.layers, card, any, [&](auto p) { return largest_rank_parameters(config, in_node, p); }),
+          static_cast<std::int64_t>(std::ceil(all / card))};
+}
+
+} // namespace
+
+std::int64_t largest_rank_parameters(GptConfig const& config, std::int64_t tensor, std::int64_t stages) {
+  TRAINSTONE_REQUIRE(tensor >= 1 && config.heads % tensor == 0, "{} tensor ranks do not divide {} heads", tensor,
+                     config.heads);
+  TRAINSTONE_REQUIRE(stages >= 1 && stages <= config.layers, "{} stages of {} layers", stages, config.layers);
+  std::int64_t const h = config.channels;
+  // biases of query, key, value and of the first linear layer are split; those of the sums, and the norms, are whole
+  std::int64_t const block = (12 * h * h + 7 * h) / tensor + 6 * h;
+  std::int64_t const tokens = divide_up(config.vocab, tensor) * h, positions = config.context * h, norm = 2 * h;
+  std::int64_t const blocks = divide_up(config.layers, stages);
+  if (stages == 1) return blocks * block + tokens + positions + norm;
+  return blocks * block + tokens + std::max(positions, norm);
+}
+
+TaughtCapability compare_taught_capability() {
+  TaughtCapability lecture{method_rows(), {}};
+  for (GptPreset const& preset : gpt_presets) {
+    DegreeRow row{std::string(preset.name), preset.config, divisor_up_to(preset.config.heads, node_ranks), {}};
+    for (std::size_t i = 0; i < capability_cards.size(); ++i)
+      row.on_cards[i] = least_degrees(preset.config, row.node_tensor_ranks, capability_cards[i]);
+    lecture.models.push_back(std::move(row));
+  }
+  return lecture;
+}
+
+} // namespace trainstone

@@ -1,0 +1,174 @@
+#include "parallel/engine/gradient_reducer.hpp"
+
+#include "kernels/accumulate.hpp"
+#include "parallel/plan/step_order.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+} // namespace
+
+GradientReducer::GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication,
+                                 MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
+                                 Memory memory)
+    : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)) {
+  m_fresh_steps = static_cast<std::size_t>(
+      std::ranges::count_if(plan.reduction, [&](PlannedCollective const& step) { return !plan.is_of_sums(step); }));
+  prepare_executions(communication, communicators);
+}
+
+void GradientReducer::prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators) {
+  for (Index b = 0; b < m_plan->buckets.buckets(); ++b) {
+    m_buckets.push_back(m_plan->buckets.bucket(b));
+    Bucket const& bucket = m_buckets.back();
+    Range const run = m_plan->run_memory(bucket.run);
+    BucketPart const& first = bucket.parts.front();
+    for (PlannedCollective const& step : m_plan->reduction_of(bucket)) {
+      bool const of_sums = m_plan->is_of_sums(step);
+      StoredVector const data = of_sums ? m_memory.sums->part(m_plan->share_offset(first.group) + first.of_share.begin,
+                                                              bucket.share_elements())
+                                        : m_memory.fresh->part(run.begin, run.size());
+      m_executions.emplace_back(communication, communicators.of(step.axis),
+                                schedule_of(step, m_plan->mesh, m_plan->rank), Operation::sum, data,
+                                m_memory.scratch[at(b % m_plan->in_flight)],
+                                ExecutionOptions{.segment = (of_sums ? m_memory.sums : m_memory.fresh)->segment(),
+                                                 .pieces = m_plan->pieces_of(bucket, step),
+                                                 .staging = m_memory.staging[at(b % m_plan->in_flight)],
+                                                 .caller = &m_exec});
+    }
+  }
+}
+
+GradientTarget GradientReducer::target(Index group, Index micro_batch) {
+  Index const run = run_of_group(*m_plan, group);
+  ParameterGroup const& entry = m_plan->groups[at(group)];
+  Range const memory = m_plan->run_memory(run);
+  Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
+  StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
+  // other groups have been here, and backward leaves the padding alone
+  if (m_plan->fresh_gradients_apart() && entry.padded > entry.size)
+    set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
+  bool const is_sum = !m_plan->fresh_gradients_apart() && !m_plan->ordered && micro_batch > 0;
+  return {gradients, is_sum ? Write::add : Write::overwrite};
+}
+
+void GradientReducer::fold(Index group, Index micro_batch) {
+  ParameterGroup const& entry = m_plan->groups[at(group)];
+  fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, micro_batch);
+}
+
+void GradientReducer::reduce(Index bucket) {
+  TRAINSTONE_REQUIRE(!m_plan->fresh_gradients_apart() || has_scratch(bucket), "the scratch of bucket {} is in use",
+                     bucket);
+  m_due.push_back({bucket, InstanceEvent(m_exec)});
+  start_due();
+}
+
+/// As many are in flight as there are scratch vectors: each is one bucket's at a time.
+bool GradientReducer::has_scratch(Index bucket) const {
+  auto const uses_it = [&](Index other) { return share_scratch(*m_plan, other, bucket); };
+  return std::ranges::none_of(m_in_flight, uses_it, &Work::bucket) && std::ranges::none_of(m_sums, uses_it);
+}
+
+void GradientReducer::reduce_sums(Index bucket) {
+  TRAINSTONE_REQUIRE(has_scratch(bucket), "the scratch of bucket {} is in use", bucket);
+  m_sums.push_back(bucket);
+  m_queue->start(execution(bucket, m_fresh_steps));
+}
+
+void GradientReducer::wait_sums(Index bucket) {
+  m_queue->wait(execution(bucket, m_fresh_steps));
+  std::erase(m_sums, bucket);
+}
+
+void GradientReducer::start_due() {
+  for (; !m_due.empty() && has_scratch(m_due.front().bucket); m_due.pop_front()) {
+    Work const& work = m_in_flight.emplace_back(m_due.front());
+    m_queue->start(execution(work.bucket, 0), work.complete);
+  }
+}
+
+Execution& GradientReducer::execution(Index bucket, std::size_t step) {
+  return m_executions[at(bucket) * m_plan->reduction.size() + step];
+}
+
+/// Only of the oldest: whatever the timing, all ranks then start the later steps in the same order.
+bool GradientReducer::go_on(Work& work, Wait wait) {
+  for (;;) {
+    Execution const& current = execution(work.bucket, work.step);
+    if (wait == Wait::yes) m_queue->wait(current);
+    if (current.in_flight()) return false;
+    if (++work.step == m_fresh_steps) return true;
+    m_queue->start(execution(work.bucket, work.step), work.complete);
+  }
+}
+
+void GradientReducer::finish_oldest() {
+  go_on(m_in_flight.front(), Wait::yes);
+  m_in_flight.pop_front();
+  start_due();
+}
+
+void GradientReducer::wait_reduced(Index bucket) {
+  auto const is_it = [bucket](Work const& work) { return work.bucket == bucket; };
+  while (std::ranges::any_of(m_in_flight, is_it) || std::ranges::any_of(m_due, is_it)) finish_oldest();
+}
+
+void GradientReducer::advance() {
+  while (!m_in_flight.empty() && go_on(m_in_flight.front(), Wait::no)) {
+    m_in_flight.pop_front();
+    start_due();
+  }
+}
+
+void GradientReducer::finish() {
+  while (!m_in_flight.empty()) finish_oldest();
+  while (!m_sums.empty()) wait_sums(m_sums.front());
+}
+
+void GradientReducer::accumulate(Index bucket, Index micro_batch) {
+  Bucket const& reduced = m_buckets[at(bucket)];
+  Range const memory = m_plan->run_memory(reduced.run);
+  Index const run_begin = m_plan->buckets.runs[at(reduced.run)].memory.begin;
+  for (BucketPart const& part : reduced.parts) {
+    if (m_plan->share(part.group).empty()) continue; // another rank's
+    Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
+    Index const size = part.of_share.size();
+    StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
+    Index const begin = (m_plan->sharding.gradients ? m_plan->share_offset(part.group) : share) + part.of_share.begin;
+    if (m_plan->ordered) {
+      fold(fresh, begin, micro_batch);
+    } else {
+      trainstone::accumulate(m_exec, micro_batch == 0 ? Write::overwrite : Write::add, fresh,
+                             m_memory.sums->part(begin, size));
+    }
+  }
+}
+
+/// A binary counter over micro-batches: waiting sum k holds 2^k of them. The last one leaves the sum of all.
+/// \param[in] begin of the sum in a vector of sums
+void GradientReducer::fold(StoredVector value, Index begin, Index micro_batch) {
+  auto const waiting = [&](int level) {
+    return m_memory.waiting[static_cast<std::size_t>(level)].part(begin, value.size);
+  };
+  int const complete = std::countr_one(static_cast<std::uint64_t>(micro_batch));
+  for (int level = 0; level < complete; ++level) trainstone::accumulate(m_exec, Write::add, waiting(level), value);
+  if (micro_batch + 1 < m_plan->turns) {
+    trainstone::accumulate(m_exec, Write::overwrite, value, waiting(complete));
+  } else if (m_plan->fresh_gradients_apart()) {
+    trainstone::accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, value.size));
+  }
+}
+
+StoredVector GradientReducer::share(Index group) const {
+  return m_memory.sums->part(m_plan->share_begin(group, m_plan->sharding.gradients), m_plan->share(group).size());
+}
+
+} // namespace trainstone

@@ -1,0 +1,24 @@
+#pragma once
+
+// The communicators of the mesh's axes, on which the engine's collectives run.
+
+#include "comm/execution/communicator.hpp"
+#include "parallel/plan/mesh.hpp"
+
+#include <array>
+#include <optional>
+
+namespace trainstone {
+
+class MeshCommunicators {
+public:
+  /// Collective over `world`. The axes of data have a communicator even if it is of one rank.
+  MeshCommunicators(Communicator const& world, Mesh const& mesh);
+  /// This rank's line. \throws std::bad_optional_access if the axis has length 1 and is none of data
+  Communicator& of(Axis axis) { return m_lines[static_cast<std::size_t>(axis)].value(); }
+
+private:
+  std::array<std::optional<Communicator>, axes.size()> m_lines; ///< by axis
+};
+
+} // namespace trainstone

@@ -1,0 +1,105 @@
+#include "parallel/engine/parameter_changes.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/host_copy.hpp"
+#include "kernels/initialize.hpp"
+#include "model/parameter_runs.hpp"
+#include "parallel/program/shard_traffic.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+/// A sum and a number of elements of each kind: ranks that hold the same count twice in both.
+constexpr Index values_sent = 2 * tensor_kinds;
+
+/// Of the elements of a tensor from `first` on.
+InitialElements initial_elements(InitialValue const& initial, std::uint64_t seed, Index first) {
+  return {.seed = seed,
+          .first_counter = initial.first_counter + first,
+          .stddev = initial.deviation,
+          .constant = static_cast<float>(initial.constant)};
+}
+
+/// A part of a tensor that this rank updates, and that is looked at.
+struct TensorPart {
+  ParameterTensor const* tensor;
+  Index first;    ///< of the whole tensor's elements
+  Range in_share; ///< of the group's share
+};
+
+/// Of a whole tensor's elements those that tell something: no padding of the vocabulary. The bias of keys adds the same
+/// to all scores of a row, which softmax does not see: its gradient is 0 but for rounding, and an optimizer that
+/// divides by the gradient's size makes steps of that.
+std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
+  if (tensor.tensor == Tensor::wte) return {{0, tensor.initial.random_elements}};
+  if (tensor.tensor != Tensor::qkvb) return {{0, tensor.whole_size()}};
+  Index const channels = tensor.whole_size() / 3;
+  return {{0, channels}, {2 * channels, 3 * channels}};
+}
+
+std::vector<TensorPart> tensor_parts(ShardPlan const& plan, ParameterTable const& table) {
+  std::vector<TensorPart> parts;
+  for (Index group = 0; group < std::ssize(plan.groups); ++group) {
+    Range const share = plan.share(group);
+    for_each_run(table, group, share, [&](ParameterRun const& run) {
+      for (Range const& telling : telling_ranges(run.tensor)) {
+        Index const first = std::max(telling.begin, run.in_whole);
+        Index const size = std::min(telling.end, run.in_whole + run.size) - first;
+        Index const begin = run.in_group - share.begin + first - run.in_whole;
+        if (size > 0) parts.push_back({&run.tensor, first, {begin, begin + size}});
+      }
+    });
+  }
+  return parts;
+}
+
+/// The mean of |value - what it began with| of each kind. \param[in] values_of  this rank's share of a group
+/// \param[in] begun_with  the InitialElements of a part
+template <class ValuesOf, class BegunWith>
+ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardPlan const& plan,
+                                  ParameterTable const& table, Vector<double> sum, ValuesOf const& values_of,
+                                  BegunWith const& begun_with) {
+  std::array<double, values_sent> sums{};
+  for (TensorPart const& part : tensor_parts(plan, table)) {
+    Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
+                                     static_cast<std::size_t>(part.in_share.size()));
+    sum_of_changes(exec, begun_with(part), values, sum);
+    auto const kind = static_cast<std::size_t>(part.tensor->tensor);
+    sums[kind] += copy_to_host(exec, sum, "trainstone::parallel::mean_differences: the host adds up tensors")[0];
+    sums[kind + tensor_kinds] += static_cast<double>(part.in_share.size());
+  }
+  control_all_reduce(exec, world, Operation::sum, sums);
+  ParameterChanges means{};
+  for (std::size_t kind = 0; kind < means.size(); ++kind) means[kind] = sums[kind] / sums[kind + tensor_kinds];
+  return means;
+}
+
+} // namespace
+
+ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                   ParameterTable const& table, std::uint64_t seed, Vector<double> sum) {
+  return mean_differences(
+      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.master_share(group); },
+      [&](TensorPart const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
+}
+
+ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                ParameterTable const& table, Vector<double> sum) {
+  return mean_differences(
+      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
+      [](TensorPart const&) { return InitialElements{}; }); // zeros
+}
+
+Traffic parameter_changes_traffic(ShardPlan const& plan) {
+  return control_traffic_of(values_sent, plan.topology, plan.rank);
+}
+
+std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
+  return static_cast<std::uint64_t>(std::ssize(tensor_parts(plan, table)));
+}
+
+} // namespace trainstone

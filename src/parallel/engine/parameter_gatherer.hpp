@@ -1,0 +1,66 @@
+#pragma once
+
+// Gathers whole parameter groups, if ranks hold shares of each group or if each group lies with one rank. Owns the
+// slots of gathered groups (stage 3; in other stages every rank has room for all groups) and knows which groups were
+// published since the last update. Does not decide when: the step program does.
+
+#include "comm/execution/execution_queue.hpp"
+#include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/engine/state_memory.hpp"
+#include "parallel/plan/shard_plan.hpp"
+
+#include <span>
+#include <vector>
+
+namespace trainstone {
+
+class ParameterGatherer {
+public:
+  /// \param[in] parameters  all (plan.elements()), or this rank's shares, if parameters are sharded
+  /// \param[in] slots       of plan.gather_slots() times the largest group; else null
+  /// \param[in] scratch, staging  one per gather in flight: plan.prefetch + 1
+  /// \param[in] exec, communication  of the kernels that use parameters, and of the gathers
+  /// Everything referred to must outlive the object. Collective.
+  ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
+                    ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
+                    std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
+
+  /// Starts to gather a group into a slot, if parameters are sharded.
+  void gather(Index group, Index slot);
+  /// Afterwards the group in the slot is complete for work enqueued on exec.
+  void wait_gathered(Index group, Index slot) { m_queue->wait(execution(group, slot)); }
+
+  /// The owners' shares have changed: what was published is old. Nothing may be on its way.
+  void outdate();
+  /// Starts to bring a group's shares to all ranks, unless they are there or on their way. \param[in] slot  of scratch
+  void publish(Index group, Index slot);
+  /// Waits until a group is published. Afterwards it is complete for work enqueued on exec.
+  void wait_published(Index group);
+  /// Publishes what is old, and waits.
+  void finish();
+
+  /// This rank's share of a group.
+  StoredVector share(Index group) const;
+  /// Room for a whole group, if parameters are sharded; else the group itself.
+  StoredVector whole(Index group, Index slot = 0) const;
+
+private:
+  enum class Publication { old, under_way, complete };
+  struct Published {
+    Publication state = Publication::complete;
+    Index slot = 0; ///< of scratch, while it is under way
+  };
+
+  Execution& execution(Index group, Index slot);
+
+  ExecutionSpace m_exec;
+  ExecutionQueue* m_queue;
+  ShardPlan const* m_plan;
+  StateMemory* m_parameters;
+  StateMemory* m_slots;
+  Index m_slots_in_turn;
+  std::vector<Execution> m_gathers;   ///< of every group, for every slot; empty on one rank
+  std::vector<Published> m_published; ///< by group
+};
+
+} // namespace trainstone

@@ -1,0 +1,29 @@
+#pragma once
+
+// Checks whether ranks that hold the same parameters hold the same bits. Owns the comparison between ranks and its
+// text; the hash is parallel/engine/parameter_hash.hpp. Parameters that one rank alone holds are part of the hash, but
+// are not compared.
+
+#include "comm/execution/communicator.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace trainstone {
+
+struct ReplicaComparison {
+  bool equal;
+  std::uint64_t hash; ///< of all parameters, as this rank and those that it shards with see them
+};
+
+/// Collective; waits. The collectives of the engine must have finished. Sends replica_check_traffic().
+ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& communicator, ShardedEngine& engine);
+
+/// "ranks 0, 2: hash 0123456789abcdef; rank 1: hash ...". Collective, not counted.
+std::string describe_replicas(Communicator const& communicator, std::uint64_t hash);
+
+/// The traffic of a rank for one comparison.
+Traffic replica_check_traffic(ShardPlan const& plan);
+
+} // namespace trainstone

@@ -1,0 +1,253 @@
+#include "parallel/engine/sharded_engine.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/host_copy.hpp"
+#include "core/launch.hpp"
+#include "core/timed_region.hpp"
+#include "kernels/cast.hpp"
+#include "kernels/norm.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+Communicator const* sharers(MeshCommunicators& communicators, std::optional<Axis> axis) {
+  return axis ? &communicators.of(*axis) : nullptr;
+}
+
+std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* label, Index count, Index elements) {
+  std::vector<StoredVector> vectors;
+  for (Index i = 0; i < count; ++i) vectors.push_back(take_vector(buffers, storage, label, elements));
+  return vectors;
+}
+
+std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::uint64_t bytes) {
+  std::vector<std::span<std::byte>> parts;
+  for (Index i = 0; i < count; ++i) parts.push_back(pinned.take(bytes));
+  return parts;
+}
+
+Vector<float> part_of(StoredVector vector, Index begin, Index size) { return vector.part(begin, size).as<float>(); }
+
+/// fp32 vectors of a rank's shares that the optimizer keeps.
+Index optimizer_vectors(ShardPlan const& plan) {
+  return plan.moments + Index{plan.types.master} + Index{plan.types.gradient_copy};
+}
+
+} // namespace
+
+/// Kernels that are started meanwhile must not drive the collectives.
+class ShardedEngine::NoProgress {
+public:
+  explicit NoProgress(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
+  NoProgress(NoProgress const&) = delete;
+  NoProgress& operator=(NoProgress const&) = delete;
+  ~NoProgress() { m_busy = m_before; }
+
+private:
+  bool& m_busy;
+  bool m_before;
+};
+
+ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger,
+                             ShardPlan const& plan, ParameterTable const& table, Arena& buffers, PinnedMemory& pinned)
+    : m_exec(exec),
+      m_communication(communication_instance(exec)),
+      m_plan(&plan),
+      m_communicators(world, plan.mesh),
+      m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
+                   ledger, MemoryCategory::parameters, "parameters", plan.types.parameters,
+                   plan.sharding.parameters ? plan.share_elements() : plan.elements()),
+      m_slots(plan.sharding.parameters ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_parameters()),
+                                                     ledger, MemoryCategory::buffers, "gather slots",
+                                                     plan.types.parameters, plan.gather_slots() * plan.largest_group())
+                                       : StateMemory()),
+      m_gradients(
+          exec,
+          sharers(m_communicators, plan.fresh_gradients_apart() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
+          ledger, MemoryCategory::gradients, "gradients", plan.gradient_storage(), plan.sum_elements()),
+      m_fresh_gradients(plan.fresh_gradients_apart()
+                            ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
+                                          MemoryCategory::buffers, "fresh gradients", plan.gradient_storage(),
+                                          plan.fresh_elements())
+                            : StateMemory()),
+      m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
+                         static_cast<std::uint64_t>(optimizer_vectors(plan)) *
+                             memory_footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
+      m_reducer(exec, m_communication, m_communicators, m_queue, plan,
+                {plan.fresh_gradients_apart() ? &m_fresh_gradients : &m_gradients, &m_gradients,
+                 take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
+                 take(pinned, plan.in_flight, plan.pinned_reduction_bytes()),
+                 take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
+      m_gatherer(exec, m_communication, m_communicators, m_queue, plan, m_parameters,
+                 plan.sharding.parameters ? &m_slots : nullptr,
+                 take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch()),
+                 take(pinned, plan.prefetch + 1, plan.pinned_gather_bytes())),
+      m_norm(exec, m_communicators, plan, buffers, pinned),
+      m_tensor_shares(tensor_shares(plan, table)) {
+  TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
+                     to_string(plan.message_buffers), to_string(world.buffers()));
+  Arena optimizer(m_optimizer_memory.bytes());
+  for (Index i = 0; i < plan.moments; ++i)
+    m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));
+  if (plan.types.master) m_master = optimizer.vector<float>("master parameters", plan.share_elements());
+  if (plan.types.gradient_copy) m_gradient_copy = optimizer.vector<float>("gradients in fp32", plan.share_elements());
+  clear_moments();
+  set_to_zero(exec, m_master);
+}
+
+void ShardedEngine::clear_moments() {
+  for (Vector<float> const& moment : m_moments) set_to_zero(m_exec, moment);
+}
+
+BetweenLaunches::Scoped ShardedEngine::drive_between_launches() {
+  std::function<void()> drive;
+  if (m_plan->overlap) drive = [this] { advance(); };
+  return {between_launches(), std::move(drive)};
+}
+
+void ShardedEngine::advance() {
+  if (m_busy) return;
+  NoProgress const busy(m_busy);
+  m_queue.progress();
+  m_reducer.advance();
+}
+
+ShardedEngine::~ShardedEngine() {
+  if (std::uncaught_exceptions() > 0) return; // other ranks may never come
+  try {
+    finish(); // the last update's gathers
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "trainstone: rank %d: %s\n", m_plan->rank, error.what());
+  }
+}
+
+void ShardedEngine::execute(Instruction const& one) {
+  NoProgress const busy(m_busy);
+  bool const waits = one.act == Act::wait;
+  switch (waits ? one.started : one.act) {
+  case Act::gather:
+    return waits ? m_gatherer.wait_gathered(one.subject, one.slot) : m_gatherer.gather(one.subject, one.slot);
+  case Act::publish: return waits ? m_gatherer.wait_published(one.subject) : m_gatherer.publish(one.subject, one.slot);
+  case Act::reduce: return waits ? m_reducer.wait_reduced(one.subject) : m_reducer.reduce(one.subject);
+  case Act::reduce_sums: return waits ? m_reducer.wait_sums(one.subject) : m_reducer.reduce_sums(one.subject);
+  case Act::fold: return m_reducer.fold(one.subject, one.micro_batch);
+  case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
+  default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
+  }
+}
+
+ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const { return m_gatherer.whole(group, slot); }
+
+double ShardedEngine::gradient_norm() {
+  TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
+  NoProgress const busy(m_busy);
+  if (m_plan->rounds_sums())
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+      round_to(m_exec, m_plan->types.gradients, m_reducer.share(g).as<float>());
+  return m_norm([this](Index group) { return m_reducer.share(group); });
+}
+
+Vector<float> ShardedEngine::master_share(Index group) const {
+  if (!m_plan->types.master) return m_gatherer.share(group).as<float>();
+  return part_of(m_master, m_plan->share_offset(group), m_plan->share(group).size());
+}
+
+Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
+  return part_of(m_moments[static_cast<std::size_t>(moment)], m_plan->share_offset(group), m_plan->share(group).size());
+}
+
+void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
+  TimedRegion const region([] { return "trainstone::parallel::update"; });
+  NoProgress const busy(m_busy);
+  for (TensorShare const& share : m_tensor_shares) {
+    Index const size = share.range.size(), begin = m_plan->share_offset(share.group) + share.range.begin;
+    std::vector<Vector<float>> moments;
+    for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
+    ConstStoredVector gradient = m_reducer.share(share.group).part(share.range.begin, size);
+    if (m_plan->types.gradient_copy) {
+      StoredVector const copy = part_of(m_gradient_copy, begin, size);
+      cast(m_exec, gradient, copy);
+      gradient = copy;
+    }
+    bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
+    update_parameters(m_exec, optimizer, numbers, decays, gradient,
+                      part_of(master_share(share.group), share.range.begin, size), moments,
+                      m_gatherer.share(share.group).part(share.range.begin, size));
+  }
+  m_gatherer.outdate();
+}
+
+void ShardedEngine::finish() {
+  NoProgress const busy(m_busy);
+  m_reducer.finish();
+  m_queue.wait_all();
+  m_gatherer.finish();
+}
+
+Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
+  for (Index g = std::ssize(m_plan->groups) - 1; g >= 0; --g) {
+    StoredVector const gradient = m_reducer.share(g);
+    with_storage(gradient.storage, [&]<class T>() { count_non_finite<T>(m_exec, gradient.as<T>(), count); });
+    if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
+  }
+  return -1;
+}
+
+void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
+  finish();
+  NoProgress const busy(m_busy);
+  auto const fill_all = [&] {
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g) fill(g, m_plan->share(g), master_share(g));
+  };
+  if (m_plan->state_broadcasts.empty()) {
+    fill_all();
+  } else {
+    collectively(m_communicators.of(Axis::replica), [&] {
+      if (m_plan->rank == 0) fill_all();
+    });
+    broadcast_state();
+  }
+  if (m_plan->types.master)
+    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+      cast(m_exec, ConstStoredVector(master_share(g)), m_gatherer.share(g));
+  m_gatherer.outdate();
+  m_gatherer.finish();
+}
+
+/// Parameters (or master parameters) and moments of all groups, from rank 0.
+void ShardedEngine::broadcast_state() {
+  for (std::size_t g = 0; g < m_plan->state_broadcasts.size(); ++g) {
+    PlannedCollective const& planned = m_plan->state_broadcasts[g];
+    auto const group = static_cast<Index>(g);
+    std::vector<Vector<float>> state{master_share(group)};
+    for (Index moment = 0; moment < m_plan->moments; ++moment) state.push_back(moment_share(moment, group));
+    for (Vector<float> const& values : state)
+      Execution(m_exec, m_communicators.of(planned.axis), schedule_of(planned, m_plan->mesh, m_plan->rank),
+                Operation::sum, values, Vector<float>(),
+                {.purpose = Purpose::start, .persistent = false, .staging = m_reducer.idle_staging()})
+          .run();
+  }
+}
+
+void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
+  finish();
+  NoProgress const busy(m_busy);
+  Index const groups = std::ssize(m_plan->groups), slots = m_plan->gather_slots();
+  for (Index g = 0; g < groups; ++g) {
+    if (slots == 0) {
+      read(g, m_gatherer.whole(g));
+      continue;
+    }
+    if (g == 0 || slots == 1) m_gatherer.gather(g, g % slots);
+    m_gatherer.wait_gathered(g, g % slots);
+    if (slots > 1 && g + 1 < groups) m_gatherer.gather(g + 1, (g + 1) % slots); // while this one is read
+    read(g, m_gatherer.whole(g, g % slots));
+  }
+}
+
+} // namespace trainstone

@@ -1,0 +1,100 @@
+#pragma once
+
+// One engine for data parallelism (also naive), ZeRO-1, -2, -3 (FSDP) and HSDP. Owns the training state, the
+// communicators of the mesh, and the collectives of parameters, gradients and norm. It executes those instructions of
+// a step program that move parameters and gradients. If the plan overlaps, kernels drive the collectives in flight.
+// Promises: if ranks hold equal parameters before a step, they hold the same bits after it; the engine allocates and
+// sends exactly what the plan says. Does not run the model and does not know about data.
+
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/communicator.hpp"
+#include "comm/execution/execution_queue.hpp"
+#include "core/launch.hpp"
+#include "parallel/engine/gradient_norm.hpp"
+#include "parallel/engine/gradient_reducer.hpp"
+#include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/engine/optimizer_update.hpp"
+#include "parallel/engine/parameter_gatherer.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/tensor_share.hpp"
+#include "parallel/program/instruction.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace trainstone {
+
+class ShardedEngine {
+public:
+  /// Takes plan.buffers() from `buffers` and plan.pinned_buffers() from `pinned`. Collective; everything referred to
+  /// must outlive the object.
+  ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger, ShardPlan const& plan,
+                ParameterTable const& table, Arena& buffers, PinnedMemory& pinned);
+  ShardedEngine(ShardedEngine const&) = delete;
+  ShardedEngine& operator=(ShardedEngine const&) = delete;
+  ~ShardedEngine();
+
+  /// Executes gather, publish, fold, reduce, accumulate, reduce_sums, and waits for what these have started.
+  void execute(Instruction const& instruction);
+  /// The whole parameters of a group: in a slot, if they are sharded. Valid until another group is gathered there.
+  ConstStoredVector parameters(Index group, Index slot) const;
+  /// Where the backward of a part leaves the gradient of a group.
+  GradientTarget gradient_target(Index group, Index micro_batch) { return m_reducer.target(group, micro_batch); }
+
+  /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
+  double gradient_norm();
+  /// Updates parameters and moments with numbers.gradient_scale times the gradients. Publications are then due.
+  void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  /// Continues the collectives in flight, without waiting.
+  void advance();
+  /// While it lives, every launch of this thread calls advance(), if the plan overlaps. Otherwise no launch does.
+  [[nodiscard]] BetweenLaunches::Scoped drive_between_launches();
+  /// Waits for all collectives in flight, and for publications that are due. Then parameters are complete.
+  void finish();
+
+  /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
+  Index find_non_finite_group(Vector<std::int64_t> count);
+
+  /// Sets parameters. `fill` is called for every group. It gets the range of the group's elements (padded) that belong
+  /// into `values`. The values are rounded to the type of the model. If the plan sends the state from rank 0, only rank
+  /// 0 calls `fill`, and all ranks get the parameters and moments of rank 0. Collective; waits. If `fill` throws, all
+  /// ranks throw the same.
+  void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
+  /// Sets this rank's share of all moments to 0: the optimizer begins anew. Enqueued.
+  void clear_moments();
+  /// Hands every group in turn, whole, to `read`; collective.
+  void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
+  /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
+  /// the group's summed gradient.
+  StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
+  Vector<float> master_share(Index group) const;
+  /// This rank's share of a vector that the optimizer keeps, one of plan().moments.
+  Vector<float> moment_share(Index moment, Index group) const;
+  StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
+  /// All parameters of a group, if every rank holds them; finish() comes first.
+  StoredVector whole_parameters(Index group) const { return m_gatherer.whole(group); }
+
+  ShardPlan const& plan() const { return *m_plan; }
+  MeshCommunicators& communicators() { return m_communicators; }
+
+private:
+  class NoProgress;
+
+  void broadcast_state();
+
+  ExecutionSpace m_exec, m_communication;
+  ShardPlan const* m_plan;
+  MeshCommunicators m_communicators;
+  StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
+  Allocation m_optimizer_memory;
+  std::vector<Vector<float>> m_moments;
+  Vector<float> m_master, m_gradient_copy; ///< of this rank's shares; empty if the plan has none
+  ExecutionQueue m_queue;
+  GradientReducer m_reducer;
+  ParameterGatherer m_gatherer;
+  GradientNorm m_norm;
+  std::vector<TensorShare> m_tensor_shares;
+  bool m_busy = false; ///< inside of a function that starts or waits for collectives
+};
+
+} // namespace trainstone

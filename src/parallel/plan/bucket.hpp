@@ -1,0 +1,67 @@
+#pragma once
+
+// The parts of the gradients that are reduced together, and their order. Owns the cut of the flat gradient into runs,
+// and of runs into buckets. A run is a sequence of whole parameter groups: their gradients lie side by side and are
+// reduced when the last of them is complete. Plain values, the same on all ranks. Source of sizes: PyTorch Distributed:
+// Experiences on Accelerating Data Parallel Training, arXiv:2006.15704.
+
+#include "comm/schedule/partition.hpp"
+#include "model/parameter_table.hpp"
+#include "parallel/plan/config.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/ownership.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+/// The elements of one group that a bucket takes: the same range of every owner's share of the group.
+struct BucketPart {
+  Index group;
+  Range of_share; ///< counted from the share's begin
+};
+
+struct Bucket {
+  Index run; ///< the run that it belongs to
+  std::vector<BucketPart> parts;
+
+  /// Of one owner's share.
+  Index share_elements() const;
+};
+
+struct BucketGroup {
+  Index first_group, last_group; ///< first_group is completed last
+  Range memory;                  ///< in the flat gradient
+  Index first_bucket, buckets;
+  // of a single group that is cut:
+  Index share = 0;                    ///< elements of an owner's share; 0: not cut
+  Index first_slice = 0, slice = 0;   ///< of the share; the last slice may be shorter
+  std::vector<Index> slice_ends = {}; ///< instead, where slices are tensors; ascending
+
+  /// Where slice `number` (from 0) of the share lies: from its end to its begin, as backward completes a block.
+  Range slice_of_share(Index number) const;
+};
+
+/// The cut as a value whose size does not grow with the number of buckets, of which a model of 10^12 parameters has
+/// hundreds of thousands.
+struct BucketPlan {
+  std::vector<BucketGroup> runs;  ///< in the order in which backward completes them
+  std::vector<Index> group_share; ///< elements of an owner's share of every group
+
+  /// In the order in which they are reduced.
+  Index buckets() const { return runs.back().first_bucket + runs.back().buckets; }
+  Bucket bucket(Index number) const;
+  /// One bucket of every size of an owner's share, with the number of such buckets. Different owners are listed apart.
+  std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
+};
+
+/// The cut, in the order of backward. Whole groups form runs of up to config.bucket_bytes. A larger group is cut into
+/// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's
+/// share, a slice is a multiple of 256 elements, so that reductions over replicas are balanced, too. If groups have one
+/// owner, all groups of a run have the same owner. Granularity step makes one run with one bucket. Granularity tensor
+/// makes one bucket per tensor (only if nothing is sharded).
+BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership,
+                        ParallelConfig const& config, std::size_t element_bytes);
+
+} // namespace trainstone

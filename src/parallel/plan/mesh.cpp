@@ -1,0 +1,36 @@
+#include "parallel/plan/mesh.hpp"
+
+namespace trainstone {
+
+Rank Mesh::size(Axis axis) const {
+  std::array<Rank, axes.size()> const sizes{tensor, shard, replica, pipeline};
+  return sizes[static_cast<std::size_t>(axis)];
+}
+
+Rank Mesh::stride(Axis axis) const {
+  Rank ranks = 1;
+  for (Axis const faster : axes)
+    if (faster < axis) ranks *= size(faster);
+  return ranks;
+}
+
+Rank Mesh::rank_at(Axis axis, Rank rank, Rank there) const { return rank + (there - index(axis, rank)) * stride(axis); }
+
+std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
+  std::vector<Rank> all;
+  for (Rank i = 0; i < size(axis); ++i) all.push_back(rank_at(axis, rank, i));
+  return all;
+}
+
+Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
+  auto const all = static_cast<Rank>(ranks);
+  bool const hsdp = parallel.strategy == Strategy::hsdp;
+  if (hsdp && parallel.shard_group > 0 && ranks % parallel.shard_group == 0) {
+    auto const group = static_cast<Rank>(parallel.shard_group);
+    return {.shard = group, .replica = all / group};
+  }
+  if (parallel.strategy == Strategy::zero || parallel.updates_alone()) return {.shard = all};
+  return {.replica = all};
+}
+
+} // namespace trainstone

@@ -1,0 +1,59 @@
+#pragma once
+
+// The ranks as a grid with named axes. Owns which ranks form a line of each axis, and which mesh a strategy asks for. A
+// plain value. Does not know what the ranks of a line exchange.
+
+#include "comm/schedule/topology.hpp"
+#include "core/index.hpp"
+#include "parallel/plan/config.hpp"
+
+#include <array>
+#include <vector>
+
+namespace trainstone {
+
+/// Fastest first: the ranks of a tensor group are neighbours, pipeline stages lie furthest apart.
+enum class Axis {
+  tensor,   ///< ranks that share the work of every layer, on the same data
+  shard,    ///< ranks that share one copy of what is sharded, each with its own data
+  replica,  ///< ranks that hold the same shard, each with its own data
+  pipeline, ///< ranks that share out the layers
+};
+
+inline constexpr std::array<Axis, 4> axes{Axis::tensor, Axis::shard, Axis::replica, Axis::pipeline};
+
+/// Whether the ranks of a line have different data.
+constexpr bool is_data_axis(Axis axis) { return axis == Axis::shard || axis == Axis::replica; }
+
+/// Rank = tensor index + tensor x (shard index + shard x (replica index + replica x pipeline index)).
+struct Mesh {
+  Rank tensor = 1;   ///< ranks of a tensor group
+  Rank shard = 1;    ///< F: ranks of a shard group
+  Rank replica = 1;  ///< R: shard groups that hold the same
+  Rank pipeline = 1; ///< stages
+
+  Rank ranks() const { return tensor * shard * replica * pipeline; }
+  Rank size(Axis axis) const;
+  /// The index of a rank on an axis.
+  Rank index(Axis axis, Rank rank) const { return rank / stride(axis) % size(axis); }
+  /// The rank that differs from `rank` on this axis only, by its index there.
+  Rank rank_at(Axis axis, Rank rank, Rank there) const;
+  /// The ranks that differ from `rank` on this axis only, ascending, itself included: its line.
+  std::vector<Rank> members(Axis axis, Rank rank) const;
+  /// The same number for exactly these ranks.
+  int colour(Axis axis, Rank rank) const { return rank_at(axis, rank, 0); }
+
+  /// The data ranks, among which a batch is divided: all others run the same micro-batches as one of them.
+  Rank data() const { return shard * replica; }
+  /// The index of a rank on both axes of data, the shard axis first.
+  Rank data_index(Rank rank) const { return rank / stride(Axis::shard) % data(); }
+
+private:
+  /// From a rank to the next one of its line.
+  Rank stride(Axis axis) const;
+};
+
+/// The mesh of a strategy. data() is right even if find_parallel_problem() refuses the shard group.
+Mesh mesh_of(ParallelConfig const& parallel, Index ranks);
+
+} // namespace trainstone

@@ -1,0 +1,138 @@
+// What a deck may not ask for: find_parallel_problem of shard_plan.hpp.
+
+#include "comm/algorithms/registry.hpp"
+#include "parallel/plan/shard_plan.hpp"
+
+#include <bit>
+
+namespace trainstone {
+
+namespace {
+
+using Found = std::optional<ConfigProblem>;
+
+template <class... Values>
+Found problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
+  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
+}
+
+bool is_power_of_two(Index value) { return std::has_single_bit(static_cast<std::uint64_t>(value)); }
+
+/// "4 or 8"
+std::string nearest_powers(Index value) {
+  auto const below = std::bit_floor(static_cast<std::uint64_t>(value));
+  return fmt::format("{} or {}", below, 2 * below);
+}
+
+Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
+  bool const zero = parallel.strategy == Strategy::zero, hsdp = parallel.strategy == Strategy::hsdp;
+  if (zero && parallel.zero_stage == 0)
+    return problem("parallel.zero_stage", "parallel.strategy = \"zero\" needs parallel.zero_stage: 1, 2 or 3");
+  if (!zero && parallel.zero_stage != 0)
+    return problem("parallel.zero_stage",
+                   "parallel.zero_stage = {} belongs to parallel.strategy = \"zero\", not to \"{}\"",
+                   parallel.zero_stage, to_string(parallel.strategy));
+  if (hsdp && parallel.shard_group == 0)
+    return problem("parallel.shard_group",
+                   "parallel.strategy = \"hsdp\" needs parallel.shard_group, a divisor of the "
+                   "{} ranks",
+                   ranks);
+  if (!hsdp && parallel.shard_group != 0)
+    return problem("parallel.shard_group",
+                   "parallel.shard_group = {} belongs to parallel.strategy = \"hsdp\", not to \"{}\"",
+                   parallel.shard_group, to_string(parallel.strategy));
+  if (hsdp && ranks % parallel.shard_group != 0)
+    return problem("parallel.shard_group",
+                   "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
+                   parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
+  bool const naive_step = parallel.strategy == Strategy::naive && parallel.granularity == Granularity::step;
+  if (parallel.granularity != Granularity::bucket && parallel.strategy != Strategy::ddp && !naive_step)
+    return problem("parallel.granularity",
+                   "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
+                   to_string(parallel.strategy));
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  if (all_reduces && !(zero && parallel.zero_stage <= 2))
+    return problem("parallel.gradient_reduction", "parallel.gradient_reduction = \"all_reduce\" belongs to strategy "
+                                                  "\"zero\" with parallel.zero_stage = 1 or 2");
+  return std::nullopt;
+}
+
+Found partition_problem(ParallelConfig const& parallel) {
+  if (parallel.partition != StatePartition::inter_layer) return std::nullopt;
+  if (parallel.strategy != Strategy::zero)
+    return problem("parallel.partition",
+                   "parallel.partition = \"inter_layer\" belongs to parallel.strategy = \"zero\"; legal value with "
+                   "\"{}\": \"intra_layer\"",
+                   to_string(parallel.strategy));
+  return std::nullopt;
+}
+
+Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
+  bool const ordered = parallel.reduction == ReductionMode::ordered;
+  bool const gradients_sharded = parallel.zero_stage >= 2;
+  if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && turns > 1)
+    return problem("parallel.reduce",
+                   "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
+                   "not; legal values: \"each\", or batch.accumulation = 1",
+                   turns, parallel.zero_stage);
+  if (parallel.strategy == Strategy::naive && parallel.reduce == ReduceWhen::each)
+    return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
+                                      "of parallel.reduce \"last\"");
+  if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
+    return problem("parallel.reduce", "parallel.reduction = \"ordered\" decides by the strategy: legal value \"last\"");
+  return std::nullopt;
+}
+
+Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks, Index turns) {
+  if (parallel.reduction != ReductionMode::ordered) return std::nullopt;
+  if (!is_power_of_two(ranks))
+    return problem("parallel.reduction",
+                   "parallel.reduction = \"ordered\" needs a power of two of ranks, not {}; nearest legal values: {}",
+                   ranks, nearest_powers(ranks));
+  if (!is_power_of_two(turns))
+    return problem("parallel.reduction",
+                   "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "
+                   "batch.micro), not {}; nearest legal values: {}",
+                   ranks * turns, nearest_powers(ranks * turns));
+  for (AlgorithmKey const& key : algorithm_keys) {
+    std::string const& value = comm.*key.member;
+    if (value == algorithm_measured)
+      return problem(key.name,
+                     "{} = \"measured\" may choose another algorithm on another day: parallel.reduction = \"ordered\" "
+                     "takes \"auto\" or an algorithm by name",
+                     key.name);
+    if (!adds_up(key.collective) || value == "auto" || value == "ordered" || value == "shared") continue;
+    return problem(key.name,
+                   "{} = \"{}\" does not add up in the order that parallel.reduction = \"ordered\" asks for; legal "
+                   "values: ordered, shared, auto",
+                   key.name, value);
+  }
+  return std::nullopt;
+}
+
+Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks) {
+  bool const has_both_axes =
+      parallel.strategy == Strategy::hsdp && parallel.shard_group > 1 && parallel.shard_group < ranks;
+  if (!has_both_axes || parallel.reduce != ReduceWhen::each || !names_algorithm(comm.allreduce)) return std::nullopt;
+  if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
+           .uses_shared_memory())
+    return std::nullopt;
+  return problem(
+      "comm.allreduce",
+      "comm.allreduce = \"{}\" adds up in memory that replicas share, and fresh gradients lie in their shard "
+      "group's; legal values with parallel.reduce = \"each\": ring and others that send messages",
+      comm.allreduce);
+}
+
+} // namespace
+
+std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
+                                                   Index turns) {
+  if (Found found = strategy_problem(parallel, ranks)) return found;
+  if (Found found = partition_problem(parallel)) return found;
+  if (Found found = reduce_problem(parallel, ranks, turns)) return found;
+  if (Found found = ordered_problem(parallel, comm, ranks, turns)) return found;
+  return shared_problem(parallel, comm, ranks);
+}
+
+} // namespace trainstone

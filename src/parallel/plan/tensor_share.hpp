@@ -1,0 +1,24 @@
+#pragma once
+
+// Which elements of a rank's shares belong to which tensor. A step of the optimizer goes over this list.
+
+#include "parallel/plan/shard_plan.hpp"
+
+#include <vector>
+
+namespace trainstone {
+
+/// A tensor's elements within this rank's share of its group.
+struct TensorShare {
+  Index group;
+  Range range;    ///< counted from the share's begin
+  bool is_matrix; ///< weight decay "matrices" decays these
+};
+
+/// Where a tensor lies within this rank's share of its group, counted from the share's begin; empty: nowhere.
+Range range_in_share(ShardPlan const& plan, ParameterTensor const& tensor);
+
+/// The tensors whose part is not empty, in the order of the table.
+std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table);
+
+} // namespace trainstone

@@ -1,0 +1,109 @@
+#include "parallel/program/shard_traffic.hpp"
+
+#include "comm/algorithms/registry.hpp"
+#include "core/storage.hpp"
+#include "parallel/program/step_programs.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace trainstone {
+
+namespace {
+
+std::string row_name(char const* what, PlannedCollective const& planned) {
+  std::string const axis = planned.axis == Axis::replica ? " across replicas" : "";
+  return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
+}
+
+Traffic traffic_of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
+  return predict_traffic(schedule_of(planned, plan.mesh, plan.rank), planned.problem.topology, element_bytes,
+                         longest_message(plan.message_buffers, element_bytes));
+}
+
+Traffic traffic_of(ShardPlan const& plan, RepeatedCollective const& repeated) {
+  return repeated.times * traffic_of(plan, repeated.planned, repeated.element_bytes);
+}
+
+Traffic traffic_of(ShardPlan const& plan, std::vector<RepeatedCollective> const& all) {
+  Traffic sum;
+  for (RepeatedCollective const& repeated : all) sum += traffic_of(plan, repeated);
+  return sum;
+}
+
+/// One row for all that have its name.
+std::vector<TrafficRow> rows_of(ShardPlan const& plan, std::vector<RepeatedCollective> const& all) {
+  std::vector<TrafficRow> rows;
+  for (RepeatedCollective const& repeated : all) {
+    std::string const name = row_name(repeated.what, repeated.planned);
+    auto row = std::ranges::find(rows, name, &TrafficRow::name);
+    if (row == rows.end()) row = rows.insert(row, {name, {}});
+    row->traffic += traffic_of(plan, repeated);
+  }
+  return rows;
+}
+
+} // namespace
+
+std::vector<RepeatedCollective> start_collectives(ShardPlan const& plan) {
+  std::vector<RepeatedCollective> all;
+  auto const vectors = static_cast<std::uint64_t>(1 + plan.moments);
+  for (PlannedCollective const& group : plan.state_broadcasts)
+    all.push_back({"state at the start", group, sizeof(float), {}, vectors});
+  return all;
+}
+
+std::vector<RepeatedCollective> step_collectives(ShardPlan const& plan) {
+  return collectives_of(make_step_outline(plan).step, plan);
+}
+
+std::vector<RepeatedCollective> update_collectives(ShardPlan const& plan) {
+  return publications_of(make_step_outline(plan), plan);
+}
+
+std::vector<RepeatedCollective> evaluation_collectives(ShardPlan const& plan) {
+  return collectives_of(make_step_outline(plan).evaluation, plan);
+}
+
+std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective) {
+  auto const bytes = [](RepeatedCollective const& one) {
+    return static_cast<std::uint64_t>(one.planned.problem.elements()) * one.element_bytes;
+  };
+  std::optional<RepeatedCollective> most;
+  for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})
+    for (RepeatedCollective const& one : all)
+      if (one.planned.problem.collective == collective && (!most || bytes(one) > bytes(*most))) most = one;
+  return most;
+}
+
+std::vector<TrafficRow> start_traffic(ShardPlan const& plan) { return rows_of(plan, start_collectives(plan)); }
+
+std::vector<TrafficRow> step_traffic(ShardPlan const& plan) {
+  std::vector<RepeatedCollective> all = step_collectives(plan);
+  std::ranges::copy(update_collectives(plan), std::back_inserter(all));
+  return rows_of(plan, all);
+}
+
+Traffic update_traffic(ShardPlan const& plan) { return traffic_of(plan, update_collectives(plan)); }
+
+Traffic evaluation_traffic(ShardPlan const& plan) { return traffic_of(plan, evaluation_collectives(plan)); }
+
+Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
+  Problem const problem{.collective = Collective::all_reduce,
+                        .partition = Partition::even(values, topology.ranks()),
+                        .topology = topology};
+  return predict_traffic(make_schedule(problem, Algorithm::ring, rank), topology, sizeof(double));
+}
+
+std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
+  Traffic const norm = plan.norm_gather ? traffic_of(plan, *plan.norm_gather, sizeof(double)) : Traffic();
+  return {{"control: losses of all micro-batches, requests of all ranks",
+           control_traffic_of(plan.micro_batches() + plan.topology.ranks(), plan.topology, plan.rank)},
+          {"control: squared sums of the norm", norm}};
+}
+
+Traffic evaluation_control(ShardPlan const& plan) {
+  return control_traffic_of(plan.micro_batches(), plan.topology, plan.rank);
+}
+
+} // namespace trainstone

@@ -1,0 +1,22 @@
+#include "parallel/program/step_launches.hpp"
+#include "parallel/program/shard_traffic.hpp"
+
+#include "parallel/plan/tensor_share.hpp"
+#include "parallel/program/step_counts.hpp"
+#include "parallel/program/step_programs.hpp"
+
+namespace trainstone {
+
+std::uint64_t engine_step_launches(ShardPlan const& plan) { return launches_of(make_step_outline(plan).step, plan); }
+
+std::uint64_t engine_update_launches(ShardPlan const& plan, ParameterTable const& table) {
+  std::uint64_t const of_tensor = plan.types.gradient_copy ? 2 : 1;
+  return of_tensor * static_cast<std::uint64_t>(std::ssize(tensor_shares(plan, table))) +
+         launches_of(update_collectives(plan), plan);
+}
+
+std::uint64_t engine_evaluation_launches(ShardPlan const& plan) {
+  return launches_of(make_step_outline(plan).evaluation, plan);
+}
+
+} // namespace trainstone

@@ -1,0 +1,211 @@
+#include "parallel/program/step_walk.hpp"
+
+#include "parallel/program/step_programs.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+/// Goes through the instructions of a step. A moment ends with what is computed; the reductions that follow it start as
+/// it ends.
+class Walker {
+public:
+  explicit Walker(std::vector<ShardPlan> plans)
+      : m_plans(std::move(plans)),
+        m_plan(m_plans.front()),
+        m_states(m_plan.groups.size()),
+        m_slots(at(m_plan.prefetch + 1)) {}
+
+  std::vector<Moment> walk() {
+    StepProgram const program = make_step_program(m_plan);
+    for_each_instruction(program.update, [&](Instruction const& one) { play(one); }); // of the step before
+    m_next = {"start", {}, {}, {}, {}};
+    bool started = false;
+    for_each_instruction(program.step, [&](Instruction const& one) {
+      bool const starts = one.act == Act::load || one.act == Act::gather || one.act == Act::publish;
+      if (!starts && !std::exchange(started, true)) add_moment();
+      play(one);
+    });
+    for (GroupState& state : m_states)
+      if (state.gradient == Holding::own) state.gradient = Holding::whole; // of one rank, which adds up nothing
+    m_next.name = "update";
+    m_versions_end = true;
+    add_moment();
+    for_each_instruction(program.update, [&](Instruction const& one) { play(one); });
+    m_moments.back().after = std::move(m_next.before);
+    return std::move(m_moments);
+  }
+
+private:
+  struct Slot {
+    Index group = Instruction::none;
+    bool there = false;
+  };
+
+  void play(Instruction const& one) {
+    switch (one.act) {
+    case Act::gather:
+      m_slots[at(one.slot)] = {one.subject, false};
+      m_next.before.push_back(of_parameters(one.subject));
+      break;
+    case Act::publish:
+      m_published[one.subject] = false;
+      m_next.before.push_back(of_parameters(one.subject));
+      break;
+    case Act::forward:
+    case Act::backward: compute(one); break;
+    case Act::reduce:
+    case Act::reduce_sums: reduce(one); break;
+    case Act::update: m_published.clear(); break;
+    case Act::wait: end(one); break;
+    default: break;
+    }
+  }
+
+  void end(Instruction const& one) {
+    switch (one.started) {
+    case Act::gather:
+      if (m_used != Instruction::none) m_slots[at(m_used)] = {};
+      m_used = one.slot;
+      m_slots[at(m_used)].there = true;
+      break;
+    case Act::publish: m_published[one.subject] = true; break;
+    default:
+      std::erase_if(m_reducing, [&](Instruction const& other) { return other.subject == one.subject; });
+      set_gradients(one.subject, sum_is_whole() ? Holding::whole : Holding::share);
+    }
+  }
+
+  /// Parts of a block between which nothing starts are one moment.
+  void compute(Instruction const& one) {
+    Part const part = m_plan.parts[one.subject];
+    ParameterGroup const& group = m_plan.groups[at(group_of(part))];
+    bool const forward = one.act == Act::forward, is_of_block = part.block >= 0;
+    if (!forward) m_states[at(group_of(part))].gradient = Holding::own;
+    m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? group.name : to_string(part));
+    Moment const& last = m_moments.back();
+    if (last.name != m_next.name || !m_next.before.empty() || !last.after.empty()) add_moment();
+  }
+
+  /// The next moment begins here.
+  void add_moment() {
+    std::vector<GroupState> const before = m_states;
+    for (Index g = 0; g < std::ssize(m_states); ++g) m_states[at(g)].parameters = parameters_of(g);
+    for (Index g = 0; g < std::ssize(m_states); ++g)
+      if (m_plan.sharding.parameters && before[at(g)].parameters == Holding::whole &&
+          m_states[at(g)].parameters != Holding::whole)
+        m_next.dropped.push_back(g);
+    m_next.states = m_states;
+    m_moments.push_back(std::exchange(m_next, {}));
+  }
+
+  Holding parameters_of(Index group) const {
+    if (m_plan.mesh.shard == 1) return Holding::whole;
+    if (m_versions_end) return Holding::share; // shares change, so what was gathered is old
+    if (m_plan.gathers_after_update()) {
+      auto const found = m_published.find(group);
+      if (found == m_published.end()) return Holding::share;
+      return found->second ? Holding::whole : Holding::under_way;
+    }
+    Holding held = Holding::share;
+    for (Slot const& slot : m_slots)
+      if (slot.group == group && held != Holding::whole) held = slot.there ? Holding::whole : Holding::under_way;
+    return held;
+  }
+
+  bool sum_is_whole() const {
+    bool const scattered =
+        !m_plan.reduction.empty() && m_plan.reduction.front().problem.collective == Collective::reduce_scatter;
+    return !scattered && !m_plan.sharding.gradients;
+  }
+
+  void set_gradients(Index bucket, Holding held) {
+    for (BucketPart const& part : m_plan.buckets.bucket(bucket).parts) m_states[at(part.group)].gradient = held;
+  }
+
+  WalkedCollective of_parameters(Index group) const {
+    return collective("parameters of " + m_plan.groups[at(group)].name,
+                      [=](ShardPlan const& plan) { return *plan.gathers[at(group)]; });
+  }
+
+  template <class Planned>
+  WalkedCollective collective(std::string what, Planned const& planned) const {
+    WalkedCollective walked{planned(m_plan), std::move(what), false, false, {}};
+    for (ShardPlan const& plan : m_plans) {
+      PlannedCollective const mine = planned(plan);
+      walked.traffic.push_back(predict_traffic(schedule_of(mine, plan.mesh, plan.rank), mine.problem.topology, 1));
+    }
+    return walked;
+  }
+
+  void reduce(Instruction const& one) {
+    std::vector<WalkedCollective>& started = m_moments.back().after;
+    Bucket const bucket = m_plan.buckets.bucket(one.subject);
+    bool const waits =
+        std::ranges::any_of(m_reducing, [&](Instruction const& other) { return other.slot == one.slot; });
+    bool follows = false;
+    for (std::size_t step = 0; step < m_plan.reduction.size(); ++step) {
+      if (m_plan.is_of_sums(m_plan.reduction[step]) != (one.act == Act::reduce_sums)) continue;
+      started.push_back(collective(what_is_reduced(step) + names_of(bucket),
+                                   [&](ShardPlan const& plan) { return plan.reduction_of(bucket)[step]; }));
+      started.back().follows = follows;
+      started.back().waits = waits && !follows;
+      follows = true;
+    }
+    m_reducing.push_back(one);
+    set_gradients(one.subject, Holding::under_way);
+  }
+
+  char const* what_is_reduced(std::size_t step) const {
+    if (step == 0) return "gradient of ";
+    bool const is_sum = m_plan.reduction[step].problem.collective == Collective::broadcast;
+    return is_sum ? "the sum of the gradient of " : "its share of the gradient of ";
+  }
+
+  std::string names_of(Bucket const& bucket) const {
+    std::string names;
+    for (BucketPart const& part : bucket.parts)
+      names += (names.empty() ? "" : ", ") + m_plan.groups[at(part.group)].name;
+    return names;
+  }
+
+  std::vector<ShardPlan> const m_plans;
+  ShardPlan const& m_plan;
+  std::vector<GroupState> m_states;
+  std::vector<Slot> m_slots;
+  std::map<Index, bool> m_published;   ///< groups: under way, or there
+  std::vector<Instruction> m_reducing; ///< started, and nobody has waited for them
+  Index m_used = Instruction::none;    ///< the slot
+  bool m_versions_end = false;
+  Moment m_next;
+  std::vector<Moment> m_moments;
+};
+
+} // namespace
+
+StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
+                   Topology const& topology) {
+  ParallelConfig one_group_each = parallel;
+  Index const largest = std::ranges::max(table.groups(), {}, &ParameterGroup::padded).padded;
+  one_group_each.bucket_bytes = one_group_each.first_bucket_bytes = static_cast<double>(largest) * sizeof(float);
+  StepWalk walk;
+  for (Rank rank = 0; rank < topology.ranks(); ++rank)
+    walk.plans.push_back(make_shard_plan(one_group_each, {}, {}, comm, table, topology, rank, 1));
+  walk.moments = Walker(walk.plans).walk();
+  return walk;
+}
+
+std::vector<WalkedCollective> collectives_of(StepWalk const& walk) {
+  std::vector<WalkedCollective> all;
+  for (Moment const& moment : walk.moments)
+    for (auto const* started : {&moment.before, &moment.after}) all.insert(all.end(), started->begin(), started->end());
+  return all;
+}
+
+} // namespace trainstone

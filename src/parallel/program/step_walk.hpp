@@ -1,0 +1,63 @@
+#pragma once
+
+// One training step of a strategy as a list of moments. A moment says which part of every parameter group each rank
+// has, and which collectives start. Owns the states as plain values. They come from the step program that a training
+// plays. Texts and pictures of them are in src/report. A collective counts as under way until the program waits for it,
+// so the walk does not depend on timing. Neither computes nor needs MPI.
+
+#include "parallel/plan/shard_plan.hpp"
+
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// The part of a group that a rank has.
+enum class Holding {
+  nothing,
+  share,     ///< its share; of a gradient: of the sum over ranks
+  own,       ///< of a gradient: all, of its own micro-batch
+  under_way, ///< a collective brings it, or adds it up
+  whole,     ///< all; of a gradient: of the sum over ranks
+};
+
+struct GroupState {
+  Holding parameters = Holding::share;
+  Holding gradient = Holding::nothing;
+  bool operator==(GroupState const&) const = default;
+};
+
+/// A collective that starts at a moment, on all ranks.
+struct WalkedCollective {
+  PlannedCollective planned;
+  std::string what;             ///< "parameters of root", "gradient of block 1"
+  bool follows = false;         ///< it begins when the one before it has ended
+  bool waits = false;           ///< it begins when an earlier one leaves it its scratch
+  std::vector<Traffic> traffic; ///< by rank, in elements
+};
+
+struct Moment {
+  std::string name;                     ///< "start", "forward embed", "update"
+  std::vector<Index> dropped;           ///< groups whose whole parameters are given up, as it begins
+  std::vector<WalkedCollective> before; ///< that start as it begins
+  std::vector<GroupState> states;       ///< of all groups, while it lasts
+  std::vector<WalkedCollective> after;  ///< that start as it ends
+};
+
+struct StepWalk {
+  std::vector<ShardPlan> plans; ///< by rank
+  std::vector<Moment> moments;
+
+  ShardPlan const& plan() const { return plans.front(); }
+  Rank ranks() const { return plan().mesh.ranks(); }
+};
+
+/// A step in the middle of a training, of one micro-batch per rank; every bucket is one group.
+/// \param[in] parallel  checked: find_parallel_problem() has nothing to say
+StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
+                   Topology const& topology);
+
+/// All collectives of a step, as they start.
+std::vector<WalkedCollective> collectives_of(StepWalk const& walk);
+
+} // namespace trainstone

@@ -1,0 +1,256 @@
+#include "result/machine_file.hpp"
+
+#include "core/atomic_file.hpp"
+#include "core/error.hpp"
+#include "core/json_text.hpp"
+#include "result/json_file.hpp"
+#include "result/result.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <unistd.h>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+using Json = JsonFile::Json;
+
+constexpr int schema_version = 1;
+constexpr char const* kind = "machine";
+
+// --- writing
+
+double finite(double value, std::string_view what) {
+  TRAINSTONE_REQUIRE(std::isfinite(value), "{} of a machine is {}", what, value);
+  return value;
+}
+
+Json optional_number(std::optional<double> const& value, std::string_view what) {
+  return value ? Json(finite(*value, what)) : Json(nullptr);
+}
+
+Json curve_json(FittedCurve const& fitted, std::string_view name) {
+  Json pieces = Json::array();
+  for (PiecewiseLinear::Piece const& piece : fitted.curve.pieces())
+    pieces.push_back({{"from_bytes", finite(piece.from_bytes, name)},
+                      {"start_seconds", finite(piece.start, name)},
+                      {"seconds_per_byte", finite(piece.per_byte, name)}});
+  Json samples = Json::array();
+  for (std::size_t i = 0; i < fitted.errors.samples.size(); ++i)
+    samples.push_back({{"bytes", finite(fitted.errors.samples[i].bytes, name)},
+                       {"seconds", finite(fitted.errors.samples[i].seconds, name)},
+                       {"relative_error", finite(fitted.errors.relative[i], name)}});
+  return {{"from_bytes", finite(fitted.from_bytes, name)},
+          {"to_bytes", finite(fitted.to_bytes, name)},
+          {"pieces", pieces},
+          {"median_error", finite(fitted.errors.median, name)},
+          {"worst_error", finite(fitted.errors.worst, name)},
+          {"samples", samples}};
+}
+
+/// The times of a step that do not belong to a part.
+constexpr std::array times_of_step{
+    std::pair{"load", &PartTimes::load},
+    std::pair{"loss", &PartTimes::loss},
+    std::pair{"agree", &PartTimes::agree},
+    std::pair{"norm_of_element", &PartTimes::norm_of_element},
+    std::pair{"update_of_element", &PartTimes::update_of_element},
+    std::pair{"copy_of_element", &PartTimes::copy_of_element},
+    std::pair{"add_of_element", &PartTimes::add_of_element},
+};
+
+constexpr std::array times_of_part{
+    std::pair{"forward", &PartTimes::OfPart::forward},
+    std::pair{"backward", &PartTimes::OfPart::backward},
+    std::pair{"backward_adding", &PartTimes::OfPart::backward_adding},
+};
+
+Json parts_json(MeasuredParts const& parts) {
+  Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
+  for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
+  for (auto const& [part, times] : parts.times.parts)
+    for (auto const& [name, member] : times_of_part) json["part_seconds"][part][name] = finite(times.*member, part);
+  return json;
+}
+
+// --- reading
+
+MeasuredParts read_parts(JsonFile const& document) {
+  MeasuredParts parts;
+  for (auto const& entry : document.at("/parts/conditions").items())
+    parts.conditions[entry.key()] = document.text("/parts/conditions/" + entry.key());
+  parts.threads = document.count("/parts/threads");
+  parts.layers = document.count("/parts/layers");
+  for (auto const& [name, member] : times_of_step)
+    parts.times.*member = document.non_negative(fmt::format("/parts/step_seconds/{}", name));
+  for (auto const& entry : document.at("/parts/part_seconds").items())
+    for (auto const& [name, member] : times_of_part)
+      parts.times.parts[entry.key()].*member =
+          document.non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name));
+  return parts;
+}
+
+JsonFile parse(std::string const& path) {
+  JsonFile const document =
+      JsonFile::read(path, fmt::format("; `trainstone calibrate --out {}` writes a new one", path));
+  bool const ours = document.has("/kind") && document.at("/kind") == kind;
+  document.require(ours, fmt::format("no machine file: /kind must be \"{}\"", kind));
+  document.require_version(schema_version);
+  return document;
+}
+
+PiecewiseLinear read_pieces(JsonFile const& document, std::string const& place) {
+  std::size_t const length = document.length(place);
+  document.require(length > 0, place + " must be an array of at least one line");
+  std::vector<PiecewiseLinear::Piece> pieces;
+  for (std::size_t i = 0; i < length; ++i) {
+    std::string const line = fmt::format("{}/{}", place, i);
+    PiecewiseLinear::Piece const piece{document.non_negative(line + "/from_bytes"),
+                                       document.number(line + "/start_seconds"),
+                                       document.non_negative(line + "/seconds_per_byte")};
+    bool const in_order = i == 0 ? piece.from_bytes == 0 : piece.from_bytes > pieces.back().from_bytes;
+    document.require(in_order, fmt::format("{}/from_bytes is {}, lines must ascend from 0", line, piece.from_bytes));
+    double const begin = piece.start + piece.per_byte * piece.from_bytes;
+    double const rounding = 1e-12 * (std::abs(piece.start) + piece.per_byte * piece.from_bytes);
+    document.require(begin >= -rounding, fmt::format("{} begins at {} s, must not be negative", line, begin));
+    pieces.push_back(piece);
+  }
+  return PiecewiseLinear(std::move(pieces));
+}
+
+FittedCurve read_curve(JsonFile const& document, std::string const& place) {
+  FittedCurve fitted;
+  fitted.curve = read_pieces(document, place + "/pieces");
+  fitted.from_bytes = document.non_negative(place + "/from_bytes");
+  fitted.to_bytes = document.non_negative(place + "/to_bytes");
+  document.require(fitted.from_bytes <= fitted.to_bytes, place + "/to_bytes must not be below from_bytes");
+  std::vector<TimeSample> samples;
+  for (std::size_t i = 0; i < document.length(place + "/samples"); ++i) {
+    std::string const sample = fmt::format("{}/samples/{}", place, i);
+    samples.push_back({document.non_negative(sample + "/bytes"), document.number(sample + "/seconds")});
+    document.require(samples.back().seconds > 0, sample + "/seconds must be above 0");
+  }
+  if (!samples.empty()) fitted.errors = errors_of(fitted.curve, samples);
+  return fitted;
+}
+
+/// Files of before there was a choice do not say.
+MessageBuffers read_buffers(JsonFile const& document) {
+  std::string const place = "/provenance/buffers";
+  if (!document.has(place)) return MessageBuffers::host;
+  std::string const name = document.text(place);
+  auto const found = std::ranges::find(message_buffers, name, [](MessageBuffers each) { return to_string(each); });
+  document.require(found != message_buffers.end(),
+                   fmt::format("{} is \"{}\", must be host, staged or device", place, name));
+  return *found;
+}
+
+MachineProvenance read_provenance(JsonFile const& document) {
+  return {.time = document.text("/provenance/time"),
+          .host = document.text("/provenance/host"),
+          .cpu = document.text("/provenance/cpu"),
+          .mpi = document.text("/provenance/mpi"),
+          .code = document.text("/provenance/code"),
+          .ranks = document.count("/provenance/ranks"),
+          .nodes = document.count("/provenance/nodes"),
+          .buffers = read_buffers(document)};
+}
+
+/// A name that no curve has is a curve that would be missed.
+void require_known_curves(JsonFile const& document, std::vector<NamedCurve> const& known) {
+  std::vector<std::string_view> names;
+  for (NamedCurve const& one : known) names.push_back(one.name);
+  document.require(document.at("/curves").is_object(), "/curves must be an object");
+  for (auto const& entry : document.at("/curves").items())
+    document.require(std::ranges::find(names, entry.key()) != names.end(),
+                     fmt::format("no curve \"{}\"; there is: {}", entry.key(), fmt::join(names, ", ")));
+}
+
+} // namespace
+
+MachineProvenance describe_here() {
+  MachineProvenance here;
+  here.time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  char name[256] = {};
+  here.host = gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+  here.cpu = describe_machine().cpu;
+  return here;
+}
+
+std::string machine_json(MeasuredMachine const& machine) {
+  MachineProvenance const& from = machine.provenance;
+  Json json;
+  json["schema_version"] = schema_version;
+  json["kind"] = kind;
+  json["provenance"] = {
+      {"time", from.time}, {"host", from.host},   {"cpu", from.cpu},     {"mpi", from.mpi},
+      {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}, {"buffers", to_string(from.buffers)}};
+  json["ports"] = machine.fit.ports;
+  for (Link const link : {Link::intra, Link::inter})
+    json["overlap"][std::string(to_string(link))] =
+        optional_number(machine.fit.overlap[static_cast<std::size_t>(link)], "the overlap");
+  json["node_barrier_seconds"] = optional_number(machine.fit.node_barrier, "the node barrier");
+  Json curves = Json::object();
+  FittedMachine fit = machine.fit; // named_curves also serves readers, who fill it
+  for (NamedCurve const& one : named_curves(fit))
+    if (*one.curve) curves[std::string(one.name)] = curve_json(**one.curve, one.name);
+  json["curves"] = curves;
+  json["peaks"] = {
+      {"gemm_flops_per_second", optional_number(machine.gemm_flops_per_second, "the GEMM rate")},
+      {"bandwidth_bytes_per_second", optional_number(machine.bandwidth_bytes_per_second, "the bandwidth")}};
+  if (machine.parts) json["parts"] = parts_json(*machine.parts);
+  return json_text(json);
+}
+
+void write_machine_file(std::string const& path, MeasuredMachine const& machine) {
+  write_file_atomically(path, machine_json(machine));
+}
+
+MeasuredMachine read_machine_file(std::string const& path) {
+  JsonFile const document = parse(path);
+  MeasuredMachine machine;
+  machine.provenance = read_provenance(document);
+  machine.fit.ports = static_cast<int>(document.count("/ports"));
+  for (Link const link : {Link::intra, Link::inter}) {
+    std::string const place = fmt::format("/overlap/{}", to_string(link));
+    std::optional<double> const share = document.optional_non_negative(place);
+    document.require(share.value_or(0) <= 1, fmt::format("{} is {}, must be at most 1", place, share.value_or(0)));
+    machine.fit.overlap[static_cast<std::size_t>(link)] = share;
+  }
+  machine.fit.node_barrier = document.optional_non_negative("/node_barrier_seconds");
+  std::vector<NamedCurve> const curves = named_curves(machine.fit);
+  require_known_curves(document, curves);
+  for (NamedCurve const& one : curves) {
+    std::string const place = fmt::format("/curves/{}", one.name);
+    if (document.has(place)) *one.curve = read_curve(document, place);
+  }
+  machine.gemm_flops_per_second = document.optional_non_negative("/peaks/gemm_flops_per_second");
+  machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
+  if (document.has("/parts")) machine.parts = read_parts(document);
+  return machine;
+}
+
+std::string parts_differ(MeasuredParts const& parts, std::map<std::string, std::string> const& conditions) {
+  for (auto const& [name, value] : conditions) {
+    auto const found = parts.conditions.find(name);
+    if (found == parts.conditions.end()) return fmt::format("does not say of which {}", name);
+    if (found->second != value) return fmt::format("has times of {} {}, the deck has {}", name, found->second, value);
+  }
+  return "";
+}
+
+std::string machine_line(std::string const& path, MeasuredMachine const& machine) {
+  MachineProvenance const& from = machine.provenance;
+  return fmt::format("{}: {} rank{} on {} node{} of {} ({}), {}, buffers {}, {}", path, from.ranks,
+                     from.ranks == 1 ? "" : "s", from.nodes, from.nodes == 1 ? "" : "s", from.host, from.cpu, from.mpi,
+                     to_string(from.buffers), from.time.substr(0, 10));
+}
+
+} // namespace trainstone

@@ -1,0 +1,59 @@
+#include "train/plan/extreme_plans.hpp"
+
+#include "comm/schedule/extreme_ranks.hpp"
+
+#include <set>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+/// Indices on an axis: those that are extreme on the line of the plan's rank, and on the shard axis all that own whole
+/// groups.
+std::vector<Rank> extreme_indices(ShardPlan const& plan, Axis axis) {
+  std::vector<Rank> indices = extreme_ranks(plan.topology.of(plan.mesh.members(axis, plan.rank)));
+  for (Index group = 0; axis == Axis::shard && group < std::ssize(plan.groups); ++group)
+    if (std::optional<Rank> const owner = plan.ownership.owner(group)) indices.push_back(*owner);
+  return indices;
+}
+
+/// All ranks, if few; else those that are extreme on the axes of the mesh or on the nodes.
+std::set<Rank> candidates(ShardPlan const& plan) {
+  std::set<Rank> ranks{plan.rank};
+  constexpr Rank few = 16;
+  if (plan.mesh.ranks() <= few) {
+    for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) ranks.insert(rank);
+    return ranks;
+  }
+  for (Axis const axis : axes) {
+    std::set<Rank> along;
+    for (Rank const index : extreme_indices(plan, axis))
+      for (Rank const rank : ranks) along.insert(plan.mesh.rank_at(axis, rank, index));
+    ranks = std::move(along);
+  }
+  for (Rank const rank : extreme_ranks(plan.topology)) ranks.insert(rank);
+  return ranks;
+}
+
+std::pair<std::uint64_t, std::uint64_t> sent(RunPlan const& plan) {
+  Traffic const traffic = plan.step_sent() + plan.step_control();
+  return {traffic.bytes, traffic.messages};
+}
+
+} // namespace
+
+ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
+  ResolvedRun const run = resolve_run(config, topology);
+  RunPlan const first = plan_run(run, 0);
+  ExtremePlans extremes{first, first};
+  for (Rank const rank : candidates(first.parallel)) {
+    if (rank == 0) continue;
+    RunPlan plan = plan_run(run, rank);
+    if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;
+    if (plan.memory_bytes().total() > extremes.largest.memory_bytes().total()) extremes.largest = std::move(plan);
+  }
+  return extremes;
+}
+
+} // namespace trainstone

@@ -1,0 +1,38 @@
+#pragma once
+
+// A run that has nothing left to choose: the configuration, the ranks, and what the machine has decided. A program
+// makes it once for a training, with resolve_run(), and changes no configuration afterwards. A plain value without
+// Kokkos and without MPI. Does not measure and does not read decks.
+
+#include "comm/schedule/message_buffers.hpp"
+#include "comm/schedule/topology.hpp"
+#include "kernels/gemm/gemm_shape.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "train/plan/run_config.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace trainstone {
+
+/// What a machine decides where a configuration leaves the choice to it. What is not given here follows a rule.
+struct MachineChoices {
+  std::optional<MessageBuffers> buffers = {};         ///< in place of comm.buffers; by rule: resolve_buffers()
+  std::optional<GemmChoice> gemm = {};                ///< for kernels.gemm = "measured"; by rule: that of "auto"
+  std::map<std::string, std::string> algorithms = {}; ///< by key in algorithm_keys, in place of "measured"
+};
+
+struct ResolvedRun {
+  RunConfig config;                              ///< names its buffers, and the algorithms that were measured
+  Topology topology = Topology::one_node(1);     ///< of all ranks; emulated nodes are nodes
+  Mesh mesh;                                     ///< of all ranks
+  MessageBuffers buffers = MessageBuffers::host; ///< those that config.comm names
+  GemmChoice gemm = GemmProvider::automatic;     ///< who computes which product
+};
+
+/// \param[in] config  with all three batch numbers: of resolve() (deck/deck.hpp), or made by a program
+/// \throws InputError if this build has no such buffers or no such provider of products
+ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, MachineChoices const& machine = {});
+
+} // namespace trainstone

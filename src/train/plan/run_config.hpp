@@ -1,0 +1,41 @@
+#pragma once
+
+// Everything that a deck decides, as the plain structs that the layers declare. A value; deck/deck.hpp fills it.
+
+#include "comm/schedule/config.hpp"
+#include "kernels/common/config.hpp"
+#include "model/config.hpp"
+#include "parallel/plan/config.hpp"
+#include "train/plan/config.hpp"
+
+namespace trainstone {
+
+struct RunConfig {
+  ClassConfig benchmark_class;
+  GptConfig model;
+  GptOptions model_options;
+  ModelSetup model_setup;
+  DataConfig data;
+  RunLength length;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  ParallelConfig parallel;
+  CommConfig comm;
+  KernelConfig kernels;
+  BenchConfig bench;
+  FaultConfig faults;
+  CheckpointConfig checkpoint;
+  TraceConfig trace;
+};
+
+/// Whether the time of steps is not that of this machine: a network is emulated, or a fault that costs or saves time is
+/// injected.
+inline bool emulates_time(RunConfig const& config) {
+  FaultConfig const& faults = config.faults;
+  return config.comm.emulated_network().is_slow() || faults.delay_time > 0 || faults.overflow_step > 0 ||
+         faults.slow_factor > 1 || faults.extra_message;
+}
+
+} // namespace trainstone

@@ -1,0 +1,159 @@
+#include "train/plan/run_plan.hpp"
+
+#include "comm/algorithms/registry.hpp"
+#include "core/error.hpp"
+#include "core/timeline.hpp"
+#include "parallel/engine/parameter_changes.hpp"
+#include "parallel/engine/replica_check.hpp"
+#include "parallel/program/step_launches.hpp"
+
+namespace trainstone {
+
+namespace {
+
+void add_items(RunPlan& plan, MemoryCategory category, std::vector<PlannedTensor> const& tensors) {
+  for (PlannedTensor const& tensor : tensors) plan.memory.push_back({category, tensor.name, tensor.bytes});
+}
+
+/// Inputs and targets of every rank, from rank 0.
+std::optional<Problem> batch_scatter(ShardPlan const& parallel, MicroBatchShape shape) {
+  if (!parallel.main_device) return std::nullopt;
+  return even_problem(Collective::scatter, 2 * shape.rows() * parallel.topology.ranks(), parallel.topology);
+}
+
+void add_batch_scatter(RunPlan& plan) {
+  if (!plan.batch_scatter) return;
+  Traffic const sent = predict_traffic(make_schedule(*plan.batch_scatter, batch_scatter_algorithm, plan.rank),
+                                       plan.batch_scatter->topology, sizeof(std::int32_t));
+  std::string const name =
+      fmt::format("micro-batches, {} {}", to_string(Collective::scatter), to_string(batch_scatter_algorithm));
+  plan.sent.push_back({name, static_cast<std::uint64_t>(plan.accumulation) * sent});
+  plan.validation_sent += sent;
+}
+
+/// Of every micro-batch one sums up its losses. Gradients are overwritten, but where backward adds up micro-batches.
+void add_launches(RunPlan& plan, RunConfig const& config) {
+  ShardPlan const& parallel = plan.parallel;
+  auto const training = [&](Write mode) {
+    return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
+  };
+  auto const micro_batches = static_cast<std::uint64_t>(plan.accumulation);
+  bool const adds = !parallel.fresh_gradients_apart() && !parallel.ordered;
+  plan.step_launches = training(Write::overwrite) +
+                       (micro_batches - 1) * training(adds ? Write::add : Write::overwrite) +
+                       engine_step_launches(parallel);
+  plan.update_launches = engine_update_launches(parallel, plan.table);
+  plan.evaluation_launches = 1 + evaluation_launches(config.model, plan.shape, plan.gemm, plan.storage()) +
+                             engine_evaluation_launches(parallel);
+}
+
+ModelFlops times(Index count, ModelFlops flops) {
+  return {static_cast<std::uint64_t>(count) * flops.gemm, static_cast<std::uint64_t>(count) * flops.attention};
+}
+
+} // namespace
+
+CategoryBytes RunPlan::memory_bytes() const {
+  CategoryBytes bytes;
+  for (MemoryItem const& item : memory) bytes[item.category] += item.bytes;
+  return bytes;
+}
+
+Traffic RunPlan::sum_of(std::vector<TrafficRow> const& rows) {
+  Traffic sum;
+  for (TrafficRow const& row : rows) sum += row.traffic;
+  return sum;
+}
+
+RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks) {
+  return plan_run(config, rank, Topology::one_node(ranks));
+}
+
+RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
+  return plan_run(resolve_run(config, topology), rank);
+}
+
+ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
+  RunConfig const& config = run.config;
+  return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
+                         config.batch.accumulation);
+}
+
+RunPlan plan_run(ResolvedRun const& run, Rank rank) {
+  RunConfig const& config = run.config;
+  MicroBatchShape const shape{config.batch.micro,
+                              config.data.sequence > 0 ? config.data.sequence : config.model.context};
+  ParameterTable table(config.model, run.mesh.data());
+  ShardPlan parallel = plan_shards(run, table, rank);
+  ModelStorage const storage{parallel.types.parameters, parallel.gradient_storage()};
+  RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
+               config.batch.accumulation};
+  plan.batch_scatter = batch_scatter(plan.parallel, shape);
+  plan.memory = plan.parallel.memory();
+  add_items(plan, MemoryCategory::activations,
+            activation_plan(config.model, shape, storage.values, config.model_options));
+  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
+                         memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage))});
+  add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
+  std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
+  add_items(plan, MemoryCategory::buffers, pinned);
+  std::vector<PlannedTensor> const mirrors = mirror_plan(plan);
+  add_items(plan, MemoryCategory::data, mirrors);
+  plan.pinned_bytes = total_bytes(pinned) + total_bytes(mirrors);
+  std::vector<PlannedTensor> const for_files = host_plan(config, rank);
+  add_items(plan, MemoryCategory::buffers, for_files);
+  plan.host_bytes = total_bytes(for_files);
+  add_items(plan, MemoryCategory::data, data_plan(plan));
+
+  plan.start = start_traffic(plan.parallel);
+  plan.sent = step_traffic(plan.parallel);
+  plan.update_sent = update_traffic(plan.parallel);
+  plan.control = control_traffic(plan.parallel);
+  plan.replica_check_every = config.parallel.check_replicas;
+  plan.replica_check = replica_check_traffic(plan.parallel);
+  plan.changes_sent = parameter_changes_traffic(plan.parallel);
+  plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
+  plan.validation_sent = evaluation_traffic(plan.parallel);
+  plan.validation_control = evaluation_control(plan.parallel);
+  add_batch_scatter(plan);
+  plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape, config.model_options));
+  plan.evaluation_flops = evaluation_flops(config.model, shape, config.model_options);
+  add_launches(plan, config);
+  return plan;
+}
+
+std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
+  std::vector<PlannedTensor> tensors = plan.parallel.buffers();
+  tensors.push_back(planned<double>("loss sums", plan.accumulation));
+  tensors.push_back(planned<std::int64_t>("non-finite count", 1));
+  return tensors;
+}
+
+std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank) {
+  std::vector<PlannedTensor> items;
+  if (!config.trace.file.empty())
+    items.push_back({"trace.file", Recording::bytes_of(static_cast<std::size_t>(config.trace.events))});
+  if (!config.model_setup.save.empty() && rank == 0)
+    items.push_back({"model.save", static_cast<std::uint64_t>(saved_at_a_time) * sizeof(float)});
+  return items;
+}
+
+std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
+  Index const rows = plan.accumulation * plan.shape.rows();
+  std::vector<PlannedTensor> tensors{planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
+                                     planned<std::int32_t>("rows by token", rows),
+                                     planned<std::int32_t>("buckets", rows + plan.accumulation),
+                                     planned<std::int32_t>("tokens of buckets", rows)};
+  if (plan.batch_scatter)
+    tensors.push_back(planned<std::int32_t>("micro-batches of all ranks", plan.batch_scatter->elements()));
+  return tensors;
+}
+
+std::vector<PlannedTensor> mirror_plan(RunPlan const& plan) {
+  std::vector<PlannedTensor> tensors;
+  if (host_reaches_memory) return tensors;
+  for (PlannedTensor const& tensor : data_plan(plan)) tensors.push_back({tensor.name + ", mirror", tensor.bytes});
+  return tensors;
+}
+
+} // namespace trainstone

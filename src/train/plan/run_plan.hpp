@@ -1,0 +1,97 @@
+#pragma once
+
+// The plan of one rank of a run: what it will allocate, send and compute. `estimate` prints the plan, the Trainer
+// allocates from it, and the verification compares it with the counters, with ==. A value, computed from the
+// configuration alone, before anything is allocated and without MPI.
+
+#include "comm/schedule/counters.hpp"
+#include "core/memory_plan.hpp"
+#include "kernels/gemm/gemm_shape.hpp"
+#include "model/activation_plan.hpp"
+#include "model/parameter_table.hpp"
+#include "model/work.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "parallel/program/shard_traffic.hpp"
+#include "train/plan/resolved_run.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct RunPlan {
+  ParameterTable table;
+  MicroBatchShape shape;
+  Rank rank;
+  Rank ranks;
+  ShardPlan parallel;
+  GemmChoice gemm;    ///< who computes which product
+  Index accumulation; ///< micro-batches per rank and step
+
+  std::optional<Problem> batch_scatter =
+      {}; ///< of one micro-batch of every rank (train/data/batch_scatter.hpp), if any
+
+  std::vector<MemoryItem> memory = {};
+  std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
+  std::uint64_t host_bytes = 0;          ///< of memory: the host's, for files that the run writes: host_plan()
+  std::vector<TrafficRow> start = {};    ///< by the rank, whenever the state is set
+  std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
+  Traffic update_sent = {};              ///< the part of `sent` that a skipped update does not send
+  std::vector<TrafficRow> control = {};  ///< per step: losses, norm
+  Index replica_check_every = {};        ///< steps; 0: not during the training
+  Traffic replica_check = {};            ///< control traffic of one comparison of parameters
+  Traffic changes_sent = {};             ///< control traffic of computing the changes of parameters once
+  std::uint64_t changes_launches = 0;    ///< kernels of computing the changes once
+  Traffic validation_sent = {};          ///< per micro-batch of a validation: sharded parameters
+  Traffic validation_control = {};       ///< per global batch of a validation: its losses
+  ModelFlops step_flops = {};            ///< per step and rank
+  ModelFlops evaluation_flops = {};      ///< per micro-batch of a validation
+  std::uint64_t step_launches = 0;       ///< kernels per step, without those of the update
+  std::uint64_t update_launches = 0;     ///< per update that is not skipped
+  std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
+
+  /// The types in which the model's numbers are stored.
+  ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }
+  /// Sums of `memory`, `start`, `sent` and `control`.
+  CategoryBytes memory_bytes() const;
+  Traffic start_sent() const { return sum_of(start); }
+  Traffic step_sent() const { return sum_of(sent); }
+  Traffic step_control() const { return sum_of(control); }
+
+  bool checks_replicas_after(Index step) const { return replica_check_every > 0 && step % replica_check_every == 0; }
+  /// Number of comparisons of replicas in the first `steps` steps.
+  std::uint64_t replica_checks(Index steps) const {
+    return replica_check_every > 0 ? static_cast<std::uint64_t>(steps / replica_check_every) : 0;
+  }
+
+private:
+  static Traffic sum_of(std::vector<TrafficRow> const& rows);
+};
+
+/// \param[in] rank  of run.topology.ranks()
+/// \throws InputError if the model, the strategy or an algorithm is not possible
+RunPlan plan_run(ResolvedRun const& run, Rank rank);
+/// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.data() ranks
+ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank);
+/// The plan of resolve_run(config, topology), where a machine decides nothing.
+RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
+/// As above, with all ranks on one node.
+RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
+
+/// The tensors that the Trainer takes from the arenas of its buffers and its data, in order.
+std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
+std::vector<PlannedTensor> data_plan(RunPlan const& plan);
+/// Pinned memory in which the host fills the data: the same size again if the host does not reach the device's memory,
+/// else none.
+std::vector<PlannedTensor> mirror_plan(RunPlan const& plan);
+
+/// Host memory for the files that a run writes, without checkpoints: names and bytes, not rounded up. Empty for a
+/// training that writes no such file.
+std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank);
+/// Number of elements that one part of model.save has at most.
+inline constexpr Index saved_at_a_time = Index{1} << 18;
+
+inline constexpr Algorithm batch_scatter_algorithm = Algorithm::linear;
+
+} // namespace trainstone

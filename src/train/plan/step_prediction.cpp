@@ -1,0 +1,101 @@
+#include "train/plan/step_prediction.hpp"
+
+#include "comm/execution/buffers.hpp"
+#include "parallel/program/step_prices.hpp"
+#include "parallel/program/step_programs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+double message_seconds(std::uint64_t messages, std::uint64_t bytes, PiecewiseLinear const& curve,
+                       EmulatedNetwork const& network) {
+  if (messages == 0) return 0;
+  auto const count = static_cast<double>(messages);
+  double const size = static_cast<double>(bytes) / count;
+  return count * std::max(curve(size), network.latency + network.seconds_per_byte * size);
+}
+
+/// Sums are of gradients, but for a handful of control traffic.
+double traffic_seconds(Traffic const& sent, std::size_t value_bytes, MachineModel const& machine,
+                       EmulatedNetwork const& network) {
+  return message_seconds(sent.messages - sent.inter_messages, sent.bytes - sent.inter_bytes, machine.of(Link::intra),
+                         network) +
+         message_seconds(sent.inter_messages, sent.inter_bytes, machine.of(Link::inter), network) +
+         (sent.reduced > 0 ? machine.reduce(static_cast<double>(sent.reduced * value_bytes)) : 0) +
+         (sent.shared_bytes > 0 ? machine.fetch(static_cast<double>(sent.shared_bytes)) : 0);
+}
+
+/// What an update in place moves of one parameter.
+double update_bytes(RunPlan const& plan, OptimizerConfig const& optimizer) {
+  StateTypes const& types = plan.parallel.types;
+  std::size_t const gradient = bytes_per_value(plan.storage().gradients);
+  std::size_t const narrow = types.master ? bytes_per_value(types.parameters) : 0;
+  return static_cast<double>(gradient + narrow) + static_cast<double>(8 * (1 + optimizer.moments()));
+}
+
+/// Elements that a rank updates at most, with padding: all of them where nothing is shared out, or one rank alone
+/// updates.
+double most_updated(ShardPlan const& plan) {
+  Index most = 0;
+  for (Rank member = 0; member < plan.mesh.shard; ++member) most = std::max(most, plan.ownership.elements(member));
+  return static_cast<double>(most);
+}
+
+} // namespace
+
+double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
+  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.parallel.mesh.data();
+  return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
+                                                 static_cast<double>(plan.table.model_parameters()) /
+                                                 all.bandwidth_bytes_per_second;
+}
+
+StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
+                            MachineModel const& machine, EmulatedNetwork const& network) {
+  StepPrediction step;
+  step.compute_seconds =
+      static_cast<double>(busiest.step_flops.gemm) / one.gemm_flops_per_second +
+      update_bytes(busiest, optimizer) * most_updated(busiest.parallel) / one.bandwidth_bytes_per_second;
+  std::size_t const value_bytes = bytes_per_value(busiest.storage().gradients);
+  for (auto const* rows : {&busiest.sent, &busiest.control})
+    for (TrafficRow const& row : *rows)
+      step.communication_seconds += traffic_seconds(row.traffic, value_bytes, machine, network);
+  return step;
+}
+
+std::map<std::string, std::string> part_conditions(RunConfig const& config) {
+  GptOptions const& options = config.model_options;
+  OptimizerConfig const& optimizer = config.optimizer;
+  bool const mixed = config.precision.recipe != RecipeName::fp32;
+  constexpr std::array optimizers{"adamw", "adam", "sgd"};
+  return {{"channels", fmt::format("{}", config.model.channels)},
+          {"heads", fmt::format("{}", config.model.heads)},
+          {"vocab", fmt::format("{}", config.model.vocab)},
+          {"sequence", fmt::format("{}", config.data.sequence)},
+          {"micro", fmt::format("{}", config.batch.micro)},
+          {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
+          {"dropout", options.dropout == 0                            ? "none"
+                      : options.dropout_masks == DropoutMasks::stored ? "masks stored"
+                                                                      : "masks recomputed"},
+          {"recipe", std::string(to_string(config.precision.recipe))},
+          {"storage", mixed ? std::string(to_string(config.precision.storage)) : "fp32"},
+          {"reduction", config.parallel.reduction == ReductionMode::ordered ? "ordered" : "fast"},
+          {"gemm", config.kernels.gemm},
+          {"optimizer", fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)),
+                                    optimizer.moments())}};
+}
+
+StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
+                              EmulatedNetwork const& network, Entries entries) {
+  std::optional<PlannedCollective> scatter;
+  if (plan.batch_scatter) scatter = PlannedCollective{Axis::replica, *plan.batch_scatter, batch_scatter_algorithm};
+  StepPrices prices(plan.parallel, scatter, parts, {machine, network, host_reaches_memory});
+  return play_step(make_step_program(plan.parallel), prices.classes(), prices.price(), entries);
+}
+
+} // namespace trainstone

@@ -1,0 +1,144 @@
+#include "train/verification/equivalence_matrix.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/random.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+#include "parallel/plan/all_strategies.hpp"
+#include "train/injected_delay.hpp"
+#include "train/planned_trainer.hpp"
+
+namespace trainstone {
+
+namespace {
+
+constexpr double tiny_bucket = 3000; // cuts every group of the model, on 8 ranks into their smallest slices
+
+/// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
+RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
+  RunConfig config;
+  config.model = {2, 3, 24, 11, 29};
+  config.data.sequence = 10;
+  config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
+  config.optimizer.learning_rate = 1e-2;
+  config.optimizer.clip = 0.5; // acts in the first steps
+  config.schedule = {ScheduleType::constant, 0, 1.0};
+  config.precision.recipe = row.recipe;
+  config.model_options = choices.model_options;
+  config.kernels = choices.kernels;
+  config.parallel = row.parallel;
+  config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
+  config.comm.reduce = row.algorithm;
+  if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
+  return config;
+}
+
+/// Tokens that depend on (step, micro-batch, place) only.
+BatchSource batch_source(std::int64_t vocab) {
+  return [vocab](std::int64_t step, Index micro_batch, std::span<std::int32_t> inputs,
+                 std::span<std::int32_t> targets) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto const place = (static_cast<std::uint64_t>(step) << 32) + (static_cast<std::uint64_t>(micro_batch) << 16) + i;
+      auto const token =
+          random_block(1, RandomStream::synthetic_data, place).words[0] % static_cast<std::uint32_t>(vocab);
+      inputs[i] = static_cast<std::int32_t>(token);
+      targets[i] = static_cast<std::int32_t>((token * 3 + 1) % static_cast<std::uint32_t>(vocab));
+    }
+  };
+}
+
+/// On every rank at other places.
+FaultConfig faults_of(MatrixDelays delays, Rank rank) {
+  FaultConfig faults;
+  if (delays == MatrixDelays::none) return faults;
+  bool const sends = delays == MatrixDelays::slow_sends;
+  faults.delay_where = sends ? "send" : "kernel";
+  faults.delay_time = 200e-6;
+  faults.delay_every = (sends ? 5 : 97) + rank;
+  return faults;
+}
+
+std::string name_of(ParallelConfig const& parallel, Rank ranks) {
+  Mesh const mesh = mesh_of(parallel, ranks);
+  if (parallel.strategy == Strategy::hsdp) return fmt::format("hsdp {}x{}", mesh.replica, mesh.shard);
+  if (parallel.strategy == Strategy::naive) return parallel.naive_update == NaiveUpdate::main ? "naive main" : "naive";
+  if (parallel.strategy != Strategy::zero) return std::string(to_string(parallel.strategy));
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  bool const whole_groups = parallel.partition == StatePartition::inter_layer;
+  return fmt::format("zero {}{}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "",
+                     whole_groups ? " inter-layer" : "");
+}
+
+struct Variation {
+  bool tiny;
+  bool overlap;
+  MatrixDelays delays;
+};
+
+std::vector<Variation> variations(bool quick) {
+  using enum MatrixDelays;
+  if (quick) return {{true, true, slow_sends}, {false, true, slow_kernels}, {true, false, none}};
+  std::vector<Variation> all;
+  for (bool const tiny : {false, true})
+    for (bool const overlap : {false, true})
+      for (MatrixDelays const delays : {none, slow_sends, slow_kernels}) all.push_back({tiny, overlap, delays});
+  return all;
+}
+
+} // namespace
+
+std::string describe(MatrixRow const& row, Rank ranks) {
+  char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
+                             : row.delays == MatrixDelays::slow_sends ? "slow sends"
+                                                                      : "slow kernels";
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches,
+                     to_string(row.recipe), ranks, name_of(row.parallel, ranks), row.algorithm,
+                     row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
+                     row.parallel.overlap ? "overlap" : "no overlap", delays);
+}
+
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers) {
+  std::vector<MatrixRow> rows;
+  std::vector<Variation> const all = variations(quick);
+  std::size_t next = 0; // of the one variation that a quick row of mixed16 gets
+  auto const add = [&](MatrixRow row, Variation const& variation) {
+    row.delays = variation.delays;
+    if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
+    row.parallel.overlap = variation.overlap;
+    rows.push_back(row);
+  };
+  for (std::int64_t const micro_batches : {8, 16}) {
+    if (quick && micro_batches > 8) break;
+    for (ParallelConfig strategy : all_strategies(ranks)) {
+      strategy.reduction = ReductionMode::ordered;
+      for (char const* const algorithm : {"ordered", "shared"}) {
+        if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;
+        for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
+          MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
+          if (quick && row.recipe != RecipeName::fp32)
+            add(row, all[next++ % all.size()]);
+          else
+            for (Variation const& variation : all) add(row, variation);
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
+                                            MatrixRow const& row, RunConfig const& choices, std::int64_t steps) {
+  RunConfig const config = config_of(row, choices, communicator.size());
+  PlannedTrainer training(exec, communicator,
+                          resolve_run(config, communicator.topology(), {.buffers = communicator.buffers()}),
+                          {batch_source(config.model.vocab), {}, 0}, steps);
+  Trainer& trainer = training.trainer;
+  InjectedDelay const delay(faults_of(row.delays, communicator.rank()), communicator.rank());
+  for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
+  trainer.finish();
+  auto const hash = static_cast<std::int64_t>(parameter_hash(exec, trainer.engine()));
+  auto const low = control_all_reduce(exec, communicator, Operation::min, hash);
+  auto const high = control_all_reduce(exec, communicator, Operation::max, hash);
+  return low == high ? std::optional(static_cast<std::uint64_t>(low)) : std::nullopt;
+}
+
+} // namespace trainstone

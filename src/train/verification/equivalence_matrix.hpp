@@ -1,0 +1,43 @@
+#pragma once
+
+// Tests the promise of ordered mode. The same small training runs under every strategy, reduction, bucket size, overlap
+// and delay, and each run ends with a hash of all parameters. Owns the list of configurations and the model that they
+// share. ci/matrix compares the hashes of different numbers of ranks.
+
+#include "comm/execution/communicator.hpp"
+#include "core/views.hpp"
+#include "train/plan/run_config.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// Delays that a configuration injects; they must not show in any bit.
+enum class MatrixDelays { none, slow_sends, slow_kernels };
+
+/// A row of the matrix.
+struct MatrixRow {
+  std::int64_t micro_batches; ///< of a step, over all ranks
+  RecipeName recipe;          ///< of precision: fp32 or mixed16, in bf16
+  ParallelConfig parallel;
+  std::string algorithm; ///< of reductions: ordered or shared
+  MatrixDelays delays;
+};
+
+/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends"
+std::string describe(MatrixRow const& row, Rank ranks);
+
+/// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
+/// column at least once per strategy, and in mixed16 at least once over all strategies. With other buffers than the
+/// host's, algorithms of shared memory are left out.
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host);
+
+/// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.
+/// \param[in] choices  configuration whose kernels and message buffers are used
+std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communicator& communicator,
+                                            MatrixRow const& row, RunConfig const& choices, std::int64_t steps);
+
+} // namespace trainstone

@@ -1,0 +1,88 @@
+#include "train/verification/first_step.hpp"
+
+#include "core/host_copy.hpp"
+#include "parallel/engine/state_memory.hpp"
+#include "train/learning_rate.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trainstone {
+
+namespace {
+
+std::vector<double> to_vector(ParameterChanges const& means) { return {means.begin(), means.end()}; }
+
+/// Of one micro-batch, losses and gradients of all positions that first_step_part() does not keep become 0.
+/// \param[in] first_index  of the micro-batch's first sample in the global batch
+void keep_first_positions(Trainer& trainer, Index first_index, Index positions) {
+  Gpt const& model = trainer.model();
+  ExecutionSpace const& exec = trainer.exec();
+  MicroBatchShape const shape = model.shape();
+  StoredMatrix const logits = model.output({PartKind::head});
+  auto const drop = [&](Index begin, Index end) {
+    Index const rows = end - begin;
+    if (rows == 0) return;
+    set_to_zero(exec, StoredVector(model.losses()).part(begin, rows));
+    set_to_zero(exec, logits.flat().part(begin * logits.columns, rows * logits.columns));
+  };
+  for (Index row = 0; row < shape.batch; ++row) {
+    Range const kept = first_step_part(first_index + row, trainer.config().batch.global, positions);
+    Index const begin = row * shape.sequence;
+    drop(begin, begin + kept.begin);
+    drop(begin + kept.end, begin + shape.sequence);
+  }
+}
+
+/// The first sample again and again.
+BatchSource repeated_first_sample(BatchSource const& training, Index sequence) {
+  return [&training, sequence](std::int64_t, Index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
+    training(0, 0, inputs, targets);
+    for (std::span<std::int32_t> const tokens : {inputs, targets})
+      for (auto row = tokens.begin() + sequence; row != tokens.end(); row += sequence)
+        std::copy_n(tokens.begin(), sequence, row);
+  };
+}
+
+} // namespace
+
+Range first_step_part(Index index, Index samples, Index positions) {
+  return {index * positions / samples, (index + 1) * positions / samples};
+}
+
+double first_sample_loss(Trainer& trainer, Index positions) {
+  Index const sequence = trainer.model().shape().sequence;
+  TRAINSTONE_REQUIRE(1 <= positions && positions <= sequence, "{} positions of a sample of {}", positions, sequence);
+  trainer.evaluate(0, 0);
+  Vector<float const> const first(trainer.model().losses().data(), static_cast<std::size_t>(positions));
+  std::vector<float> const losses =
+      copy_to_host<float const>(trainer.exec(), first, "trainstone::train::first_sample_loss: the host adds them up");
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
+}
+
+FirstUpdateOutcome first_update(Trainer& trainer, Index positions) {
+  Index const samples = trainer.config().batch.global, sequence = trainer.model().shape().sequence;
+  TRAINSTONE_REQUIRE(samples <= positions && positions <= sequence,
+                     "a first update of {} positions, must be at least {} and at most {}", positions, samples,
+                     sequence);
+  BatchSource const source = repeated_first_sample(trainer.batches().training, sequence);
+  ShardPlan const& plan = trainer.engine().plan();
+  PlayedStep played{.source = &source, .gradient_scale = 1 / static_cast<float>(positions)};
+  played.after_loss = [&](Index micro_batch) {
+    keep_first_positions(trainer, plan.micro_batch(micro_batch) * trainer.model().shape().batch, positions);
+  };
+  trainer.gradient(played);
+  FirstUpdateOutcome outcome{.loss = played.total_loss / static_cast<double>(positions), .update = {}};
+  outcome.update.norm = played.norm;
+  outcome.update.gradients = to_vector(trainer.gradient_sizes());
+  OptimizerConfig const& optimizer = trainer.config().optimizer;
+  trainer.engine().update(optimizer, {optimizer.learning_rate, clip_factor(optimizer, played.norm), 1});
+  trainer.finish();
+  outcome.update.changes = to_vector(trainer.parameter_changes());
+  outcome.update.loss_after = first_sample_loss(trainer, positions);
+  trainer.engine().clear_moments();
+  trainer.set_initial_parameters();
+  return outcome;
+}
+
+} // namespace trainstone

@@ -1,0 +1,237 @@
+#include "train/verification/reference_check.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/host_copy.hpp"
+#include "model/llmc/llmc_parameters.hpp"
+#include "parallel/plan/tensor_share.hpp"
+#include "train/planned_trainer.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+namespace trainstone {
+
+namespace {
+
+/// Raises `worst` to `value`; a NaN stays, so that it fails every bound.
+void raise(double& worst, double value) {
+  if (std::isnan(value) || value > worst) worst = value;
+}
+
+/// Largest absolute difference and largest reference value seen; a NaN stays.
+struct Difference {
+  double absolute = 0;
+  double largest = 0;
+
+  void add(double value, double reference) {
+    raise(absolute, std::abs(value - reference));
+    largest = std::max(largest, std::abs(reference));
+  }
+  double relative() const { return absolute == 0 ? 0 : absolute / largest; }
+};
+
+ReferenceRow make_row(std::string const& name, double absolute, double relative, double bound, bool is_relative) {
+  bool const passed = (is_relative ? relative : absolute) <= bound; // false for NaN
+  return {name, absolute, relative, bound, is_relative, passed};
+}
+
+/// NaN survives the maximum over ranks as infinity.
+double worst_over_ranks(ExecutionSpace const& exec, Communicator& communicator, double value) {
+  if (std::isnan(value)) value = std::numeric_limits<double>::infinity();
+  return control_all_reduce(exec, communicator, Operation::max, value);
+}
+
+RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunConfig const& choices, Rank data_ranks) {
+  RunConfig config;
+  config.model = config_of(shape);
+  config.data.sequence = sequence;
+  config.batch = {batch / data_ranks, 1, batch};
+  config.model_options = choices.model_options;
+  config.kernels = choices.kernels;
+  config.parallel = choices.parallel;
+  config.comm = choices.comm;
+  config.schedule = {ScheduleType::constant, 0, 1.0};
+  return config;
+}
+
+/// The state's one batch, at every step.
+BatchSource batch_source(LlmcStateReader const& state, Index micro) {
+  return [&state, micro](std::int64_t, Index v, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
+    Index const first = v * micro * state.sequence();
+    std::copy_n(state.inputs().begin() + first, inputs.size(), inputs.begin());
+    std::copy_n(state.targets().begin() + first, targets.size(), targets.begin());
+  };
+}
+
+/// A training of the reference's model on its batch.
+struct ReferenceRun : PlannedTrainer {
+  ReferenceRun(ExecutionSpace const& exec, Communicator& communicator, ReferenceFiles const& files,
+               LlmcStateReader const& state, RunConfig const& config)
+      : PlannedTrainer(exec, communicator,
+                       resolve_run(config, communicator.topology(), {.buffers = communicator.buffers()}),
+                       {batch_source(state, config.batch.micro), {}, 0}, 1) {
+    trainer.engine().set_parameters([&](Index group, Range share, Vector<float> values) {
+      load_parameters(exec, files.model, resolved.config.model, plan.table, group, share, values);
+    });
+  }
+};
+
+ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+                            LlmcStateReader& state) {
+  trainer.evaluate(0, communicator.rank());
+  Matrix<float> const logits = trainer.model().output({PartKind::head}).as<float>();
+  auto const vocab = static_cast<std::size_t>(trainer.model().config().vocab);
+  std::vector<float> row(logits.extent(1)), expected(vocab);
+  Difference difference;
+  for (std::size_t i = 0; i < logits.extent(0); ++i) {
+    Vector<float> const values(logits.data() + i * logits.extent(1), logits.extent(1));
+    copy_to_host(exec, values, std::span(row), "trainstone::train::logits");
+    state.read_logits(static_cast<Index>(i + logits.extent(0) * static_cast<std::size_t>(communicator.rank())),
+                      expected);
+    for (std::size_t j = 0; j < vocab; ++j) difference.add(row[j], expected[j]);
+  }
+  double const absolute = worst_over_ranks(exec, communicator, difference.absolute);
+  double const largest = control_all_reduce(exec, communicator, Operation::max, difference.largest);
+  return make_row("logits", absolute, absolute / largest, logits_bound, false);
+}
+
+/// The elements of a tensor that this rank holds the sum of, and their values.
+struct TensorPart {
+  std::size_t first;
+  std::vector<float> values;
+};
+
+TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
+  ShardPlan const& plan = engine.plan();
+  Range const range = range_in_share(plan, entry);
+  if (range.empty()) return {0, {}};
+  StoredVector const values = engine.gradient_share(entry.group).part(range.begin, range.size());
+  Index const first = entry.offset - plan.groups[static_cast<std::size_t>(entry.group)].offset;
+  return {static_cast<std::size_t>(plan.share(entry.group).begin + range.begin - first),
+          copy_to_host(exec, ConstStoredVector(values), "trainstone::train::compare_gradients")};
+}
+
+/// One row per tensor of the file; slices of a per-layer tensor are compared each with its own largest element. Every
+/// rank compares what it holds.
+std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communicator& communicator, ReferenceRun& run,
+                                            LlmcShape const& shape, LlmcStateReader& state) {
+  std::vector<ReferenceRow> rows;
+  for (LlmcTensor const& tensor : llmc_tensors(shape)) {
+    std::vector<float> expected(static_cast<std::size_t>(tensor.extent()));
+    double absolute = 0, relative = 0;
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      state.read_gradient(tensor, layer, expected);
+      TensorPart const part = own_gradient(exec, run.trainer.engine(), table_entry(run.plan.table, tensor, layer));
+      Difference difference;
+      for (float const value : expected) difference.add(value, value);
+      for (std::size_t i = 0; i < part.values.size(); ++i) {
+        // both sides may pad the vocabulary with rows that the other has not: their gradient is zero
+        std::size_t const element = part.first + i;
+        difference.add(part.values[i], element < expected.size() ? expected[element] : 0.0f);
+      }
+      raise(absolute, difference.absolute);
+      raise(relative, difference.relative());
+    }
+    rows.push_back(make_row(fmt::format("gradient {}", tensor.name), worst_over_ranks(exec, communicator, absolute),
+                            worst_over_ranks(exec, communicator, relative), gradient_bound, true));
+  }
+  return rows;
+}
+
+nlohmann::json read_losses(std::string const& path) {
+  std::ifstream file(path);
+  TRAINSTONE_REQUIRE_INPUT(file.good(), "{}: cannot be read", path);
+  try {
+    return nlohmann::json::parse(file);
+  } catch (nlohmann::json::exception const& problem) {
+    throw InputError(fmt::format("{}: {}", path, problem.what()));
+  }
+}
+
+struct ReferenceCurve {
+  std::string name;
+  OptimizerConfig optimizer;
+  std::vector<double> losses, norms;
+};
+
+std::vector<ReferenceCurve> parse_recipes(std::string const& path) {
+  nlohmann::json const json = read_losses(path);
+  std::vector<ReferenceCurve> recipes;
+  try {
+    for (auto const& [name, entry] : json.at("recipes").items()) {
+      ReferenceCurve recipe{name, {}, entry.at("losses"), entry.at("grad_norms")};
+      nlohmann::json const& adamw = json.at("adamw");
+      recipe.optimizer.betas = {adamw.at("beta1").get<double>(), adamw.at("beta2").get<double>()};
+      recipe.optimizer.epsilon = adamw.at("eps");
+      recipe.optimizer.learning_rate = entry.at("lr");
+      recipe.optimizer.weight_decay = entry.at("weight_decay");
+      recipe.optimizer.clip = entry.at("clip");
+      std::string const decay = entry.at("decay");
+      TRAINSTONE_REQUIRE_INPUT(decay == "all" || decay == "matrices",
+                               "{}: recipe {}: decay \"{}\": must be \"all\" or \"matrices\"", path, name, decay);
+      recipe.optimizer.decay = decay == "all" ? DecayScope::all : DecayScope::matrices;
+      TRAINSTONE_REQUIRE_INPUT(recipe.losses.size() == recipe.norms.size() && !recipe.losses.empty(),
+                               "{}: recipe {} has {} losses and {} norms", path, name, recipe.losses.size(),
+                               recipe.norms.size());
+      recipes.push_back(std::move(recipe));
+    }
+  } catch (nlohmann::json::exception const& problem) {
+    throw InputError(fmt::format("{}: {}", path, problem.what()));
+  }
+  TRAINSTONE_REQUIRE_INPUT(!recipes.empty(), "{}: no recipes", path);
+  return recipes;
+}
+
+std::vector<ReferenceRow> compare_curve(Trainer& trainer, ReferenceCurve const& recipe) {
+  double loss_absolute = 0, loss_relative = 0, norm_absolute = 0, norm_relative = 0;
+  for (std::size_t i = 0; i < recipe.losses.size(); ++i) {
+    StepReport const report = trainer.step(static_cast<std::int64_t>(i) + 1);
+    raise(loss_absolute, std::abs(report.loss - recipe.losses[i]));
+    raise(loss_relative, std::abs(report.loss / recipe.losses[i] - 1));
+    raise(norm_absolute, std::abs(report.norm - recipe.norms[i]));
+    raise(norm_relative, std::abs(report.norm / recipe.norms[i] - 1));
+  }
+  return {make_row("losses " + recipe.name, loss_absolute, loss_relative, curve_bound, true),
+          make_row("norms " + recipe.name, norm_absolute, norm_relative, curve_bound, true)};
+}
+
+} // namespace
+
+void check_reference_files(ReferenceFiles const& files, Rank ranks) {
+  LlmcStateReader const state(files.state, LlmcModelReader(files.model).shape());
+  TRAINSTONE_REQUIRE_INPUT(state.batch() % ranks == 0, "{}: its batch of {} does not divide by {} ranks", files.state,
+                           state.batch(), ranks);
+  if (!files.losses.empty()) parse_recipes(files.losses);
+}
+
+std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Communicator& communicator,
+                                                 ReferenceFiles const& files, RunConfig const& choices) {
+  Rank const data_ranks = mesh_of(choices.parallel, communicator.size()).data();
+  check_reference_files(files, data_ranks);
+  LlmcShape const shape = LlmcModelReader(files.model).shape();
+  LlmcStateReader state(files.state, shape);
+  std::vector<ReferenceCurve> const recipes =
+      files.losses.empty() ? std::vector<ReferenceCurve>{} : parse_recipes(files.losses);
+  RunConfig config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
+
+  std::vector<ReferenceRow> rows;
+  {
+    ReferenceRun run(exec, communicator, files, state, config);
+    rows.push_back(compare_logits(exec, communicator, run.trainer, state));
+    double const difference = std::abs(run.trainer.gradient(1) - static_cast<double>(state.loss()));
+    run.trainer.finish();
+    rows.push_back(make_row("loss", difference, difference / static_cast<double>(state.loss()), loss_bound, false));
+    for (ReferenceRow const& row : compare_gradients(exec, communicator, run, shape, state)) rows.push_back(row);
+  }
+  for (ReferenceCurve const& recipe : recipes) {
+    config.optimizer = recipe.optimizer;
+    ReferenceRun run(exec, communicator, files, state, config);
+    for (ReferenceRow const& row : compare_curve(run.trainer, recipe)) rows.push_back(row);
+  }
+  return rows;
+}
+
+} // namespace trainstone

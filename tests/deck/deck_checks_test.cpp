@@ -1,0 +1,349 @@
+#include "comm/execution/buffers.hpp"
+#include "deck/deck_checks.hpp"
+#include "deck/schema.hpp"
+#include "support/deck_fixture.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+/// The message for small_deck with some overrides, without the place.
+std::string error_with(std::vector<std::string> const& overrides) {
+  return input_error_of([&] { read_small(overrides); });
+}
+
+} // namespace
+
+TEST_CASE("the small deck is legal", "[deck]") { CHECK(error_with({}) == "no InputError"); }
+
+TEST_CASE("heads that do not divide channels are refused at their line", "[deck]") {
+  CHECK(
+      error_with_line(3, "heads = 5") ==
+      "inputs/small.toml:3: model.heads = 5 does not divide model.channels = 64; nearest legal values: heads 4 or 8 or "
+      "channels 60 or 65");
+}
+
+TEST_CASE("a model without shape is refused", "[deck]") {
+  CHECK(error_of("[data]\nsource = \"synthetic\"\nsteps = 1\n") ==
+        "inputs/small.toml: model.layers = 0: must be at least 1 (or give model.preset)");
+  CHECK(error_with_line(5, "context = 0") ==
+        "inputs/small.toml:5: model.context = 0: must be at least 1 (or give model.preset)");
+}
+
+TEST_CASE("products that are measured are refused in ordered mode", "[deck]") {
+  CHECK(error_with({"kernels.gemm=measured"}) == "no InputError");
+  CHECK_THAT(error_with({"kernels.gemm=measured", "parallel.reduction=ordered"}),
+             ContainsSubstring("parallel.reduction = \"ordered\" takes \"auto\" or a provider by name"));
+}
+
+TEST_CASE("every key of an algorithm can be left to a measurement, with all buffers and networks", "[deck]") {
+  for (AlgorithmKey const& key : algorithm_keys) {
+    Key const* const found = find_key(key.name);
+    REQUIRE(found);
+    CHECK(found->choices.back() == "measured");
+    RunConfig config;
+    found->set(config, std::string("measured"));
+    CHECK(config.comm.*key.member == "measured");
+    config.comm.buffers = "staged";
+    CHECK_FALSE(find_buffers_problem(config));
+    config.comm.emulated_latency = 1e-3;
+    CHECK_FALSE(find_network_problem(config));
+  }
+  Deck const ordered = read_small({"comm.allreduce=measured", "parallel.reduction=ordered"});
+  CHECK_THAT(input_error_of([&] { resolve(ordered, 2); }),
+             StartsWith("--set comm.allreduce=measured: comm.allreduce = \"measured\" may choose another algorithm") &&
+                 EndsWith("parallel.reduction = \"ordered\" takes \"auto\" or an algorithm by name"));
+}
+
+TEST_CASE("a sequence longer than the context is refused", "[deck]") {
+  CHECK(error_with_line(9, "sequence = 33") ==
+        "inputs/small.toml:9: data.sequence = 33 exceeds model.context = 32; nearest legal value: 32");
+}
+
+TEST_CASE("bytes need a vocabulary of 256", "[deck]") {
+  CHECK(
+      error_with_line(6, "vocab = 255") ==
+      "inputs/small.toml:6: model.vocab = 255 is too small for data.source = \"text\", whose tokens are bytes; nearest "
+      "legal value: 256");
+  CHECK(error_with({"model.vocab=97", "data.source=tokens"}) == "no InputError");
+}
+
+TEST_CASE("sources that read files need files, synthetic data refuses them", "[deck]") {
+  CHECK_THAT(error_with({"data.files=[]"}), ContainsSubstring("data.files is empty: name at least one file"));
+  CHECK_THAT(error_with({"data.source=synthetic"}),
+             EndsWith("small.toml:8: data.files must be empty for data.source = \"synthetic\""));
+  std::vector<std::string> const synthetic{"data.source=synthetic", "data.files=[]"};
+  auto const with = [&](std::string const& more) {
+    std::vector<std::string> overrides = synthetic;
+    overrides.push_back(more);
+    return error_with(overrides);
+  };
+  CHECK(with("data.seed=7") == "no InputError");
+  CHECK_THAT(with("data.validation_files=[\"x\"]"), ContainsSubstring("data.validation_files must be empty"));
+  CHECK_THAT(with("data.xxhash=0123456789abcdef"), ContainsSubstring("data.xxhash must be empty"));
+}
+
+TEST_CASE("a file hash has 16 hexadecimal digits", "[deck]") {
+  CHECK(error_with({"data.xxhash=0123456789abcdef"}) == "no InputError");
+  CHECK_THAT(error_with({"data.xxhash=0123456789abcde"}), ContainsSubstring("must be 16 hexadecimal digits"));
+  CHECK_THAT(error_with({"data.xxhash=0123456789abcdeg"}), ContainsSubstring("must be 16 hexadecimal digits"));
+  CHECK_THAT(error_with({"data.xxhash=0123456789ABCDEF"}), ContainsSubstring("in lower case"));
+}
+
+TEST_CASE("the length is given once", "[deck]") {
+  CHECK(error_with({"data.epochs=2"}) ==
+        "--set data.epochs=2: data.steps = 10 and data.epochs = 2 exclude each other: give one of them");
+  CHECK(error_with_line(10, "") == "inputs/small.toml: give the length of the training: data.steps or data.epochs");
+  CHECK(error_with({"data.steps=0", "data.epochs=2"}) == "no InputError");
+  CHECK_THAT(error_with({"data.steps=0", "data.epochs=2", "data.source=synthetic", "data.files=[]"}),
+             ContainsSubstring("data.epochs needs files"));
+}
+
+TEST_CASE("whatever uses held-out data needs some", "[deck]") {
+  for (char const* key : {"data.validate_every=5", "data.validation_batches=5", "data.stop_loss=2.0"}) {
+    CHECK_THAT(error_with({key}), ContainsSubstring("needs held-out data: give data.validation_files or "
+                                                    "data.validation_fraction"));
+  }
+  CHECK(error_with({"data.validate_every=5", "data.validation_fraction=0.1"}) == "no InputError");
+  CHECK(error_with({"data.validate_every=5", "data.validation_files=[\"v.txt\"]"}) == "no InputError");
+  CHECK_THAT(error_with({"data.validation_fraction=0.1", "data.validation_files=[\"v.txt\"]"}),
+             ContainsSubstring("exclude each other"));
+}
+
+TEST_CASE("a stop loss needs validations during the training", "[deck]") {
+  CHECK_THAT(error_with({"data.stop_loss=2.0", "data.validation_fraction=0.1"}),
+             ContainsSubstring("set data.validate_every to at least 1"));
+  CHECK(error_with({"data.stop_loss=2.0", "data.validation_fraction=0.1", "data.validate_every=1"}) == "no InputError");
+}
+
+TEST_CASE("a warm-up longer than the training is refused", "[deck]") {
+  CHECK(error_with({"optimizer.warmup=10"}) == "no InputError");
+  CHECK(error_with({"optimizer.warmup=11"}) ==
+        "--set optimizer.warmup=11: optimizer.warmup = 11 exceeds data.steps = 10; nearest legal value: 10");
+}
+
+TEST_CASE("a delay has a place, a time and perhaps a rank of the run", "[deck]") {
+  Deck const deck = read_small({"faults.delay.where=send", "faults.delay.time=2 ms", "faults.delay.rank=1"});
+  CHECK(resolve(deck, 2).faults.delay_time == 2e-3);
+  CHECK(resolve(read_small({"faults.delay.where=kernel", "faults.delay.time=2 ms"}), 1).faults.delay_rank == -1);
+  CHECK(input_error_of([&] { resolve(deck, 1); }) ==
+        "--set faults.delay.rank=1: faults.delay.rank = 1 is no rank of this run; nearest legal value: 0, or -1 for "
+        "all");
+  CHECK_THAT(error_with({"faults.delay.where=sent", "faults.delay.time=2 ms"}),
+             ContainsSubstring(
+                 "must be one of kernel, checkpoint, start, send, receive, barrier, wait, copy, reduce, combine"));
+  CHECK_THAT(error_with({"faults.delay.where=send"}), ContainsSubstring("needs faults.delay.time"));
+  CHECK_THAT(error_with({"faults.delay.time=2 ms"}), ContainsSubstring("needs faults.delay.where"));
+  CHECK_THAT(error_with({"faults.delay.every=0"}), ContainsSubstring("out of range"));
+}
+
+TEST_CASE("a slowdown has a kernel and a factor above 1", "[deck]") {
+  Deck const deck = read_small({"faults.slow.kernel=gemm", "faults.slow.factor=1.1"});
+  CHECK(deck.config.faults.slow_factor == 1.1);
+  CHECK(emulates_time(deck.config));
+  CHECK(emulates_time(read_small({"faults.extra_message=true"}).config));
+  CHECK_FALSE(emulates_time(read_small({}).config));
+  CHECK_THAT(error_with({"faults.slow.kernel=gemm"}), ContainsSubstring("needs faults.slow.factor above 1"));
+  CHECK_THAT(error_with({"faults.slow.factor=1.1"}), ContainsSubstring("needs faults.slow.kernel"));
+  CHECK_THAT(error_with({"faults.slow.kernel=gem", "faults.slow.factor=2"}),
+             ContainsSubstring("must be one of accumulate, "));
+  CHECK_THAT(error_with({"faults.slow.kernel=gemm", "faults.slow.factor=0.9"}), ContainsSubstring("out of range"));
+}
+
+TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
+  std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
+  Deck const deck = read_small(fault);
+  CHECK(resolve(deck, 2).faults.order_rank == 1);
+  CHECK_THAT(input_error_of([&] { resolve(deck, 1); }), ContainsSubstring("faults.order.rank needs other ranks"));
+  Deck const beyond = read_small({"faults.order.step=2", "faults.order.rank=4", "comm.check_order=true"});
+  CHECK_THAT(input_error_of([&] { resolve(beyond, 4); }), EndsWith("is no rank of this run; nearest legal value: 3"));
+  CHECK_THAT(error_with({"faults.order.step=2", "faults.order.rank=1"}),
+             StartsWith("--set faults.order.step=2: ") && EndsWith("it needs comm.check_order = true"));
+  CHECK_THAT(error_with({"faults.order.step=2"}), ContainsSubstring("faults.order.step needs faults.order.rank"));
+  CHECK_THAT(error_with({"faults.order.rank=2"}), ContainsSubstring("faults.order.rank needs faults.order.step"));
+  CHECK_THAT(error_with({"faults.order.step=11", "faults.order.rank=1", "comm.check_order=true"}),
+             ContainsSubstring("exceeds data.steps = 10"));
+}
+
+TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
+  Deck const deck = read_small({"comm.emulated_nodes=2"});
+  CHECK(resolve(deck, 2).comm.emulated_nodes == 2);
+  CHECK(input_error_of([&] { resolve(deck, 1); }) ==
+        "--set comm.emulated_nodes=2: comm.emulated_nodes = 2 exceeds the number of ranks; nearest legal value: 1");
+}
+
+TEST_CASE("buffers that the build cannot have are refused, and shared memory beside staged messages", "[deck]") {
+  CHECK(read_small().config.comm.buffers == "auto");
+  CHECK(read_small({"comm.buffers=staged"}).config.comm.buffers == "staged");
+  std::string const impossible = host_reaches_memory ? "device" : "host";
+  CHECK(error_with({"comm.buffers=" + impossible})
+            .starts_with(fmt::format("--set comm.buffers={0}: comm.buffers = \"{0}\" gives MPI {0} memory itself, ",
+                                     impossible)));
+  for (char const* const key :
+       {"comm.allreduce", "comm.reduce_scatter", "comm.all_gather", "comm.reduce", "comm.broadcast"}) {
+    std::string const shared = fmt::format("{}=shared", key);
+    CHECK(error_with({"comm.buffers=staged", shared})
+              .starts_with(fmt::format("--set {0}: {1} = \"shared\" moves data in shared memory, which comm.buffers = "
+                                       "\"staged\" does not reach; with it {1} must be one of auto, ",
+                                       shared, key)));
+  }
+  if (host_reaches_memory) CHECK_NOTHROW(read_small({"comm.buffers=auto", "comm.allreduce=shared"}));
+}
+
+TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]") {
+  CHECK_FALSE(read_small().config.comm.emulated_network().is_slow());
+  EmulatedNetwork const late = read_small({"comm.emulated_network.latency=50 us"}).config.comm.emulated_network();
+  CHECK((late.latency == 5e-5 && late.seconds_per_byte == 0));
+  EmulatedNetwork const both =
+      read_text(small_deck + "[comm]\nemulated_network = { latency = \"3 ms\", bandwidth = \"500 MB/s\" }\n")
+          .config.comm.emulated_network();
+  CHECK((both.latency == 3e-3 && both.seconds_per_byte == 2e-9));
+  CHECK(error_with({"comm.emulated_network.latency=50"}) ==
+        "--set comm.emulated_network.latency=50: comm.emulated_network.latency is \"50\", must be a time with its unit "
+        "(ns, us, ms, s, min, h), for example comm.emulated_network.latency = \"0 s\"");
+  CHECK_THAT(error_with({"comm.emulated_network.bandwidth=-1 GB/s"}), ContainsSubstring("must be at least 0 B/s"));
+  CHECK_THAT(error_of(small_deck + "[comm.emulated_network]\nbandwidth = 1e9\n"),
+             ContainsSubstring("small.toml:15: comm.emulated_network.bandwidth is a number with a fraction, must be a "
+                               "rate with its unit (B/s, "));
+}
+
+TEST_CASE("an emulated network refuses algorithms that move data in shared memory", "[deck]") {
+  for (char const* key : {"comm.reduce_scatter", "comm.all_gather"}) {
+    std::string const choice = std::string(key) + "=shared";
+    CHECK_THAT(
+        error_with({"parallel.strategy=zero", "parallel.zero_stage=1", choice, "comm.emulated_network.latency=1 us"}),
+        StartsWith("--set " + choice) && ContainsSubstring("must be one of auto, ring, direct"));
+  }
+  for (char const* name : {"shared", "shared_copy", "hierarchical"}) {
+    std::string const choice = std::string("comm.allreduce=") + name;
+    if (resolve_buffers("auto") == MessageBuffers::host) CHECK(error_with({choice}) == "no InputError");
+    CHECK_THAT(
+        error_with({"parallel.strategy=zero", "parallel.zero_stage=1", choice, "comm.emulated_network.latency=1 us"}),
+        StartsWith("--set " + choice + ": comm.allreduce = ") && ContainsSubstring("must be one of auto, naive, ") &&
+            !ContainsSubstring(", shared") && !ContainsSubstring(", hierarchical"));
+  }
+  CHECK(error_with({"comm.allreduce=tree", "comm.emulated_network.latency=1 us"}) == "no InputError");
+}
+
+TEST_CASE("a fault names a step of the training and a part of the model", "[deck]") {
+  auto const fault = [](std::string const& step, std::string const& part) {
+    return error_with({"faults.nan.step=" + step, "faults.nan.unit=" + part});
+  };
+  for (char const* part : {"embed", "attention 0", "mlp 1", "head"}) CHECK(fault("10", part) == "no InputError");
+  CHECK(fault("1", "block 2") ==
+        "--set faults.nan.unit=block 2: faults.nan.unit = \"block 2\" is no part of the model: "
+        "embed, attention 0, mlp 0 to mlp 1, head");
+  for (char const* part : {"mlp", "mlp ", "mlp x", "mlp 1x", "mlp -1", "block 1", "tail"}) {
+    CHECK_THAT(fault("1", part), ContainsSubstring("is no part of the model"));
+  }
+  CHECK_THAT(fault("11", "head"), ContainsSubstring("faults.nan.step = 11 exceeds data.steps = 10"));
+  CHECK_THAT(error_with({"faults.nan.step=1"}), ContainsSubstring("faults.nan.step needs faults.nan.unit"));
+  CHECK_THAT(error_with({"faults.nan.unit=head"}), ContainsSubstring("faults.nan.unit needs faults.nan.step"));
+}
+
+TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
+  CHECK(error_with({"model.dropout=0.1", "model.dropout_masks=stored"}) == "no InputError");
+  CHECK(error_with({"model.dropout_masks=stored"}) ==
+        "--set model.dropout_masks=stored: model.dropout_masks is not read by model.dropout = 0: leave it out, or "
+        "choose another value");
+  CHECK_THAT(error_with({"model.dropout=1"}), ContainsSubstring("out of range, must be 0 to below 1"));
+}
+
+TEST_CASE("keys that the optimizer does not read are refused where they were set", "[deck]") {
+  CHECK(error_with({"optimizer.type=adam", "optimizer.betas=[0.8, 0.9]", "optimizer.eps=1e-6"}) == "no InputError");
+  CHECK(error_with({"optimizer.type=sgd", "optimizer.momentum=0.9"}) == "no InputError");
+  CHECK(error_with({"optimizer.momentum=0"}) == "--set optimizer.momentum=0: optimizer.momentum is not read by "
+                                                "optimizer.type = \"adamw\": leave it out, or choose "
+                                                "\"sgd\"");
+  CHECK(error_with({"optimizer.type=sgd", "optimizer.betas=[0.9, 0.95]"}) ==
+        "--set optimizer.betas=[0.9, 0.95]: optimizer.betas is not read by optimizer.type = \"sgd\": leave it out, or "
+        "choose \"adamw\" or \"adam\"");
+  CHECK(error_of(small_deck + "[optimizer]\ntype = \"sgd\"\neps = 1e-8\n") ==
+        "inputs/small.toml:16: optimizer.eps is not read by optimizer.type = \"sgd\": leave it out, or choose "
+        "\"adamw\" or "
+        "\"adam\"");
+  CHECK_THAT(error_with({"optimizer.type=sgd", "optimizer.momentum=1"}), ContainsSubstring("out of range"));
+}
+
+TEST_CASE("precision that cannot be honoured is refused with what would be", "[deck]") {
+  CHECK(error_with({"precision.recipe=mixed16"}) == "no InputError");
+  CHECK(error_with({"precision.recipe=mixed20", "precision.storage=fp16", "precision.loss_scale=dynamic"}) ==
+        "no InputError");
+  CHECK_THAT(error_with({"precision.recipe=mixed16", "precision.storage=fp16"}),
+             ContainsSubstring("needs a loss scale") && ContainsSubstring("precision.loss_scale = \"dynamic\""));
+  CHECK_THAT(
+      error_with({"precision.recipe=mixed16", "precision.loss_scale=dynamic", "precision.initial_loss_scale=1000"}),
+      ContainsSubstring("nearest legal values: 512 or 1024"));
+  CHECK_THAT(error_with({"precision.storage=bf16"}),
+             ContainsSubstring("not read by precision.recipe = \"fp32\": leave it out, or choose \"mixed16\""));
+  CHECK_THAT(error_with({"precision.loss_scale=dynamic"}), ContainsSubstring("precision.recipe"));
+  CHECK_THAT(error_with({"precision.recipe=mixed16", "precision.growth_interval=5"}),
+             ContainsSubstring("not read by precision.loss_scale = \"none\""));
+  CHECK_THAT(error_with({"precision.recipe=mixed17"}), ContainsSubstring("mixed16"));
+}
+
+TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
+  CHECK_THAT(error_with({"faults.overflow.rank=1"}), ContainsSubstring("needs faults.overflow.step"));
+  CHECK_THAT(error_with({"faults.overflow.step=1000000"}), ContainsSubstring("nearest legal value"));
+  CHECK(error_with({"faults.overflow.step=1", "faults.overflow.rank=1"}) == "no InputError");
+  Deck const deck = read_small({"faults.overflow.step=1", "faults.overflow.rank=2"});
+  CHECK_THAT(input_error_of([&] { resolve(deck, 2); }),
+             ContainsSubstring("no rank of this run; nearest legal value: 1"));
+}
+
+TEST_CASE("a choice that is overridden leaves the keys of the deck that it read behind", "[deck]") {
+  std::string const deck = small_deck + "[parallel]\nbucket = \"1 MiB\"\n";
+  CHECK(input_error_of([&] { read_text(deck, {"parallel.granularity=step"}); }) == "no InputError");
+  CHECK_THAT(error_of(deck + "granularity = \"step\"\n"),
+             StartsWith("inputs/small.toml:15: parallel.bucket is not read"));
+}
+
+TEST_CASE("keys that the strategy does not read are refused where they were set", "[deck]") {
+  std::vector<std::string> const ddp, zero{"parallel.strategy=zero", "parallel.zero_stage=1"},
+      hsdp{"parallel.strategy=hsdp", "parallel.shard_group=2"}, by_step{"parallel.granularity=step"},
+      by_tensor{"parallel.granularity=tensor"},
+      drawn{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.gradient_reduction=all_reduce"},
+      owners{"parallel.strategy=zero", "parallel.zero_stage=1", "parallel.partition=inter_layer"},
+      drawn_owners{"parallel.strategy=zero", "parallel.zero_stage=2", "parallel.partition=inter_layer",
+                   "parallel.gradient_reduction=all_reduce"},
+      naive{"parallel.strategy=naive"};
+  struct Case {
+    char const* assignment;
+    std::vector<std::vector<std::string>> read, unread;
+  };
+  for (Case const& one :
+       {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners, drawn_owners}},
+        Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners, drawn_owners}, {ddp, by_step, by_tensor}},
+        Case{"parallel.naive_update=main", {naive}, {ddp, zero, hsdp}},
+        Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners, drawn_owners}},
+        Case{"comm.reduce=binomial", {owners, naive}, {ddp, zero, hsdp, drawn_owners}},
+        Case{"comm.broadcast=binomial", {owners, naive, drawn_owners}, {ddp, zero, hsdp}},
+        Case{"comm.allreduce=ring", {ddp, hsdp, by_step, drawn, drawn_owners}, {zero}},
+        Case{"parallel.bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor, naive}},
+        Case{"parallel.first_bucket=1 MiB", {ddp, zero, hsdp}, {by_step, by_tensor}},
+        Case{"parallel.in_flight=2", {ddp, zero, hsdp, by_tensor}, {by_step, naive}},
+        Case{"parallel.overlap=true", {ddp, zero, hsdp, by_tensor}, {by_step, naive}}}) {
+    INFO(one.assignment);
+    auto const with = [&](std::vector<std::string> overrides) {
+      overrides.emplace_back(one.assignment);
+      return error_with(overrides);
+    };
+    std::string const key(one.assignment, std::string(one.assignment).find('='));
+    for (std::vector<std::string> const& overrides : one.read) CHECK(with(overrides) == "no InputError");
+    for (std::vector<std::string> const& overrides : one.unread)
+      CHECK_THAT(with(overrides), StartsWith(fmt::format("--set {}: {} is not read by ", one.assignment, key)) &&
+                                      ContainsSubstring(": leave it out, or choose "));
+  }
+  CHECK(error_of(small_deck + "[comm]\nall_gather = \"ring\"\n") ==
+        "inputs/small.toml:15: comm.all_gather is not read by parallel.strategy = \"ddp\": leave it out, or choose "
+        "\"zero\" or \"hsdp\"");
+  CHECK_THAT(error_with({"parallel.strategy=zero", "parallel.zero_stage=1", "comm.allreduce=ring"}),
+             EndsWith("choose \"ddp\" or \"hsdp\", or parallel.gradient_reduction = \"all_reduce\""));
+}
