@@ -135,8 +135,9 @@ Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy)
     input.overrides.push_back(fmt::format("parallel.{}={}", key, value));
   };
   set("strategy", std::string(to_string(strategy.strategy)));
-  if (strategy.zero_stage > 0) set("zero_stage", std::to_string(strategy.zero_stage));
-  if (!arguments.shard_group.empty()) set("shard_group", arguments.shard_group);
+  set("zero_stage", std::to_string(strategy.zero_stage));
+  if (strategy.strategy != Strategy::hsdp || !arguments.shard_group.empty())
+    set("shard_group", arguments.shard_group.empty() ? "0" : arguments.shard_group);
   if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
   return read_deck(input);
 }

@@ -295,6 +295,7 @@ void read_environment(CommandLine& line) {
   for (CommonOptions* options : {&line.run.common, &line.verify.common, &line.estimate.common})
     options->deck.environment = overrides;
   line.calibrate.deck.environment = overrides;
+  line.explain.deck.environment = overrides;
 }
 
 } // namespace

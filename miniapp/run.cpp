@@ -1,7 +1,7 @@
 // trainstone run: trains, verifies itself, prints the figure of merit and writes result.json. Owns the order of it:
-//   prepare  handles signals before data are scanned, and reads the places of ranks before nodes are emulated. It
-//   prints
-//            before anything takes long. It tries collectives and measures peaks before the training takes its memory.
+//   prepare  handles signals before data are scanned, and reads the places of ranks before nodes are emulated.
+//            It prints before anything takes long.
+//            It tries collectives and measures peaks before the training takes its memory.
 //   train    makes the golden first step with the seed's parameters, before the checkpoint is loaded. Counters of the
 //            training start after both.
 //   judge    checks what was counted, and then merges the times of all ranks.

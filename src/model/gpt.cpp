@@ -6,9 +6,8 @@
 #include "model/launched_kernels_impl.hpp"
 #include "model/parameter_runs.hpp"
 
-#include <utility>
-
 #include <algorithm>
+#include <utility>
 
 namespace trainstone {
 

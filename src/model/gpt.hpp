@@ -108,9 +108,6 @@ public:
                      static_cast<std::size_t>(entry.columns));
   }
 
-  /// Where a tensor begins in the group.
-  Index begin(Tensor tensor) const { return place(m_table->find(tensor, m_block)); }
-
 private:
   Index place(ParameterTensor const& entry) const {
     return entry.offset - m_table->groups()[static_cast<std::size_t>(m_group)].offset;
@@ -126,11 +123,6 @@ private:
 template <class T>
 Vector<T> vector_of(ParameterTensor const& entry, Vector<T> flat) {
   return Vector<T>(flat.data() + entry.offset, static_cast<std::size_t>(entry.size()));
-}
-template <class T>
-Matrix<T> matrix_of(ParameterTensor const& entry, Vector<T> flat) {
-  return Matrix<T>(flat.data() + entry.offset, static_cast<std::size_t>(entry.rows),
-                   static_cast<std::size_t>(entry.columns));
 }
 
 } // namespace trainstone

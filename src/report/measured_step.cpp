@@ -52,7 +52,7 @@ MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& on
   std::vector<std::string> texts;
   for (TimelineEntry const& entry : one.entries) texts.push_back(to_string(entry.instruction, plan));
   std::vector<Event> const events = read_events(path, one.ranks.first, {texts.begin(), texts.end()});
-  std::string const last = to_string(Instruction{.act = Act::update}, plan);
+  std::string const& last = texts.back();
   auto steps = find_steps(events, texts.front(), last);
   if (steps.empty())
     throw InputError(fmt::format("{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"", path,
@@ -68,9 +68,10 @@ MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& on
   double const begin = next->begin;
   for (std::string const& text : texts) {
     auto const found = std::find_if(next, end, [&](Event const& event) { return event.name == text; });
-    measured.entries.emplace_back();
-    if (found == end) continue;
-    measured.entries.back() = {1e-3 * (found->begin - begin), 1e-3 * found->length};
+    if (found == end)
+      throw InputError(fmt::format("{}: its steps are of another program: one has no \"{}\" on rank {}", path, text,
+                                   one.ranks.first));
+    measured.entries.push_back({1e-3 * (found->begin - begin), 1e-3 * found->length});
     next = found + 1;
   }
   return measured;

@@ -6,7 +6,6 @@
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/step_timeline.hpp"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +20,10 @@ struct MeasuredTime {
 /// The step of the trace with the median duration, of the first rank of the class.
 struct MeasuredStep {
   double milliseconds = 0;
-  /// By entry of the class; nothing where the trace has no such instruction: a bucket that is reduced inside of a
-  /// backward, and micro-batches that are not played one by one.
-  std::vector<std::optional<MeasuredTime>> entries;
+  std::vector<MeasuredTime> entries; ///< by entry of the class
 };
 
-/// \throws InputError if the file is no trace, or has no step of this program
+/// \throws InputError if the file is no trace, or has no step with all instructions of the class
 MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& one, ShardPlan const& plan);
 
 } // namespace trainstone

@@ -132,7 +132,7 @@ std::string strategy_meaning(StepWalk const& walk) {
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
   if (plan.sharding.gradients) text += plan.sharding.parameters ? ", the gradients" : " and the gradients";
   if (plan.sharding.parameters)
-    text += fmt::format(" and the parameters. Whole groups are gathered into {} when units need them",
+    text += fmt::format(" and the parameters. Whole groups are gathered into {} when parts need them",
                         plural(plan.gather_slots(), "slot"));
   return text + ".";
 }

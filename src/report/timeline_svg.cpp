@@ -130,12 +130,12 @@ private:
     m_body +=
         text_at(margin, m_y + lane_height - 8, fmt::format("rank {}, measured", one.ranks.first), "class=\"small\"");
     for (std::size_t i = 0; i < one.entries.size(); ++i) {
-      std::optional<MeasuredTime> const& time = m_measured->entries[i];
-      if (!time || time->milliseconds <= 0) continue;
+      MeasuredTime const& time = m_measured->entries[i];
+      if (time.milliseconds <= 0) continue;
       Instruction const& instruction = one.entries[i].instruction;
-      rectangle(x(nanoseconds(time->begin)), x(nanoseconds(time->begin + time->milliseconds)), m_y,
+      rectangle(x(nanoseconds(time.begin)), x(nanoseconds(time.begin + time.milliseconds)), m_y,
                 look_of(instruction.act),
-                fmt::format("{}: {:.4g} ms measured", to_string(instruction, m_plan), time->milliseconds));
+                fmt::format("{}: {:.4g} ms measured", to_string(instruction, m_plan), time.milliseconds));
     }
     m_y += lane_height;
   }

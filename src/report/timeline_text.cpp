@@ -28,8 +28,8 @@ TimelineEntry const* waited_for(ClassTimeline const& one, TimelineEntry const& w
 }
 
 std::string measured_text(MeasuredStep const& measured, std::size_t entry) {
-  if (!measured.entries[entry]) return fmt::format(" {:>12} {:>12}", "-", "-");
-  return fmt::format(" {:>12.3f} {:>12.3f}", measured.entries[entry]->begin, measured.entries[entry]->milliseconds);
+  MeasuredTime const& time = measured.entries[entry];
+  return fmt::format(" {:>12.3f} {:>12.3f}", time.begin, time.milliseconds);
 }
 
 std::string line_of(ClassTimeline const& one, std::size_t number, ShardPlan const& plan, MeasuredStep const* measured) {

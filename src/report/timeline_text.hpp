@@ -25,7 +25,7 @@ std::string timeline_text(std::string const& title, StepTimeline const& timeline
 std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
                          std::optional<MeasuredStep> const& measured = {});
 
-/// "ranks 1 and 2 others like it", "rank 0": a class.
+/// "rank 1 and 2 ranks like it", "rank 0": a class.
 std::string class_name(RankClass const& ranks);
 
 } // namespace trainstone

@@ -1,7 +1,7 @@
 #pragma once
 
-// The events that the step loop passes to callbacks: to the text and the result file in src/report, and to tests. Plain
-// values.
+// The events that the step loop passes to callbacks: to the text in src/report, the result file in src/result, and to
+// tests. Plain values.
 
 #include "core/counters.hpp"
 

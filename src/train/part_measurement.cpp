@@ -150,6 +150,7 @@ RunConfig measured_training(RunConfig const& config) {
   training.batch = {config.batch.micro, micro_batches, micro_batches * config.batch.micro};
   training.precision = config.precision;
   training.optimizer = config.optimizer;
+  training.optimizer.learning_rate = 1e-9; // random tokens must not make the loss infinite
   training.schedule = {ScheduleType::constant, 0, 1.0};
   training.parallel.reduction = config.parallel.reduction;
   training.comm.buffers = config.comm.buffers;

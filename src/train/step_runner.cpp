@@ -93,11 +93,12 @@ void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   Index const group = group_of(part);
   std::optional<Index> piece;
   if (instruction.piece != Instruction::none) piece = instruction.piece;
+  bool const begins = m_plan->parallel.parts.of_group(group).back() == instruction.subject && piece.value_or(0) == 0;
   bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(group, instruction.slot) : m_engine.parameters(group, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
-                   m_engine.gradient_target(group, instruction.micro_batch), piece);
+                   m_engine.gradient_target(group, instruction.micro_batch, begins), piece);
   if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 

@@ -1,6 +1,6 @@
 // Every figure that the lectures teach, as the program prints it, against the figures of the slides. They are written
 // down here once more, as literals: nothing is taken from the program. What is exact has tests of its own
-// (tests/comm/taught_collectives_test.cpp, tests/parallel/taught_*_test.cpp).
+// (tests/lectures/taught_*_test.cpp).
 
 #include "comm/simulation/chooser.hpp"
 #include "lectures/lecture_capability.hpp"

@@ -20,10 +20,11 @@ struct Case {
   Rank ranks;
   Index micro_batches;
   Index layers;
+  Index channels = 4; ///< with 16, buckets are slices of a block
 };
 
 std::vector<ShardPlan> plans_of(Case const& one) {
-  GptConfig const model{.layers = one.layers, .heads = 1, .channels = 4, .context = 4, .vocab = 16};
+  GptConfig const model{.layers = one.layers, .heads = 1, .channels = one.channels, .context = 4, .vocab = 16};
   ParameterTable const table(model, one.ranks);
   Topology const topology = Topology::one_node(one.ranks);
   std::vector<ShardPlan> plans;
@@ -77,6 +78,22 @@ TEST_CASE("the programs of every strategy are proved, however they cut and time 
     bool const naive = parallel.strategy == Strategy::naive; // reduces once
     CHECK(check_reductions({parallel, ranks, micro_batches, 2}) >= (naive ? 18 : 36));
   }
+}
+
+TEST_CASE("programs that reduce slices between the pieces of a backward are proved", "[parallel][program]") {
+  Rank const ranks = GENERATE(2, 4);
+  Index const micro_batches = GENERATE(1, 2);
+  bool in_pieces = false;
+  for (ParallelConfig parallel : all_strategies(ranks)) {
+    bool const naive = parallel.strategy == Strategy::naive;
+    CHECK(check_reductions({parallel, ranks, micro_batches, 2, 16}) >= (naive ? 18 : 36));
+    parallel.bucket_bytes = parallel.first_bucket_bytes = 1024;
+    for_each_instruction(make_step_program(plans_of({parallel, ranks, micro_batches, 2, 16}).front()).step,
+                         [&](Instruction const& one) {
+                           in_pieces = in_pieces || (one.piece > 0 && parallel.strategy == Strategy::hsdp);
+                         });
+  }
+  CHECK((in_pieces || ranks == 2)); // hsdp needs two groups of two ranks
 }
 
 TEST_CASE("the programs of every strategy are proved for up to 64 ranks and six blocks, however far they gather ahead",

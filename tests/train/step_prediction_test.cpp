@@ -97,13 +97,18 @@ TEST_CASE("parts are measured under everything that their times depend on", "[tr
     return part_conditions(other) != part_conditions(config);
   };
   CHECK(differs([](RunConfig& one) { one.model.channels = 16; }));
+  CHECK(differs([](RunConfig& one) { one.model.heads = 2; }));
+  CHECK(differs([](RunConfig& one) { one.model.vocab = 30; }));
   CHECK(differs([](RunConfig& one) { one.batch.micro = 2; }));
   CHECK(differs([](RunConfig& one) { one.data.sequence = 4; }));
   CHECK(differs([](RunConfig& one) { one.precision.recipe = RecipeName::mixed16; }));
+  CHECK(differs([](RunConfig& one) { one.parallel.reduction = ReductionMode::ordered; }));
   CHECK(differs([](RunConfig& one) { one.model_options.dropout = 0.1; }));
   CHECK(differs([](RunConfig& one) { one.model_options.attention = AttentionKind::flash; }));
   CHECK(differs([](RunConfig& one) { one.kernels.gemm = "blas"; }));
   CHECK(differs([](RunConfig& one) { one.optimizer.type = OptimizerType::sgd; }));
+  CHECK(differs([](RunConfig& one) { one.optimizer.momentum = 0.5, one.optimizer.type = OptimizerType::sgd; }));
+  CHECK_FALSE(differs([](RunConfig& one) { one.data.sequence = 0; })); // that of the context, which is 5
   CHECK_FALSE(differs([](RunConfig& one) { one.model.layers = 96; }));
   CHECK_FALSE(differs([](RunConfig& one) { one.parallel.strategy = Strategy::zero; }));
 }

@@ -46,14 +46,14 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
   }
 }
 
-GradientTarget GradientReducer::target(Index group, Index micro_batch) {
+GradientTarget GradientReducer::target(Index group, Index micro_batch, bool begins) {
   Index const run = run_of_group(*m_plan, group);
   ParameterGroup const& entry = m_plan->groups[at(group)];
   Range const memory = m_plan->run_memory(run);
   Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
   StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
-  // other groups have been here, and backward leaves the padding alone
-  if (m_plan->fresh_gradients_apart() && entry.padded > entry.size)
+  // Other groups have been here, and backward leaves the padding alone. Later a reduction may be using it.
+  if (begins && m_plan->fresh_gradients_apart() && entry.padded > entry.size)
     set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
   bool const is_sum = !m_plan->fresh_gradients_apart() && !m_plan->ordered && micro_batch > 0;
   return {gradients, is_sum ? Write::add : Write::overwrite};

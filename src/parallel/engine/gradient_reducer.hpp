@@ -37,7 +37,7 @@ public:
                   ExecutionQueue& queue, ShardPlan const& plan, Memory memory);
 
   /// Where backward puts a group's gradient of a micro-batch. Nothing may be in flight there.
-  GradientTarget target(Index group, Index micro_batch);
+  GradientTarget target(Index group, Index micro_batch, bool begins);
   /// The group's gradient of a micro-batch takes its place in the tree over micro-batches, in place.
   void fold(Index group, Index micro_batch);
   /// Starts to reduce a bucket's fresh gradients when the work that is enqueued on exec now has ended. If gradients are

@@ -39,7 +39,10 @@ public:
   /// The whole parameters of a group: in a slot, if they are sharded. Valid until another group is gathered there.
   ConstStoredVector parameters(Index group, Index slot) const;
   /// Where the backward of a part leaves the gradient of a group.
-  GradientTarget gradient_target(Index group, Index micro_batch) { return m_reducer.target(group, micro_batch); }
+  /// \param[in] begins  nothing has written this gradient in this micro-batch yet
+  GradientTarget gradient_target(Index group, Index micro_batch, bool begins) {
+    return m_reducer.target(group, micro_batch, begins);
+  }
 
   /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
   double gradient_norm();

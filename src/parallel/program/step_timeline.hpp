@@ -1,8 +1,8 @@
 #pragma once
 
 // When every instruction of a step begins and ends. Plays the programs of all ranks with prices, step after step, until
-// a step takes as long as the one before. Owns the rule that says what overlaps. Pure, without Kokkos and MPI. Does not
-// know where prices come from.
+// a step takes as long as the one before, or for eight steps. Owns the rule that says what overlaps. Pure, without
+// Kokkos and MPI. Does not know where prices come from.
 //
 // The rule. A price of a collective has two parts. The work of the rank's own core (copies, sums, messages that the
 // core itself copies) is never hidden: while a core does it, the core computes nothing. Only the time on the wire

@@ -71,12 +71,13 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   GptOptions const& options = config.model_options;
   OptimizerConfig const& optimizer = config.optimizer;
+  std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
   bool const mixed = config.precision.recipe != RecipeName::fp32;
   constexpr std::array optimizers{"adamw", "adam", "sgd"};
   return {{"channels", fmt::format("{}", config.model.channels)},
           {"heads", fmt::format("{}", config.model.heads)},
           {"vocab", fmt::format("{}", config.model.vocab)},
-          {"sequence", fmt::format("{}", config.data.sequence)},
+          {"sequence", fmt::format("{}", sequence)},
           {"micro", fmt::format("{}", config.batch.micro)},
           {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
           {"dropout", options.dropout == 0                            ? "none"
