@@ -62,11 +62,10 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
 }
 
 /// Of one rank in fp32, while all measure; not of ranks that share cores or a device, which get in each other's way.
-void measure_compute(MeasuredMachine& machine, RankContext& context) {
-  auto const [machines, devices_of, cores] = placement_of(context.communicator);
+void measure_compute(MeasuredMachine& machine, RankContext& context, Placement const& placement) {
   auto const mine = static_cast<std::size_t>(context.communicator.rank());
-  std::int64_t const neighbours = ranks_beside(machines, context.communicator.rank());
-  bool const on_device = !devices_of[mine].empty();
+  std::int64_t const neighbours = ranks_beside(placement.machines, context.communicator.rank());
+  bool const on_device = !placement.devices[mine].empty();
   GemmChoice const products = resolve_gemm_provider(GemmProvider::automatic);
   std::int64_t const threads = neighbours * std::max(context.exec.concurrency(), library_threads(products));
   bool const shares = on_device ? neighbours > devices() : threads > sysconf(_SC_NPROCESSORS_ONLN);
@@ -116,8 +115,9 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
              part_conditions(asked.config)};
     auto const ranks = static_cast<std::uint64_t>(neighbours);
     std::uint64_t const needed = ranks * plan_run(parts.training, 0).memory_bytes().total();
-    std::uint64_t const present =
-        host_reaches_memory ? describe_machine().memory_bytes : current_device().memory_bytes * ranks;
+    std::uint64_t const present = host_reaches_memory
+                                      ? describe_machine().memory_bytes
+                                      : current_device().memory_bytes * std::min<std::uint64_t>(ranks, devices());
     if (needed > present)
       throw Error(fmt::format("does not fit: {} blocks of {} on {} ranks need {}, and there are {}",
                               parts.training.config.model.layers, deck_label(deck), ranks, mebibytes(needed),
@@ -139,7 +139,7 @@ void print_parts(MeasuredParts const& parts) {
   fmt::print("# parts of {} of channels {}, {} samples of {} tokens, ms\n", plural(parts.layers, "block"),
              parts.conditions.at("channels"), parts.conditions.at("micro"), parts.conditions.at("sequence"));
   for (auto const& [kind, part] : parts.times.parts)
-    fmt::print("    {:<10} forward {:>10.3f}   backward {:>10.3f}   backward, adding {:>10.3f}\n", kind,
+    fmt::print("    {:<10} forward {:>10.3f}   backward {:>10.3f}   backward, adding {:>10.3f}\n", to_string(kind),
                1e3 * part.forward, 1e3 * part.backward, 1e3 * part.backward_adding);
   fmt::print("    {:<10} {:>18.3f}   load {:>14.3f}\n", "loss", 1e3 * parts.times.loss, 1e3 * parts.times.load);
   fmt::print("# ns per element: update {:.3f}, norm {:.3f}, copy {:.3f}, addition {:.3f}\n",
@@ -155,8 +155,6 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   BuffersChoice buffers = {};
   bool const first = context.communicator.rank() == 0;
   Placement const placement = placement_of(context.communicator);
-  std::optional<PartsOfDeck> parts;
-  if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
   DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
   collectively(context.communicator, [&] {
     communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
@@ -166,10 +164,12 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
     buffers = choose_measured_buffers(arguments.buffers, host_reaches_memory, found);
     if (first) require_writable(arguments.output);
   });
+  std::optional<PartsOfDeck> parts;
+  if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
   communicator->use_buffers(buffers.messages, context.exec);
   options.shared_memory = buffers.shared_memory;
   MeasuredMachine machine;
-  measure_compute(machine, context);
+  measure_compute(machine, context, placement);
   if (parts) machine.parts = measure(*parts, context);
   MemoryLedger ledger;
   Calibration calibration = calibrate_communication(context.exec, *communicator, ledger, options);

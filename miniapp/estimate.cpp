@@ -104,23 +104,12 @@ std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunCon
                                           RunPlan const& busiest, Topology const& topology) {
   if (options.machine_file.empty()) return std::nullopt;
   MachineSource const machine = read_machine_source(options.machine_file, topology);
-  std::string differ = "has no times of parts";
-  if (auto const& parts = machine.measured->parts) differ = parts_differ(*parts, part_conditions(config));
-  if (differ.empty()) return predict_from_parts(config, busiest, machine);
+  std::string const missing = missing_parts(machine, config);
+  if (missing.empty()) return predict_from_parts(config, busiest, machine);
   std::optional<PredictedStep> const step = predict_at_peaks(options, config, busiest, machine);
   fmt::print("  note: {} {}; `trainstone calibrate --deck DECK` measures the parts of a deck\n", options.machine_file,
-             differ);
+             missing);
   return step;
-}
-
-Topology topology_of(EstimateOptions const& options, RunConfig const& config, std::int64_t ranks) {
-  std::int64_t const emulated = config.comm.emulated_nodes;
-  TRAINSTONE_REQUIRE_INPUT(emulated <= 0 || options.nodes == 1,
-                           "--nodes {}: the deck has comm.emulated_nodes = {}; leave out one of them", options.nodes,
-                           emulated);
-  TRAINSTONE_REQUIRE_INPUT(options.nodes <= ranks, "--nodes {}: there are {} ranks, must be 1 to {}", options.nodes,
-                           ranks, ranks);
-  return Topology::block(static_cast<Rank>(ranks), static_cast<int>(std::max<std::int64_t>(emulated, options.nodes)));
 }
 
 void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, Topology const& topology,
@@ -157,7 +146,7 @@ int estimate(EstimateOptions const& options) {
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, ranks);
-  Topology const topology = topology_of(options, config, ranks);
+  Topology const topology = imagined_topology(config, ranks, options.nodes);
   ExtremePlans const plans = plan_extremes(config, topology);
   RunPlan const& plan = plans.largest;
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",

@@ -151,13 +151,11 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   std::int64_t const nodes = parse_count("--nodes", arguments.nodes, 1, ranks);
   Deck const deck = deck_with(arguments, strategy);
   RunConfig const config = resolve(deck, ranks);
-  RunPlan const plan = plan_run(
-      config, 0, Topology::block(ranks, static_cast<int>(std::max<std::int64_t>(config.comm.emulated_nodes, nodes))));
+  RunPlan const plan = plan_run(config, 0, imagined_topology(config, ranks, nodes));
   MachineSource const machine = read_machine_source(arguments.machine_file, plan.parallel.topology);
-  std::string differ = "has no times of parts";
-  if (auto const& parts = machine.measured->parts) differ = parts_differ(*parts, part_conditions(config));
-  TRAINSTONE_REQUIRE_INPUT(differ.empty(), "--machine {}: {}; `trainstone calibrate --deck {}` measures the parts",
-                           arguments.machine_file, differ, arguments.deck.path);
+  std::string const missing = missing_parts(machine, config);
+  TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: {}; `trainstone calibrate --deck {}` measures the parts",
+                           arguments.machine_file, missing, arguments.deck.path);
   StepTimeline const timeline = predict_timeline(plan, machine.measured->parts->times, machine.model,
                                                  config.comm.emulated_network(), Entries::yes);
   std::optional<MeasuredStep> measured;

@@ -2,6 +2,9 @@
 
 #include "comm/simulation/chooser.hpp"
 #include "core/error.hpp"
+#include "train/plan/step_prediction.hpp"
+
+#include <algorithm>
 
 namespace trainstone {
 
@@ -35,6 +38,19 @@ MachineSource read_machine_source(std::string const& path, Topology const& topol
   MachineModel const model = measured.fit.model();
   std::string const description = machine_line(path, measured);
   return {model, description, std::move(measured)};
+}
+
+Topology imagined_topology(RunConfig const& config, std::int64_t ranks, std::int64_t nodes) {
+  std::int64_t const emulated = config.comm.emulated_nodes;
+  TRAINSTONE_REQUIRE_INPUT(emulated <= 0 || nodes == 1,
+                           "--nodes {}: the deck has comm.emulated_nodes = {}; leave out one of them", nodes, emulated);
+  TRAINSTONE_REQUIRE_INPUT(nodes <= ranks, "--nodes {}: there are {} ranks, must be 1 to {}", nodes, ranks, ranks);
+  return Topology::block(static_cast<Rank>(ranks), static_cast<int>(std::max(emulated, nodes)));
+}
+
+std::string missing_parts(MachineSource const& machine, RunConfig const& config) {
+  auto const& parts = machine.measured->parts;
+  return parts ? parts_differ(*parts, part_conditions(config)) : "has no times of parts";
 }
 
 } // namespace trainstone

@@ -6,6 +6,7 @@
 #include "comm/measurement/buffers_choice.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "result/machine_file.hpp"
+#include "train/plan/run_config.hpp"
 
 #include <optional>
 #include <string>
@@ -29,5 +30,12 @@ struct MachineSource {
 /// or if it was measured with other buffers, because copies cost time, too
 MachineSource read_machine_source(std::string const& path, Topology const& topology,
                                   std::optional<BuffersChoice> const& buffers = {});
+
+/// The ranks of a run that is imagined: in blocks on `nodes` nodes, or on those that the deck emulates.
+/// \param[in] nodes  of --nodes, 1 if it was not given     \throws InputError if both are given, or nodes exceed ranks
+Topology imagined_topology(RunConfig const& config, std::int64_t ranks, std::int64_t nodes);
+
+/// Why the machine's file has no times of parts for this run; empty if it has. \param[in] machine  of a file
+std::string missing_parts(MachineSource const& machine, RunConfig const& config);
 
 } // namespace trainstone

@@ -8,14 +8,19 @@
 
 namespace trainstone {
 
-std::string to_string(Part part) {
-  switch (part.kind) {
+std::string_view to_string(PartKind kind) {
+  switch (kind) {
   case PartKind::embed: return "embed";
-  case PartKind::attention: return fmt::format("attention {}", part.block);
-  case PartKind::mlp: return fmt::format("mlp {}", part.block);
+  case PartKind::attention: return "attention";
+  case PartKind::mlp: return "mlp";
   case PartKind::head: return "head";
   }
-  throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
+  throw Error(fmt::format("no kind of part {}", static_cast<int>(kind)));
+}
+
+std::string to_string(Part part) {
+  std::string const kind(to_string(part.kind));
+  return part.block < 0 ? kind : fmt::format("{} {}", kind, part.block);
 }
 
 std::vector<Part> parts(Index layers) {

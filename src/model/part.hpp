@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -32,6 +33,8 @@ struct Part {
   bool operator==(Part const&) const = default;
 };
 
+/// "embed", "attention", "mlp", "head"
+std::string_view to_string(PartKind kind);
 /// "embed", "attention 3", "mlp 3", "head"
 std::string to_string(Part part);
 

@@ -75,8 +75,10 @@ constexpr std::array times_of_part{
 Json parts_json(MeasuredParts const& parts) {
   Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
   for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
-  for (auto const& [part, times] : parts.times.parts)
+  for (auto const& [kind_of_part, times] : parts.times.parts) {
+    std::string const part(to_string(kind_of_part));
     for (auto const& [name, member] : times_of_part) json["part_seconds"][part][name] = finite(times.*member, part);
+  }
   return json;
 }
 
@@ -90,10 +92,13 @@ MeasuredParts read_parts(JsonFile const& document) {
   parts.layers = document.count("/parts/layers");
   for (auto const& [name, member] : times_of_step)
     parts.times.*member = document.non_negative(fmt::format("/parts/step_seconds/{}", name));
-  for (auto const& entry : document.at("/parts/part_seconds").items())
+  for (auto const& entry : document.at("/parts/part_seconds").items()) {
+    auto const found = std::ranges::find_if(part_kinds, [&](PartKind one) { return to_string(one) == entry.key(); });
+    document.require(found != part_kinds.end(), fmt::format("/parts/part_seconds: no part \"{}\"", entry.key()));
     for (auto const& [name, member] : times_of_part)
-      parts.times.parts[entry.key()].*member =
+      parts.times.parts[*found].*member =
           document.non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name));
+  }
   return parts;
 }
 

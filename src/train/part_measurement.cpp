@@ -3,13 +3,13 @@
 #include "comm/execution/control.hpp"
 #include "core/random.hpp"
 #include "kernels/accumulate.hpp"
-#include "parallel/program/step_prices.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/trainer.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace trainstone {
@@ -32,7 +32,7 @@ BatchSource tokens_below(std::int64_t vocab) {
 /// What is timed together: an act on a kind of part, in a first micro-batch or a later one.
 struct TimedKind {
   Act act;
-  std::string part;
+  std::optional<PartKind> part; ///< of forward and backward
   bool later;
   auto operator<=>(TimedKind const&) const = default;
 };
@@ -40,13 +40,11 @@ struct TimedKind {
 /// The mean time of every kind in every step.
 class StepTimes {
 public:
-  explicit StepTimes(std::int64_t layers) {
-    for (Part const part : parts(layers)) m_kinds.push_back(kind_of(to_string(part)));
-  }
+  explicit StepTimes(PartTable const& parts) : m_parts(parts) {}
 
   void add(Instruction const& one, double seconds) {
     bool const of_part = one.act == Act::forward || one.act == Act::backward;
-    std::string const part = of_part ? m_kinds[static_cast<std::size_t>(one.subject)] : "";
+    auto const part = of_part ? std::optional(m_parts[one.subject].kind) : std::nullopt;
     auto& [sum, count] = m_step[{one.act, part, one.act == Act::backward && one.micro_batch > 0}];
     sum += seconds;
     if (one.piece == Instruction::none || one.piece == 0) ++count; // pieces make one backward
@@ -56,12 +54,11 @@ public:
       if (counts) m_means[kind].push_back(total.first / static_cast<double>(total.second));
     m_step.clear();
   }
-  double median(Act act, std::string const& part = "", bool later = false) const {
+  double median(Act act, std::optional<PartKind> part = {}, bool later = false) const {
     auto const found = m_means.find({act, part, later});
-    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(act), part);
+    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(act), part ? to_string(*part) : "");
     return median_of(found->second);
   }
-  std::vector<std::string> const& kinds() const { return m_kinds; }
 
   static double median_of(std::vector<double> samples) {
     std::ranges::sort(samples);
@@ -70,7 +67,7 @@ public:
   }
 
 private:
-  std::vector<std::string> m_kinds; ///< by part
+  PartTable const& m_parts;
   std::map<TimedKind, std::pair<double, int>> m_step;
   std::map<TimedKind, std::vector<double>> m_means;
 };
@@ -108,7 +105,7 @@ void measure_accumulate(ExecutionSpace const& exec, Communicator& communicator, 
 
 PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
   PartTimes times;
-  for (std::string const& kind : steps.kinds())
+  for (PartKind const kind : part_kinds)
     times.parts[kind] = {steps.median(Act::forward, kind), steps.median(Act::backward, kind),
                          steps.median(Act::backward, kind, true)};
   auto const elements = static_cast<double>(plan.parallel.share_elements());
@@ -163,7 +160,7 @@ PartTimes measure_parts(ExecutionSpace const& exec, Communicator& communicator, 
   constexpr std::int64_t warm_up = 2;
   Communicator alone = communicator.split(communicator.rank());
   RunPlan const plan = plan_run(training, 0);
-  StepTimes steps(training.config.model.layers);
+  StepTimes steps(plan.parallel.parts);
   PartTimes times;
   {
     Trainer trainer(exec, alone, ledger, training.config, plan, {tokens_below(training.config.model.vocab), {}, 0},

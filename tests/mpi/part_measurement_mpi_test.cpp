@@ -44,7 +44,7 @@ TEST_CASE("the parts of a deck are measured without its strategy, and all ranks 
   CHECK(ledger.high_water().total() >= plan_run(training, 0).memory_bytes().total());
   REQUIRE(times.parts.size() == 4);
   for (auto const& [kind, part] : times.parts) {
-    INFO(kind);
+    INFO(to_string(kind));
     CHECK(part.forward > 0);
     CHECK(part.backward > 0);
     CHECK(part.backward_adding > 0);
@@ -52,7 +52,7 @@ TEST_CASE("the parts of a deck are measured without its strategy, and all ranks 
   for (double const time : {times.load, times.loss, times.norm_of_element, times.update_of_element,
                             times.copy_of_element, times.add_of_element})
     CHECK(time > 0);
-  for (double const time : {times.parts.at("mlp").forward, times.update_of_element})
+  for (double const time : {times.parts.at(PartKind::mlp).forward, times.update_of_element})
     CHECK(
         std::ranges::equal(all_gather_values(world, time), std::vector(static_cast<std::size_t>(world.size()), time)));
 }
@@ -66,7 +66,7 @@ TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
       measure_parts(ExecutionSpace(), world, ledger, training, {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
   RunPlan const plan = plan_run(config, world.rank(), world.topology());
   StepTimeline const timeline = predict_timeline(plan, times, uniform_machine({}), {});
-  PartTimes::OfPart const attention = times.parts.at("attention"), mlp = times.parts.at("mlp");
+  PartTimes::OfPart const attention = times.parts.at(PartKind::attention), mlp = times.parts.at(PartKind::mlp);
   CHECK(timeline.step > 6e9 * (attention.forward + attention.backward + mlp.forward + mlp.backward));
   CHECK(timeline.busiest().exposed() == 0);
 }

@@ -25,10 +25,10 @@ ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, Index micro_batche
 
 PartTimes parts() {
   PartTimes times;
-  times.parts = {{"embed", {1e-6, 2e-6, 3e-6}},
-                 {"attention", {1e-6, 2e-6, 3e-6}},
-                 {"mlp", {3e-6, 3e-6, 3e-6}},
-                 {"head", {7e-6, 8e-6, 9e-6}}};
+  times.parts = {{PartKind::embed, {1e-6, 2e-6, 3e-6}},
+                 {PartKind::attention, {1e-6, 2e-6, 3e-6}},
+                 {PartKind::mlp, {3e-6, 3e-6, 3e-6}},
+                 {PartKind::head, {7e-6, 8e-6, 9e-6}}};
   times.load = 1e-7;
   times.loss = 2e-7;
   times.agree = 3e-7;
@@ -138,7 +138,7 @@ TEST_CASE("ranks that own different groups are classes of their own", "[parallel
 
 TEST_CASE("a part without times is named", "[parallel][prices]") {
   PartTimes times = parts();
-  times.parts.erase("head");
+  times.parts.erase(PartKind::head);
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 2);
   StepPrices prices(plan, {}, times, {uniform_machine({})});
   CHECK_THROWS_AS(play_step(make_step_program(plan), prices.classes(), prices.price()), Error);

@@ -48,7 +48,8 @@ MeasuredMachine sample_machine() {
   parts.conditions = {{"channels", "160"}, {"gemm", "auto"}};
   parts.threads = 2;
   parts.layers = 4;
-  parts.times.parts = {{"embed", {1e-5 / 3, 2e-5 / 3, 4e-5 / 3}}, {"mlp", {1e-3 / 7, 2e-3 / 7, 3e-3 / 7}}};
+  parts.times.parts = {{PartKind::embed, {1e-5 / 3, 2e-5 / 3, 4e-5 / 3}},
+                       {PartKind::mlp, {1e-3 / 7, 2e-3 / 7, 3e-3 / 7}}};
   parts.times.load = 1e-6 / 3;
   parts.times.loss = 2e-6 / 3;
   parts.times.agree = 4e-6 / 3;
@@ -218,6 +219,8 @@ TEST_CASE("a machine file without times of parts is read", "[machine-file]") {
 TEST_CASE("times of parts that are not there or negative are refused", "[machine-file]") {
   CHECK_THAT(error_after([](auto& json) { json["parts"]["part_seconds"]["mlp"].erase("backward"); }),
              ContainsSubstring("/parts/part_seconds/mlp/backward"));
+  CHECK_THAT(error_after([](auto& json) { json["parts"]["part_seconds"]["tail"] = {}; }),
+             ContainsSubstring("/parts/part_seconds: no part \"tail\""));
   CHECK_THAT(error_after([](auto& json) { json["parts"]["step_seconds"]["loss"] = -1; }),
              ContainsSubstring("/parts/step_seconds/loss"));
   CHECK_THAT(error_after([](auto& json) { json["parts"].erase("conditions"); }),

@@ -121,10 +121,10 @@ TEST_CASE("a step of GPT-3 on 65,536 ranks is priced as one of few ranks", "[tra
   config.batch = {1, 1, ranks};
   config.kernels.gemm = "kokkos";
   PartTimes parts;
-  parts.parts = {{"embed", {1e-3, 1e-3, 1e-3}},
-                 {"attention", {0.04, 0.09, 0.09}}, // its backward has three pieces, as that of mlp
-                 {"mlp", {0.06, 0.12, 0.12}},
-                 {"head", {0.01, 0.02, 0.02}}};
+  parts.parts = {{PartKind::embed, {1e-3, 1e-3, 1e-3}},
+                 {PartKind::attention, {0.04, 0.09, 0.09}}, // its backward has three pieces, as that of mlp
+                 {PartKind::mlp, {0.06, 0.12, 0.12}},
+                 {PartKind::head, {0.01, 0.02, 0.02}}};
   for (Strategy const strategy : {Strategy::ddp, Strategy::zero, Strategy::hsdp}) {
     config.parallel = {.strategy = strategy};
     if (strategy == Strategy::zero) config.parallel.zero_stage = 3;

@@ -2,12 +2,13 @@
 
 // What the computing parts of a step take on one rank. A plain value: measured on a machine, or made up in a test.
 
+#include "model/part.hpp"
+
 #include <map>
-#include <string>
 
 namespace trainstone {
 
-/// In s. Parts are named by their kind: "embed", "attention", "mlp", "head".
+/// In s.
 struct PartTimes {
   struct OfPart {
     double forward = 0;
@@ -16,11 +17,11 @@ struct PartTimes {
     bool operator==(OfPart const&) const = default;
   };
 
-  std::map<std::string, OfPart> parts; ///< of one micro-batch
-  double load = 0;                     ///< of one micro-batch
-  double loss = 0;                     ///< of one micro-batch
-  double agree = 0;                    ///< on losses, without messages
-  double norm_of_element = 0;          ///< of the summed gradient
+  std::map<PartKind, OfPart> parts; ///< of one micro-batch
+  double load = 0;                  ///< of one micro-batch
+  double loss = 0;                  ///< of one micro-batch
+  double agree = 0;                 ///< on losses, without messages
+  double norm_of_element = 0;       ///< of the summed gradient
   double update_of_element = 0;
   double copy_of_element = 0; ///< of a gradient or a parameter
   double add_of_element = 0;  ///< of a gradient

@@ -67,8 +67,6 @@ PlannedCollective losses_of_all(ShardPlan const& plan) {
 
 } // namespace
 
-std::string kind_of(std::string const& part) { return part.substr(0, part.find(' ')); }
-
 StepPrices::StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> batch_scatter, PartTimes const& parts,
                        PricedMachine machine)
     : m_plan(&plan),
@@ -77,9 +75,7 @@ StepPrices::StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> b
       m_machine(with_delays(machine.model, machine.network)),
       m_cores(cores_of(machine.model)),
       m_cores_communicate(machine.cores_communicate),
-      m_classes(rank_classes(plan.mesh, keys_of_ranks(plan))) {
-  for (Index part = 0; part < plan.parts.size(); ++part) m_kinds.push_back(kind_of(to_string(plan.parts[part])));
-}
+      m_classes(rank_classes(plan.mesh, keys_of_ranks(plan))) {}
 
 PriceOf StepPrices::price() {
   return
@@ -122,9 +118,9 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
 
 /// Pieces of a backward take equal times.
 Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
-  std::string const& kind = m_kinds[at(instruction.subject)];
+  PartKind const kind = m_plan->parts[instruction.subject].kind;
   auto const found = m_parts->parts.find(kind);
-  TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", kind);
+  TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", to_string(kind));
   if (instruction.act == Act::forward) return nanoseconds(found->second.forward);
   bool const adds = !m_plan->fresh_gradients_apart() && !m_plan->ordered && instruction.micro_batch > 0;
   double const whole = adds ? found->second.backward_adding : found->second.backward;

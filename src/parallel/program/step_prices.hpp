@@ -57,12 +57,8 @@ private:
   MachineModel m_machine, m_cores;
   bool m_cores_communicate;
   std::vector<RankClass> m_classes;
-  std::vector<std::string> m_kinds; ///< by part
   std::map<Key, CollectivePrice> m_known;
   std::map<Index, std::vector<CollectivePrice>> m_reductions; ///< by a bucket's elements of an owner's share
 };
-
-/// The kind of a part, by which times are named: its name without a number.
-std::string kind_of(std::string const& part);
 
 } // namespace trainstone
