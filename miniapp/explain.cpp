@@ -31,7 +31,7 @@ namespace {
 
 // more than this nobody reads
 constexpr std::int64_t most_ranks = 64;
-constexpr std::int64_t most_ranks_of_timelines = std::int64_t{1} << 20; // of which few are shown
+constexpr std::int64_t most_ranks_of_timelines = std::int64_t{1} << 20; // the output shows one rank of each class
 constexpr std::int64_t most_elements = std::int64_t{1} << 20;
 
 /// The value of a flag that only some collectives have; `otherwise` if it is not given.

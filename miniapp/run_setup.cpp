@@ -143,7 +143,7 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
   if (first) prove_programs(run.resolved); // of all ranks
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config(), first ? ScanTokens::yes : ScanTokens::no);
-  measured_window(run.deck, run.data->steps()); // refuses what does not fit into so many steps
+  measured_window(run.deck, run.data->steps()); // refuses a window that does not fit into the steps
   TRAINSTONE_REQUIRE_INPUT(!options.max_time || run.config().checkpoint.writes(),
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
   find_golden_of(run, options.record_golden);

@@ -53,8 +53,8 @@ def judge(all_series, references):
 
 
 def steady_ratios(runs):
-    """{name: Range} of several runs: their median ratio, the lowest and the highest; and the names of those of which later
-    runs, judged by as many samples, would not almost surely see what the gate promises: of noise, or as these runs differ."""
+    """{name: Range} of several runs: the median ratio, the lowest ratio and the highest ratio. Also the names of ratios that are
+    too noisy, or differ too much between the runs: a later run with as many samples would not surely see what the gate promises."""
     measured = [{row.name: row.measured.ratio for row in judge(series, None)} for series in runs]
     ratios = {}
     for name in measured[0]:

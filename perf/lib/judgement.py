@@ -4,9 +4,9 @@
 - Comparisons with other programs take turns in pairs: log_ratios_of_pairs().
 - Studies repeat runs that are no pairs: ratio_of_medians().
 
-A four or a pair gives one logarithm of B / A; the ratio is the mean of the middle half of them, which what disturbs a few samples
-does not move. Its interval is a bootstrap's over blocks of neighbours, because noise of machines lasts. Seeds are fixed, so that
-equal samples give equal intervals. Few samples have no interval. Knows neither programs nor files.
+A four or a pair gives one logarithm of B / A. The ratio is the mean of the middle half of the logarithms, so a few disturbed
+samples do not move it. Its interval comes from a bootstrap over blocks of neighbours, because noise of machines lasts. Seeds are
+fixed, so equal samples give equal intervals. Few samples have no interval. The module knows neither programs nor files.
 """
 import math
 import random

@@ -32,9 +32,8 @@ struct MicroBatch {
 
 /// The memory in which backward leaves the gradients of a part's parameters.
 struct GradientTarget {
-  StoredVector gradients; ///< of the part's group; ParameterGroup::padded elements, of which its tensors' are written;
-                          ///< stored as the parameters are, or in fp32
-  Write write = Write::overwrite; ///< or add: to those of earlier micro-batches
+  StoredVector gradients; ///< of the part's group, as the parameters or in fp32; backward leaves the padding alone
+  Write write = Write::overwrite; ///< or add: to the gradients of earlier micro-batches
 };
 
 /// What the loss does with the head's logits.

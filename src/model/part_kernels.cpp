@@ -51,7 +51,7 @@ void head_forward(PartKernels& k) {
 }
 
 // Backward. The stream's gradient passes both halves of a block unchanged (residual). Each half adds the gradient
-// through its own branch, whose gradient is the stream's, or with dropout that of the elements that are not dropped.
+// through its own branch. The branch's gradient is the stream's. With dropout it is 0 where an element was dropped.
 
 void head_backward(PartKernels& k) {
   k.input_gradient(logits, wte, {}, branch);

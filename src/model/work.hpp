@@ -55,7 +55,7 @@ struct GemmUse {
   std::int64_t count; ///< per micro-batch
 };
 
-/// The products of forward, and those of backward.
+/// The products of forward; the products of backward.
 std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
                                     ModelStorage storage = {});

@@ -1,8 +1,8 @@
 #pragma once
 
 // What belongs together when gradients are reduced: the run of a group, its memory, its scratch. Pure functions of a
-// plan, from which the passes of a step program decide what waits for what. Also which gathers
-// and buckets are alike.
+// plan, from which the passes of a step program decide what waits for what. The file also says which gathers and which
+// buckets are alike.
 
 #include "parallel/plan/shard_plan.hpp"
 

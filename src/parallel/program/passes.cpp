@@ -134,7 +134,7 @@ Instructions GradientPass::finish() {
   return out;
 }
 
-/// Fresh gradients go where those of other runs, or of earlier micro-batches, may still be reduced.
+/// Fresh gradients go into memory where gradients of other runs or of earlier micro-batches may still be reduced.
 void GradientPass::before_backward(Instruction const& backward, Instructions& out) {
   if (!m_plan->fresh_gradients_apart()) return;
   Index const run = run_of_group(*m_plan, m_plan->parts.group(backward.subject));

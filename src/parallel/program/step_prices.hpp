@@ -29,7 +29,7 @@ struct PricedMachine {
 
 class StepPrices {
 public:
-  /// \param[in] plan  of any rank     \param[in] batch_scatter  of all micro-batches of a turn, if rank 0 loads them
+  /// \param[in] plan  of any rank     \param[in] batch_scatter  of a micro-batch to each rank, if rank 0 loads them
   /// Everything referred to must outlive the object.
   StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> batch_scatter, PartTimes const& parts,
              PricedMachine machine);

@@ -52,7 +52,7 @@ struct TimelineEntry {
   Instruction instruction;
   Nanoseconds begin;
   Nanoseconds end;
-  /// Of micro-batches that are alike, only the first ones are played. This one stands for so many.
+  /// Only the first ones of equal micro-batches are played. This entry stands for this number of micro-batches.
   Index times = 1;
 
   bool operator==(TimelineEntry const&) const = default;

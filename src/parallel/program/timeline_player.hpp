@@ -90,7 +90,7 @@ public:
   Nanoseconds next_event() const;
   /// Everything that decides what comes, as numbers relative to the given time and to the repetition.
   void append_state(std::vector<Index>& state, Nanoseconds origin) const;
-  /// All times and micro-batches as they are so many repetitions later.
+  /// Moves all times and micro-batches on by a number of repetitions.
   void shift(Nanoseconds time, Index micro_batches);
 
 private:
