@@ -22,7 +22,7 @@ namespace trainstone {
 namespace {
 
 void print_memory(RunPlan const& plan) {
-  fmt::print("memory per rank, bytes, of rank {}: none needs more\n", plan.rank);
+  fmt::print("bytes of memory on rank {}: no rank needs more\n", plan.rank);
   for (MemoryCategory category : memory_categories) {
     fmt::print("  {:<36} {:>16}\n", to_string(category), plan.memory_bytes()[category]);
     for (MemoryItem const& item : plan.memory)

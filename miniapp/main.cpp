@@ -181,7 +181,7 @@ void describe_options(CLI::App& app, CommandLine& line) {
   });
   app.footer("Kokkos' own --kokkos-* flags pass through.\n"
              "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
-             "69 does not fit into memory, 70 internal error, non-finite loss or a killed neighbour,\n"
+             "69 does not fit into memory, 70 internal error, non-finite loss or a killed rank,\n"
              "75 stopped with a checkpoint: start the same command again.");
 
   describe_run(app, line);
@@ -191,7 +191,7 @@ void describe_options(CLI::App& app, CommandLine& line) {
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
   describe_calibrate(
-      *app.add_subcommand("calibrate", "measure the cost of communication on this machine and write peaks.json"),
+      *app.add_subcommand("calibrate", "measure messages, sums, memory and the parts of a deck, and write peaks.json"),
       line.calibrate);
   describe_explain(
       *app.add_subcommand("explain",

@@ -89,7 +89,7 @@ std::vector<Key> batch_and_precision_keys() {
   return {
       number("batch.micro", batch, &BatchConfig::micro, "samples", up_to(million),
              "samples per rank and pass; global = micro x accumulation x ranks: give two of the three; 0 = computed"),
-      number("batch.accumulation", batch, &BatchConfig::accumulation, "turns", up_to(million),
+      number("batch.accumulation", batch, &BatchConfig::accumulation, "micro-batches", up_to(million),
              "micro-batches per rank and step; 0 = computed"),
       number("batch.global", batch, &BatchConfig::global, "samples", up_to(trillion),
              "per step, over all ranks; 0 = computed"),
