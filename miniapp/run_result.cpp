@@ -1,6 +1,7 @@
 #include "run_result.hpp"
 
 #include "comm/execution/buffers_start.hpp"
+#include "core/large_pages.hpp"
 #include "git_version.hpp"
 #include "kernels/gemm/library_threads.hpp"
 #include "kernels/measurement/peaks.hpp"
@@ -230,6 +231,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
+  result.large_page_bytes = bytes_in_large_pages();
   result.samples = std::move(training.samples);
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);

@@ -1,6 +1,7 @@
 #include "core/memory.hpp"
 
 #include "core/error.hpp"
+#include "core/large_pages.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -25,6 +26,7 @@ Allocation::Allocation(MemoryLedger& ledger, MemoryCategory category, std::strin
       m_memory(Kokkos::view_alloc("trainstone::" + label, Kokkos::WithoutInitializing), bytes) {
   TRAINSTONE_REQUIRE(reinterpret_cast<std::uintptr_t>(m_memory.data()) % memory_alignment == 0,
                      "allocation {} is not aligned to {} bytes", label, memory_alignment);
+  if constexpr (host_reaches_memory) ask_for_large_pages(m_memory.data(), bytes);
   m_ledger->add(category, m_memory.extent(0));
 }
 

@@ -330,6 +330,7 @@ std::string result_json(Result const& result) {
   json["predicted"] = amounts_json(result.predicted);
   json["counted"] = amounts_json(result.counted);
   json["resident_bytes"] = result.resident_bytes;
+  json["large_page_bytes"] = result.large_page_bytes;
   json["energy"] = energy_json(result.energy);
   json["wall_seconds"] = result.wall_seconds;
   json["restart_count"] = result.checkpoints.restarts;

@@ -136,10 +136,11 @@ struct Result {
   PeakInfo peaks;
   WorkAmounts predicted;
   WorkAmounts counted;
-  std::uint64_t resident_bytes = 0;  ///< resident set after the training; informative
-  std::vector<double> losses_before; ///< of the steps before a restart
-  std::vector<StepReport> samples;   ///< every step of this run
-  EarlySteps early;                  ///< of the training, those before a restart included
+  std::uint64_t resident_bytes = 0;   ///< resident set after the training; informative
+  std::uint64_t large_page_bytes = 0; ///< the part of it in pages of 2 MiB
+  std::vector<double> losses_before;  ///< of the steps before a restart
+  std::vector<StepReport> samples;    ///< every step of this run
+  EarlySteps early;                   ///< of the training, those before a restart included
   CheckpointInfo checkpoints;
   FileReads data; ///< reads_of_all, the check of all tokens included
   std::optional<EnergyInfo> energy;

@@ -281,6 +281,7 @@ ResultFile read_result(JsonFile const& file) {
   result.predicted = read_amounts(file, "/predicted");
   result.counted = read_amounts(file, "/counted");
   result.resident_bytes = file.amount("/resident_bytes");
+  if (file.has("/large_page_bytes")) result.large_page_bytes = file.amount("/large_page_bytes");
   result.wall_seconds = file.positive("/wall_seconds");
   result.losses_before = file.numbers("/losses_before_restart", false);
   result.samples = read_samples(file);

@@ -88,7 +88,7 @@ std::vector<std::string> names_in_shared_memory(pid_t process) {
 TEST_CASE("neighbours see each other's parts, which may have any size", "[mpi][shared_segment]") {
   Communicator const world = Communicator::world();
   MemoryLedger ledger;
-  for (std::uint64_t const unit : {std::uint64_t{0}, std::uint64_t{4}, page, 3 * page + 4, 100 * page}) {
+  for (std::uint64_t const unit : {std::uint64_t{0}, std::uint64_t{4}, page, 3 * page + 4, 100 * page, 1200 * page}) {
     std::uint64_t const bytes = unit * static_cast<std::uint64_t>(world.rank() % 3); // none for ranks 0, 3, 6
     SharedSegment segment = make_segment(world, ledger, bytes);
     CHECK(segment.neighbours() == world.topology().neighbours(world.rank()));

@@ -28,6 +28,7 @@ inline Result run_of(Outcome outcome, std::int64_t ranks, double tokens_per_seco
   run.predicted = {{{"parameters", 100}, {"data", 11}}, 64, 3, 1000, 7};
   run.counted = run.predicted;
   run.resident_bytes = 12345;
+  run.large_page_bytes = 12288;
   run.wall_seconds = 1.5;
   run.losses_before = {6.5};
   run.checkpoints.resumed_from = "kept/step-1";

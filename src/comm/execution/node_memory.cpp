@@ -2,6 +2,7 @@
 
 #include "comm/execution/control.hpp"
 #include "core/error.hpp"
+#include "core/large_pages.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -80,6 +81,33 @@ File open_neighbours(Sharing sharing, Address const& address) {
   return file;
 }
 
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::byte* mapped(void* at, std::uint64_t bytes, int protection, int flags, int descriptor) {
+  void* const begin = mmap(at, bytes, protection, flags, descriptor, 0);
+  if (begin == MAP_FAILED) fail(fmt::format("mmap of {} bytes", bytes), errno);
+  return static_cast<std::byte*>(begin);
+}
+
+/// The file in memory, aligned to a large page: the system puts it anywhere, but into a place that is reserved.
+std::byte* map(File const& file, std::uint64_t bytes) {
+  std::uint64_t const room = bytes + large_page_bytes;
+  std::byte* const reserved = mapped(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  auto const before = -reinterpret_cast<std::uintptr_t>(reserved) % large_page_bytes;
+  std::byte* const begin =
+      mapped(reserved + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor());
+  std::byte* const end = begin + round_up(bytes, page_bytes());
+  if (before > 0) munmap(reserved, before);
+  if (reserved + room > end) munmap(end, static_cast<std::size_t>(reserved + room - end));
+  return begin;
+}
+
+/// Makes the pages of a range, so that touching them ends in no bus error.
+void make_pages(File const& file, std::uint64_t offset, std::uint64_t bytes) {
+  if (fallocate(file.descriptor(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    fail(fmt::format("making pages for {} bytes of shared memory", bytes), errno);
+}
+
 } // namespace
 
 File& File::operator=(File&& other) noexcept {
@@ -126,20 +154,24 @@ NodeMemory::NodeMemory(Communicator const& communicator, std::uint64_t bytes, Sh
   }
   if (creates && address.name[0] != '\0') shm_unlink(address.name.data());
   if (error) std::rethrow_exception(error);
-  on_all_ranks(communicator, "map shared memory", [&] {
-    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m_file.descriptor(), 0);
-    if (mapped == MAP_FAILED) fail(fmt::format("mmap of {} bytes", bytes), errno);
-    m_mapping = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(mapped), Unmap{bytes});
-  });
+  on_all_ranks(communicator, "map shared memory",
+               [&] { m_mapping = std::unique_ptr<std::byte, Unmap>(map(m_file, bytes), Unmap{bytes}); });
 }
 
 void NodeMemory::Unmap::operator()(std::byte* begin) const { munmap(begin, bytes); }
 
 void NodeMemory::populate(std::uint64_t offset, std::uint64_t bytes) const {
   if (bytes == 0) return;
-  if (fallocate(m_file.descriptor(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
-    fail(fmt::format("making pages for {} bytes of shared memory", bytes), errno);
-  for (std::uint64_t page = 0; page < bytes; page += page_bytes()) begin()[offset + page] = std::byte{0};
+  std::uint64_t const end = offset + bytes;
+  bool large = true; // what the system refuses once, it refuses again
+  for (std::uint64_t page = round_up(offset, large_page_bytes); large && page + large_page_bytes <= end;
+       page += large_page_bytes) {
+    make_pages(m_file, page, page_bytes());
+    begin()[page] = std::byte{0};
+    large = make_large_page(begin() + page);
+  }
+  make_pages(m_file, offset, bytes);
+  for (std::uint64_t page = offset; page < end; page += page_bytes()) begin()[page] = std::byte{0};
 }
 
 NodeMemory share_memory(Communicator const& communicator, std::string_view purpose, std::uint64_t bytes) {
