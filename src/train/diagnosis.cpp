@@ -30,7 +30,7 @@ Part first_bad_part(DiagnosedTraining const& training, bool is_mine) {
 
 std::string describe_non_finite(DiagnosedTraining const& training, std::span<double const> losses,
                                 std::function<void(Index micro_batch)> const& forward) {
-  auto const& [exec, communicator, engine, model, table, count] = training;
+  auto const& [exec, communicator, engine, model, count] = training;
   engine.finish();
   auto const is_finite = [](double loss) { return std::isfinite(loss); };
   std::int64_t const bad = std::ranges::find_if_not(losses, is_finite) - losses.begin();
@@ -44,7 +44,7 @@ std::string describe_non_finite(DiagnosedTraining const& training, std::span<dou
   Index const group = control_all_reduce(exec, communicator, Operation::max, engine.find_non_finite_group(count));
   if (group < 0) return "the norm overflows, all gradients are finite";
   return fmt::format("all outputs are finite, the gradient of \"{}\" is not",
-                     table.groups()[static_cast<std::size_t>(group)].name);
+                     engine.table().groups()[static_cast<std::size_t>(group)].name);
 }
 
 bool has_non_finite(ExecutionSpace const& exec, ConstStoredVector values, Vector<std::int64_t> count) {

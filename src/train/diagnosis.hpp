@@ -19,7 +19,6 @@ struct DiagnosedTraining {
   Communicator& communicator;
   ShardedEngine& engine;
   Gpt const& model;
-  ParameterTable const& table;
   Vector<std::int64_t> count;
 };
 

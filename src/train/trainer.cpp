@@ -194,18 +194,18 @@ void Trainer::require_equal_replicas(std::int64_t step) {
 
 ParameterChanges Trainer::parameter_changes() {
   Vector<double> const sum(m_loss_sums.data(), 1);
-  return trainstone::parameter_changes(m_exec, *m_communicator, m_engine, m_plan->table,
+  return trainstone::parameter_changes(m_exec, *m_communicator, m_engine,
                                        static_cast<std::uint64_t>(m_config->data.seed), sum);
 }
 
 ParameterChanges Trainer::gradient_sizes() {
   Vector<double> const sum(m_loss_sums.data(), 1);
-  return trainstone::gradient_sizes(m_exec, *m_communicator, m_engine, m_plan->table, sum);
+  return trainstone::gradient_sizes(m_exec, *m_communicator, m_engine, sum);
 }
 
 /// After the losses of the step are added up; collective.
 std::string Trainer::describe_non_finite(PlayedStep const& played) {
-  DiagnosedTraining const training{m_exec, *m_communicator, m_engine, m_model, m_plan->table, m_count};
+  DiagnosedTraining const training{m_exec, *m_communicator, m_engine, m_model, m_count};
   return trainstone::describe_non_finite(training, played.losses, [&](Index micro_batch) {
     PlayedStep again = played;
     m_loader.begin(m_exec);

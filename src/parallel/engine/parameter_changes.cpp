@@ -60,11 +60,10 @@ std::vector<TensorPart> tensor_parts(ShardPlan const& plan, ParameterTable const
 /// The mean of |value - what it began with| of each kind. \param[in] values_of  this rank's share of a group
 /// \param[in] begun_with  the InitialElements of a part
 template <class ValuesOf, class BegunWith>
-ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardPlan const& plan,
-                                  ParameterTable const& table, Vector<double> sum, ValuesOf const& values_of,
-                                  BegunWith const& begun_with) {
+ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
+                                  Vector<double> sum, ValuesOf const& values_of, BegunWith const& begun_with) {
   std::array<double, values_sent> sums{};
-  for (TensorPart const& part : tensor_parts(plan, table)) {
+  for (TensorPart const& part : tensor_parts(engine.plan(), engine.table())) {
     Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
                                      static_cast<std::size_t>(part.in_share.size()));
     sum_of_changes(exec, begun_with(part), values, sum);
@@ -81,16 +80,16 @@ ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& worl
 } // namespace
 
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
-                                   ParameterTable const& table, std::uint64_t seed, Vector<double> sum) {
+                                   std::uint64_t seed, Vector<double> sum) {
   return mean_differences(
-      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.master_share(group); },
+      exec, world, engine, sum, [&](Index group) { return engine.master_share(group); },
       [&](TensorPart const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
 }
 
 ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
-                                ParameterTable const& table, Vector<double> sum) {
+                                Vector<double> sum) {
   return mean_differences(
-      exec, world, engine.plan(), table, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
+      exec, world, engine, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
       [](TensorPart const&) { return InitialElements{}; }); // zeros
 }
 

@@ -23,12 +23,12 @@ using ParameterChanges = std::array<double, tensor_kinds>;
 /// \param[in] sum  room for one value
 /// Sends parameter_changes_traffic(), starts parameter_changes_launches() kernels.
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
-                                   ParameterTable const& table, std::uint64_t seed, Vector<double> sum);
+                                   std::uint64_t seed, Vector<double> sum);
 
 /// The same means of |gradient|, from the summed gradients of fp32 that the engine holds after gradient_norm().
 /// Collective over `world`; waits. Costs what parameter_changes() costs.
 ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
-                                ParameterTable const& table, Vector<double> sum);
+                                Vector<double> sum);
 
 Traffic parameter_changes_traffic(ShardPlan const& plan);
 std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table);

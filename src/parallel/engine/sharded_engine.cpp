@@ -58,6 +58,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
     : m_exec(exec),
       m_communication(communication_instance(exec)),
       m_plan(&plan),
+      m_table(&table),
       m_communicators(world, plan.mesh),
       m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
                    ledger, MemoryCategory::parameters, "parameters", plan.types.parameters,

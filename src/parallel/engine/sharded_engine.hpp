@@ -78,6 +78,7 @@ public:
   StoredVector whole_parameters(Index group) const { return m_gatherer.whole(group); }
 
   ShardPlan const& plan() const { return *m_plan; }
+  ParameterTable const& table() const { return *m_table; }
   MeshCommunicators& communicators() { return m_communicators; }
 
 private:
@@ -87,6 +88,7 @@ private:
 
   ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;
+  ParameterTable const* m_table;
   MeshCommunicators m_communicators;
   StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
   Allocation m_optimizer_memory;
