@@ -1,14 +1,29 @@
 #pragma once
 
-// Where the elements that are here lie in whole tensors. One walk knows how splits cut tensors, and where padding is.
-// Initial values, model files and the changes of parameters go over it. Plain values.
+// Where the elements that are here lie in the whole model. One walk knows where tensors begin, how splits cut them, and
+// where padding is. It goes over a part of a group: a rank's share, a chunk of it, or all. Initial values, model files,
+// the optimizer, the changes of parameters, the hash and checkpoints go over it. Plain values.
 
 #include "comm/schedule/partition.hpp"
 #include "model/parameter_table.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace trainstone {
+
+/// Calls visit(ParameterTensor, Range) for each tensor that has elements in the part of a group, in order, with the
+/// range of these elements, counted from the group's begin here.
+template <class Visit>
+void for_each_tensor(ParameterTable const& table, Index group, Range const& part, Visit const& visit) {
+  Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
+  for (ParameterTensor const& tensor : table.tensors()) {
+    if (tensor.group != group) continue;
+    Index const first = tensor.offset - offset;
+    Range const here{std::max(first, part.begin), std::min(first + tensor.size(), part.end)};
+    if (here.begin < here.end) visit(tensor, here);
+  }
+}
 
 /// Elements that lie side by side here and in the whole tensor, row after row.
 struct ParameterRun {
@@ -23,18 +38,28 @@ struct ParameterRun {
 template <class Visit>
 void for_each_run(ParameterTable const& table, Index group, Range const& part, Visit const& visit) {
   Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
-  for (ParameterTensor const& tensor : table.tensors()) {
-    if (tensor.group != group) continue;
+  for_each_tensor(table, group, part, [&](ParameterTensor const& tensor, Range const& here) {
     Split const& split = tensor.split;
-    Index const first = tensor.offset - offset, end = std::min(first + tensor.size(), part.end);
+    Index const first = tensor.offset - offset;
     Index const length = split.of == Split::Of::columns ? tensor.columns : tensor.size();
-    for (Index begin = std::max(first, part.begin); begin < end;) {
+    for (Index begin = here.begin; begin < here.end;) {
       Index const number = (begin - first) / length, place = (begin - first) % length;
-      Index const size = std::min(length - place, end - begin);
+      Index const size = std::min(length - place, here.end - begin);
       visit(ParameterRun{tensor, begin, (number * split.parts + split.part) * length + place, size});
       begin += size;
     }
-  }
+  });
 }
+
+/// Elements that lie side by side here and in the group of whole tensors, across the borders of tensors.
+struct GroupRun {
+  Index in_group; ///< its first element, counted from the group's begin here
+  Range in_whole; ///< counted from the begin of the group of whole tensors, which is the same for every split
+  bool operator==(GroupRun const&) const = default;
+};
+
+/// The elements `part` of a group as few runs, in order, without padding. Where no tensor is split, they are one run,
+/// or none.
+std::vector<GroupRun> group_runs(ParameterTable const& table, Index group, Range const& part);
 
 } // namespace trainstone

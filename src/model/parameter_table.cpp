@@ -87,7 +87,7 @@ void ParameterTable::add_group(std::string const& name, std::int64_t block, std:
                                std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
   std::int64_t const group = static_cast<std::int64_t>(m_groups.size());
   std::int64_t const first = m_groups.empty() ? 0 : size();
-  std::int64_t offset = first;
+  std::int64_t offset = first, whole_offset = 0;
   for (Tensor tensor : members) {
     Split const split = split_of ? split_of(tensor) : Split();
     auto const [rows, columns] = part_of(shape_of(tensor, m_config), split, tensor);
@@ -101,15 +101,17 @@ void ParameterTable::add_group(std::string const& name, std::int64_t block, std:
                           offset,
                           is_matrix(tensor),
                           {},
-                          split};
+                          split,
+                          whole_offset};
     entry.initial = initial_value(entry, m_config, m_model_parameters);
     m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.whole_size();
     offset += entry.size();
+    whole_offset += entry.whole_size();
     m_tensors.push_back(std::move(entry));
   }
   std::int64_t const granule = ranks * norm_block;
   std::int64_t const elements = offset - first;
-  m_groups.push_back({name, first, elements, (elements + granule - 1) / granule * granule});
+  m_groups.push_back({name, first, elements, (elements + granule - 1) / granule * granule, whole_offset});
 }
 
 ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {

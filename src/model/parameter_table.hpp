@@ -78,6 +78,7 @@ struct ParameterTensor {
   bool is_matrix;      ///< weight decay "matrices" decays these
   InitialValue initial;
   Split split = {};
+  std::int64_t whole_offset = 0; ///< first element of the whole tensor among its group's whole tensors
 
   std::int64_t size() const { return rows * columns; }
   std::int64_t whole_size() const { return size() * split.parts; }
@@ -88,8 +89,9 @@ struct ParameterTensor {
 struct ParameterGroup {
   std::string name; ///< "root", "block 3"
   std::int64_t offset;
-  std::int64_t size;   ///< elements of its tensors
-  std::int64_t padded; ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
+  std::int64_t size;       ///< elements of its tensors
+  std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
+  std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
 };
 
 class ParameterTable {

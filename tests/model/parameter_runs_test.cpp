@@ -10,6 +10,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -85,6 +86,41 @@ TEST_CASE("the walk begins and ends anywhere: its runs are those of the whole gr
   std::map<Index, std::pair<Index, Tensor>> in_pieces;
   for (Index begin = 0; begin < size; begin += 7) for_each_run(table, 1, {begin, begin + 7}, add(in_pieces));
   CHECK(in_pieces == all);
+}
+
+TEST_CASE("runs in whole groups put what the parts hold where a whole group has it", "[model]") {
+  Index const parts = GENERATE(1, 2, 4);
+  ParameterTable const whole(model, 1);
+  for (Index group = 0; group < 3; ++group) {
+    std::vector<float> found(static_cast<std::size_t>(whole.groups()[static_cast<std::size_t>(group)].padded), 0);
+    std::size_t joined = 0, runs = 0;
+    for (Index part = 0; part < parts; ++part) {
+      ParameterTable const table(model, 1, [&](Tensor tensor) { return split_of(tensor, parts, part); });
+      ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+      CHECK(entry.whole_size == whole.groups()[static_cast<std::size_t>(group)].size);
+      std::vector<float> const values = values_of(table, group);
+      for (Index begin = 0; begin < entry.padded; begin += 1000) {
+        Range const chunk{begin, std::min(begin + 1000, entry.padded)};
+        for (GroupRun const& run : group_runs(table, group, chunk)) {
+          std::copy_n(values.begin() + run.in_group, run.in_whole.size(), found.begin() + run.in_whole.begin);
+          ++joined;
+        }
+        for_each_run(table, group, chunk, [&](ParameterRun const&) { ++runs; });
+      }
+    }
+    CHECK(found == values_of(whole, group));
+    CHECK(joined < runs);
+  }
+}
+
+TEST_CASE("where no tensor is split, a part of a group is one run, and padding is none", "[model]") {
+  ParameterTable const table(model, 4);
+  ParameterGroup const& block = table.groups()[1];
+  REQUIRE(block.size < block.padded);
+  CHECK(group_runs(table, 1, {0, block.padded}) == std::vector<GroupRun>{{0, {0, block.size}}});
+  CHECK(group_runs(table, 1, {256, 1024}) == std::vector<GroupRun>{{256, {256, 1024}}});
+  CHECK(group_runs(table, 1, {block.size, block.padded}).empty());
+  CHECK(group_runs(table, 1, {0, 0}).empty());
 }
 
 TEST_CASE("a tensor that cannot be cut into equal parts is refused", "[model]") {

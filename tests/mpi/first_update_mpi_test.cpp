@@ -4,6 +4,7 @@
 #include "deck/benchmark_class.hpp"
 #include "parallel/engine/replica_check.hpp"
 #include "result/golden.hpp"
+#include "support/master_part.hpp"
 #include "support/training_run.hpp"
 #include "train/data/training_data.hpp"
 #include "train/verification/first_step.hpp"
@@ -215,11 +216,8 @@ TEST_CASE("a tensor that is not updated shows in a first update", "[mpi][golden]
   Communicator world = test::world();
   skip_where_the_batch_does_not_fit(world);
   DeckRun run(world, strategy(Strategy::ddp));
-  ParameterTensor const& bias = run.planned.plan.table.find(Tensor::attprojb, 1); // begins with zeros
-  Range const here = range_in_share(run.planned.plan.parallel, bias);
-  BeforeLaunch const freeze("trainstone::initialize::changes", [&] {
-    multiply(StoredVector(run.trainer.engine().master_share(bias.group)).part(here.begin, here.size()), 0);
-  });
+  Vector<float> const bias = test::master_part(run.trainer.engine(), Tensor::attprojb, 1); // begins with zeros
+  BeforeLaunch const freeze("trainstone::initialize::changes", [&] { multiply(bias, 0); });
   CHECK(failed_checks(world, run).ends_with("parameter-changes "));
 }
 

@@ -3,6 +3,7 @@
 
 #include "deck/benchmark_class.hpp"
 #include "result/golden_checks.hpp"
+#include "support/master_part.hpp"
 #include "support/world.hpp"
 #include "train/data/training_data.hpp"
 #include "train/planned_trainer.hpp"
@@ -89,12 +90,7 @@ void skip_but_on_two_ranks() {
 
 /// Sets a bias of a block, which began with zeros, back to zeros.
 void freeze_a_bias(Trainer& trainer) {
-  ParameterTable const table(trainer.config().model, trainer.engine().plan().mesh.ranks());
-  ParameterTensor const& bias = table.find(Tensor::attprojb, 3);
-  Range const here = range_in_share(trainer.engine().plan(), bias);
-  Vector<float> const group = trainer.engine().master_share(bias.group);
-  Kokkos::deep_copy(ExecutionSpace(), Vector<float>(group.data() + here.begin, static_cast<std::size_t>(here.size())),
-                    0.0F);
+  Kokkos::deep_copy(ExecutionSpace(), test::master_part(trainer.engine(), Tensor::attprojb, 3), 0.0F);
 }
 
 /// What rank 0 alone would bring to a mean over both ranks.

@@ -13,7 +13,7 @@ std::vector<ParameterGroup> groups_of(std::vector<Index> const& sizes) {
   std::vector<ParameterGroup> groups;
   Index offset = 0;
   for (Index const size : sizes) {
-    groups.push_back({"group", offset, size, size});
+    groups.push_back({"group", offset, size, size, size});
     offset += size;
   }
   return groups;

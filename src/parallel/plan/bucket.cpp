@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "kernels/norm_block.hpp"
+#include "model/parameter_runs.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -79,8 +80,8 @@ void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
 void cut_by_tensor(Cutter& cutter, ParameterTable const& table) {
   for (Index g = cutter.groups() - 1; g >= 0; --g) {
     std::vector<Index> ends;
-    for (ParameterTensor const& tensor : table.tensors())
-      if (tensor.group == g) ends.push_back(tensor.offset + tensor.size() - cutter.group(g).offset);
+    for_each_tensor(table, g, {0, cutter.group(g).size},
+                    [&](ParameterTensor const&, Range const& here) { ends.push_back(here.end); });
     ends.back() = cutter.group(g).padded;
     cutter.add_slices(g, ends);
   }

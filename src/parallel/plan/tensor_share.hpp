@@ -15,10 +15,7 @@ struct TensorShare {
   bool is_matrix; ///< weight decay "matrices" decays these
 };
 
-/// Where a tensor lies within this rank's share of its group, counted from the share's begin; empty: nowhere.
-Range range_in_share(ShardPlan const& plan, ParameterTensor const& tensor);
-
-/// The tensors whose part is not empty, in the order of the table.
+/// The tensors that have elements in the shares, in the order of the table.
 std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table);
 
 } // namespace trainstone

@@ -3,7 +3,7 @@
 #include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "model/llmc/llmc_parameters.hpp"
-#include "parallel/plan/tensor_share.hpp"
+#include "model/parameter_runs.hpp"
 #include "train/planned_trainer.hpp"
 
 #include <nlohmann/json.hpp>
@@ -98,20 +98,21 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
   return make_row("logits", absolute, absolute / largest, logits_bound, false);
 }
 
-/// The elements of a tensor that this rank holds the sum of, and their values.
-struct TensorPart {
-  std::size_t first;
-  std::vector<float> values;
-};
-
-TensorPart own_gradient(ExecutionSpace const& exec, ShardedEngine& engine, ParameterTensor const& entry) {
-  ShardPlan const& plan = engine.plan();
-  Range const range = range_in_share(plan, entry);
-  if (range.empty()) return {0, {}};
-  StoredVector const values = engine.gradient_share(entry.group).part(range.begin, range.size());
-  Index const first = entry.offset - plan.groups[static_cast<std::size_t>(entry.group)].offset;
-  return {static_cast<std::size_t>(plan.share(entry.group).begin + range.begin - first),
-          copy_to_host(exec, ConstStoredVector(values), "trainstone::train::compare_gradients")};
+/// Adds what this rank holds of the summed gradient of a tensor.
+void add_own_gradient(ExecutionSpace const& exec, ReferenceRun& run, ParameterTensor const& entry,
+                      std::vector<float> const& expected, Difference& difference) {
+  ShardedEngine const& engine = run.trainer.engine();
+  Range const share = engine.plan().share(entry.group);
+  for_each_run(run.plan.table, entry.group, share, [&](ParameterRun const& own) {
+    if (&own.tensor != &entry) return;
+    ConstStoredVector const values = engine.gradient_share(entry.group).part(own.in_group - share.begin, own.size);
+    auto element = static_cast<std::size_t>(own.in_whole);
+    for (float const value : copy_to_host(exec, values, "trainstone::train::compare_gradients")) {
+      // both sides may pad the vocabulary with rows that the other has not: their gradient is zero
+      difference.add(value, element < expected.size() ? expected[element] : 0.0f);
+      ++element;
+    }
+  });
 }
 
 /// One row per tensor of the file; slices of a per-layer tensor are compared each with its own largest element. Every
@@ -124,14 +125,9 @@ std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communic
     double absolute = 0, relative = 0;
     for (Index layer = 0; layer < tensor.layers; ++layer) {
       state.read_gradient(tensor, layer, expected);
-      TensorPart const part = own_gradient(exec, run.trainer.engine(), table_entry(run.plan.table, tensor, layer));
       Difference difference;
       for (float const value : expected) difference.add(value, value);
-      for (std::size_t i = 0; i < part.values.size(); ++i) {
-        // both sides may pad the vocabulary with rows that the other has not: their gradient is zero
-        std::size_t const element = part.first + i;
-        difference.add(part.values[i], element < expected.size() ? expected[element] : 0.0f);
-      }
+      add_own_gradient(exec, run, table_entry(run.plan.table, tensor, layer), expected, difference);
       raise(absolute, difference.absolute);
       raise(relative, difference.relative());
     }
