@@ -2,7 +2,9 @@
 
 // The norm of the summed gradient, of which every rank holds a share. Owns the collective that brings the squared sums
 // of all blocks together. Promises: the same bits on all ranks, for every strategy and number of ranks: blocks of 256
-// elements, the balanced binary tree over a group's blocks, then groups in order; every parameter counts once.
+// elements, the balanced binary tree over a group's blocks, then groups in order; every parameter counts once. Blocks
+// are those of a padded group, and a share is whole blocks: the norm needs to know who owns a block, and not which
+// tensor is in it, so it does not go over runs (model/parameter_runs.hpp). Padding is zero and adds nothing.
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/execution.hpp"

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
+#include "model/parameter_runs.hpp"
 #include "train/checkpoint/folder.hpp"
 
 #include <algorithm>
@@ -33,28 +34,42 @@ StoredVector state_share(ShardedEngine const& engine, Index vector, Index group)
   return vector == 0 ? engine.master_share(group) : engine.moment_share(vector - 1, group);
 }
 
+/// A part of a file, and where it begins in this rank's share of its group.
+struct WrittenPart {
+  CheckpointPart part;
+  Index in_share;
+};
+
+std::vector<WrittenPart> written_parts(ShardedEngine const& engine) {
+  ShardPlan const& plan = engine.plan();
+  std::vector<WrittenPart> parts;
+  for (Index g = 0; g < std::ssize(plan.groups); ++g)
+    for (GroupRun const& run : group_runs(engine.table(), g, written_range(plan, g)))
+      parts.push_back({{g, run.in_whole}, run.in_group - plan.share(g).begin});
+  return parts;
+}
+
 /// This rank's file, if it has anything to write; else one without a name.
 CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engine, Index vectors,
                           fs::path const& folder) {
-  ShardPlan const& plan = engine.plan();
   CheckpointFile file;
-  for (Index g = 0; g < std::ssize(plan.groups); ++g)
-    if (Range const range = written_range(plan, g); !range.empty()) file.parts.push_back({g, range});
-  if (file.parts.empty()) return file;
-  file.name = checkpoint_file_name(plan.rank);
+  std::vector<WrittenPart> const parts = written_parts(engine);
+  if (parts.empty()) return file;
+  file.name = checkpoint_file_name(engine.plan().rank);
   DurableOutput output(folder / file.name);
   std::vector<float> values(static_cast<std::size_t>(chunk));
-  for (CheckpointPart const& part : file.parts) {
+  for (WrittenPart const& written : parts) {
+    CheckpointPart const& part = file.parts.emplace_back(written.part);
     for (Index vector = 0; vector < vectors; ++vector) {
-      Index const first = part.range.begin - plan.share(part.group).begin;
-      in_chunks(part.range.size(), [&](Index begin, Index size) {
+      StoredVector const state = state_share(engine, vector, part.group).part(written.in_share, part.range.size());
+      in_chunks(state.size, [&](Index begin, Index size) {
         reach_delay_point("trainstone::checkpoint::write");
         std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
-        copy_to_host<float>(exec, state_share(engine, vector, part.group).part(first + begin, size).as<float>(), out,
+        copy_to_host<float>(exec, state.part(begin, size).as<float>(), out,
                             "trainstone::checkpoint::write: it goes to a file");
         if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
           throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
-                                  plan.groups[static_cast<std::size_t>(part.group)].name));
+                                  engine.plan().groups[static_cast<std::size_t>(part.group)].name));
         output.write(std::as_bytes(out));
       });
     }
@@ -63,15 +78,19 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   return file;
 }
 
-/// This rank's share of a group, or of its padding: zeros.
-void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, Index vector, Index group, Range share,
-                Index group_size, StoredVector out) {
+/// This rank's share of a group, with zeros for padding.
+void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, ParameterTable const& table,
+                Index vector, Index group, Range share, StoredVector out) {
   std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
   in_chunks(share.size(), [&](Index begin, Index size) {
     std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
     std::ranges::fill(part, 0.0f);
     Index const first = share.begin + begin;
-    checkpoint.read(vector, group, {first, std::min(first + size, group_size)}, part);
+    for (GroupRun const& run : group_runs(table, group, {first, first + size})) {
+      auto const place = static_cast<std::size_t>(run.in_group - first);
+      auto const count = static_cast<std::size_t>(run.in_whole.size());
+      checkpoint.read(vector, group, run.in_whole, part.subspan(place, count));
+    }
     copy_from_host<float>(exec, part, out.part(begin, size).as<float>(),
                           "trainstone::checkpoint::read: the host buffer is reused");
   });
@@ -154,12 +173,10 @@ StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path co
 }
 
 void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint) {
-  ShardPlan const& plan = engine.plan();
   engine.set_parameters([&](Index group, Range share, Vector<float> values) {
-    Index const size = plan.groups[static_cast<std::size_t>(group)].size;
-    fill_share(exec, checkpoint, 0, group, share, size, values);
-    for (Index moment = 0; moment < plan.moments; ++moment)
-      fill_share(exec, checkpoint, 1 + moment, group, share, size, engine.moment_share(moment, group));
+    fill_share(exec, checkpoint, engine.table(), 0, group, share, values);
+    for (Index moment = 0; moment < engine.plan().moments; ++moment)
+      fill_share(exec, checkpoint, engine.table(), 1 + moment, group, share, engine.moment_share(moment, group));
   });
 }
 

@@ -20,7 +20,7 @@ struct WrittenCheckpoint {
   double seconds = 0;      ///< until it had its name
 };
 
-/// The range of a group's elements, without padding, that a rank writes.
+/// The range of a group's elements, counted from its begin here and without padding, that a rank writes.
 Range written_range(ShardPlan const& plan, Index group);
 
 /// Writes the state of a training that has completed about.progress.step. Fills in groups, vectors and files of

@@ -185,7 +185,7 @@ std::string version_in(std::string const& text) {
 
 std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups) {
   std::vector<CheckpointGroup> unpadded;
-  for (ParameterGroup const& group : groups) unpadded.push_back({group.name, group.size});
+  for (ParameterGroup const& group : groups) unpadded.push_back({group.name, group.whole_size});
   return unpadded;
 }
 

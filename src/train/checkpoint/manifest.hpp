@@ -25,7 +25,7 @@ namespace trainstone {
 /// parameters (the master copy, where there is one), then the optimizer's moments.
 struct CheckpointPart {
   Index group = 0;
-  Range range; ///< without padding
+  Range range; ///< of the group of whole tensors, without padding
   bool operator==(CheckpointPart const&) const = default;
 };
 
@@ -36,7 +36,7 @@ struct CheckpointFile {
   bool operator==(CheckpointFile const&) const = default;
 };
 
-/// A parameter group without padding: the same for every number of ranks.
+/// A parameter group of whole tensors, without padding: the same for every number of ranks.
 struct CheckpointGroup {
   std::string name;
   Index size = 0;
