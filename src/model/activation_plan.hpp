@@ -92,6 +92,14 @@ struct PlacedActivation {
   Index block;
 };
 
+/// In whose memory an activation lies that a part names. \param[in] block  the part's; of head, the number of blocks
+constexpr PlacedActivation in_memory(Activation what, Index block) {
+  if (what == Activation::stream && block == 0) return {Activation::embedded, -1};
+  if (what == Activation::stream) return {Activation::output, block - 1};
+  if (what == Activation::d_branch) return {Activation::d_qkv, -1};
+  return {what, is_of_block(what) ? block : -1};
+}
+
 /// "logits", "block 3 qkv"
 std::string to_string(PlacedActivation const& placed);
 

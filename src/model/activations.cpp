@@ -44,10 +44,8 @@ Matrix<MaskByte> Activations::mask(Activation what, Index block) const {
 }
 
 void* Activations::memory(Activation what, Index block) const {
-  if (what == Activation::stream)
-    return block == 0 ? memory(Activation::embedded, -1) : memory(Activation::output, block - 1);
-  if (what == Activation::d_branch) what = Activation::d_qkv;
-  return m_memory[is_of_block(what) ? static_cast<std::size_t>(block + 1) : 0][static_cast<std::size_t>(what)];
+  PlacedActivation const placed = in_memory(what, block);
+  return m_memory[static_cast<std::size_t>(placed.block + 1)][static_cast<std::size_t>(placed.what)];
 }
 
 } // namespace trainstone

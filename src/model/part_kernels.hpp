@@ -2,9 +2,9 @@
 
 // Forward and backward of every part, written down once as calls of kernels on named tensors. Who reads the description
 // gives an object that receives the calls: one launches the kernels (launched_kernels_impl.hpp), one counts them
-// (counted_kernels.cpp), one lists what they write (part_lists.cpp). So the prediction cannot leave out a kernel that
-// runs. Knows neither memory nor Kokkos. The model: pre-layer-norm blocks, GELU in its tanh form, learned positions,
-// the head tied to the token table, biases. Source: Language Models are Unsupervised Multitask Learners.
+// (counted_kernels.cpp), one lists what they read and write (part_lists.cpp). So the prediction cannot leave out a
+// kernel that runs. Knows neither memory nor Kokkos. The model: pre-layer-norm blocks, GELU in its tanh form, learned
+// positions, the head tied to the token table, biases. Source: Language Models are Unsupervised Multitask Learners.
 
 #include "core/write.hpp"
 #include "model/activation_plan.hpp"

@@ -11,28 +11,46 @@ public:
   explicit ListedKernels(GptOptions const& options) : m_options(options) {}
 
   std::set<Activation> const& written() const { return m_written; }
-  std::set<Activation> const& read_by_backward() const { return m_read; }
+  /// Those that were there before.
+  std::set<Activation> const& read() const { return m_read; }
   std::vector<Tensor> const& gradients() const { return m_gradients; }
 
   bool drops() const override { return m_options.dropout > 0; }
   void embed(Activation out) override { write({out}); }
-  void norm(Activation, LayerNorm const& norm) override { write({norm.out, norm.mean, norm.rstd}); }
+  void norm(Activation x, LayerNorm const& norm) override {
+    read({x});
+    write({norm.out, norm.mean, norm.rstd});
+  }
   void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum, LayerNorm const& norm) override {
     add(x, branch, bias, sum);
     this->norm(sum, norm);
   }
-  void add(Activation, Activation, MaybeTensor, Activation sum) override { write({sum}); }
-  void linear(Activation, Tensor, MaybeTensor, Activation y) override { write({y}); }
-  void linear_gelu(Activation, Tensor, Tensor, Activation pre, Activation y) override { write({pre, y}); }
+  void add(Activation x, Activation branch, MaybeTensor, Activation sum) override {
+    read({x, branch});
+    write({sum});
+  }
+  void linear(Activation x, Tensor, MaybeTensor, Activation y) override {
+    read({x});
+    write({y});
+  }
+  void linear_gelu(Activation x, Tensor, Tensor, Activation pre, Activation y) override {
+    read({x});
+    write({pre, y});
+  }
   void drop(DropoutSite, MaybeTensor, Activation x, Activation mask) override {
+    read({x});
     write({x});
     if (m_options.keeps_masks()) write({mask});
   }
   void attend() override {
+    read({Activation::qkv});
     write({Activation::attention, is_flash() ? Activation::log_sum_exp : Activation::probabilities});
     if (!is_flash() && m_options.keeps_masks()) write({Activation::attention_mask});
   }
-  void loss() override { write({Activation::logits, Activation::losses}); }
+  void loss() override {
+    read({Activation::logits});
+    write({Activation::logits, Activation::losses});
+  }
 
   void embed_backward(Activation d_out) override {
     read({d_out});
@@ -67,20 +85,24 @@ public:
 
 private:
   bool is_flash() const { return m_options.attention == AttentionKind::flash; }
-  void write(std::initializer_list<Activation> all) { add(m_written, all); }
-  void read(std::initializer_list<Activation> all) { add(m_read, all); }
-  static void add(std::set<Activation>& to, std::initializer_list<Activation> all) {
-    for (Activation const what : all) switch (what) {
-      case Activation::d_branch: to.insert(Activation::d_qkv); break;
-      case Activation::stream: to.insert({Activation::embedded, Activation::output}); break;
-      default: to.insert(what);
-      }
+  static Activation in_memory(Activation what) { return what == Activation::d_branch ? Activation::d_qkv : what; }
+  void write(std::initializer_list<Activation> all) {
+    for (Activation const what : all) m_written.insert(in_memory(what));
+  }
+  void read(std::initializer_list<Activation> all) {
+    for (Activation const what : all)
+      if (!m_written.contains(in_memory(what))) m_read.insert(in_memory(what));
   }
 
   GptOptions m_options;
   std::set<Activation> m_written, m_read;
   std::vector<Tensor> m_gradients;
 };
+
+std::set<Activation> without_work_space(std::set<Activation> all) {
+  std::erase_if(all, [](Activation what) { return is_work_space(what) && what != Activation::stream; });
+  return all;
+}
 
 } // namespace
 
@@ -99,10 +121,29 @@ std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options)
   describe_forward(kind, forward);
   for (PartKind const any : part_kinds)
     for (DescribePiece const describe : backward_pieces(any)) describe(backward);
-  std::set<Activation> kept;
+  std::set<Activation> read = backward.read(), kept;
+  if (read.contains(Activation::stream)) read.insert({Activation::embedded, Activation::output});
   for (Activation const what : forward.written())
-    if (!is_work_space(what) && backward.read_by_backward().contains(what)) kept.insert(what);
+    if (!is_work_space(what) && read.contains(what)) kept.insert(what);
   return kept;
+}
+
+std::set<Activation> read_by_forward(PartKind kind, GptOptions const& options) {
+  ListedKernels kernels(options);
+  describe_forward(kind, kernels);
+  return without_work_space(kernels.read());
+}
+
+std::set<Activation> read_by_loss(GptOptions const& options) {
+  ListedKernels kernels(options);
+  describe_loss(kernels);
+  return without_work_space(kernels.read());
+}
+
+std::set<Activation> read_by_backward(PartKind kind, GptOptions const& options) {
+  ListedKernels kernels(options);
+  for (DescribePiece const describe : backward_pieces(kind)) describe(kernels);
+  return without_work_space(kernels.read());
 }
 
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind) {

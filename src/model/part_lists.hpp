@@ -1,7 +1,8 @@
 #pragma once
 
 // What the kernels of parts write and read, by their description (part_kernels.hpp): the activations, which the plan of
-// memory holds, those that are kept for backward, and the gradients of parameters by piece of backward. Plain values.
+// memory holds; those that are kept for backward, and who reads them, which the proof of a step goes by; and the
+// gradients of parameters by piece of backward. Plain values.
 
 #include "model/activation_plan.hpp"
 #include "model/part.hpp"
@@ -16,6 +17,12 @@ std::set<Activation> activations_written(GptOptions const& options);
 
 /// Of these, the ones that the part's forward writes and that backward reads: memory that waits for backward.
 std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options);
+
+/// The activations that must be there before a part's forward, before the loss, and before a part's backward. Work
+/// space is not among them. Activation::stream stands for what the part begins with.
+std::set<Activation> read_by_forward(PartKind kind, GptOptions const& options);
+std::set<Activation> read_by_loss(GptOptions const& options);
+std::set<Activation> read_by_backward(PartKind kind, GptOptions const& options);
 
 /// By piece of the part's backward: the tensors whose gradients it writes.
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind);

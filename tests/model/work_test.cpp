@@ -143,6 +143,33 @@ TEST_CASE("a part keeps what its backward needs", "[model]") {
   CHECK(kept_for_backward(PartKind::head, {}) == Kept{lnf, lnf_mean, lnf_rstd, logits});
 }
 
+TEST_CASE("a part reads what it and the part before keep, and the stream", "[model]") {
+  using enum Activation;
+  using Read = std::set<Activation>;
+  CHECK(read_by_forward(PartKind::embed, {}).empty());
+  CHECK(read_by_forward(PartKind::attention, {}) == Read{stream});
+  CHECK(read_by_forward(PartKind::mlp, {}) == Read{middle, ln2});
+  CHECK(read_by_forward(PartKind::head, {}) == Read{stream});
+  CHECK(read_by_loss({}) == Read{logits});
+  CHECK(read_by_backward(PartKind::embed, {}).empty());
+  CHECK(read_by_backward(PartKind::attention, {}) ==
+        Read{ln1, ln1_mean, ln1_rstd, qkv, probabilities, attention, stream});
+  CHECK(read_by_backward(PartKind::mlp, {}) == Read{middle, ln2, ln2_mean, ln2_rstd, fc, gelu});
+  CHECK(read_by_backward(PartKind::head, {}) == Read{lnf, lnf_mean, lnf_rstd, logits, stream});
+}
+
+TEST_CASE("what a part reads is kept by some part, with any options", "[model]") {
+  GptOptions const options{GENERATE(AttentionKind::materialized, AttentionKind::flash), GENERATE(0.0, 0.1),
+                           GENERATE(DropoutMasks::recomputed, DropoutMasks::stored)};
+  std::set<Activation> kept{Activation::stream}, read = read_by_loss(options);
+  for (PartKind const kind : part_kinds) {
+    kept.merge(kept_for_backward(kind, options));
+    read.merge(read_by_forward(kind, options));
+    read.merge(read_by_backward(kind, options));
+  }
+  CHECK(std::ranges::includes(kept, read));
+}
+
 TEST_CASE("the activation plan adds up to the closed form without dropout, statistics in fp32", "[model]") {
   Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));

@@ -178,19 +178,45 @@ TEST_CASE("a micro-batch that is left out is found by its loss", "[parallel][pro
   check_found(steps, StepDefect::undefined_read, "\"backward head, micro-batch 1\"");
 }
 
-TEST_CASE("dropped activations are found", "[parallel][program][defects]") {
-  Steps steps(ddp);
-  steps.drop_everywhere(is(Act::forward, 1, 1));
-  check_found(steps, StepDefect::undefined_read, "\"forward mlp 0, micro-batch 1\": the output of the part before");
+TEST_CASE("a dropped activation is found by its name", "[parallel][program][defects]") {
+  Steps const right(ddp);
+  struct Missing {
+    Index part; ///< whose forward is left out
+    char const* words;
+  };
+  for (auto const& [part, words] : {Missing{0, "\"forward attention 0, micro-batch 1\": activation \"embedded\""},
+                                    Missing{1, "\"forward mlp 0, micro-batch 1\": activation \"block 0 middle\""},
+                                    Missing{2, "\"forward attention 1, micro-batch 1\": activation \"block 0 output\""},
+                                    Missing{4, "\"forward head, micro-batch 1\": activation \"block 1 output\""},
+                                    Missing{5, "\"loss, micro-batch 1\": activation \"logits\""}}) {
+    Steps steps = right;
+    steps.drop_everywhere(is(Act::forward, part, 1));
+    check_found(steps, StepDefect::undefined_read, words);
+  }
 }
 
-TEST_CASE("activations of a later micro-batch are found", "[parallel][program][defects]") {
-  Steps steps(ddp);
-  for (Rank rank = 0; rank < 4; ++rank) {
-    auto const [list, place] = steps.find(rank, is(Act::backward, 1, 0));
-    list->insert(list->begin() + place, {.act = Act::forward, .subject = 0, .micro_batch = 1});
+TEST_CASE("activations that a forward overwrites before a backward reads them are found",
+          "[parallel][program][defects]") {
+  Steps const right(ddp);
+  struct Overwritten {
+    Index part; ///< its backward comes behind the forwards of the other micro-batch, up to part `last`
+    Index last;
+    char const* words;
+  };
+  for (auto const& [part, last, words] :
+       {Overwritten{1, 0, "\"backward attention 0, micro-batch 0\": activation \"embedded\""},
+        Overwritten{2, 1, "\"backward mlp 0, micro-batch 0\": activation \"block 0 middle\""},
+        Overwritten{3, 2, "\"backward attention 1, micro-batch 0\": activation \"block 0 output\""}}) {
+    Steps steps = right;
+    for (Rank rank = 0; rank < 4; ++rank) {
+      auto const [list, place] = steps.find(rank, is(Act::backward, part, 0));
+      std::vector<Instruction> other;
+      for (Index number = 0; number <= last; ++number)
+        other.push_back({.act = Act::forward, .subject = number, .micro_batch = 1});
+      list->insert(list->begin() + place, other.begin(), other.end());
+    }
+    check_found(steps, StepDefect::undefined_read, words);
   }
-  check_found(steps, StepDefect::undefined_read, "\"backward attention 0, micro-batch 0\": its activations");
 }
 
 TEST_CASE("parameters of an older version are found", "[parallel][program][defects]") {

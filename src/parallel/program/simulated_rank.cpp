@@ -13,8 +13,8 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
     : m_plan(&plan),
       m_slots(index(plan.prefetch + 1)),
       m_loaded(index(plan.turns), false),
-      m_kept(index(plan.parts.size()), Instruction::none),
-      m_losses(index(plan.turns), 0) {
+      m_losses(index(plan.turns), 0),
+      m_activations(plan.parts) {
   for (Index group = 0; group < std::ssize(plan.groups); ++group) m_whole.push_back({group, 0, false});
   for (Index number = 0; number < plan.buckets.buckets(); ++number) {
     Bucket const bucket = plan.buckets.bucket(number);
@@ -90,19 +90,31 @@ void SimulatedRank::read_parameters(Instruction const& instruction, Index group)
          fmt::format("the parameters of {} are those after {} updates, there were {}", name, copy.version, m_version));
 }
 
+/// Inputs or targets.
+void SimulatedRank::read_tokens(Instruction const& instruction) const {
+  if (!m_loaded[index(instruction.micro_batch)])
+    fail(StepDefect::undefined_read, instruction, "the tokens are not there");
+}
+
+void SimulatedRank::require_there(Instruction const& instruction,
+                                  std::optional<PlacedActivation> const& missing) const {
+  if (missing)
+    fail(StepDefect::undefined_read, instruction,
+         fmt::format("activation \"{}\" of the micro-batch is not there", to_string(*missing)));
+}
+
 void SimulatedRank::forward(Instruction const& instruction) {
   Index const part = instruction.subject, number = instruction.micro_batch;
-  if (part == 0 && !m_loaded[index(number)]) fail(StepDefect::undefined_read, instruction, "the tokens are not there");
-  if (part > 0 && m_kept[index(part - 1)] != number)
-    fail(StepDefect::undefined_read, instruction, "the output of the part before is not there");
+  if (part == 0) read_tokens(instruction);
+  require_there(instruction, m_activations.missing_for_forward(part, number));
   read_parameters(instruction, group_read_by(instruction, m_plan->parts));
-  m_kept[index(part)] = number;
+  m_activations.keep(part, number);
 }
 
 void SimulatedRank::loss(Instruction const& instruction) {
   Index const number = instruction.micro_batch;
-  if (m_kept.back() != number || !m_loaded[index(number)])
-    fail(StepDefect::undefined_read, instruction, "the logits are not there");
+  read_tokens(instruction);
+  require_there(instruction, m_activations.missing_for_loss(number));
   ++m_losses[index(number)];
   m_stream_part = m_plan->parts.size() - 1;
   m_stream_micro_batch = number;
@@ -116,15 +128,15 @@ void SimulatedRank::backward(Instruction const& instruction) {
     fail(StepDefect::undefined_read, instruction, "the gradient of its output is not there");
   if (m_piece != (whole ? 0 : instruction.piece))
     fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", m_piece));
-  if (m_kept[index(part)] != number || (part > 0 && m_kept[index(part - 1)] != number))
-    fail(StepDefect::undefined_read, instruction, "its activations are not there");
+  if (part == 0) read_tokens(instruction);
+  require_there(instruction, m_activations.missing_for_backward(part, number));
   if (Index const group = group_read_by(instruction, m_plan->parts); group != Instruction::none)
     read_parameters(instruction, group);
 
   Index const pieces = std::ssize(m_plan->parts.backward(part)), end = whole ? pieces : instruction.piece + 1;
   for (; m_piece < end; ++m_piece) write_gradients(instruction, m_piece);
   if (m_piece < pieces) return;
-  m_kept[index(part)] = Instruction::none;
+  m_activations.drop(part);
   m_stream_part = part - 1;
   m_piece = 0;
 }
@@ -302,7 +314,7 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
   ++m_sections;
   if (section == Section::update) return;
   m_loaded.assign(m_loaded.size(), false);
-  std::ranges::fill(m_kept, Instruction::none);
+  m_activations.drop_all();
   std::ranges::fill(m_losses, 0);
   m_stream_part = m_stream_micro_batch = Instruction::none;
 }

@@ -3,6 +3,7 @@
 // The state of one rank while the simulator of steps plays its program: which tokens, activations and parameters are
 // there, and what gradients hold. Every function does one instruction, or throws the defect that it finds.
 
+#include "parallel/program/activation_memory.hpp"
 #include "parallel/program/gradient_cells.hpp"
 #include "parallel/program/passes.hpp"
 #include "parallel/program/program_cursor.hpp"
@@ -72,6 +73,8 @@ private:
   }
   void write_gradients(Instruction const& instruction, Index piece);
   void read_parameters(Instruction const& instruction, Index group);
+  void read_tokens(Instruction const& instruction) const;
+  void require_there(Instruction const& instruction, std::optional<PlacedActivation> const& missing) const;
   void require_unused(Instruction const& instruction, Index group, Range const& written) const;
   void fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
                       ContributionSum& result);
@@ -85,8 +88,8 @@ private:
   std::vector<Copy> m_whole; ///< by group, where every rank keeps all parameters
   std::vector<Copy> m_slots;
   std::vector<bool> m_loaded;  ///< by micro-batch
-  std::vector<Index> m_kept;   ///< by part: the micro-batch whose activations it keeps
   std::vector<Index> m_losses; ///< by micro-batch: how often
+  ActivationMemory m_activations;
   Index m_stream_part = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
   Index m_piece = 0;                                                                 ///< of its backward, the next one
   std::vector<GradientCell> m_cells;
