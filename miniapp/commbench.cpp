@@ -9,8 +9,8 @@
 #include "commbench_plan.hpp"
 #include "core/atomic_file.hpp"
 #include "git_version.hpp"
-#include "machine_source.hpp"
 #include "report/commbench_table.hpp"
+#include "report/machine_source.hpp"
 #include "result/result.hpp"
 #include "result/statistics.hpp"
 

@@ -4,6 +4,7 @@
 // the commands. The value of a flag is kept as text until it is checked, so that a message about a wrong value can list
 // the right ones.
 
+#include "comm/execution/buffers_start.hpp"
 #include "comm/measurement/buffers_choice.hpp"
 #include "comm/schedule/element.hpp"
 #include "comm/schedule/problem.hpp"

@@ -5,7 +5,7 @@
 #include "comm/algorithms/registry.hpp"
 #include "comm/measurement/collective_contest.hpp"
 #include "comm/simulation/chooser.hpp"
-#include "machine_source.hpp"
+#include "report/machine_source.hpp"
 #include "report/simulate_table.hpp"
 
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
 #include "lectures/lecture_models.hpp"
-#include "machine_source.hpp"
+#include "report/machine_source.hpp"
 #include "report/output.hpp"
 #include "report/timeline_text.hpp"
 #include "run_result.hpp"

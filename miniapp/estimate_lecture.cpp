@@ -9,7 +9,7 @@
 #include "lectures/lecture_optimizer.hpp"
 #include "lectures/lecture_zero.hpp"
 #include "lectures/taught_collectives.hpp"
-#include "machine_source.hpp"
+#include "report/machine_source.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

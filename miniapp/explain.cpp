@@ -8,14 +8,14 @@
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
-#include "machine_source.hpp"
 #include "parallel/program/step_walk.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
+#include "report/machine_source.hpp"
+#include "report/predicted_step.hpp"
 #include "report/strategy_svg.hpp"
 #include "report/strategy_text.hpp"
 #include "report/timeline_text.hpp"
-#include "train/plan/step_prediction.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -151,23 +151,18 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   std::int64_t const nodes = parse_count("--nodes", arguments.nodes, 1, ranks);
   Deck const deck = deck_with(arguments, strategy);
   RunConfig const config = resolve(deck, ranks);
-  RunPlan const plan = plan_run(config, 0, imagined_topology(config, ranks, nodes));
-  MachineSource const machine = read_machine_source(arguments.machine_file, plan.parallel.topology);
-  std::string const missing = missing_parts(machine, config);
-  TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: {}; `trainstone calibrate --deck {}` measures the parts",
-                           arguments.machine_file, missing, arguments.deck.path);
-  StepTimeline const timeline = predict_timeline(plan, machine.measured->parts->times, machine.model,
-                                                 config.comm.emulated_network(), Entries::yes);
+  ResolvedRun const run = resolve_run(config, imagined_topology(config, ranks, nodes));
+  auto const [plan, timeline] = predicted_step(run, arguments.machine_file, read_machine_file(arguments.machine_file));
   std::optional<MeasuredStep> measured;
   if (!arguments.trace_file.empty())
-    measured = read_measured_step(arguments.trace_file, timeline.classes.front(), plan.parallel);
+    measured = read_measured_step(arguments.trace_file, timeline.classes.front(), plan);
   std::string const title = fmt::format("{} on {}, {}: a step of {}", arguments.subject, plural(ranks, "rank"),
-                                        plural(plan.parallel.topology.nodes(), "node"), deck_label(deck));
+                                        plural(run.topology.nodes(), "node"), deck_label(deck));
   if (!arguments.svg_file.empty()) {
     require_writable(arguments.svg_file);
-    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan.parallel, measured));
+    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan, measured));
   }
-  fmt::print("{}", timeline_text(title, timeline, plan.parallel, measured));
+  fmt::print("{}", timeline_text(title, timeline, plan, measured));
   return 0;
 }
 

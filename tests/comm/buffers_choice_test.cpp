@@ -2,6 +2,7 @@
 
 #include "comm/measurement/buffers_choice.hpp"
 
+#include "comm/execution/buffers_start.hpp"
 #include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,10 +1,12 @@
 #include "comm/measurement/buffers_choice.hpp"
 
+#include "comm/execution/buffers_start.hpp"
 #include "core/error.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 #include <string>
 
@@ -29,6 +31,11 @@ std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceMessag
 std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceMessages const& found) {
   if (kernels_on_host) return {shared, own, staged};
   return found.proved ? std::vector{device, staged} : std::vector{staged};
+}
+
+BuffersChoice own_buffers(MessageBuffers messages) {
+  constexpr std::array all{own, staged, device};
+  return *std::ranges::find(all, messages, &BuffersChoice::messages);
 }
 
 BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceMessages const& found) {

@@ -1,16 +1,17 @@
 #pragma once
 
 // What a measurement can be told about memory: where its data lies, and what MPI is given of it. Owns the words of
-// `--buffers` and which of them a build has. Plain values; what device memory is proved by is
+// `--buffers` and which of them a build has. Plain values, without Kokkos; what device memory is proved by is
 // comm/execution/buffers_start.hpp's.
 
-#include "comm/execution/buffers_start.hpp"
 #include "comm/schedule/message_buffers.hpp"
 
 #include <string_view>
 #include <vector>
 
 namespace trainstone {
+
+struct DeviceMessages;
 
 struct BuffersChoice {
   std::string_view name;
@@ -20,6 +21,9 @@ struct BuffersChoice {
 
 /// The legal ones, the one that is taken unasked first.
 std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceMessages const& found);
+
+/// For messages as in a run with these buffers, with data in memory of a rank's own.
+BuffersChoice own_buffers(MessageBuffers messages);
 
 /// \param[in] name of `--buffers`; empty: unasked    \param[in] found  of prove_device_messages()
 /// \throws InputError with the reason and the legal values

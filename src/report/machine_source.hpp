@@ -30,6 +30,9 @@ struct MachineSource {
 /// or if it was measured with other buffers, because copies cost time, too
 MachineSource read_machine_source(std::string const& path, Topology const& topology,
                                   std::optional<BuffersChoice> const& buffers = {});
+/// As above, of a file that was read.
+MachineSource machine_source(std::string const& path, MeasuredMachine measured, Topology const& topology,
+                             std::optional<BuffersChoice> const& buffers = {});
 
 /// The ranks of a run that is imagined: in blocks on `nodes` nodes, or on those that the deck emulates.
 /// \param[in] nodes  of --nodes, 1 if it was not given     \throws InputError if both are given, or nodes exceed ranks

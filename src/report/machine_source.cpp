@@ -1,4 +1,4 @@
-#include "machine_source.hpp"
+#include "report/machine_source.hpp"
 
 #include "comm/simulation/chooser.hpp"
 #include "core/error.hpp"
@@ -22,7 +22,11 @@ std::string assumed_description(Topology const& topology) {
 MachineSource read_machine_source(std::string const& path, Topology const& topology,
                                   std::optional<BuffersChoice> const& buffers) {
   if (path.empty()) return {default_machine(), assumed_description(topology), {}};
-  MeasuredMachine measured = read_machine_file(path);
+  return machine_source(path, read_machine_file(path), topology, buffers);
+}
+
+MachineSource machine_source(std::string const& path, MeasuredMachine measured, Topology const& topology,
+                             std::optional<BuffersChoice> const& buffers) {
   MessageBuffers const known = measured.provenance.buffers;
   TRAINSTONE_REQUIRE_INPUT(
       !buffers || buffers->messages == known,
