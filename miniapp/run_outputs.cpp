@@ -69,7 +69,8 @@ void RunOutputs::write_trace() {
     make_folder_of(path);
     file.emplace(path);
   });
-  TraceText text(communicator.rank(), recording.size(), [&](std::size_t number) { return recording.event(number); });
+  TraceText text(communicator.rank(), deck_hash(m_run->deck), recording.size(),
+                 [&](std::size_t number) { return recording.event(number); });
   collectively(communicator, [&] {
     stream_to_first(communicator, [&] { return text.next(); }, [&](std::string const& piece) { file->add(piece); });
     if (file) file->finish();

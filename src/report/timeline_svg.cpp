@@ -23,11 +23,14 @@ constexpr double line_height = 18;
 constexpr double class_gap = 14;
 constexpr int ticks = 8;
 
+// Every rule is of this picture alone, because the style of a picture in a page is the whole page's.
 constexpr char const* style =
-    "<style>text{font-family:sans-serif;font-size:13px;fill:#1a1a1a}.title{font-size:18px;font-weight:bold}"
-    ".small{font-size:12px;fill:#444}.tick{stroke:#d1d5db}rect{stroke:#ffffff;stroke-width:0.4}"
-    ".forward{fill:#3b82f6}.backward{fill:#16a34a}.update{fill:#8b5cf6}.other{fill:#9ca3af}.wait{fill:#dc2626}"
-    ".collective{fill:#f59e0b}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+    "<style>.timeline text{font-family:sans-serif;font-size:13px;fill:#1a1a1a}"
+    ".timeline .title{font-size:18px;font-weight:bold}.timeline .small{font-size:12px;fill:#444}"
+    ".timeline .tick{stroke:#d1d5db}.timeline rect{stroke:#ffffff;stroke-width:0.4}"
+    ".timeline .forward{fill:#3b82f6}.timeline .backward{fill:#16a34a}.timeline .update{fill:#8b5cf6}"
+    ".timeline .other{fill:#9ca3af}.timeline .wait{fill:#dc2626}.timeline .collective{fill:#f59e0b}</style>\n"
+    "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
 
 char const* look_of(Act act) {
   switch (act) {
@@ -45,7 +48,10 @@ class Picture {
 public:
   Picture(StepTimeline const& timeline, ShardPlan const& plan, std::optional<MeasuredStep> const& measured)
       : m_timeline(timeline), m_plan(plan), m_measured(measured) {
-    if (measured) m_end = nanoseconds(measured->milliseconds);
+    if (measured) {
+      m_end = nanoseconds(measured->milliseconds);
+      for (MeasuredCollective const& one : measured->collectives) m_end = std::max(m_end, end_of(one.time));
+    }
     for (ClassTimeline const& one : timeline.classes)
       for (auto const* const entries : {&one.entries, &one.collectives})
         for (TimelineEntry const& entry : *entries) m_end = std::max(m_end, entry.end);
@@ -58,14 +64,16 @@ public:
     axis();
     for (ClassTimeline const& one : m_timeline.classes) lanes(one);
     double const width = 2 * margin + label_width + time_width;
-    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-                       "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\">\n<title>{2}</title>\n",
-                       width, m_y + margin, escaped(title)) +
+    return fmt::format(
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"timeline\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+               "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\">\n<title>{2}</title>\n",
+               width, m_y + margin, escaped(title)) +
            style + m_body + "</svg>\n";
   }
 
 private:
   static Nanoseconds nanoseconds(double milliseconds) { return std::llround(1e6 * milliseconds); }
+  static Nanoseconds end_of(MeasuredTime const& time) { return nanoseconds(time.begin + time.milliseconds); }
 
   void line(std::string const& text, char const* look) {
     m_y += line_height;
@@ -101,8 +109,8 @@ private:
 
   void axis() {
     m_y += line_height;
-    double const height =
-        static_cast<double>(m_timeline.classes.size()) * (2 * lane_height + class_gap) + (m_measured ? lane_height : 0);
+    double const pairs = static_cast<double>(m_timeline.classes.size()) + (m_measured ? 1 : 0);
+    double const height = pairs * (2 * lane_height + class_gap);
     for (int tick = 0; tick <= ticks; ++tick) {
       Nanoseconds const time = m_end / ticks * tick;
       m_body += fmt::format("<line class=\"tick\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n",
@@ -121,23 +129,25 @@ private:
     for (TimelineEntry const& entry : one.collectives)
       if (entry.end > std::max<Nanoseconds>(entry.begin, 0))
         rectangle(x(entry.begin), x(entry.end), m_y + lane_height, "collective", hint_of(entry));
-    m_y += 2 * lane_height;
-    if (m_measured && &one == m_timeline.classes.data()) measured_lane(one);
-    m_y += class_gap;
+    m_y += 2 * lane_height + class_gap;
+    if (m_measured && &one == m_timeline.classes.data()) measured_lanes(one);
   }
 
-  void measured_lane(ClassTimeline const& one) {
+  void measured_lanes(ClassTimeline const& one) {
     m_body +=
         text_at(margin, m_y + lane_height - 8, fmt::format("rank {}, measured", one.ranks.first), "class=\"small\"");
-    for (std::size_t i = 0; i < one.entries.size(); ++i) {
-      MeasuredTime const& time = m_measured->entries[i];
-      if (time.milliseconds <= 0) continue;
-      Instruction const& instruction = one.entries[i].instruction;
-      rectangle(x(nanoseconds(time.begin)), x(nanoseconds(time.begin + time.milliseconds)), m_y,
-                look_of(instruction.act),
-                fmt::format("{}: {:.4g} ms measured", to_string(instruction, m_plan), time.milliseconds));
-    }
-    m_y += lane_height;
+    m_body += text_at(margin, m_y + 2 * lane_height - 8, "collectives, measured", "class=\"small\"");
+    for (std::size_t i = 0; i < one.entries.size(); ++i)
+      measured_bar(m_measured->entries[i], m_y, look_of(one.entries[i].instruction.act),
+                   to_string(one.entries[i].instruction, m_plan));
+    for (auto const& [name, time] : m_measured->collectives) measured_bar(time, m_y + lane_height, "collective", name);
+    m_y += 2 * lane_height + class_gap;
+  }
+
+  void measured_bar(MeasuredTime const& time, double y, char const* look, std::string const& what) {
+    if (time.milliseconds <= 0) return;
+    rectangle(x(nanoseconds(time.begin)), x(end_of(time)), y, look,
+              fmt::format("{}: {:.4g} ms measured", what, time.milliseconds));
   }
 
   std::string hint_of(TimelineEntry const& entry) const {

@@ -43,6 +43,13 @@ std::string line_of(ClassTimeline const& one, std::size_t number, ShardPlan cons
   return text + "\n";
 }
 
+std::string collectives_text(std::vector<MeasuredCollective> const& collectives) {
+  std::string text = fmt::format("\ncollectives, measured\n  {:>12} {:>12}  what\n", "begin, ms", "takes, ms");
+  for (auto const& [name, time] : collectives)
+    text += fmt::format("  {:>12.3f} {:>12.3f}  {}\n", time.begin, time.milliseconds, name);
+  return text;
+}
+
 } // namespace
 
 std::string class_name(RankClass const& ranks) {
@@ -72,6 +79,7 @@ std::string timeline_text(std::string const& title, StepTimeline const& timeline
                         class_name(one.ranks), duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms",
                         beside ? fmt::format(" {:>12} {:>12}", "measured", "takes, ms") : "");
     for (std::size_t i = 0; i < one.entries.size(); ++i) text += line_of(one, i, plan, beside);
+    if (beside) text += collectives_text(beside->collectives);
   }
   return text;
 }

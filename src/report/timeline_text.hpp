@@ -1,7 +1,8 @@
 #pragma once
 
-// A predicted timeline of a step as text and as a picture. One line of the text per instruction. The picture has two
-// lanes for each class of ranks: what its core does, and which collectives are under way. Pure functions.
+// A predicted timeline of a step, and a measured one over it, as text and as a picture. One line of the text per
+// instruction. The picture has two lanes for each class of ranks: what its core does, and which collectives are under
+// way. The measured step has the same two lanes, to the same scale. Pure functions.
 
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/step_timeline.hpp"
@@ -17,11 +18,13 @@ namespace trainstone {
 std::string timeline_summary(StepTimeline const& timeline);
 
 /// The summary, then for every class of ranks its instructions: begin, duration, what. A wait also says when what it
-/// waits for was started. \param[in] measured  of the first class: stands beside what was predicted
+/// waits for was started. \param[in] measured  of the first class: stands beside what was predicted, with a list of its
+/// collectives
 std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
                           std::optional<MeasuredStep> const& measured = {});
 
-/// \param[in] measured  as above; one more lane
+/// A whole SVG file, which may also stand in a page: its style is its own.
+/// \param[in] measured  as above; two more lanes
 std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
                          std::optional<MeasuredStep> const& measured = {});
 

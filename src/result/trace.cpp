@@ -29,13 +29,18 @@ Json event_json(char const* phase, std::int64_t rank, TimelineEvent const& event
           {"pid", rank},        {"tid", static_cast<int>(event.lane)}};
 }
 
-Json name_json(char const* what, std::int64_t rank, Lane lane, std::string const& name) {
-  return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", static_cast<int>(lane)}, {"args", {{"name", name}}}};
+/// What viewers show beside the events.
+Json metadata_json(char const* what, std::int64_t rank, Lane lane, Json const& arguments) {
+  return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", static_cast<int>(lane)}, {"args", arguments}};
 }
 
-void add_names(Lines& lines, std::int64_t rank) {
-  lines.push_back(json_line(name_json("process_name", rank, Lane::compute, fmt::format("rank {}", rank))));
-  for (auto const& [lane, name] : lanes) lines.push_back(json_line(name_json("thread_name", rank, lane, name)));
+void add_metadata(Lines& lines, std::int64_t rank, std::string const& deck_hash) {
+  auto const add = [&](char const* what, Lane lane, Json const& arguments) {
+    lines.push_back(json_line(metadata_json(what, rank, lane, arguments)));
+  };
+  add("process_name", Lane::compute, {{"name", fmt::format("rank {}", rank)}});
+  add("process_labels", Lane::compute, {{"labels", "deck " + deck_hash}, {"deck_hash", deck_hash}});
+  for (auto const& [lane, name] : lanes) add("thread_name", lane, {{"name", name}});
 }
 
 void add_event(Lines& lines, std::int64_t rank, std::size_t number, TimelineEvent const& event) {
@@ -55,12 +60,13 @@ void add_event(Lines& lines, std::int64_t rank, std::size_t number, TimelineEven
 
 } // namespace
 
-TraceText::TraceText(std::int64_t rank, std::size_t events, std::function<TimelineEvent(std::size_t)> event)
-    : m_rank(rank), m_events(events), m_event(std::move(event)) {}
+TraceText::TraceText(std::int64_t rank, std::string deck_hash, std::size_t events,
+                     std::function<TimelineEvent(std::size_t)> event)
+    : m_rank(rank), m_deck_hash(std::move(deck_hash)), m_events(events), m_event(std::move(event)) {}
 
 std::string TraceText::next() {
   Lines lines;
-  if (!std::exchange(m_has_begun, true)) add_names(lines, m_rank);
+  if (!std::exchange(m_has_begun, true)) add_metadata(lines, m_rank, m_deck_hash);
   std::size_t const end = std::min(m_events, m_next + events_of_a_piece);
   for (; m_next < end; ++m_next) add_event(lines, m_rank, m_next, m_event(m_next));
   return fmt::format("{}", fmt::join(lines, ",\n"));

@@ -5,12 +5,14 @@
 #include "core/error.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "report/timeline_text.hpp"
-#include "result/trace.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/trace_fixture.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <fstream>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -29,31 +31,6 @@ StepTimeline timeline_of(ShardPlan const& plan) {
   return play_step(make_step_program(plan), rank_classes(plan.mesh, {0, 0}), price, Entries::yes);
 }
 
-/// Every instruction of the lists takes so many us, one after the other.
-std::vector<TimelineEvent> events_of(ShardPlan const& plan, std::vector<std::vector<Segment>> const& parts,
-                                     std::vector<std::int64_t> const& microseconds) {
-  std::vector<TimelineEvent> events;
-  std::int64_t now = 5000;
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    for_each_instruction(parts[i], [&](Instruction const& one) {
-      std::int64_t const end = now + 1000 * microseconds[i];
-      events.push_back({Lane::compute, to_string(one, plan), now, end});
-      events.push_back({Lane::compute, "trainstone::model::something", now, end});
-      now = end;
-    });
-  return events;
-}
-
-void write_trace(std::string const& path, std::vector<std::vector<TimelineEvent>> const& by_rank) {
-  TraceFile file(path);
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    TraceText text(static_cast<std::int64_t>(rank), by_rank[rank].size(),
-                   [&](std::size_t number) { return by_rank[rank][number]; });
-    for (std::string piece = text.next(); !piece.empty(); piece = text.next()) file.add(piece);
-  }
-  file.finish();
-}
-
 } // namespace
 
 TEST_CASE("the step of median length is laid over a prediction, of the class's first rank", "[timeline]") {
@@ -61,11 +38,17 @@ TEST_CASE("the step of median length is laid over a prediction, of the class's f
   StepProgram const program = make_step_program(plan);
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
-  std::vector<std::vector<Segment>> const parts{program.step,   program.update, program.evaluation, program.step,
-                                                program.update, program.step,   program.update};
-  write_trace(path, {events_of(plan, parts, {9, 9, 1, 2, 2, 3, 3}), events_of(plan, parts, {4, 4, 4, 4, 4, 4, 4})});
   StepTimeline const timeline = timeline_of(plan);
   ClassTimeline const& one = timeline.classes.front();
+  std::vector<std::vector<Segment>> const parts{program.step,   program.update, program.evaluation, program.step,
+                                                program.update, program.step,   program.update};
+  std::vector<TimelineEvent> first = events_of(plan, parts, {9, 9, 1, 2, 2, 3, 3});
+  std::int64_t const end = first.back().end, begin = end - 3000 * std::ssize(one.entries);
+  first.push_back({Lane::collective, "over before", begin - 3000, begin});
+  first.push_back({Lane::collective, "all_reduce ring", begin + 1000, begin + 3000});
+  first.push_back({Lane::collective, "all_gather ring", begin - 1000, begin + 2000}); // under way when the step begins
+  first.push_back({Lane::wait, "all_reduce ring", begin, begin + 3000});
+  write_trace(path, {first, events_of(plan, parts, {4, 4, 4, 4, 4, 4, 4})}, "fedcba9876543210");
   MeasuredStep const step = read_measured_step(path, one, plan);
   auto const instructions = static_cast<double>(one.entries.size());
   CHECK(step.milliseconds == Approx(0.003 * instructions)); // not 0.009, not 0.002
@@ -75,9 +58,16 @@ TEST_CASE("the step of median length is laid over a prediction, of the class's f
     CHECK(step.entries[i].begin == Approx(0.003 * static_cast<double>(i)));
     CHECK(step.entries[i].milliseconds == Approx(0.003));
   }
+  CHECK(step.deck_hash == "fedcba9876543210");
+  REQUIRE(step.collectives.size() == 2);
+  CHECK(step.collectives[0].name == "all_gather ring");
+  CHECK(step.collectives[0].time.begin == Approx(-0.001));
+  CHECK(step.collectives[0].time.milliseconds == Approx(0.003));
+  CHECK(step.collectives[1].time.begin == Approx(0.001));
   std::string const text = timeline_text("zero3", timeline, plan, step);
   CHECK_THAT(text, ContainsSubstring("measured step ") && ContainsSubstring("  reduce bucket 0"));
-  CHECK_THAT(timeline_svg("zero3", timeline, plan, step), ContainsSubstring("rank 0, measured"));
+  CHECK_THAT(text,
+             ContainsSubstring("collectives, measured\n") && ContainsSubstring("        0.002  all_reduce ring\n"));
 }
 
 TEST_CASE("a trace without a step of the program is refused, and so is what is no trace", "[timeline]") {
@@ -86,7 +76,7 @@ TEST_CASE("a trace without a step of the program is refused, and so is what is n
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
   ClassTimeline const one = timeline_of(plan).classes.front();
-  write_trace(path, {events_of(plan, {program.evaluation}, {1})});
+  write_trace(path, {events_of(plan, {program.evaluation}, {1}), {}});
   CHECK_THROWS_AS(read_measured_step(path, one, plan), InputError);
   CHECK_THROWS_AS(read_measured_step(folder.path() + "/nothing.json", one, plan), InputError);
 }
@@ -96,7 +86,7 @@ TEST_CASE("a step ends with the last instruction of its program, also behind the
   StepProgram const program = make_step_program(plan);
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
-  write_trace(path, {events_of(plan, {program.step, program.update}, {1, 1})});
+  write_trace(path, {events_of(plan, {program.step, program.update}, {1, 1}), {}});
   ClassTimeline const one = timeline_of(plan).classes.front();
   REQUIRE(one.entries.back().instruction.act == Act::wait); // for the last group's parameters
   CHECK(read_measured_step(path, one, plan).milliseconds == Approx(0.001 * static_cast<double>(one.entries.size())));
@@ -107,7 +97,29 @@ TEST_CASE("a trace of another program is refused", "[timeline]") {
   StepProgram const program = make_step_program(other);
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
-  write_trace(path, {events_of(other, {program.step, program.update}, {1, 1})});
+  write_trace(path, {events_of(other, {program.step, program.update}, {1, 1}), {}});
   ClassTimeline const one = timeline_of(plan).classes.front();
   CHECK_THROWS_WITH(read_measured_step(path, one, plan), ContainsSubstring("of another program"));
+}
+
+TEST_CASE("a trace of another number of ranks is refused", "[timeline]") {
+  ShardPlan const plan = plan_of_two();
+  StepProgram const program = make_step_program(plan);
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/trace.json";
+  write_trace(path, {events_of(plan, {program.step, program.update}, {1, 1}), {}, {}});
+  ClassTimeline const one = timeline_of(plan).classes.front();
+  CHECK_THROWS_WITH(read_measured_step(path, one, plan), ContainsSubstring("of 3 ranks, the step is one of 2 ranks"));
+}
+
+TEST_CASE("JSON that is no trace is refused by name, whatever it holds", "[timeline]") {
+  ShardPlan const plan = plan_of_two();
+  ClassTimeline const one = timeline_of(plan).classes.front();
+  TemporaryFolder const folder;
+  std::string const path = folder.path() + "/trace.json";
+  for (char const* const text :
+       {"{}", "[1]", "[{\"pid\": \"0\"}]", "[{\"pid\": 0, \"ph\": \"X\", \"name\": 3}]", "[{}]"}) {
+    std::ofstream(path) << text;
+    CHECK_THROWS_AS(read_measured_step(path, one, plan), InputError);
+  }
 }

@@ -7,6 +7,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
+
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
 
@@ -59,4 +61,34 @@ TEST_CASE("a picture of a timeline has a bar for everything that takes time", "[
   CHECK(count("<rect class=\"backward\"") == 6 + 1);
   CHECK(count("<rect class=\"wait\"") == 1 + 1);
   CHECK(count("<rect class=\"collective\"") == 6 + 1); // gathers of root twice, and of each block twice
+}
+
+TEST_CASE("a measured step is drawn over the predicted one in the same lanes, to the same scale", "[timeline]") {
+  ShardPlan const plan = plan_of(1);
+  StepTimeline const timeline = timeline_of(plan); // 8.25 ms
+  ClassTimeline const& one = timeline.classes.front();
+  MeasuredStep measured{"", 16.5, std::vector<MeasuredTime>(one.entries.size()), {{"<ring>", {-1, 3}}}};
+  auto const forward =
+      std::ranges::find(one.entries, Act::forward, [](auto const& entry) { return entry.instruction.act; });
+  measured.entries[static_cast<std::size_t>(forward - one.entries.begin())] = {8.25, 4.125};
+  std::string const svg = timeline_svg("zero3", timeline, plan, measured);
+  CHECK_THAT(svg, ContainsSubstring(">rank 0, measured<") && ContainsSubstring(">collectives, measured<"));
+  // a step of 16.5 ms is 1000 pixels wide, from 214 on: half of them are before this bar, and a quarter is its own
+  CHECK_THAT(svg,
+             ContainsSubstring("<rect class=\"forward\" x=\"714.00\" y=\"178.0\" width=\"250.00\" height=\"18\"><title>"
+                               "forward embed, micro-batch 0: 4.125 ms measured</title>"));
+  // what was under way when the step began is drawn from there on
+  CHECK_THAT(svg, ContainsSubstring(
+                      "<rect class=\"collective\" x=\"214.00\" y=\"200.0\" width=\"121.21\" height=\"18\"><title>"
+                      "&lt;ring&gt;: 3 ms measured</title>"));
+}
+
+TEST_CASE("the style of a picture is its own in a page of many", "[timeline]") {
+  ShardPlan const plan = plan_of(1);
+  std::string const svg = timeline_svg("zero3", timeline_of(plan), plan);
+  CHECK_THAT(svg, ContainsSubstring("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"timeline\""));
+  std::size_t const begin = svg.find("<style>") + 7, end = svg.find("</style>");
+  std::string const rules = svg.substr(begin, end - begin);
+  for (std::size_t at = 0; at < rules.size(); at = rules.find('}', at) + 1)
+    CHECK(rules.compare(at, 10, ".timeline ") == 0);
 }
