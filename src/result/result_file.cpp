@@ -202,6 +202,20 @@ ClassJudgement read_class(JsonFile const& file) {
   return judgement;
 }
 
+/// None in files that are older than measured choices.
+std::vector<ChosenAlgorithm> read_chosen(JsonFile const& file) {
+  std::vector<ChosenAlgorithm> chosen;
+  if (!file.has("/chosen")) return chosen;
+  for (auto const& [key, place] : file.members("/chosen")) {
+    ChosenAlgorithm one{
+        key, file.text(place + "/algorithm"), file.count(place + "/ranks"), file.amount(place + "/bytes"), {}};
+    for (auto const& [algorithm, pointer] : file.members(place + "/seconds"))
+      one.seconds.emplace_back(algorithm, file.positive(pointer));
+    chosen.push_back(std::move(one));
+  }
+  return chosen;
+}
+
 /// As the file writes it.
 std::string read_deck_value(JsonFile const& file, std::string const& place) {
   JsonFile::Json const& value = file.at(place);
@@ -278,6 +292,7 @@ ResultFile read_result(JsonFile const& file) {
   result.outcome = read_outcome(file);
   result.benchmark_class = read_class(file);
   read_provenance(file, result);
+  result.chosen = read_chosen(file);
   result.predicted = read_amounts(file, "/predicted");
   result.counted = read_amounts(file, "/counted");
   result.resident_bytes = file.amount("/resident_bytes");
