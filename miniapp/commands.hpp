@@ -61,6 +61,7 @@ struct ExportOptions {
 struct ReportOptions {
   std::vector<std::string> paths; ///< results, folders of results, files of commbench, studies
   std::string golden;             ///< file of golden curves; empty: a study's deck has its own
+  std::string machine_file;       ///< predicts the steps of results; empty: none
   std::string output_folder = "report";
 };
 

@@ -9,7 +9,8 @@
 namespace trainstone {
 
 int report(ReportOptions const& options) {
-  Page const page = report_page(read_report_input(options.paths, options.golden), TRAINSTONE_VERSION);
+  Page const page =
+      report_page(read_report_input(options.paths, options.golden, options.machine_file), TRAINSTONE_VERSION);
   for (std::string const& name : write_report(page, options.output_folder))
     fmt::print("{}/{}\n", options.output_folder, name);
   return 0;

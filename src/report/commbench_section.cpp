@@ -15,18 +15,18 @@ constexpr std::size_t most_with_predictions = 8; // of more algorithms nobody co
 constexpr double giga = 1e9;                     // as nccl-tests counts
 
 /// Rows of one collective and type, in the order of the file.
-struct Part {
+struct CollectiveRows {
   std::string collective, type;
   std::vector<CommbenchFileRow const*> rows;
 
   std::string name() const { return collective + ", " + type; }
 };
 
-std::vector<Part> parts_of(CommbenchFile const& file) {
-  std::vector<Part> parts;
+std::vector<CollectiveRows> parts_of(CommbenchFile const& file) {
+  std::vector<CollectiveRows> parts;
   for (CommbenchFileRow const& row : file.rows) {
     auto const found = std::ranges::find_if(
-        parts, [&](Part const& part) { return part.collective == row.collective && part.type == row.type; });
+        parts, [&](CollectiveRows const& part) { return part.collective == row.collective && part.type == row.type; });
     if (found != parts.end())
       found->rows.push_back(&row);
     else
@@ -37,7 +37,7 @@ std::vector<Part> parts_of(CommbenchFile const& file) {
 
 /// One series per algorithm; MPI's black.
 template <class Value>
-std::vector<Series> series_of(Part const& part, Value const& value) {
+std::vector<Series> series_of(CollectiveRows const& part, Value const& value) {
   std::vector<Series> all;
   int next = 0;
   for (CommbenchFileRow const* row : part.rows) {
@@ -57,11 +57,11 @@ std::vector<Series> series_of(Part const& part, Value const& value) {
   return all;
 }
 
-std::string figure_name(NamedCommbench const& named, Part const& part) {
+std::string figure_name(NamedCommbench const& named, CollectiveRows const& part) {
   return fmt::format("{}-{}-{}", named.name, file_name_of(part.collective), file_name_of(part.type));
 }
 
-Figure rate_figure(NamedCommbench const& named, Part const& part) {
+Figure rate_figure(NamedCommbench const& named, CollectiveRows const& part) {
   Plot const plot{.title = fmt::format("Bus bandwidth by size, {}, {}", part.name(), plural(named.file.ranks, "rank")),
                   .x = {.label = "size", .scale = Scale::log, .base = 2, .tick_label = bytes_text},
                   .y = {.label = "busbw (GB/s)", .scale = Scale::log},
@@ -74,7 +74,7 @@ Figure rate_figure(NamedCommbench const& named, Part const& part) {
       "interleaved with the others."};
 }
 
-Figure time_figure(NamedCommbench const& named, Part const& part) {
+Figure time_figure(NamedCommbench const& named, CollectiveRows const& part) {
   std::vector<Series> series = series_of(
       part, [](CommbenchFileRow const& row) { return row.seconds ? std::optional(*row.seconds * 1e6) : row.seconds; });
   bool const predictions = series.size() <= most_with_predictions;
@@ -99,7 +99,7 @@ Figure time_figure(NamedCommbench const& named, Part const& part) {
 }
 
 /// Per size the fastest of ours, auto and MPI.
-Table fastest_table(Part const& part) {
+Table fastest_table(CollectiveRows const& part) {
   Table table{
       {"size", "fastest of ours", "its time", "its busbw, GB/s", "auto picks", "its time", "mpi", "mpi / fastest"}, {}};
   std::map<std::uint64_t, std::vector<CommbenchFileRow const*>> by_size;
@@ -158,7 +158,7 @@ Page commbench_section(NamedCommbench const& named) {
                 {"predictions", file.predictions},
                 {"timing", file.timing}};
   page.emplace_back(std::move(table));
-  for (Part const& part : parts_of(file)) {
+  for (CollectiveRows const& part : parts_of(file)) {
     page.emplace_back(Heading{3, part.name()});
     bool const has_rate = std::ranges::any_of(
         part.rows, [](CommbenchFileRow const* row) { return row->bytes > 0 && row->bus_rate && *row->bus_rate > 0; });

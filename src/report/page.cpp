@@ -27,6 +27,19 @@ std::string toned(std::string const& text, Tone tone) {
   return tone == Tone::plain || text.empty() ? marked_down(text) : "**" + marked_down(text) + "**";
 }
 
+/// The lines between fences that are longer than anything in them which could be taken for a fence.
+std::string fenced(std::string const& text) {
+  std::size_t longest = 2, run = 0;
+  std::string lines;
+  for (char const c : text) {
+    run = c == '`' ? run + 1 : 0;
+    longest = std::max(longest, run);
+    lines += static_cast<unsigned char>(c) < ' ' && c != '\n' ? ' ' : c;
+  }
+  std::string const fence(longest + 1, '`');
+  return fence + "text\n" + lines + fence + '\n';
+}
+
 struct MarkdownWriter {
   std::string operator()(Heading const& heading) const {
     return std::string(static_cast<std::size_t>(heading.level), '#') + ' ' + marked_down(heading.text) + "\n\n";
@@ -48,6 +61,9 @@ struct MarkdownWriter {
   std::string operator()(Figure const& figure) const {
     return fmt::format("![{}]({}.svg)\n\n", marked_down(figure.caption), figure.name);
   }
+  std::string operator()(Listing const& listing) const {
+    return marked_down(listing.caption) + ":\n\n" + fenced(listing.text) + '\n';
+  }
 };
 
 // --- HTML
@@ -62,6 +78,7 @@ constexpr char const* page_style =
     "th,td{border:1px solid #cccccc;padding:.2rem .5rem;text-align:left;vertical-align:top}\n"
     "th{background:#f3f4f6}\n"
     ".good{color:#00603f;font-weight:bold}.notice{color:#7a4b00;font-weight:bold}.bad{color:#b00020;font-weight:bold}\n"
+    "pre,summary{font-size:.85rem}summary{cursor:pointer}\n"
     "figure{margin:1rem 0}figcaption{font-size:.85rem;color:#444444}svg{max-width:100%;height:auto}\n"
     "@media print{body{max-width:none;margin:0}figure,tr{break-inside:avoid}td{overflow-wrap:anywhere}}\n";
 
@@ -99,6 +116,10 @@ struct HtmlWriter {
   }
   std::string operator()(Figure const& figure) const {
     return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", figure.svg, escaped(figure.caption));
+  }
+  std::string operator()(Listing const& listing) const {
+    return fmt::format("<details>\n<summary>{}</summary>\n<pre class=\"scroll\">{}</pre>\n</details>\n",
+                       escaped(listing.caption), escaped(listing.text));
   }
 };
 

@@ -41,7 +41,13 @@ struct Figure {
   std::string caption; ///< also told to those who cannot see it
 };
 
-using Block = std::variant<Heading, Line, Table, Figure>;
+/// Lines that stay as they are, in letters of one width. The page shows them when the reader opens them.
+struct Listing {
+  std::string caption;
+  std::string text; ///< each line with its end
+};
+
+using Block = std::variant<Heading, Line, Table, Figure, Listing>;
 using Page = std::vector<Block>;
 
 /// With references to `name`.svg beside it.

@@ -25,7 +25,8 @@ std::optional<GoldenCurve> golden_of(std::string const& golden_file, ResultFile 
 
 class Reader {
 public:
-  explicit Reader(std::string golden_file) : m_golden_file(std::move(golden_file)) {}
+  Reader(std::string golden_file, std::optional<NamedMachine> machine)
+      : m_golden_file(std::move(golden_file)), m_machine(std::move(machine)) {}
 
   void read(std::string const& path) {
     m_input.paths.push_back(path);
@@ -49,9 +50,7 @@ private:
     bool const named_by_folder = place.filename() == "result.json";
     std::string const name = named_by_folder ? place.parent_path().filename() : place.stem();
     if (kind == "run") {
-      ResultFile result = read_result(file);
-      std::optional<GoldenCurve> golden = golden_of(m_golden_file, result);
-      m_input.results.push_back({unique(name), std::move(result), std::move(golden)});
+      add_result(name, read_result(file), m_golden_file);
     } else if (kind == "commbench") {
       m_input.commbench.push_back({unique(name), read_commbench(file)});
     } else {
@@ -69,13 +68,18 @@ private:
     for (StudyPoint& point : reported.study.points) {
       if (!point.result) continue;
       reported.result_of_point[point.name] = m_input.results.size();
-      std::optional<GoldenCurve> golden = golden_of(golden_file, *point.result);
-      m_input.results.push_back({unique(point.name), std::move(*point.result), std::move(golden)});
+      add_result(point.name, std::move(*point.result), golden_file);
       point.result.reset();
     }
     m_input.studies.push_back(std::move(reported));
     std::string const commbench = fs::path(path) / "commbench.json";
     if (fs::exists(commbench, ignored)) read_file(commbench);
+  }
+
+  void add_result(std::string const& name, ResultFile file, std::string const& golden_file) {
+    std::optional<GoldenCurve> golden = golden_of(golden_file, file);
+    StepComparison step = compare_step(file, m_machine);
+    m_input.results.push_back({unique(name), std::move(file), std::move(golden), std::move(step)});
   }
 
   std::string unique(std::string const& text) {
@@ -87,17 +91,21 @@ private:
   }
 
   std::string m_golden_file;
+  std::optional<NamedMachine> m_machine;
   ReportInput m_input;
   std::set<std::string> m_names{"scaling"}; // of the plots of all results together
 };
 
 } // namespace
 
-ReportInput read_report_input(std::vector<std::string> const& paths, std::string const& golden_file) {
+ReportInput read_report_input(std::vector<std::string> const& paths, std::string const& golden_file,
+                              std::string const& machine_file) {
   std::error_code ignored;
   TRAINSTONE_REQUIRE_INPUT(golden_file.empty() || fs::exists(golden_file, ignored), "{}: there are no golden curves",
                            golden_file);
-  Reader reader(golden_file);
+  std::optional<NamedMachine> machine;
+  if (!machine_file.empty()) machine = NamedMachine{machine_file, read_machine_file(machine_file)};
+  Reader reader(golden_file, std::move(machine));
   for (std::string const& path : paths) reader.read(path);
   return reader.take();
 }

@@ -3,6 +3,7 @@
 // The input of `trainstone report`: recognises and reads its paths. Owns the names that results have in a report. Does
 // not write.
 
+#include "report/step_comparison.hpp"
 #include "result/commbench_file.hpp"
 #include "result/golden.hpp"
 #include "result/study_file.hpp"
@@ -18,6 +19,7 @@ struct NamedResult {
   std::string name; ///< of lower-case letters, digits and hyphens, one of its kind: its figures' names begin with it
   ResultFile file;
   std::optional<GoldenCurve> golden;
+  StepComparison step = {};
 };
 
 struct NamedCommbench {
@@ -43,7 +45,10 @@ struct ReportInput {
 /// \param[in] golden_file  of golden curves (inputs/golden/NAME.json), which results with such a curve are shown
 /// beside;
 ///                         empty: of a study's deck, if it is there
-/// \throws InputError  for a path that is none of these, or damaged, naming file and fault
-ReportInput read_report_input(std::vector<std::string> const& paths, std::string const& golden_file);
+/// \param[in] machine_file  from which the steps of the results are predicted; empty: none
+/// \throws InputError  for a path that is none of these, or damaged, naming file and fault. A machine file or a trace
+///                     that does not belong to a result is no error: the result's StepComparison says so.
+ReportInput read_report_input(std::vector<std::string> const& paths, std::string const& golden_file,
+                              std::string const& machine_file = "");
 
 } // namespace trainstone

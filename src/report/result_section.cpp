@@ -4,6 +4,7 @@
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
+#include "report/step_section.hpp"
 
 #include <fmt/ranges.h>
 
@@ -143,6 +144,7 @@ Page result_section(NamedResult const& named) {
   page.emplace_back(Heading{3, "Predicted and counted"});
   page.emplace_back(work_table(result));
   page.emplace_back(memory_table(result));
+  for (Block& block : step_section(named)) page.push_back(std::move(block));
   page.emplace_back(Heading{3, "Plots"});
   for (Figure& figure : result_figures(named)) page.emplace_back(std::move(figure));
   return page;

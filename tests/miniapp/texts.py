@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 from lecture import write_machine
 from support import Context, Deck, environment, new_folder, run, settings, start
@@ -166,19 +167,44 @@ class EstimateTest(unittest.TestCase):
         self.assertIn("gather root into slot 0", shown.out)
         self.assertRegex(shown.out, r"rank 0 and 1 rank like it: ")
         self.assertIn("<svg", (shown.folder / "step.svg").read_text())
-        traced = run("run", deck, *settings("trace.file=trace.json", "data.steps=3"), ranks=2)
-        over = run("explain", "zero3", "--deck", deck, *same, "--trace", traced.folder / "trace.json")
+        traced = run("run", deck, *settings("trace.file=out/trace.json", "data.steps=3"), ranks=2)
+        over = run("explain", "zero3", "--deck", deck, *same, "--trace", traced.folder / "out" / "trace.json")
         self.assertEqual((over.code, over.err), (0, ""), over)
         self.assertRegex(over.out, r"(?m)^measured step [0-9.]+ [mu]?s: the prediction is [0-9.]+ of it$")
         self.assertRegex(over.out, r"(?m)^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+  forward attention 0, micro-batch 0$")
         for other in ("ddp", "zero1", "hsdp"):
             group = ("--shard-group", 1) if other == "hsdp" else ()
             self.assertEqual(run("explain", other, "--deck", deck, *same, *group).code, 0, other)
-        foreign = run("explain", "zero1", "--deck", deck, *same, "--trace", traced.folder / "trace.json")
+        foreign = run("explain", "zero1", "--deck", deck, *same, "--trace", traced.folder / "out" / "trace.json")
         self.assertEqual(foreign.code, USAGE, foreign)
         refused = run("explain", "zero3", "--deck", deck, *same, *settings("batch.micro=2"))
         self.assertEqual(refused.code, USAGE, refused)
         self.assertIn("measures the parts", refused.err)
+        self.check_report(traced.folder / "out", peaks, over.out)
+
+    def check_report(self, results, peaks, explained):
+        """A report of the run shows the timelines that explain prints, and says what it lacks."""
+        report = run("report", results, "--machine", peaks)
+        self.assertEqual((report.code, report.err), (0, ""), report)
+        self.assertIn("report/out-timeline.svg\n", report.out)
+        text = (report.folder / "report" / "report.md").read_text()
+        lines = explained.splitlines()[1:]
+        self.assertIn("\n".join(lines), text)
+        self.assertRegex(text, r"(?m)^\| step \| [0-9.]+ [mu]?s \| [0-9.]+ [mu]?s \| [0-9.]+ \|$")
+        page = xml.etree.ElementTree.parse(report.folder / "report" / "index.html").getroot()
+        words = list(page.itertext())
+        for label in ("collectives", "rank 0, measured", "collectives, measured"):
+            self.assertEqual(words.count(label), 1, label)
+        (results / "trace.json").unlink()
+        without = run("report", results, "--machine", peaks)
+        self.assertEqual((without.code, without.err), (0, ""), without)
+        self.assertIn("There is no measured timeline", (without.folder / "report" / "report.md").read_text())
+        alone = run("report", results)
+        self.assertNotIn("timeline.svg", alone.out)
+        self.assertIn("There is no predicted timeline", (alone.folder / "report" / "report.md").read_text())
+        missing = run("report", results, "--machine", "none.json")
+        self.assertEqual(missing.code, USAGE, missing)
+        self.assertIn("none.json: cannot be read", missing.err)
 
 
 class TerminalTest(unittest.TestCase):

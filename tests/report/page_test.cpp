@@ -66,3 +66,10 @@ TEST_CASE("a table without names of columns has no head in HTML", "[report][page
   std::string const html = page_html({Heading{1, "t"}, Table{{"", ""}, {{"a", "b"}}}});
   CHECK_THAT(html, !ContainsSubstring("<th>"));
 }
+
+TEST_CASE("a listing keeps its lines, and nothing in it is markup", "[report][page]") {
+  Page const page{Heading{1, "t"}, Listing{"a & _b_", "1  <i>\n````\r\n``` 2\n"}};
+  CHECK_THAT(page_markdown(page), ContainsSubstring("a \\& \\_b\\_:\n\n`````text\n1  <i>\n```` \n``` 2\n`````\n\n"));
+  CHECK_THAT(page_html(page), ContainsSubstring("<details>\n<summary>a &amp; _b_</summary>\n<pre class=\"scroll\">"
+                                                "1  &lt;i&gt;\n````?\n``` 2\n</pre>\n</details>\n"));
+}
