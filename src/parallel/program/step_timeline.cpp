@@ -27,6 +27,11 @@ bool only_starts(Act act) {
   return act == Act::gather || act == Act::publish || act == Act::reduce || act == Act::reduce_sums;
 }
 
+/// Steps that are played in search of one that begins as the step before did. What a step leaves to the next one
+/// (parameters that are published, a busy wire, the lead of a class) is used up in it, so that a few are enough. Classes
+/// that no collective joins drift apart for ever: then the next step counts.
+constexpr Index most_steps = 8;
+
 /// The collectives of a communicator. All classes call them in the same order.
 struct Line {
   struct Meeting {
@@ -208,8 +213,7 @@ private:
   /// A step that begins as the step before did takes as long.
   void look_for_steady_step() {
     std::vector<Index> const now = state();
-    constexpr Index most = 8;
-    bool const is_steady = now == m_state_of_step || m_players.front().place.step() >= most;
+    bool const is_steady = now == m_state_of_step || m_players.front().place.step() >= most_steps;
     if (is_steady && m_recorded < 0) m_recorded = m_players.front().place.step() + 1;
     m_state_of_step = now;
   }
