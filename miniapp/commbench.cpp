@@ -12,7 +12,6 @@
 #include "report/commbench_table.hpp"
 #include "report/machine_source.hpp"
 #include "result/result.hpp"
-#include "result/statistics.hpp"
 
 #include <fmt/format.h>
 
@@ -20,6 +19,8 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace trainstone {
 
@@ -87,25 +88,11 @@ public:
   }
 
   void add(PlannedContest const& contest, std::vector<ContestResult> const& results) {
-    std::string const collective(to_string(contest.problem.collective));
-    for (std::size_t const i : shown(contest, results)) {
-      PlannedRow const& planned = contest.rows[i];
-      CommbenchRow row;
-      row.collective = collective;
-      row.type = to_string(contest.type);
-      row.operation = adds_up(contest.problem.collective) ? to_string(m_options.operation) : "none";
-      row.root = has_root(contest.problem.collective) ? contest.problem.root : -1;
-      row.algorithm = planned.algorithm;
-      row.picked = planned.picked;
-      row.bytes = contest.data_bytes();
-      row.count = contest.problem.elements();
-      row.seconds = results[i].samples.seconds;
-      row.calls = results[i].samples.calls;
-      row.bus_factor = bus_factor(contest.problem.collective, contest.problem.ranks());
-      row.predicted_seconds = planned.predicted_seconds;
-      if (m_options.check) row.wrong = results[i].wrong;
-      m_rows.push_back(row);
+    std::vector<CommbenchRow> rows;
+    for (std::size_t i = 0; i < results.size(); ++i) rows.push_back(row_of(contest, contest.rows[i], results[i]));
+    for (CommbenchRow& row : with_fastest_form(std::move(rows))) {
       print(commbench_row_line(row) + "\n");
+      m_rows.push_back(std::move(row));
     }
   }
 
@@ -119,18 +106,23 @@ public:
   std::vector<CommbenchRow> const& rows() const { return m_rows; }
 
 private:
-  /// All rows but the slower ones of MPI's forms.
-  static std::vector<std::size_t> shown(PlannedContest const& contest, std::vector<ContestResult> const& results) {
-    std::vector<std::size_t> rows;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      bool const again =
-          !rows.empty() && !contest.rows[i].contestant.algorithm && !contest.rows[rows.back()].contestant.algorithm;
-      if (!again)
-        rows.push_back(i);
-      else if (median(results[i].samples.seconds) < median(results[rows.back()].samples.seconds))
-        rows.back() = i;
-    }
-    return rows;
+  CommbenchRow row_of(PlannedContest const& contest, PlannedRow const& planned, ContestResult const& result) const {
+    Problem const& problem = contest.problem;
+    CommbenchRow row;
+    row.collective = to_string(problem.collective);
+    row.type = to_string(contest.type);
+    row.operation = adds_up(problem.collective) ? to_string(m_options.operation) : "none";
+    row.root = has_root(problem.collective) ? problem.root : -1;
+    row.algorithm = planned.algorithm;
+    row.picked = planned.picked;
+    row.bytes = contest.data_bytes();
+    row.count = problem.elements();
+    row.seconds = result.samples.seconds;
+    row.calls = result.samples.calls;
+    row.bus_factor = bus_factor(problem.collective, problem.ranks());
+    row.predicted_seconds = planned.predicted_seconds;
+    if (m_options.check) row.wrong = result.wrong;
+    return row;
   }
 
   CommbenchOptions const& m_options;

@@ -56,6 +56,18 @@ std::string CommbenchRow::name() const {
   return picked.empty() || algorithm == "mpi" ? algorithm : fmt::format("{} ({})", algorithm, picked);
 }
 
+std::vector<CommbenchRow> with_fastest_form(std::vector<CommbenchRow> rows) {
+  std::vector<CommbenchRow> kept;
+  for (CommbenchRow& row : rows) {
+    bool const is_another_form = row.algorithm == "mpi" && !kept.empty() && kept.back().algorithm == "mpi";
+    if (!is_another_form)
+      kept.push_back(std::move(row));
+    else if (median(row.seconds) < median(kept.back().seconds))
+      kept.back() = std::move(row);
+  }
+  return kept;
+}
+
 std::optional<double> algorithm_bandwidth(CommbenchRow const& row) {
   if (!has_time(row) || row.bytes == 0) return {};
   return static_cast<double>(row.bytes) / median(row.seconds) / giga;

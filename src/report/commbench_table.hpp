@@ -61,6 +61,10 @@ struct CommbenchRow {
   std::string name() const;
 };
 
+/// Of MPI's forms, which stand one after the other, the one with the least median time stays, or the first one of equal
+/// ones. \param[in] rows  of one size
+std::vector<CommbenchRow> with_fastest_form(std::vector<CommbenchRow> rows);
+
 /// GB/s (1e9 bytes) of the median; nothing if the result is wrong or there is no data.
 std::optional<double> algorithm_bandwidth(CommbenchRow const& row);
 /// predicted / measured - 1

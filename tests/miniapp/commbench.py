@@ -1,6 +1,7 @@
 """Measurements of collectives: `commbench` and `calibrate`. What they print and write, what they refuse; no rates."""
 import json
 import os
+import pathlib
 import re
 import signal
 import unittest
@@ -30,6 +31,19 @@ def table(outcome):
 
 def algorithms(rows):
     return {row[5].split(" ")[0] for row, _ in rows}
+
+
+def loaded_transports(process):
+    """The libraries of transports in the process' memory, without their versions."""
+    maps = pathlib.Path(f"/proc/{process}/maps").read_text()
+    return sorted(set(re.findall(r"/((?:libuct_|libfabric|libxpmem|libibverbs)[^./]*)\.[^/\n]*$", maps, re.MULTILINE)))
+
+
+def without_times(machine):
+    """The machine file with all predicted times zero."""
+    for curve in machine["curves"].values():
+        curve |= {"pieces": [{"from_bytes": 0, "start_seconds": 0, "seconds_per_byte": 0}], "samples": []}
+    return machine | {"node_barrier_seconds": 0}
 
 
 def strict_json(path):
@@ -129,10 +143,14 @@ class Measurements(unittest.TestCase):
         measuring = Started("commbench", "-b", "8", "-e", "4M", "--collectives=all_reduce", "--algorithms=ring,mpi",
                             "--json=kept/bench.json", "-n", "1", "-w", "1", "--samples", "200")
         measuring.wait_for(" 131072 ")
+        first, *_ = measuring.ranks()
+        transports = loaded_transports(first)
         for rank in measuring.ranks():
             os.kill(rank, signal.SIGKILL)
         measuring.ended()
+        self.assertIn(f" | transports loaded: {' '.join(transports) or 'none seen'}\n", measuring.text())
         file = strict_json(measuring.folder / "kept" / "bench.json")
+        self.assertEqual(file["header"]["transports"], transports)
         self.assertEqual((file["status"], file["finished"]), ("RIGHT", False))
         rows = [(row["bytes"], row["algorithm"]) for row in file["rows"]]
         self.assertEqual(rows[:28], [(8 << power, name) for power in range(14) for name in ("ring", "mpi")])
@@ -194,6 +212,9 @@ class Measurements(unittest.TestCase):
             self.assertIn(" GFLOP/s in matrix products of fp32 and moves ", calibration.out)
         else:
             self.assertEqual(list(rates), [None, None])
+        alike = calibration.folder / "alike.json"
+        alike.write_text(json.dumps(without_times(strict_json(peaks))))
+        tried = start("commbench", "--machine", alike, "-b", "8", "-e", "512K", "-f", "256", "--json=bench.json", *QUICK, ranks=2)
         measured = start("commbench", "--machine", peaks, "-b", "8", "-e", "8", "--collectives=all_reduce", *QUICK,
                          ranks=2)
         simulated = start("commbench", "--machine", peaks, "--simulate", "ranks=8", "-e", "4K",
@@ -204,6 +225,17 @@ class Measurements(unittest.TestCase):
         self.assertEqual(simulated.result().code, 0, simulated.result())
         self.assertEqual(elsewhere.result().code, 64, elsewhere.result())
         self.assertIn("no times of messages between nodes", elsewhere.result().err)
+        self.assert_tries(tried.result())
+
+    def assert_tries(self, outcome):
+        """Where predictions call all algorithms equal, auto without trying them would always take the first one."""
+        self.assert_ok(outcome, ["bench.json"])
+        contests = {}
+        for row in strict_json(outcome.folder / "bench.json")["rows"]:
+            contests.setdefault((row["collective"], row["bytes"]), []).append(row)
+        picks = {name: [row["picked"].split("/")[0] for row in rows if row["algorithm"] == "auto"]
+                 for name, rows in contests.items()}
+        self.assertNotEqual(picks, {name: [rows[0]["algorithm"]] for name, rows in contests.items()})
 
     def test_a_calibration_of_staged_messages_predicts_no_others(self):
         calibration = run("calibrate", "-e", "4K", "--buffers=staged", ranks=2)

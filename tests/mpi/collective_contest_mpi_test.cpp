@@ -178,6 +178,25 @@ TEST_CASE("a wrong result is found, whether it is wrong before or after the timi
   }
 }
 
+TEST_CASE("MPI is timed in place and with two buffers, but where it has one form or ends the program", "[contest]") {
+  using Forms = std::vector<MpiForm>;
+  Forms const both{MpiForm::in_place, MpiForm::two_buffers}, in_place{MpiForm::in_place}, two{MpiForm::two_buffers};
+  auto const forms = [](Collective collective, Index elements) {
+    return mpi_forms(Problem::on_one_node(collective, Partition::even(elements, 3)));
+  };
+  for (Index const elements : {9, 10}) { // equal blocks, and unequal ones
+    for (Collective const collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce,
+                                        Collective::gather, Collective::scatter, Collective::all_to_all}) {
+      INFO(to_string(collective) << " of " << elements);
+      CHECK(forms(collective, elements) == both);
+    }
+    CHECK(forms(Collective::broadcast, elements) == in_place);
+    CHECK(forms(Collective::barrier, elements) == in_place);
+  }
+  CHECK(forms(Collective::reduce_scatter, 9) == both);
+  CHECK(forms(Collective::reduce_scatter, 10) == two);
+}
+
 TEST_CASE("MPI's own collectives refuse what they have no right answer for", "[mpi][contest]") {
   Communicator communicator = Communicator::world();
   ExecutionSpace const exec;

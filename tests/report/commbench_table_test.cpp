@@ -69,6 +69,26 @@ TEST_CASE("a wrong result has no time, no rate, no ratio and no say in choices",
   CHECK(json["rows"][0]["wrong"] == 17);
 }
 
+TEST_CASE("of MPI's forms the one with the least median is kept, in whatever order they were timed", "[commbench]") {
+  CommbenchRow fast = row("mpi", 8, {2e-6, 2e-6, 9e-6}), slow = row("mpi", 8, {1e-6, 3e-6, 3e-6});
+  fast.picked = "two buffers";
+  slow.picked = "in place";
+  std::vector const ours{row("ring", 8, {5e-6}), row("auto", 8, {4e-6})};
+  auto const kept_of = [&](std::vector<CommbenchRow> const& forms) {
+    std::vector<CommbenchRow> rows = ours;
+    rows.insert(rows.end(), forms.begin(), forms.end());
+    std::vector<std::string> names;
+    for (CommbenchRow const& one : with_fastest_form(rows)) names.push_back(one.algorithm + " " + one.picked);
+    return names;
+  };
+  std::vector<std::string> const expected{"ring ", "auto ", "mpi two buffers"}, alone{"ring ", "auto ", "mpi in place"};
+  CHECK(kept_of({slow, fast}) == expected);
+  CHECK(kept_of({fast, slow}) == expected);
+  CHECK(kept_of({slow}) == alone);
+  CHECK(kept_of({slow, slow}) == alone);
+  CHECK(kept_of({}) == std::vector<std::string>{"ring ", "auto "});
+}
+
 TEST_CASE("what was not checked says so, and a barrier has no rate", "[commbench]") {
   CommbenchRow barrier = row("dissemination", 0, {1e-6});
   barrier.wrong.reset();
