@@ -3,9 +3,12 @@
 #include "train/verification/run_verification.hpp"
 
 #include "comm/algorithms/registry.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
+#include "core/launch.hpp"
 #include "support/training_run.hpp"
+#include "train/plan/collective_cases.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -13,6 +16,8 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -20,6 +25,8 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
+
+namespace Tools = Kokkos::Tools::Experimental;
 
 CountedRun run_two_steps(TrainingRun& run) {
   counters() = {};
@@ -37,6 +44,50 @@ void change_one(Vector<float> values, Change const& change) {
   changed[0] = change(changed[0]);
   copy_from_host<float>(ExecutionSpace(), changed, element, "trainstone::test: one is changed");
 }
+
+/// While it lives, one value of this rank is off by one when a collective is tried: in try `number` of those that have
+/// data, at `place` of the last piece. A try copies its data from the host, starts the collective, and copies as many
+/// pieces back. Kokkos Tools show the copies. They take plain functions, so there are static members.
+class SpoiledTry {
+public:
+  SpoiledTry(std::size_t number, Index place)
+      : m_before(Tools::get_callbacks()), m_spoiling(delay_point(), [place](char const* label) {
+          if (std::string_view(label) == "trainstone::comm::start") on_start(place);
+        }) {
+    s_tries_before = number;
+    s_pieces = s_pieces_to_return = 0;
+    Tools::set_begin_deep_copy_callback(on_copy);
+    Tools::set_begin_fence_callback(on_fence);
+  }
+  SpoiledTry(SpoiledTry const&) = delete;
+  SpoiledTry& operator=(SpoiledTry const&) = delete;
+  ~SpoiledTry() { Tools::set_callbacks(m_before); }
+
+private:
+  static void on_copy(Kokkos_Profiling_SpaceHandle /*space*/, char const* /*label*/, void const* target,
+                      Kokkos_Profiling_SpaceHandle /*space*/, char const* /*label*/, void const* /*source*/,
+                      std::uint64_t /*bytes*/) {
+    s_target = static_cast<float*>(const_cast<void*>(target));
+  }
+  static void on_fence(char const* reason, std::uint32_t /*device*/, std::uint64_t* /*id*/) {
+    if (std::string_view(reason) != "trainstone::check::collectives") return;
+    if (s_pieces_to_return > 0)
+      --s_pieces_to_return;
+    else
+      ++s_pieces;
+  }
+  static void on_start(Index place) {
+    if (s_pieces == 0) return;
+    if (s_tries_before-- == 0) s_target[place] += 1;
+    s_pieces_to_return = std::exchange(s_pieces, 0);
+  }
+
+  static inline float* s_target = nullptr; ///< of the latest copy
+  static inline std::size_t s_tries_before = 0, s_pieces = 0, s_pieces_to_return = 0;
+
+  Tools::EventSet m_before;
+  DelayPoint::Scoped m_spoiling;
+};
 
 } // namespace
 
@@ -173,6 +224,33 @@ TEST_CASE("collectives on integers are exact", "[mpi][checks]") {
     INFO(name);
     if (!host_reaches_memory && name == "shared") continue;
     CHECK(check(whole_groups, {.reduce = name, .broadcast = name}));
+  }
+}
+
+TEST_CASE("one wrong value on one rank, in any try of a collective, fails the check on all", "[mpi][checks]") {
+  skip_on_devices("the host spoils what kernels work on");
+  Communicator world = test::world();
+  ParameterTable const table({1, 1, 8, 5, 29}, world.size());
+  CommConfig const messages{.buffers = std::string(to_string(world.buffers()))}; // ring and binomial trees
+  ParallelConfig const ddp, zero{.strategy = Strategy::zero, .zero_stage = 1};
+  ParallelConfig const whole_groups{
+      .strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer};
+  for (ParallelConfig const& parallel : {ddp, zero, whole_groups}) {
+    ShardPlan const plan = make_shard_plan(parallel, {}, {}, messages, table, world.topology(), world.rank(), 1);
+    std::size_t number = 0;
+    for (CollectiveCase const& tried : collective_cases(plan)) {
+      Problem const& problem = tried.planned.problem;
+      if (problem.elements() == 0) continue;
+      for (Rank const bad_rank : {0, world.size() - 1}) {
+        Range const held = Impl::initially_held(problem, bad_rank);
+        if (held.size() == 0) continue;
+        INFO(to_string(problem.collective) << " of " << problem.elements() << ", spoiled on rank " << bad_rank);
+        std::optional<SpoiledTry> spoiled;
+        if (world.rank() == bad_rank) spoiled.emplace(number, tried.pieces.is_contiguous() ? held.begin : 0);
+        CHECK(check_collectives(ExecutionSpace(), world, plan).failed());
+      }
+      ++number;
+    }
   }
 }
 
