@@ -31,6 +31,8 @@ OK (skipped=2)</system-out></testcase>
   <testcase name="partly" time="3" status="fail"><system-out>FAILED (failures=1, skipped=3)</system-out></testcase>
   <testcase name="whole" time="3" status="run"><system-out>OK</system-out></testcase>
   <testcase name="without" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+  <testcase name="explained" time="0" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>skipped: no NumPy
+</system-out></testcase>
   <testcase name="switched off" time="0" status="disabled"></testcase>
 </testsuite>
 """
@@ -49,6 +51,7 @@ class Summary(unittest.TestCase):
         self.assertIn("release: 4 tests of ctest passed, 1 failed; 6 test cases of Catch2 passed", counts)
         self.assertEqual(sorted(line.strip() for line in impossible.splitlines()), [
             "release: catch: a claim that: kernels run on the host",
+            "release: explained: skipped: no NumPy",
             "release: partly: 3 skipped by Python's unittest, which names them with -v",
             "release: python: 2 skipped by Python's unittest, which names them with -v",
             "release: switched off: disabled",
