@@ -165,8 +165,13 @@ TEST_CASE("the state of GPT-3 is the taught one, with activations beside it", "[
 
 TEST_CASE("slips of the lectures are named beside the tables that they belong to", "[figures]") {
   require_notes(collectives_text(), {"N (N-1) M", "SIGNAL+WAIL", "beta is a factor", "exact for N = 2^k",
-                                     "Intra nodes: low bandwidth; Inter node: high bandwidth", "the same name"});
+                                     "Intra nodes: low bandwidth; Inter node: high bandwidth", "the same name",
+                                     "Ring: any N", "Rabenseifner: fewest start-ups"});
   require_notes(models_text(), {"5bss + 8sbh", "Turning NLR 17.2B", "16 and 20 bytes"});
-  require_notes(zero_text(), {"send the optimizer states", "AllReduce", "broadcast", "\"zero\""});
+  require_notes(zero_text(),
+                {"send the optimizer states", "Two decks draw stage 1 with an AllReduce", "reduce-scatter (1)",
+                 "\"AllReduce\" where stage 2 has a reduce-scatter",
+                 "some slides call stage 3's exchange broadcast, one deck first broadcast and then all-gather",
+                 "\"zero\""});
   require_notes(capability_text(), {"+Data Parallel", "p = 128"});
 }
