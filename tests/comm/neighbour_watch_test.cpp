@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <memory>
@@ -87,6 +88,10 @@ private:
 };
 
 } // namespace
+
+TEST_CASE("a watch looks once a second", "[watch]") {
+  CHECK(NeighbourWatch::usual_period == std::chrono::milliseconds(1000));
+}
 
 TEST_CASE("a killed process is missed, and not before", "[watch]") {
   Node const node(2);

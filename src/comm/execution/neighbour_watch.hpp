@@ -65,12 +65,15 @@ std::optional<RankProcess> find_ended(Neighbourhood const& neighbourhood);
 /// Lives in main() while ranks wait for each other.
 class NeighbourWatch {
 public:
+  /// A killed rank is missed within seconds, and looking takes no time that anybody measures.
+  static constexpr std::chrono::milliseconds usual_period = std::chrono::seconds(1);
+
   /// Collective over the communicator, which must have all ranks of the program: messages use its rank numbers. If the
   /// ranks of a node cannot share memory, or if a rank is alone on its node, nobody watches.
   /// \param[in] period  time between two checks. If two checks find that a rank has ended, this process prints a line
   ///            that names the rank and ends with exit code 70. After one check, a launcher would not have had the time
   ///            to end all ranks itself.
-  explicit NeighbourWatch(Communicator const& communicator, std::chrono::milliseconds period = std::chrono::seconds(1));
+  explicit NeighbourWatch(Communicator const& communicator, std::chrono::milliseconds period = usual_period);
   NeighbourWatch(NeighbourWatch const&) = delete;
   NeighbourWatch& operator=(NeighbourWatch const&) = delete;
   /// Says goodbye.
