@@ -1,15 +1,15 @@
 """What the system gives a run, beside what was predicted: nothing is compared that both have from one place."""
-from support import Deck, start
+from support import Deck, settings, start
 from training import TrainingTest
 
 
 class Resident(TrainingTest):
-    def test_a_larger_model_takes_no_more_memory_of_the_system_than_is_predicted(self):
+    def assert_resident(self, layers, *keys, ranks=1):
         """What two runs have in common, as libraries and their buffers, drops out. Large pages and the allocator may take some
         more than is asked for."""
-        runs = [start("run", Deck({"model.channels": "256", "model.layers": str(layers), "data.steps": "2",
+        runs = [start("run", Deck({"model.channels": "256", "model.layers": str(count), "data.steps": "2",
                                    "data.validate_every": None, "data.validation_fraction": None,
-                                   "kernels.gemm": '"kokkos"'}).path) for layers in (1, 17)]
+                                   "kernels.gemm": '"kokkos"'}).path, *settings(*keys), ranks=ranks) for count in layers]
         small, large = (self.assert_ended(future.result(), 0, "memory-model").result for future in runs)
         if small["machine"]["device"]:
             self.skipTest("the model is in a device's memory")
@@ -18,3 +18,9 @@ class Resident(TrainingTest):
         self.assertGreater(predicted, 200e6)  # so that what the system rounds up is little
         self.assertLess(resident, 1.1 * predicted + 32e6)
         self.assertGreater(resident, 0.5 * predicted)  # else it was not measured: all of this is used
+
+    def test_a_larger_model_takes_no_more_memory_of_the_system_than_is_predicted(self):
+        self.assert_resident((1, 17))
+
+    def test_a_shard_with_a_master_copy_takes_no_more_memory_of_the_system_than_is_predicted(self):
+        self.assert_resident((1, 33), "parallel.strategy=zero", "parallel.zero_stage=3", "precision.recipe=mixed16", ranks=2)
