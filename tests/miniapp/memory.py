@@ -1,5 +1,7 @@
 """What the system gives a run, beside what was predicted: nothing is compared that both have from one place."""
-from support import Deck, settings, start
+import os
+
+from support import Deck, run, settings, start
 from training import TrainingTest
 
 
@@ -24,3 +26,19 @@ class Resident(TrainingTest):
 
     def test_a_shard_with_a_master_copy_takes_no_more_memory_of_the_system_than_is_predicted(self):
         self.assert_resident((1, 33), "parallel.strategy=zero", "parallel.zero_stage=3", "precision.recipe=mixed16", ranks=2)
+
+
+class Saved(TrainingTest):
+    def test_saving_a_model_takes_little_memory_beside_it(self):
+        """The ranks share a core: such runs measure no bandwidth, for which others take more memory than for this model."""
+        cores = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, {min(cores)})  # of this thread and what it starts
+        deck = Deck({"model.channels": "512", "model.layers": "4", "data.steps": "2", "data.validate_every": None,
+                     "data.validation_fraction": None})
+        alone, saving = (self.assert_ended(run("run", deck.path, *settings(*keys), ranks=2), 0, "memory-model")
+                         for keys in ((), ("model.save=model.bin",)))
+        self.assertNotIn(" x floor ", alone.out + saving.out)
+        model = (saving.folder / "model.bin").stat().st_size
+        self.assertGreater(model, 50e6)
+        self.assertLess(abs(saving.peak_bytes - alone.peak_bytes), model / 4, f"{alone}{saving}")
