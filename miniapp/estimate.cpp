@@ -123,7 +123,7 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   estimate.ranks = plan.ranks;
   estimate.nodes = topology.nodes();
   estimate.model_parameters = plan.table.model_parameters();
-  estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.parallel.mesh.data();
+  estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.parallel.layout.mesh.data();
   estimate.predicted = predicted_amounts(plans.busiest);
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
   estimate.needed_bytes = needed;
@@ -150,7 +150,7 @@ int estimate(EstimateOptions const& options) {
   ExtremePlans const plans = plan_extremes(config, topology);
   RunPlan const& plan = plans.largest;
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
-             deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.mesh.data(),
+             deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
              config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
   print_parameters(plan);
   print_memory(plan);

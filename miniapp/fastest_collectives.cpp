@@ -6,6 +6,7 @@
 #include "core/quantity.hpp"
 #include "deck/deck_checks.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/program/shard_traffic.hpp"
 #include "report/output.hpp"
 #include "report/report_text.hpp"
@@ -33,23 +34,23 @@ struct Trial {
 constexpr Index most_scratch = 4;
 
 /// The collective on the ranks of the axis that `rank` belongs to.
-Problem problem_of(ShardPlan const& plan, PlannedCollective const& planned, Rank rank) {
+Problem problem_of(StateLayout const& layout, PlannedCollective const& planned, Rank rank) {
   Problem problem = planned.problem;
-  problem.topology = plan.topology.of(plan.mesh.members(planned.axis, rank));
+  problem.topology = layout.topology.of(layout.mesh.members(planned.axis, rank));
   problem.segment = default_segment; // as the training runs it
   return problem;
 }
 
 /// Whether the deck could name it, and ranks of every group can run it.
-bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, PlannedCollective const& planned,
+bool is_legal(RunConfig config, StateLayout const& layout, AlgorithmKey const& key, PlannedCollective const& planned,
               Algorithm algorithm) {
   config.comm = with_algorithm(config.comm, key.name, to_string(algorithm));
   if (find_network_problem(config) || find_buffers_problem(config) ||
-      find_parallel_problem(config.parallel, config.comm, plan.mesh.data(), plan.turns))
+      find_parallel_problem(config.parallel, config.comm, layout.mesh.data(), layout.rank_micro_batches))
     return false;
-  for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) {
-    if (plan.mesh.index(planned.axis, rank) != 0) continue; // one of a group is enough
-    Problem problem = problem_of(plan, planned, rank);
+  for (Rank rank = 0; rank < layout.mesh.ranks(); ++rank) {
+    if (layout.mesh.index(planned.axis, rank) != 0) continue; // one of a group is enough
+    Problem problem = problem_of(layout, planned, rank);
     problem.shared_memory = find_algorithm(key.collective, algorithm).uses_shared_memory();
     if (!refusal(problem, algorithm).empty()) return false;
     Index const scratch = make_schedule(problem, algorithm, problem.root).scratch_elements;
@@ -58,17 +59,17 @@ bool is_legal(RunConfig config, ShardPlan const& plan, AlgorithmKey const& key, 
   return true;
 }
 
-Trial make_trial(RunConfig const& config, ShardPlan const& plan, AlgorithmKey const& key,
+Trial make_trial(RunConfig const& config, StateLayout const& layout, AlgorithmKey const& key,
                  RepeatedCollective const& heaviest) {
   PlannedCollective const& planned = heaviest.planned;
   std::vector<Algorithm> algorithms = unlimited_algorithms_of(key.collective);
-  std::erase_if(algorithms, [&](Algorithm one) { return !is_legal(config, plan, key, planned, one); });
+  std::erase_if(algorithms, [&](Algorithm one) { return !is_legal(config, layout, key, planned, one); });
   bool const shared = std::ranges::any_of(
       algorithms, [&](Algorithm one) { return find_algorithm(key.collective, one).uses_shared_memory(); });
-  Problem of_first = problem_of(plan, planned, 0), own = problem_of(plan, planned, plan.rank);
+  Problem of_first = problem_of(layout, planned, 0), own = problem_of(layout, planned, layout.rank);
   of_first.shared_memory = own.shared_memory = shared;
   bool const is_fp32 = heaviest.element_bytes == sizeof(float); // else gradients have the type of parameters
-  return {key, planned.axis, own, is_fp32 ? ElementType::float32 : element_type_of(plan.types.parameters),
+  return {key, planned.axis, own, is_fp32 ? ElementType::float32 : element_type_of(layout.types.parameters),
           close_candidates(of_first, heaviest.element_bytes, default_machine(), assumed_close_factor, algorithms)};
 }
 
@@ -94,7 +95,7 @@ std::vector<Trial> plan_trials(ResolvedRun const& run, Rank rank, std::int64_t n
     if (auto const heaviest = heaviest_collective(plan, key.collective); heaviest && is_measured(key)) {
       auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
       require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
-      trials.push_back(make_trial(run.config, plan, key, *heaviest));
+      trials.push_back(make_trial(run.config, plan.layout, key, *heaviest));
     }
   return trials;
 }

@@ -110,8 +110,9 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  double const flops_per_second = static_cast<double>(run.plan->step_flops.total()) * run.plan->parallel.mesh.data() *
-                                  static_cast<double>(seconds.size()) / window_seconds;
+  double const flops_per_second = static_cast<double>(run.plan->step_flops.total()) *
+                                  run.plan->parallel.layout.mesh.data() * static_cast<double>(seconds.size()) /
+                                  window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
                                         {"executed_flops_per_second", flops_per_second},
                                         {"exposed_communication_share", exposed / window_seconds},

@@ -69,10 +69,10 @@ void require_memory(PreparedRun const& run) {
 /// Every bucket has messages prepared, and a tag.
 void require_few_buckets(PreparedRun const& run) {
   constexpr Index most = 4096;
-  Index const buckets = run.plan->parallel.buckets.buckets();
+  Index const buckets = run.plan->parallel.reductions.buckets.buckets();
   if (buckets <= most) return;
   auto const gradients = static_cast<double>(run.plan->table.size()) *
-                         static_cast<double>(bytes_per_value(run.plan->parallel.gradient_storage()));
+                         static_cast<double>(bytes_per_value(run.plan->parallel.reductions.storage));
   fail_at(run.deck, "parallel.bucket",
           fmt::format("parallel.bucket and parallel.first_bucket cut the gradients into {} buckets, more than {}; "
                       "nearest legal value: parallel.bucket = \"{:.0f} KiB\"",

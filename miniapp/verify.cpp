@@ -4,7 +4,8 @@
 
 #include "kernels/gemm/gemm_shape.hpp"
 #include "model/llmc/llmc_files.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "train/verification/reference_check.hpp"
 
 #include <fmt/format.h>

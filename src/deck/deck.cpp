@@ -5,7 +5,8 @@
 #include "deck/schema.hpp"
 #include "deck/toml_reader.hpp"
 #include "deck/unread_keys.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "train/injected_delay.hpp"
 
 #include <cerrno>

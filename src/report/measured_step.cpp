@@ -101,7 +101,7 @@ MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& on
   std::vector<std::string> texts;
   for (TimelineEntry const& entry : one.entries) texts.push_back(to_string(entry.instruction, plan));
   TraceReader reader(path, one.ranks.first, {texts.begin(), texts.end()});
-  Rank const ranks = plan.mesh.ranks();
+  Rank const ranks = plan.layout.mesh.ranks();
   TRAINSTONE_REQUIRE_INPUT(reader.ranks() == ranks, "{}: is a trace of {}, the step is one of {}", path,
                            plural(reader.ranks(), "rank"), plural(ranks, "rank"));
   Traced const traced = reader.take();

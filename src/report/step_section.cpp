@@ -62,8 +62,9 @@ void append_times(Page& page, NamedResult const& named, StepTimeline const& time
 void append_timelines(Page& page, NamedResult const& named) {
   auto const& [plan, timeline] = *named.step.predicted;
   std::optional<MeasuredStep> const& measured = named.step.measured;
-  std::string const title = fmt::format("{}: a step of {} on {}, {}", named.name, named.file.result.deck,
-                                        plural(plan.mesh.ranks(), "rank"), plural(plan.topology.nodes(), "node"));
+  std::string const title =
+      fmt::format("{}: a step of {} on {}, {}", named.name, named.file.result.deck,
+                  plural(plan.layout.mesh.ranks(), "rank"), plural(plan.layout.topology.nodes(), "node"));
   std::string caption = "The predicted step";
   if (measured)
     caption += fmt::format("; to the same scale rank {} in the trace's step of median length, {}",

@@ -93,7 +93,7 @@ private:
       m_body += text_at(left(rank) + cell_width / 2, top - 6, fmt::format("rank {}", rank), "class=\"rank\"");
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
       double const y = top + row_height * static_cast<double>(g);
-      m_body += text_at(margin, y + 2 * bar_height, m_walk.plan().groups[g].name, "class=\"small\"");
+      m_body += text_at(margin, y + 2 * bar_height, m_walk.layout().groups[g].name, "class=\"small\"");
       for (Rank rank = 0; rank < m_walk.ranks(); ++rank) cell(moment.states[g], rank, y);
     }
     m_y = top + row_height * static_cast<double>(moment.states.size());
@@ -107,7 +107,7 @@ private:
   }
 
   void bar(Holding holding, Rank rank, double y, char const* look) {
-    Mesh const& mesh = m_walk.plan().mesh;
+    Mesh const& mesh = m_walk.layout().mesh;
     double const share = cell_width / mesh.shard;
     bool const moving = holding == Holding::under_way;
     rectangle(left(rank), y, cell_width, moving ? "under_way" : "none");

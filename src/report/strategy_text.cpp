@@ -39,14 +39,14 @@ std::string sent_text(std::vector<Traffic> const& traffic) {
 
 std::string owners_table(StepWalk const& walk) {
   std::vector<std::vector<std::string>> rows{{""}, {"elements"}};
-  for (ParameterGroup const& group : walk.plan().groups) {
+  for (ParameterGroup const& group : walk.layout().groups) {
     rows[0].push_back(group.name);
     rows[1].push_back(std::to_string(group.padded));
   }
   for (ShardPlan const& plan : walk.plans) {
-    rows.push_back({fmt::format("rank {}", plan.rank)});
-    for (Index g = 0; g < std::ssize(plan.groups); ++g)
-      rows.back().push_back(fmt::format("[{}, {})", plan.share(g).begin, plan.share(g).end));
+    rows.push_back({fmt::format("rank {}", plan.layout.rank)});
+    for (Index g = 0; g < std::ssize(plan.layout.groups); ++g)
+      rows.back().push_back(fmt::format("[{}, {})", plan.layout.share(g).begin, plan.layout.share(g).end));
   }
   return aligned(rows);
 }
@@ -58,7 +58,7 @@ std::string moment_text(StepWalk const& walk, std::size_t number) {
   for (WalkedCollective const& started : moment.before)
     text += fmt::format("  starts: {}\n", collective_text(walk, started));
   std::vector<std::vector<std::string>> rows{{""}};
-  for (ParameterGroup const& group : walk.plan().groups) rows[0].push_back(group.name);
+  for (ParameterGroup const& group : walk.layout().groups) rows[0].push_back(group.name);
   for (Rank rank = 0; rank < walk.ranks(); ++rank) {
     rows.push_back({fmt::format("rank {}", rank)});
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
@@ -83,62 +83,64 @@ std::uint64_t busiest(StepWalk const& walk, Counts const& counts) {
 
 std::string kind_of(StepWalk const& walk, PlannedCollective const& planned) {
   return fmt::format("{} {}{}", to_string(planned.problem.collective), to_string(planned.algorithm),
-                     axis_text(walk.plan().mesh, planned.axis));
+                     axis_text(walk.layout().mesh, planned.axis));
 }
 
 /// "3 (N-1)/N Psi": `sent` elements on an axis of several ranks.
-std::string in_units(ShardPlan const& plan, Axis axis, std::uint64_t sent) {
-  Mesh const& mesh = plan.mesh;
+std::string in_units(StateLayout const& layout, Axis axis, std::uint64_t sent) {
+  Mesh const& mesh = layout.mesh;
   bool const both = mesh.shard > 1 && mesh.replica > 1;
   char const* const letter = !both ? "N" : axis == Axis::shard ? "F" : "R";
   double const size = mesh.size(axis);
-  double const unit = (size - 1) / size * static_cast<double>(plan.elements()) /
+  double const unit = (size - 1) / size * static_cast<double>(layout.elements()) /
                       (axis == Axis::replica ? static_cast<double>(mesh.shard) : 1.0);
   return fmt::format("{:.4g} ({}-1)/{} Psi{}", static_cast<double>(sent) / unit, letter, letter,
                      both && axis == Axis::replica ? "/F" : "");
 }
 
 std::string kept_text(ShardPlan const& plan) {
-  std::string text = fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
-                                 plan.sharding.parameters ? plan.share_elements() : plan.elements(),
-                                 plan.sum_elements(), plan.moments, plan.share_elements());
-  if (plan.sharding.parameters)
-    text += fmt::format(", slots for whole groups {} x {}", plan.gather_slots(), plan.largest_group());
-  if (plan.fresh_gradients_apart()) text += fmt::format(", fresh gradients {}", plan.fresh_elements());
+  StateLayout const& layout = plan.layout;
+  std::string text =
+      fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
+                  layout.parameter_elements(), layout.gradient_elements(), layout.moments, layout.share_elements());
+  if (layout.sharding.parameters)
+    text += fmt::format(", slots for whole groups {} x {}", plan.gathers.slots, layout.largest_group());
+  if (plan.reductions.fresh_gradients_apart)
+    text += fmt::format(", fresh gradients {}", plan.reductions.fresh_elements());
   return text + "\n";
 }
 
 } // namespace
 
 std::string strategy_title(std::string const& name, StepWalk const& walk) {
-  ShardPlan const& plan = walk.plan();
+  StateLayout const& layout = walk.layout();
   std::string const mesh =
-      plan.mesh.shard > 1 && plan.mesh.replica > 1
-          ? fmt::format(" (F = {} in a shard group, R = {} replicas)", plan.mesh.shard, plan.mesh.replica)
+      layout.mesh.shard > 1 && layout.mesh.replica > 1
+          ? fmt::format(" (F = {} in a shard group, R = {} replicas)", layout.mesh.shard, layout.mesh.replica)
           : "";
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
-                     plural(walk.ranks(), "rank"), mesh, plural(plan.topology.nodes(), "node"),
-                     plural(std::ssize(plan.groups) - 1, "block"), plan.elements());
+                     plural(walk.ranks(), "rank"), mesh, plural(layout.topology.nodes(), "node"),
+                     plural(std::ssize(layout.groups) - 1, "block"), layout.elements());
 }
 
 std::string strategy_meaning(StepWalk const& walk) {
-  ShardPlan const& plan = walk.plan();
-  if (plan.mesh.shard == 1) {
+  StateLayout const& layout = walk.layout();
+  if (layout.mesh.shard == 1) {
     std::string const text = "Every rank has all parameters, gradients and optimizer state, and updates all.";
-    return text + (plan.main_device
+    return text + (layout.main_device
                        ? " Rank 0 collects gradients; not shown is the data that it sends out on every step."
                        : "");
   }
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
-  if (plan.sharding.gradients) text += plan.sharding.parameters ? ", the gradients" : " and the gradients";
-  if (plan.sharding.parameters)
+  if (layout.sharding.gradients) text += layout.sharding.parameters ? ", the gradients" : " and the gradients";
+  if (layout.sharding.parameters)
     text += fmt::format(" and the parameters. Whole groups are gathered into {} when parts need them",
-                        plural(plan.gather_slots(), "slot"));
+                        plural(walk.plan().gathers.slots, "slot"));
   return text + ".";
 }
 
 std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank) {
-  Rank const member = walk.plan().mesh.index(Axis::shard, rank);
+  Rank const member = walk.layout().mesh.index(Axis::shard, rank);
   return holding_text(state.parameters, member) + "/" + holding_text(state.gradient, member);
 }
 
@@ -154,13 +156,13 @@ std::string end_text(StepWalk const& walk, WalkedCollective const& collective) {
 std::string group_names(StepWalk const& walk, std::vector<Index> const& groups) {
   std::string names;
   for (Index const group : groups)
-    names += (names.empty() ? "" : ", ") + walk.plan().groups[static_cast<std::size_t>(group)].name;
+    names += (names.empty() ? "" : ", ") + walk.layout().groups[static_cast<std::size_t>(group)].name;
   return names;
 }
 
 std::string strategy_sums(StepWalk const& walk) {
-  ShardPlan const& plan = walk.plan();
-  auto const psi = static_cast<double>(plan.elements());
+  StateLayout const& layout = walk.layout();
+  auto const psi = static_cast<double>(layout.elements());
   std::vector<std::vector<std::string>> rows{{"sent per rank in this step", "elements", "in Psi", ""}};
   std::vector<std::string> kinds;
   for (WalkedCollective const& collective : collectives_of(walk))
@@ -172,12 +174,12 @@ std::string strategy_sums(StepWalk const& walk) {
   for (std::string const& kind : kinds)
     add(kind, busiest(walk, [&](WalkedCollective const& one) { return kind_of(walk, one.planned) == kind; }), "");
   for (Axis const axis : {Axis::shard, Axis::replica}) {
-    if (plan.mesh.size(axis) == 1) continue;
+    if (layout.mesh.size(axis) == 1) continue;
     std::uint64_t const sent = busiest(walk, [&](WalkedCollective const& one) { return one.planned.axis == axis; });
-    add("sum" + axis_text(plan.mesh, axis), sent, "= " + in_units(plan, axis, sent));
+    add("sum" + axis_text(layout.mesh, axis), sent, "= " + in_units(layout, axis, sent));
   }
   std::string const nothing = "sent per rank in this step: nothing\n";
-  return (kinds.empty() ? nothing : aligned(rows)) + kept_text(plan);
+  return (kinds.empty() ? nothing : aligned(rows)) + kept_text(walk.plan());
 }
 
 std::string strategy_text(std::string const& name, StepWalk const& walk) {

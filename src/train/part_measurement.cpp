@@ -90,8 +90,8 @@ double time_accumulate(ExecutionSpace const& exec, Communicator& communicator, W
 void measure_accumulate(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
                         RunPlan const& plan, PartTimes& times) {
   constexpr Index most = Index{1} << 24;
-  Index const elements = std::min(most, plan.parallel.elements());
-  Storage const storage = plan.parallel.gradient_storage();
+  Index const elements = std::min(most, plan.parallel.layout.elements());
+  Storage const storage = plan.parallel.reductions.storage;
   std::vector<PlannedTensor> const tensors(2, planned(storage, "accumulate", elements));
   Allocation const memory(ledger, MemoryCategory::buffers, "accumulate", total_bytes(tensors));
   Arena arena(memory.bytes());
@@ -108,7 +108,7 @@ PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
   for (PartKind const kind : part_kinds)
     times.parts[kind] = {steps.median(Act::forward, kind), steps.median(Act::backward, kind),
                          steps.median(Act::backward, kind, true)};
-  auto const elements = static_cast<double>(plan.parallel.share_elements());
+  auto const elements = static_cast<double>(plan.parallel.layout.share_elements());
   times.load = steps.median(Act::load);
   times.loss = steps.median(Act::loss);
   times.agree = steps.median(Act::agree);

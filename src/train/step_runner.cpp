@@ -54,7 +54,7 @@ void Trainer::load(PlayedStep const& played, Index micro_batch) {
   BatchSource const& source = *played.source;
   MicroBatch& batch = m_loaded[static_cast<std::size_t>(micro_batch)];
   batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, micro_batch) : source, played.batch,
-                        m_plan->parallel.micro_batch(micro_batch), micro_batch);
+                        m_plan->parallel.layout.micro_batch(micro_batch), micro_batch);
   if (played.mode == LossMode::evaluation) return;
   batch.gradient_scale = played.gradient_scale ? *played.gradient_scale : gradient_scale(played.step);
   if (played.step > 0) batch.dropout = dropout(played.step, micro_batch);
@@ -69,7 +69,7 @@ float Trainer::gradient_scale(std::int64_t step) const {
 /// Samples are counted on from step to step: no epoch sees the masks of another one.
 Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
   BatchConfig const& batch = m_config->batch;
-  std::int64_t const first = (step - 1) * batch.global + m_plan->parallel.micro_batch(micro_batch) * batch.micro;
+  std::int64_t const first = (step - 1) * batch.global + m_plan->parallel.layout.micro_batch(micro_batch) * batch.micro;
   return {.rate = m_config->model_options.dropout,
           .seed = static_cast<std::uint64_t>(m_config->data.seed),
           .first_sample = static_cast<std::uint64_t>(first)};
@@ -124,11 +124,11 @@ void Trainer::agree(PlayedStep& played) {
 /// the losses, as a value of each rank.
 void Trainer::add_up_losses(PlayedStep& played) {
   played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
-  auto const count = static_cast<std::size_t>(m_plan->parallel.micro_batches());
+  auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
   for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
-    values[static_cast<std::size_t>(m_plan->parallel.micro_batch(micro_batch))] =
+    values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];
   if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());
   control_all_reduce(m_exec, *m_communicator, Operation::sum, values);

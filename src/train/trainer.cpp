@@ -63,7 +63,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
-      m_pinned_memory(ledger, "staging", total_bytes(plan.parallel.pinned_buffers())),
+      m_pinned_memory(ledger, "staging", total_bytes(engine_pinned_buffers(plan.parallel))),
       m_mirrors(ledger, "mirrors of data", total_bytes(mirror_plan(plan)), MemoryCategory::data),
       m_buffers(m_buffer_memory.bytes()),
       m_data(m_data_memory.bytes()),

@@ -85,7 +85,7 @@ fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::pat
 std::uint64_t resumed_hash(Communicator& communicator, RunConfig const& config, fs::path const& checkpoint,
                            std::int64_t last) {
   TrainingRun run(communicator, config);
-  StoredCheckpoint const stored = verify_checkpoint(communicator, checkpoint, identity, run.plan.parallel);
+  StoredCheckpoint const stored = verify_checkpoint(communicator, checkpoint, identity, run.plan.parallel.layout);
   TrainingProgress const& progress = stored.manifest().progress;
   read_checkpoint(run.exec, run.trainer.engine(), stored);
   run.trainer.resume({progress.updates, progress.loss_scaler});
@@ -97,7 +97,7 @@ std::uint64_t resumed_hash(Communicator& communicator, RunConfig const& config, 
 std::string refusal_of(Communicator& world, TrainingRun const& run, fs::path const& checkpoint,
                        TrainingIdentity const& wanted = identity) {
   try {
-    verify_checkpoint(world, checkpoint, wanted, run.plan.parallel);
+    verify_checkpoint(world, checkpoint, wanted, run.plan.parallel.layout);
   } catch (CollectiveError const& error) {
     CHECK(error.code() == ExitCode::usage);
     return error.what();
@@ -164,7 +164,8 @@ TEST_CASE("every element is written once, by one of its owners, and all of them 
     Index all = 0, most = 0;
     for (RunPlan const& plan : plans) {
       Index mine = 0;
-      for (Index g = 0; g < std::ssize(plan.parallel.groups); ++g) mine += written_range(plan.parallel, g).size();
+      for (Index g = 0; g < std::ssize(plan.parallel.layout.groups); ++g)
+        mine += written_range(plan.parallel.layout, g).size();
       all += mine;
       most = std::max(most, mine);
     }
@@ -172,7 +173,7 @@ TEST_CASE("every element is written once, by one of its owners, and all of them 
                      (odd.padded_vocab() - odd.vocab) * odd.channels); // the token table's own padding is part of it
     bool const alone = parallel.strategy == Strategy::naive && parallel.naive_update == NaiveUpdate::main;
     bool const shared_out = parallel.partition == StatePartition::intra_layer && !alone;
-    CHECK((!shared_out || most <= all / world.size() + 3 * 256 * std::ssize(plans.front().parallel.groups)));
+    CHECK((!shared_out || most <= all / world.size() + 3 * 256 * std::ssize(plans.front().parallel.layout.groups)));
   }
 }
 

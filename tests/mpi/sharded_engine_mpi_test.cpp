@@ -158,14 +158,14 @@ TEST_CASE(
     engine.set_parameters([&](Index group, Range, Vector<float> values) {
       ++asked;
       Kokkos::deep_copy(run.exec, values, own);
-      for (Index moment = 0; moment < run.plan.parallel.moments; ++moment)
+      for (Index moment = 0; moment < run.plan.parallel.layout.moments; ++moment)
         Kokkos::deep_copy(run.exec, engine.moment_share(moment, group), own * static_cast<float>(2 + moment));
     });
-    CHECK(asked == (world.rank() == 0 ? std::ssize(run.plan.parallel.groups) : 0));
+    CHECK(asked == (world.rank() == 0 ? std::ssize(run.plan.parallel.layout.groups) : 0));
     CHECK(comm_counters().total(Purpose::start) == 2 * run.plan.start_sent());
-    for (Index group = 0; group < std::ssize(run.plan.parallel.groups); ++group) {
+    for (Index group = 0; group < std::ssize(run.plan.parallel.layout.groups); ++group) {
       CHECK(is_everywhere(run.exec, engine.master_share(group), 1));
-      for (Index moment = 0; moment < run.plan.parallel.moments; ++moment)
+      for (Index moment = 0; moment < run.plan.parallel.layout.moments; ++moment)
         CHECK(is_everywhere(run.exec, engine.moment_share(moment, group), static_cast<float>(2 + moment)));
     }
     CHECK(check_replicas(run.exec, world, run.trainer).passed);

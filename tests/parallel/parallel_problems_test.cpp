@@ -1,5 +1,6 @@
 // What strategies refuse, and the values that they name instead; and what they send most of at a time.
 
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/shard_traffic.hpp"
 
@@ -53,8 +54,8 @@ Index heaviest(ShardPlan const& plan, Collective collective) {
 /// Of the whole largest bucket.
 Index largest_bucket(ShardPlan const& plan) {
   Index most = 0;
-  for (auto const& [bucket, count] : plan.buckets.by_size())
-    most = std::max(most, bucket.share_elements() * plan.ownership.owners());
+  for (auto const& [bucket, count] : plan.reductions.buckets.by_size())
+    most = std::max(most, bucket.share_elements() * plan.layout.ownership.owners());
   return most;
 }
 
@@ -92,19 +93,19 @@ TEST_CASE("what a strategy cannot do is refused, with what would be right", "[pa
 }
 
 TEST_CASE("data ranks run every micro-batch once, and ranks with the same data run the same", "[parallel][plan]") {
-  ShardPlan plan;
-  plan.mesh = {.tensor = 2, .shard = 3, .replica = 4, .pipeline = 5};
-  plan.turns = 7;
-  REQUIRE(plan.micro_batches() == 7 * 3 * 4);
+  StateLayout layout;
+  layout.mesh = {.tensor = 2, .shard = 3, .replica = 4, .pipeline = 5};
+  layout.rank_micro_batches = 7;
+  REQUIRE(layout.micro_batches() == 7 * 3 * 4);
   for (bool const sharded : {false, true}) {
-    plan.sharding.gradients = sharded;
-    std::vector<int> runs(static_cast<std::size_t>(plan.micro_batches()), 0);
-    for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank)
-      for (Index turn = 0; turn < plan.turns; ++turn) {
-        Index const number = plan.micro_batch(turn, rank);
+    layout.sharding.gradients = sharded;
+    std::vector<int> runs(static_cast<std::size_t>(layout.micro_batches()), 0);
+    for (Rank rank = 0; rank < layout.mesh.ranks(); ++rank)
+      for (Index own = 0; own < layout.rank_micro_batches; ++own) {
+        Index const number = layout.micro_batch(own, rank);
         ++runs.at(static_cast<std::size_t>(number));
         for (Axis const axis : {Axis::tensor, Axis::pipeline})
-          for (Rank const other : plan.mesh.members(axis, rank)) CHECK(plan.micro_batch(turn, other) == number);
+          for (Rank const other : layout.mesh.members(axis, rank)) CHECK(layout.micro_batch(own, other) == number);
       }
     CHECK(std::ranges::count(runs, 2 * 5) == std::ssize(runs));
   }
@@ -175,7 +176,7 @@ TEST_CASE("what is measured is planned like auto until it is known", "[parallel]
 TEST_CASE("the heaviest collective of a kind is the largest bucket, or the largest group", "[parallel][plan]") {
   double const bucket = 4096; // several buckets
   ShardPlan const ddp = plan_of({.bucket_bytes = bucket, .first_bucket_bytes = bucket / 4}, 3);
-  CHECK(ddp.buckets.by_size().size() > 1);
+  CHECK(ddp.reductions.buckets.by_size().size() > 1);
   CHECK(heaviest(ddp, Collective::all_reduce) == largest_bucket(ddp));
   for (auto const other :
        {Collective::all_gather, Collective::reduce_scatter, Collective::reduce, Collective::broadcast})
@@ -184,7 +185,7 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
   ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = RecipeName::mixed18});
   CHECK(heaviest(zero, Collective::reduce_scatter) == largest_bucket(zero));
   CHECK(heaviest_collective(zero, Collective::reduce_scatter)->element_bytes == 4);
-  CHECK(heaviest(zero, Collective::all_gather) == zero.largest_group()); // and not the block sums of the norm
+  CHECK(heaviest(zero, Collective::all_gather) == zero.layout.largest_group()); // and not the block sums of the norm
   CHECK(heaviest_collective(zero, Collective::all_gather)->element_bytes == 2);
   CHECK_FALSE(heaviest_collective(zero, Collective::all_reduce));
 
@@ -197,7 +198,7 @@ TEST_CASE("the heaviest collective is of the training, not of its start", "[para
   ShardPlan const naive = plan_of({.strategy = Strategy::naive}, 3, {}, {.recipe = RecipeName::mixed16});
   REQUIRE_FALSE(start_collectives(naive).empty()); // broadcasts of the state in fp32
   CHECK(heaviest_collective(naive, Collective::broadcast)->element_bytes == 2);
-  CHECK(heaviest(naive, Collective::reduce) == naive.elements());
+  CHECK(heaviest(naive, Collective::reduce) == naive.layout.elements());
   for (ParallelConfig const& alone : {ParallelConfig{}, ParallelConfig{.strategy = Strategy::zero, .zero_stage = 3}})
     for (AlgorithmKey const& key : algorithm_keys) CHECK_FALSE(heaviest_collective(plan_of(alone, 1), key.collective));
 }

@@ -1,5 +1,6 @@
 // What plans count from an outline is what the whole program does, instruction by instruction.
 
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
@@ -22,7 +23,7 @@ struct Done {
   std::uint64_t collectives = 0;
 
   void add(ShardPlan const& plan, PlannedCollective const& planned, Pieces const& pieces = {}) {
-    Schedule const schedule = schedule_of(planned, plan.mesh, plan.rank);
+    Schedule const schedule = schedule_of(planned, plan.layout.mesh, plan.layout.rank);
     sent += predict_traffic(schedule, planned.problem.topology, sizeof(float));
     kernels += kernels_of(schedule, pieces);
     ++collectives;
@@ -32,11 +33,12 @@ struct Done {
 Done played(std::vector<Segment> const& segments, ShardPlan const& plan) {
   Done done;
   for_each_instruction(segments, [&](Instruction const& one) {
-    if (one.act == Act::gather) done.add(plan, *plan.gathers[static_cast<std::size_t>(one.subject)]);
+    if (one.act == Act::gather) done.add(plan, *plan.gathers.of_group[static_cast<std::size_t>(one.subject)]);
     if (one.act != Act::reduce && one.act != Act::reduce_sums) return;
-    Bucket const bucket = plan.buckets.bucket(one.subject);
-    for (PlannedCollective const& step : plan.reduction_of(bucket))
-      if (plan.is_of_sums(step) == (one.act == Act::reduce_sums)) done.add(plan, step, plan.pieces_of(bucket, step));
+    Bucket const bucket = plan.reductions.buckets.bucket(one.subject);
+    for (PlannedCollective const& step : plan.reductions.reduction_of(bucket, plan.layout))
+      if (plan.reductions.is_of_sums(step) == (one.act == Act::reduce_sums))
+        done.add(plan, step, plan.reductions.pieces_of(bucket, step, plan.layout));
   });
   return done;
 }
@@ -91,7 +93,7 @@ TEST_CASE("an outline does not grow with the number of buckets", "[parallel][pro
         2, 0, 2);
   };
   ShardPlan const many = plan_with(2048), few = plan_with(8192); // all smaller than a group
-  REQUIRE(many.buckets.buckets() > few.buckets.buckets());
+  REQUIRE(many.reductions.buckets.buckets() > few.reductions.buckets.buckets());
   auto const instructions = [](StepProgram const& program) {
     std::size_t sum = 0;
     for (Segment const& segment : program.step) sum += segment.instructions.size();

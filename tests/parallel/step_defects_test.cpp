@@ -128,7 +128,7 @@ TEST_CASE("a collective that a rank leaves out is found as another order", "[par
 
 TEST_CASE("the last collective of a rank left out lets the others wait for ever", "[parallel][program][defects]") {
   Steps steps(ddp);
-  Index const last = steps.plans[0].buckets.buckets() - 1;
+  Index const last = steps.plans[0].reductions.buckets.buckets() - 1;
   steps.drop(2, is(Act::reduce, last));
   steps.drop(2, waits_for(Act::reduce, last));
   check_found(steps, StepDefect::waits_for_ever, "another rank never comes");
@@ -244,7 +244,7 @@ TEST_CASE("a start without a wait is found", "[parallel][program][defects]") {
 
 TEST_CASE("sums that are still being added up are found", "[parallel][program][defects]") {
   Steps steps(hsdp);
-  Index const last = steps.plans[0].buckets.buckets() - 1;
+  Index const last = steps.plans[0].reductions.buckets.buckets() - 1;
   steps.drop_everywhere(waits_for(Act::reduce_sums, last));
   check_found(steps, StepDefect::undefined_read, "is still being reduced");
 }
@@ -304,7 +304,7 @@ TEST_CASE("scratch of sums that is used again too early is found", "[parallel][p
   ParallelConfig three_buckets = hsdp;
   three_buckets.bucket_bytes = three_buckets.first_bucket_bytes = 4096;
   Steps steps(three_buckets, 4, 1);
-  REQUIRE(steps.plans[0].buckets.runs[0].buckets > 2);
+  REQUIRE(steps.plans[0].reductions.buckets.runs[0].buckets > 2);
   for (Rank rank = 0; rank < 4; ++rank) { // the wait for the sums of bucket 0 comes behind the start of bucket 2
     auto const [list, place] = steps.find(rank, waits_for(Act::reduce_sums, 0));
     Instruction const wait = (*list)[static_cast<std::size_t>(place)];

@@ -52,7 +52,7 @@ TEST_CASE("where messages leave cores free, additions are the core's and message
   StepPrices prices(plan, {}, times, {uniform_machine(costs)});
   InstructionPrice const price = prices.of(0, reduction(0));
   REQUIRE(price.collectives.size() == 1);
-  double const bytes = 4.0 * static_cast<double>(plan.buckets.bucket(0).share_elements());
+  double const bytes = 4.0 * static_cast<double>(plan.reductions.buckets.bucket(0).share_elements());
   double const added = bytes * (ranks - 1) / ranks;
   CHECK(price.collectives[0].core == std::llround(1e9 * costs.gamma * added));
   double const messages = 2 * (ranks - 1) * costs.alpha + 2 * costs.beta * added; // a ring, one port
@@ -67,7 +67,7 @@ TEST_CASE("where cores carry messages themselves, the wire takes nothing", "[par
   machine.overlap = {0, 0};
   StepPrices prices(plan, {}, times, {machine});
   CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
-  PlannedCollective const planned = plan.reduction_of(plan.buckets.bucket(0)).at(0);
+  PlannedCollective const planned = plan.reductions.reduction_of(plan.reductions.buckets.bucket(0), plan.layout).at(0);
   CHECK(price.wire == 0);
   CHECK(price.core == std::llround(1e9 * trainstone::price(planned.problem, planned.algorithm, 4, machine)));
 }
@@ -81,7 +81,7 @@ TEST_CASE("delays of an emulated network are the wire's", "[parallel][prices]") 
   EmulatedNetwork const network{.latency = 1e-3, .seconds_per_byte = 1e-8};
   StepPrices prices(plan, {}, times, {machine, network}), fast(plan, {}, times, {machine});
   CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
-  double const bytes = 4.0 * static_cast<double>(plan.buckets.bucket(0).share_elements());
+  double const bytes = 4.0 * static_cast<double>(plan.reductions.buckets.bucket(0).share_elements());
   double const delays = 2 * (ranks - 1) * (network.latency + network.seconds_per_byte * bytes / ranks);
   CHECK(price.core == fast.of(0, reduction(0)).collectives.at(0).core);
   CHECK(std::abs(price.wire - std::llround(1e9 * delays)) <= 1);
@@ -106,7 +106,7 @@ TEST_CASE("the price of a step's computation is the sum of its parts", "[paralle
   StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
   Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
   Nanoseconds const adding = 3000 + layers * (3000 + 3000) + 9000;
-  Nanoseconds const each = 100 + 200 + forward, elements = plan.elements(); // load, loss
+  Nanoseconds const each = 100 + 200 + forward, elements = plan.layout.elements(); // load, loss
   CHECK(timeline.step == micro_batches * each + backward + (micro_batches - 1) * adding + 300 + elements * (1 + 2));
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("sharded gradients are overwritten and added to sums, share by share",
   StepPrices prices(plan, {}, times, {uniform_machine({})});
   StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
   Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
-  Nanoseconds const share = plan.elements() / ranks;
+  Nanoseconds const share = plan.layout.elements() / ranks;
   // of three micro-batches the first is copied, the others are added
   CHECK(timeline.step == 3 * (100 + 200 + forward + backward) + 300 + share * (3 + 2 * 4) + share * (1 + 2));
 }

@@ -2,6 +2,7 @@
 // gather ahead or overlap.
 
 #include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "parallel/program/step_simulator.hpp"
 
@@ -123,7 +124,7 @@ TEST_CASE("a program does not grow with the number of micro-batches", "[parallel
   for (ParallelConfig const& parallel : all_strategies(4)) {
     ShardPlan const few = plans_of({parallel, 4, 8, 3}).front();
     ShardPlan many = few;
-    many.turns = 10'000;
+    many.layout.rank_micro_batches = 10'000;
     auto const size = [](StepProgram const& program) {
       std::size_t sum = 0;
       for (Segment const& segment : program.step) sum += segment.instructions.size();
@@ -138,8 +139,8 @@ TEST_CASE("a program does not grow with the number of micro-batches", "[parallel
       ++losses;
       seen.insert(instruction.micro_batch);
     });
-    CHECK(losses == many.turns);
-    CHECK(std::ssize(seen) == many.turns);
+    CHECK(losses == many.layout.rank_micro_batches);
+    CHECK(std::ssize(seen) == many.layout.rank_micro_batches);
   }
 }
 

@@ -1,5 +1,6 @@
 // What a step takes, by prices that are made up: closed forms for what overlaps and what does not.
 
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/program/step_timeline.hpp"
 
 #include "core/error.hpp"
@@ -31,13 +32,13 @@ ParallelConfig ddp() {
 }
 
 std::vector<RankClass> one_class(ShardPlan const& plan) {
-  return rank_classes(plan.mesh, std::vector<Index>(static_cast<std::size_t>(plan.mesh.ranks()), 0));
+  return rank_classes(plan.layout.mesh, std::vector<Index>(static_cast<std::size_t>(plan.layout.mesh.ranks()), 0));
 }
 
 std::vector<RankClass> a_class_for_every_rank(ShardPlan const& plan) {
-  std::vector<Index> keys(static_cast<std::size_t>(plan.mesh.ranks()));
+  std::vector<Index> keys(static_cast<std::size_t>(plan.layout.mesh.ranks()));
   std::iota(keys.begin(), keys.end(), Index{0});
-  return rank_classes(plan.mesh, keys);
+  return rank_classes(plan.layout.mesh, keys);
 }
 
 /// Prices of acts, for a block as a whole: attention and mlp have half of it each, and pieces of a backward have equal
@@ -58,8 +59,9 @@ struct Prices {
     case Act::reduce:
     case Act::reduce_sums: {
       InstructionPrice price;
-      for (PlannedCollective const& step : plan.reduction)
-        if (plan.is_of_sums(step) == (one.act == Act::reduce_sums)) price.collectives.push_back(on(reduce, step.axis));
+      for (PlannedCollective const& step : plan.reductions.collectives)
+        if (plan.reductions.is_of_sums(step) == (one.act == Act::reduce_sums))
+          price.collectives.push_back(on(reduce, step.axis));
       return price;
     }
     default: return {};
@@ -105,7 +107,7 @@ TEST_CASE("without overlap a step is its computation and its communication, one 
   ParallelConfig parallel = ddp();
   parallel.overlap = false;
   ShardPlan const plan = plan_of(parallel, 4);
-  REQUIRE(plan.buckets.buckets() == layers + 1);
+  REQUIRE(plan.reductions.buckets.buckets() == layers + 1);
   StepTimeline const timeline = timeline_of(plan, with({}, {.core = 3, .wire = 20}));
   CHECK(timeline.step == computation + (layers + 1) * 23);
   CHECK(timeline.busiest().compute == computation);
@@ -237,7 +239,7 @@ TEST_CASE("entries follow each other without gaps and fill the step", "[parallel
 
 TEST_CASE("ranks that compute less wait for the others", "[parallel][timeline]") {
   ShardPlan const plan = plan_of(ddp(), 4);
-  std::vector<RankClass> const classes = rank_classes(plan.mesh, {0, 1, 0, 0});
+  std::vector<RankClass> const classes = rank_classes(plan.layout.mesh, {0, 1, 0, 0});
   REQUIRE(classes.size() == 2);
   PriceOf const price = [&](std::size_t number, Instruction const& one) {
     InstructionPrice of_one = with({}, {.core = 1}).of(plan, one);
@@ -271,7 +273,7 @@ TEST_CASE("a wait for what was not started is refused", "[parallel][timeline]") 
 }
 
 TEST_CASE("classes whose lines meet others are refused", "[parallel][timeline]") {
-  Mesh const mesh = plan_of({.strategy = Strategy::hsdp, .shard_group = 2}, 4).mesh; // lines {0, 1} and {2, 3}
+  Mesh const mesh = plan_of({.strategy = Strategy::hsdp, .shard_group = 2}, 4).layout.mesh; // lines {0, 1} and {2, 3}
   CHECK_THROWS_AS(rank_classes(mesh, {0, 1, 0, 0}), Error);
   CHECK(rank_classes(mesh, {0, 1, 0, 1}).size() == 2);
 }

@@ -101,7 +101,7 @@ TEST_CASE("a step sends 2 (N-1)/N of the parameters, fully sharded 3 (N-1)/N", "
                                         {by_all_reduce(2), 3},
                                         {zero(3), 3}}) {
     StepWalk const walk = walk_small(parallel, static_cast<Rank>(ranks));
-    auto const psi = static_cast<std::uint64_t>(walk.plan().elements());
+    auto const psi = static_cast<std::uint64_t>(walk.plan().layout.elements());
     for (Rank rank = 0; rank < walk.ranks(); ++rank)
       CHECK(ranks * sent(walk, rank) == static_cast<std::uint64_t>(times) * (ranks - 1) * psi);
   }
@@ -161,7 +161,7 @@ TEST_CASE("without sharding nothing is gathered, and gradients end whole", "[par
 TEST_CASE("naive data parallelism collects gradients on rank 0 after backward and sends out their sum",
           "[parallel][walk]") {
   StepWalk const walk = walk_small({.strategy = Strategy::naive}, 4);
-  auto const psi = static_cast<std::uint64_t>(walk.plan().elements());
+  auto const psi = static_cast<std::uint64_t>(walk.plan().layout.elements());
   for (Rank rank = 0; rank < walk.ranks(); ++rank) CHECK(sent(walk, rank) == (rank == 0 ? 3 * psi : psi));
   for (Moment const& one : walk.moments) {
     CHECK(parameters(one) == Held{whole, whole, whole});

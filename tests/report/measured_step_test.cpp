@@ -28,7 +28,7 @@ ShardPlan plan_of_two(ParallelConfig const& parallel = {.strategy = Strategy::ze
 
 StepTimeline timeline_of(ShardPlan const& plan) {
   PriceOf const price = [](std::size_t, Instruction const&) { return InstructionPrice{}; };
-  return play_step(make_step_program(plan), rank_classes(plan.mesh, {0, 0}), price, Entries::yes);
+  return play_step(make_step_program(plan), rank_classes(plan.layout.mesh, {0, 0}), price, Entries::yes);
 }
 
 } // namespace

@@ -28,7 +28,7 @@ StepTimeline timeline_of(ShardPlan const& plan) {
     if (one.act == Act::gather) return {0, {{Axis::shard, 0, 250'000}}};
     return {};
   };
-  return play_step(make_step_program(plan), rank_classes(plan.mesh, {0, 0, 0, 0}), price, Entries::yes);
+  return play_step(make_step_program(plan), rank_classes(plan.layout.mesh, {0, 0, 0, 0}), price, Entries::yes);
 }
 
 } // namespace

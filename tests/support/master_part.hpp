@@ -10,7 +10,7 @@ namespace trainstone::test {
 /// What this rank holds of a tensor's master copy; empty: nothing.
 inline Vector<float> master_part(ShardedEngine const& engine, Tensor tensor, Index block) {
   ParameterTensor const& wanted = engine.table().find(tensor, block);
-  Range const share = engine.plan().share(wanted.group);
+  Range const share = engine.plan().layout.share(wanted.group);
   Vector<float> part;
   for_each_tensor(engine.table(), wanted.group, share, [&](ParameterTensor const& one, Range const& here) {
     if (&one == &wanted)

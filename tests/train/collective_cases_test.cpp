@@ -6,6 +6,7 @@
 #include "comm/algorithms/registry.hpp"
 #include "comm/measurement/exact_data.hpp"
 #include "comm/simulation/simulator.hpp"
+#include "parallel/plan/engine_memory.hpp"
 #include "support/numeric_run.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -129,7 +130,7 @@ TEST_CASE("collectives are tried on messages that are cut where they are staged,
       for (CollectiveCase const& tried : collective_cases(plan)) {
         Index const longest = longest_message(MessageBuffers::staged, bytes_per_value(tried.storage));
         Index const moved = longest_message_of(tried, 0);
-        cuts = cuts || (moved > longest && moved < 2 * longest && tried.storage == plan.gradient_storage());
+        cuts = cuts || (moved > longest && moved < 2 * longest && tried.storage == plan.reductions.storage);
         in_pieces = in_pieces || pieces_of_a_message(tried, 0) >= 3;
       }
       INFO(to_string(parallel.strategy) << ' ' << to_string(recipe));
@@ -151,17 +152,19 @@ TEST_CASE("trying a collective takes no more memory than training will", "[train
     ShardPlan const plan = make_plan(parallel, model, ranks, rank, {.buffers = "staged"});
     std::uint64_t const small = most_elements_tried * sizeof(float);
     for (CollectiveCase const& tried : collective_cases(plan)) {
-      Schedule const schedule =
-          make_schedule(tried.planned.problem, tried.planned.algorithm, plan.mesh.index(tried.planned.axis, rank));
+      Schedule const schedule = make_schedule(tried.planned.problem, tried.planned.algorithm,
+                                              plan.layout.mesh.index(tried.planned.axis, rank));
       std::size_t const bytes = bytes_per_value(tried.storage);
       INFO(to_string(parallel.strategy) << ", " << to_string(schedule.collective) << " of " << schedule.elements);
       if (schedule.elements > 0) CHECK(tried.extent() >= schedule.elements);
       if (schedule.elements <= most_elements_tried) continue; // every kind of block
-      bool const gathers = plan.gathers.front() && plan.gathers.front()->problem.collective == schedule.collective;
-      CHECK(tried.extent() <= std::max(plan.elements(), most_elements_tried));
-      CHECK(schedule.scratch_elements <= (gathers ? plan.gather_scratch() : plan.reduction_scratch()));
+      bool const gathers =
+          plan.gathers.of_group.front() && plan.gathers.of_group.front()->problem.collective == schedule.collective;
+      CHECK(tried.extent() <= std::max(plan.layout.elements(), most_elements_tried));
+      CHECK(schedule.scratch_elements <=
+            (gathers ? gather_scratch(plan.gathers, plan.layout) : reduction_scratch(plan.reductions, plan.layout)));
       CHECK(staging_bytes(MessageBuffers::staged, schedule, bytes) <=
-            std::max(small, gathers ? plan.pinned_gather_bytes() : plan.pinned_reduction_bytes()));
+            std::max(small, gathers ? pinned_gather_bytes(plan) : pinned_reduction_bytes(plan)));
     }
   }
 }

@@ -60,7 +60,7 @@ TEST_CASE("a wrong program is an internal error that names rank and instruction"
   auto const gather = std::ranges::find_if(
       broken, [](Instruction const& one) { return one.act == Act::wait && one.started == Act::gather; });
   REQUIRE(gather != broken.end());
-  std::string const group = plans[2].groups[static_cast<std::size_t>(gather->subject)].name;
+  std::string const group = plans[2].layout.groups[static_cast<std::size_t>(gather->subject)].name;
   Index const slot = gather->slot;
   auto const reader = std::find_if(broken.erase(gather), broken.end(), [&](Instruction const& one) {
     return (one.act == Act::forward || one.act == Act::backward) && one.slot == slot;

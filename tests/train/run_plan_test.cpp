@@ -233,7 +233,7 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
   config.parallel = {.granularity = Granularity::step, .in_flight = 3, .prefetch = 0};
   config.comm.buffers = unstaged_buffers;
   RunPlan const host = plan_run(config, 0, 2);
-  CHECK(host.parallel.pinned_buffers().empty());
+  CHECK(engine_pinned_buffers(host.parallel).empty());
   config.comm.buffers = "staged";
   RunPlan const ddp = plan_run(config, 0, 2);
   std::uint64_t const block = 4 * elements / n;
@@ -245,13 +245,13 @@ TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gathe
   config.parallel = {.strategy = Strategy::zero, .zero_stage = 3, .prefetch = 2};
   config.precision.recipe = RecipeName::mixed16;
   RunPlan const zero = plan_run(config, 0, 2);
-  std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.largest_group());
-  CHECK(zero.parallel.pinned_gather_bytes() == 2 * 2 * root / n);
-  CHECK(zero.parallel.pinned_norm_bytes() == 2 * round_up(8 * elements / 256 / n, 64));
+  std::uint64_t const root = static_cast<std::uint64_t>(zero.parallel.layout.largest_group());
+  CHECK(pinned_gather_bytes(zero.parallel) == 2 * 2 * root / n);
+  CHECK(pinned_norm_bytes(zero.parallel) == 2 * round_up(8 * elements / 256 / n, 64));
   std::uint64_t staging = 0;
-  for (PlannedTensor const& tensor : zero.parallel.pinned_buffers()) staging += tensor.bytes;
-  CHECK(staging == 2 * zero.parallel.pinned_reduction_bytes() + 3 * zero.parallel.pinned_gather_bytes() +
-                       zero.parallel.pinned_norm_bytes());
+  for (PlannedTensor const& tensor : engine_pinned_buffers(zero.parallel)) staging += tensor.bytes;
+  CHECK(staging == 2 * pinned_reduction_bytes(zero.parallel) + 3 * pinned_gather_bytes(zero.parallel) +
+                       pinned_norm_bytes(zero.parallel));
 }
 
 TEST_CASE(
@@ -310,7 +310,7 @@ TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose
   Granularity const granularity = GENERATE(Granularity::bucket, Granularity::step);
   ParallelConfig const ddp{.granularity = granularity, .bucket_bytes = 1e3, .first_bucket_bytes = 1e3};
   RunPlan const plan = plan_of(ranks, ddp);
-  auto const buckets = static_cast<std::uint64_t>(plan.parallel.buckets.buckets());
+  auto const buckets = static_cast<std::uint64_t>(plan.parallel.reductions.buckets.buckets());
   CHECK((buckets > 1) == (granularity == Granularity::bucket));
   CHECK(plan.step_launches == plan_of(1, ddp).step_launches + reductions * buckets);
   ParallelConfig const zero{

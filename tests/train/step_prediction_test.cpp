@@ -73,7 +73,8 @@ TEST_CASE("a step's update takes what the rank updates that updates most, at the
     CHECK(updated(Strategy::hsdp, ranks) == Approx(1.0 / std::max(1, ranks / 2)));
   }
   RunPlan const plan = plan_run(small_config(8), 0, 8);
-  auto const largest = static_cast<double>(plan.parallel.largest_group()) / static_cast<double>(plan.table.size());
+  auto const largest =
+      static_cast<double>(plan.parallel.layout.largest_group()) / static_cast<double>(plan.table.size());
   CHECK(updated(Strategy::zero, 8, StatePartition::inter_layer) == Approx(largest)); // fewer groups than ranks
 }
 

@@ -9,19 +9,23 @@
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/execution.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/planned_collective.hpp"
+#include "parallel/plan/state_layout.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 
 namespace trainstone {
 
 class GradientNorm {
 public:
-  /// Takes its part of plan.buffers() from `buffers`, of plan.pinned_buffers() from `pinned`. Collective; everything
-  /// referred to must outlive the object.
-  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, ShardPlan const& plan, Arena& buffers,
-               PinnedMemory& pinned);
+  /// Takes its part of engine_buffers() from `buffers`. \param[in] gather  of the squared sums, if shares are apart
+  /// \param[in] staging  pinned memory of the gather's messages
+  /// Collective; everything referred to must outlive the object.
+  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout,
+               std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging);
 
   /// \param[in] share  this rank's share of a group's gradient
   /// Collective. Waits.
@@ -29,7 +33,7 @@ public:
 
 private:
   ExecutionSpace m_exec;
-  ShardPlan const* m_plan;
+  StateLayout const* m_layout;
   Vector<double> m_block_sums; ///< of all groups; by member of the shard group, then by group
   Vector<double> m_blocks_of_group, m_group_sums;
   std::optional<Execution> m_gather;

@@ -1,7 +1,6 @@
 #include "parallel/engine/gradient_reducer.hpp"
 
 #include "kernels/accumulate.hpp"
-#include "parallel/plan/step_order.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -16,56 +15,57 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 } // namespace
 
 GradientReducer::GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication,
-                                 MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
-                                 Memory memory)
-    : m_exec(exec), m_queue(&queue), m_plan(&plan), m_memory(std::move(memory)) {
-  m_fresh_steps = static_cast<std::size_t>(
-      std::ranges::count_if(plan.reduction, [&](PlannedCollective const& step) { return !plan.is_of_sums(step); }));
+                                 MeshCommunicators& communicators, ExecutionQueue& queue,
+                                 ReductionPlan const& reductions, StateLayout const& layout, Memory memory)
+    : m_exec(exec), m_queue(&queue), m_reductions(&reductions), m_layout(&layout), m_memory(std::move(memory)) {
+  m_fresh_steps = static_cast<std::size_t>(std::ranges::count_if(
+      reductions.collectives, [&](PlannedCollective const& step) { return !reductions.is_of_sums(step); }));
   prepare_executions(communication, communicators);
 }
 
 void GradientReducer::prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators) {
-  for (Index b = 0; b < m_plan->buckets.buckets(); ++b) {
-    m_buckets.push_back(m_plan->buckets.bucket(b));
+  for (Index b = 0; b < m_reductions->buckets.buckets(); ++b) {
+    m_buckets.push_back(m_reductions->buckets.bucket(b));
     Bucket const& bucket = m_buckets.back();
-    Range const run = m_plan->run_memory(bucket.run);
+    Range const run = m_reductions->run_memory(bucket.run);
     BucketPart const& first = bucket.parts.front();
-    for (PlannedCollective const& step : m_plan->reduction_of(bucket)) {
-      bool const of_sums = m_plan->is_of_sums(step);
-      StoredVector const data = of_sums ? m_memory.sums->part(m_plan->share_offset(first.group) + first.of_share.begin,
-                                                              bucket.share_elements())
-                                        : m_memory.fresh->part(run.begin, run.size());
+    for (PlannedCollective const& step : m_reductions->reduction_of(bucket, *m_layout)) {
+      bool const of_sums = m_reductions->is_of_sums(step);
+      StoredVector const data =
+          of_sums
+              ? m_memory.sums->part(m_layout->share_offset(first.group) + first.of_share.begin, bucket.share_elements())
+              : m_memory.fresh->part(run.begin, run.size());
       m_executions.emplace_back(communication, communicators.of(step.axis),
-                                schedule_of(step, m_plan->mesh, m_plan->rank), Operation::sum, data,
-                                m_memory.scratch[at(b % m_plan->in_flight)],
+                                schedule_of(step, m_layout->mesh, m_layout->rank), Operation::sum, data,
+                                m_memory.scratch[at(b % m_reductions->in_flight)],
                                 ExecutionOptions{.segment = (of_sums ? m_memory.sums : m_memory.fresh)->segment(),
-                                                 .pieces = m_plan->pieces_of(bucket, step),
-                                                 .staging = m_memory.staging[at(b % m_plan->in_flight)],
+                                                 .pieces = m_reductions->pieces_of(bucket, step, *m_layout),
+                                                 .staging = m_memory.staging[at(b % m_reductions->in_flight)],
                                                  .caller = &m_exec});
     }
   }
 }
 
 GradientTarget GradientReducer::target(Index group, Index micro_batch, bool begins) {
-  Index const run = run_of_group(*m_plan, group);
-  ParameterGroup const& entry = m_plan->groups[at(group)];
-  Range const memory = m_plan->run_memory(run);
-  Index const begin = memory.begin + entry.offset - m_plan->buckets.runs[at(run)].memory.begin;
+  Index const run = m_reductions->buckets.run_of_group(group);
+  ParameterGroup const& entry = m_layout->groups[at(group)];
+  Range const memory = m_reductions->run_memory(run);
+  Index const begin = memory.begin + entry.offset - m_reductions->buckets.runs[at(run)].memory.begin;
   StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
   // Other groups have been here, and backward leaves the padding alone. Later a reduction may be using it.
-  if (begins && m_plan->fresh_gradients_apart() && entry.padded > entry.size)
+  if (begins && m_reductions->fresh_gradients_apart && entry.padded > entry.size)
     set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
-  bool const is_sum = !m_plan->fresh_gradients_apart() && !m_plan->ordered && micro_batch > 0;
+  bool const is_sum = m_reductions->adds_in_place() && micro_batch > 0;
   return {gradients, is_sum ? Write::add : Write::overwrite};
 }
 
 void GradientReducer::fold(Index group, Index micro_batch) {
-  ParameterGroup const& entry = m_plan->groups[at(group)];
+  ParameterGroup const& entry = m_layout->groups[at(group)];
   fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, micro_batch);
 }
 
 void GradientReducer::reduce(Index bucket) {
-  TRAINSTONE_REQUIRE(!m_plan->fresh_gradients_apart() || has_scratch(bucket), "the scratch of bucket {} is in use",
+  TRAINSTONE_REQUIRE(!m_reductions->fresh_gradients_apart || has_scratch(bucket), "the scratch of bucket {} is in use",
                      bucket);
   m_due.push_back({bucket, InstanceEvent(m_exec)});
   start_due();
@@ -73,7 +73,7 @@ void GradientReducer::reduce(Index bucket) {
 
 /// As many are in flight as there are scratch vectors: each is one bucket's at a time.
 bool GradientReducer::has_scratch(Index bucket) const {
-  auto const uses_it = [&](Index other) { return share_scratch(*m_plan, other, bucket); };
+  auto const uses_it = [&](Index other) { return m_reductions->share_scratch(other, bucket); };
   return std::ranges::none_of(m_in_flight, uses_it, &Work::bucket) && std::ranges::none_of(m_sums, uses_it);
 }
 
@@ -96,7 +96,7 @@ void GradientReducer::start_due() {
 }
 
 Execution& GradientReducer::execution(Index bucket, std::size_t step) {
-  return m_executions[at(bucket) * m_plan->reduction.size() + step];
+  return m_executions[at(bucket) * m_reductions->collectives.size() + step];
 }
 
 /// Only of the oldest: whatever the timing, all ranks then start the later steps in the same order.
@@ -135,15 +135,16 @@ void GradientReducer::finish() {
 
 void GradientReducer::accumulate(Index bucket, Index micro_batch) {
   Bucket const& reduced = m_buckets[at(bucket)];
-  Range const memory = m_plan->run_memory(reduced.run);
-  Index const run_begin = m_plan->buckets.runs[at(reduced.run)].memory.begin;
+  Range const memory = m_reductions->run_memory(reduced.run);
+  Index const run_begin = m_reductions->buckets.runs[at(reduced.run)].memory.begin;
   for (BucketPart const& part : reduced.parts) {
-    if (m_plan->share(part.group).empty()) continue; // another rank's
-    Index const share = m_plan->groups[at(part.group)].offset + m_plan->share(part.group).begin;
+    if (m_layout->share(part.group).empty()) continue; // another rank's
+    Index const share = m_layout->groups[at(part.group)].offset + m_layout->share(part.group).begin;
     Index const size = part.of_share.size();
     StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
-    Index const begin = (m_plan->sharding.gradients ? m_plan->share_offset(part.group) : share) + part.of_share.begin;
-    if (m_plan->ordered) {
+    Index const begin =
+        (m_layout->sharding.gradients ? m_layout->share_offset(part.group) : share) + part.of_share.begin;
+    if (m_reductions->ordered) {
       fold(fresh, begin, micro_batch);
     } else {
       trainstone::accumulate(m_exec, micro_batch == 0 ? Write::overwrite : Write::add, fresh,
@@ -160,15 +161,15 @@ void GradientReducer::fold(StoredVector value, Index begin, Index micro_batch) {
   };
   int const complete = std::countr_one(static_cast<std::uint64_t>(micro_batch));
   for (int level = 0; level < complete; ++level) trainstone::accumulate(m_exec, Write::add, waiting(level), value);
-  if (micro_batch + 1 < m_plan->turns) {
+  if (micro_batch + 1 < m_layout->rank_micro_batches) {
     trainstone::accumulate(m_exec, Write::overwrite, value, waiting(complete));
-  } else if (m_plan->fresh_gradients_apart()) {
+  } else if (m_reductions->fresh_gradients_apart) {
     trainstone::accumulate(m_exec, Write::overwrite, value, m_memory.sums->part(begin, value.size));
   }
 }
 
 StoredVector GradientReducer::share(Index group) const {
-  return m_memory.sums->part(m_plan->share_begin(group, m_plan->sharding.gradients), m_plan->share(group).size());
+  return m_memory.sums->part(m_layout->share_begin(group, m_layout->sharding.gradients), m_layout->share(group).size());
 }
 
 } // namespace trainstone

@@ -10,7 +10,8 @@
 #include "model/gpt.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/engine/state_memory.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/reduction_plan.hpp"
+#include "parallel/plan/state_layout.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -21,20 +22,20 @@ namespace trainstone {
 
 class GradientReducer {
 public:
-  /// Where gradients are while they are fresh, and their sums: the same memory unless plan.fresh_gradients_apart().
+  /// Where gradients are while they are fresh, and their sums: the same memory unless they lie apart.
   struct Memory {
     StateMemory* fresh;
     StateMemory* sums;
     std::vector<StoredVector> scratch;         ///< one per reduction in flight
     std::vector<std::span<std::byte>> staging; ///< one per reduction in flight, of its messages
-    std::vector<StoredVector> waiting;         ///< plan.waiting_sums(), in fp32
+    std::vector<StoredVector> waiting;         ///< reductions.waiting_sums, in fp32
   };
 
   /// \param[in] exec           instance of the kernels that make gradients and use sums
   /// \param[in] communication  instance of the reductions
   /// Everything referred to must outlive the object. Collective.
   GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
-                  ExecutionQueue& queue, ShardPlan const& plan, Memory memory);
+                  ExecutionQueue& queue, ReductionPlan const& reductions, StateLayout const& layout, Memory memory);
 
   /// Where backward puts a group's gradient of a micro-batch. Nothing may be in flight there.
   GradientTarget target(Index group, Index micro_batch, bool begins);
@@ -65,7 +66,7 @@ private:
   struct Work {
     Index bucket;
     InstanceEvent complete; ///< the gradient is, as far as this rank is concerned
-    std::size_t step = 0;   ///< of plan.reduction, that is under way
+    std::size_t step = 0;   ///< of reductions.collectives, that is under way
   };
   enum class Wait { no, yes };
 
@@ -79,9 +80,10 @@ private:
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
-  ShardPlan const* m_plan;
+  ReductionPlan const* m_reductions;
+  StateLayout const* m_layout;
   Memory m_memory;
-  std::size_t m_fresh_steps = 0;       ///< of plan.reduction: those of fresh gradients come first
+  std::size_t m_fresh_steps = 0;       ///< of reductions.collectives: those of fresh gradients come first
   std::vector<Execution> m_executions; ///< of every bucket the steps of its reduction
   std::vector<Bucket> m_buckets;
   std::deque<Work> m_in_flight; ///< in the order in which they were started

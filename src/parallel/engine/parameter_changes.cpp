@@ -41,10 +41,10 @@ std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
   return {{0, channels}, {2 * channels, 3 * channels}};
 }
 
-std::vector<TensorPart> tensor_parts(ShardPlan const& plan, ParameterTable const& table) {
+std::vector<TensorPart> tensor_parts(StateLayout const& layout, ParameterTable const& table) {
   std::vector<TensorPart> parts;
-  for (Index group = 0; group < std::ssize(plan.groups); ++group) {
-    Range const share = plan.share(group);
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
+    Range const share = layout.share(group);
     for_each_run(table, group, share, [&](ParameterRun const& run) {
       for (Range const& telling : telling_ranges(run.tensor)) {
         Index const first = std::max(telling.begin, run.in_whole);
@@ -63,7 +63,7 @@ template <class ValuesOf, class BegunWith>
 ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                   Vector<double> sum, ValuesOf const& values_of, BegunWith const& begun_with) {
   std::array<double, values_sent> sums{};
-  for (TensorPart const& part : tensor_parts(engine.plan(), engine.table())) {
+  for (TensorPart const& part : tensor_parts(engine.plan().layout, engine.table())) {
     Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
                                      static_cast<std::size_t>(part.in_share.size()));
     sum_of_changes(exec, begun_with(part), values, sum);
@@ -93,12 +93,12 @@ ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world,
       [](TensorPart const&) { return InitialElements{}; }); // zeros
 }
 
-Traffic parameter_changes_traffic(ShardPlan const& plan) {
-  return control_traffic_of(values_sent, plan.topology, plan.rank);
+Traffic parameter_changes_traffic(StateLayout const& layout) {
+  return control_traffic_of(values_sent, layout.topology, layout.rank);
 }
 
-std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
-  return static_cast<std::uint64_t>(std::ssize(tensor_parts(plan, table)));
+std::uint64_t parameter_changes_launches(StateLayout const& layout, ParameterTable const& table) {
+  return static_cast<std::uint64_t>(std::ssize(tensor_parts(layout, table)));
 }
 
 } // namespace trainstone

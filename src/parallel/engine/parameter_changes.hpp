@@ -30,7 +30,7 @@ ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& wor
 ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                 Vector<double> sum);
 
-Traffic parameter_changes_traffic(ShardPlan const& plan);
-std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table);
+Traffic parameter_changes_traffic(StateLayout const& layout);
+std::uint64_t parameter_changes_launches(StateLayout const& layout, ParameterTable const& table);
 
 } // namespace trainstone

@@ -7,7 +7,8 @@
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/engine/state_memory.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/gather_plan.hpp"
+#include "parallel/plan/state_layout.hpp"
 
 #include <span>
 #include <vector>
@@ -16,14 +17,15 @@ namespace trainstone {
 
 class ParameterGatherer {
 public:
-  /// \param[in] parameters  all (plan.elements()), or this rank's shares, if parameters are sharded
-  /// \param[in] slots       of plan.gather_slots() times the largest group; else null
-  /// \param[in] scratch, staging  one per gather in flight: plan.prefetch + 1
+  /// \param[in] parameters  all (layout.elements()), or this rank's shares, if parameters are sharded
+  /// \param[in] slots       of gathers.slots times the largest group; else null
+  /// \param[in] scratch, staging  one per gather in flight: gathers.in_flight()
   /// \param[in] exec, communication  of the kernels that use parameters, and of the gathers
   /// Everything referred to must outlive the object. Collective.
   ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
-                    ExecutionQueue& queue, ShardPlan const& plan, StateMemory& parameters, StateMemory* slots,
-                    std::vector<StoredVector> const& scratch, std::vector<std::span<std::byte>> const& staging);
+                    ExecutionQueue& queue, GatherPlan const& gathers, StateLayout const& layout,
+                    StateMemory& parameters, StateMemory* slots, std::vector<StoredVector> const& scratch,
+                    std::vector<std::span<std::byte>> const& staging);
 
   /// Starts to gather a group into a slot, if parameters are sharded.
   void gather(Index group, Index slot);
@@ -55,11 +57,11 @@ private:
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
-  ShardPlan const* m_plan;
+  GatherPlan const* m_plan;
+  StateLayout const* m_layout;
   StateMemory* m_parameters;
   StateMemory* m_slots;
-  Index m_slots_in_turn;
-  std::vector<Execution> m_gathers;   ///< of every group, for every slot; empty on one rank
+  std::vector<Execution> m_gathers;   ///< of every group, for every slot of scratch; empty on one rank
   std::vector<Published> m_published; ///< by group
 };
 

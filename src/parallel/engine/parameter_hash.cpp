@@ -36,19 +36,20 @@ std::uint64_t hash_of(ParameterTable const& table, Index group, Range const& par
 } // namespace
 
 std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine) {
-  ShardPlan const& plan = engine.plan();
+  StateLayout const& layout = engine.plan().layout;
   std::uint64_t whole = 0, shares = 0; // of what every rank of the shard axis holds, and of what they hold together
-  for (Index g = 0; g < std::ssize(plan.groups); ++g) {
+  for (Index g = 0; g < std::ssize(layout.groups); ++g) {
     char const* const reason = "trainstone::parallel::parameter_hash: the host hashes the parameters";
-    bool const all = !plan.sharding.parameters;
-    Range const share = plan.share(g), here = all ? Range{0, plan.groups[static_cast<std::size_t>(g)].padded} : share;
+    bool const all = !layout.sharding.parameters;
+    Range const share = layout.share(g),
+                here = all ? Range{0, layout.groups[static_cast<std::size_t>(g)].padded} : share;
     ConstStoredVector const values = all ? engine.whole_parameters(g) : engine.parameter_share(g);
     std::uint64_t const read = hash_of(engine.table(), g, here, copy_to_host(exec, values, reason));
     (all ? whole : shares) += read;
-    if (plan.types.master)
+    if (layout.types.master)
       shares += master_factor * hash_of(engine.table(), g, share, copy_to_host(exec, engine.master_share(g), reason));
   }
-  if (!hash_adds_up_shares(plan)) return whole + shares;
+  if (!hash_adds_up_shares(layout)) return whole + shares;
   auto const part = static_cast<std::int64_t>(shares);
   Communicator& group = engine.communicators().of(Axis::shard);
   return whole + static_cast<std::uint64_t>(control_all_reduce(exec, group, Operation::sum, part));

@@ -16,8 +16,8 @@ namespace trainstone {
 std::uint64_t parameter_hash(ExecutionSpace const& exec, ShardedEngine& engine);
 
 /// Whether the hash adds up one value over the ranks of the shard axis.
-inline bool hash_adds_up_shares(ShardPlan const& plan) {
-  return plan.mesh.shard > 1 && (plan.sharding.parameters || plan.types.master);
+inline bool hash_adds_up_shares(StateLayout const& layout) {
+  return layout.mesh.shard > 1 && (layout.sharding.parameters || layout.types.master);
 }
 
 } // namespace trainstone

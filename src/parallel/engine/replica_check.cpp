@@ -26,11 +26,10 @@ std::string describe_replicas(Communicator const& communicator, std::uint64_t ha
   return ranks_by_text(texts);
 }
 
-Traffic replica_check_traffic(ShardPlan const& plan) {
-  Traffic const agreed = control_traffic_of(2, plan.topology, plan.rank);
-  if (!hash_adds_up_shares(plan)) return agreed;
-  Topology const group = plan.topology.of(plan.mesh.members(Axis::shard, plan.rank));
-  return agreed + control_traffic_of(1, group, plan.member());
+Traffic replica_check_traffic(StateLayout const& layout) {
+  Traffic const agreed = control_traffic_of(2, layout.topology, layout.rank);
+  if (!hash_adds_up_shares(layout)) return agreed;
+  return agreed + control_traffic_of(1, layout.line(Axis::shard), layout.member());
 }
 
 } // namespace trainstone

@@ -24,6 +24,6 @@ ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& com
 std::string describe_replicas(Communicator const& communicator, std::uint64_t hash);
 
 /// The traffic of a rank for one comparison.
-Traffic replica_check_traffic(ShardPlan const& plan);
+Traffic replica_check_traffic(StateLayout const& layout);
 
 } // namespace trainstone

@@ -6,6 +6,7 @@
 #include "core/timed_region.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/plan/engine_memory.hpp"
 
 #include <cstdio>
 #include <exception>
@@ -34,8 +35,8 @@ std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::u
 Vector<float> part_of(StoredVector vector, Index begin, Index size) { return vector.part(begin, size).as<float>(); }
 
 /// fp32 vectors of a rank's shares that the optimizer keeps.
-Index optimizer_vectors(ShardPlan const& plan) {
-  return plan.moments + Index{plan.types.master} + Index{plan.types.gradient_copy};
+Index optimizer_vectors(StateLayout const& layout) {
+  return layout.moments + Index{layout.types.master} + Index{layout.types.gradient_copy};
 }
 
 } // namespace
@@ -58,45 +59,49 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
     : m_exec(exec),
       m_communication(communication_instance(exec)),
       m_plan(&plan),
+      m_layout(&plan.layout),
       m_table(&table),
-      m_communicators(world, plan.mesh),
-      m_parameters(exec, plan.sharding.parameters ? nullptr : sharers(m_communicators, plan.sharers_of_parameters()),
-                   ledger, MemoryCategory::parameters, "parameters", plan.types.parameters,
-                   plan.sharding.parameters ? plan.share_elements() : plan.elements()),
-      m_slots(plan.sharding.parameters ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_parameters()),
-                                                     ledger, MemoryCategory::buffers, "gather slots",
-                                                     plan.types.parameters, plan.gather_slots() * plan.largest_group())
-                                       : StateMemory()),
-      m_gradients(
-          exec,
-          sharers(m_communicators, plan.fresh_gradients_apart() ? plan.sharers_of_sums() : plan.sharers_of_fresh()),
-          ledger, MemoryCategory::gradients, "gradients", plan.gradient_storage(), plan.sum_elements()),
-      m_fresh_gradients(plan.fresh_gradients_apart()
-                            ? StateMemory(exec, sharers(m_communicators, plan.sharers_of_fresh()), ledger,
-                                          MemoryCategory::buffers, "fresh gradients", plan.gradient_storage(),
-                                          plan.fresh_elements())
+      m_communicators(world, m_layout->mesh),
+      m_parameters(exec, m_layout->sharding.parameters ? nullptr : sharers(m_communicators, plan.gathers.sharers()),
+                   ledger, MemoryCategory::parameters, "parameters", m_layout->types.parameters,
+                   m_layout->parameter_elements()),
+      m_slots(m_layout->sharding.parameters
+                  ? StateMemory(exec, sharers(m_communicators, plan.gathers.sharers()), ledger, MemoryCategory::buffers,
+                                "gather slots", m_layout->types.parameters,
+                                plan.gathers.slots * m_layout->largest_group())
+                  : StateMemory()),
+      m_gradients(exec, sharers(m_communicators, plan.reductions.sharers_of_kept()), ledger, MemoryCategory::gradients,
+                  "gradients", plan.reductions.storage, m_layout->gradient_elements()),
+      m_fresh_gradients(plan.reductions.fresh_gradients_apart
+                            ? StateMemory(exec, sharers(m_communicators, plan.reductions.sharers_of_fresh()), ledger,
+                                          MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
+                                          plan.reductions.fresh_elements())
                             : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
-                         static_cast<std::uint64_t>(optimizer_vectors(plan)) *
-                             memory_footprint(static_cast<std::uint64_t>(plan.share_elements()) * sizeof(float))),
-      m_reducer(exec, m_communication, m_communicators, m_queue, plan,
-                {plan.fresh_gradients_apart() ? &m_fresh_gradients : &m_gradients, &m_gradients,
-                 take(buffers, plan.gradient_storage(), "reduction scratch", plan.in_flight, plan.reduction_scratch()),
-                 take(pinned, plan.in_flight, plan.pinned_reduction_bytes()),
-                 take(buffers, Storage::fp32, "waiting sums", plan.waiting_sums(), plan.sum_elements())}),
-      m_gatherer(exec, m_communication, m_communicators, m_queue, plan, m_parameters,
-                 plan.sharding.parameters ? &m_slots : nullptr,
-                 take(buffers, plan.types.parameters, "gather scratch", plan.prefetch + 1, plan.gather_scratch()),
-                 take(pinned, plan.prefetch + 1, plan.pinned_gather_bytes())),
-      m_norm(exec, m_communicators, plan, buffers, pinned),
-      m_tensor_shares(tensor_shares(plan, table)) {
+                         static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
+                             memory_footprint(static_cast<std::uint64_t>(m_layout->share_elements()) * sizeof(float))),
+      m_reducer(
+          exec, m_communication, m_communicators, m_queue, plan.reductions, *m_layout,
+          {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
+           take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
+                reduction_scratch(plan.reductions, *m_layout)),
+           take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
+           take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums, m_layout->gradient_elements())}),
+      m_gatherer(exec, m_communication, m_communicators, m_queue, plan.gathers, *m_layout, m_parameters,
+                 m_layout->sharding.parameters ? &m_slots : nullptr,
+                 take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
+                      gather_scratch(plan.gathers, *m_layout)),
+                 take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan))),
+      m_norm(exec, m_communicators, *m_layout, plan.gathers.norm, buffers, pinned.take(pinned_norm_bytes(plan))),
+      m_tensor_shares(tensor_shares(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
   Arena optimizer(m_optimizer_memory.bytes());
-  for (Index i = 0; i < plan.moments; ++i)
-    m_moments.push_back(optimizer.vector<float>("moment", plan.share_elements()));
-  if (plan.types.master) m_master = optimizer.vector<float>("master parameters", plan.share_elements());
-  if (plan.types.gradient_copy) m_gradient_copy = optimizer.vector<float>("gradients in fp32", plan.share_elements());
+  for (Index i = 0; i < m_layout->moments; ++i)
+    m_moments.push_back(optimizer.vector<float>("moment", m_layout->share_elements()));
+  if (m_layout->types.master) m_master = optimizer.vector<float>("master parameters", m_layout->share_elements());
+  if (m_layout->types.gradient_copy)
+    m_gradient_copy = optimizer.vector<float>("gradients in fp32", m_layout->share_elements());
   clear_moments();
   set_to_zero(exec, m_master);
 }
@@ -123,7 +128,7 @@ ShardedEngine::~ShardedEngine() {
   try {
     finish(); // the last update's gathers
   } catch (std::exception const& error) {
-    std::fprintf(stderr, "trainstone: rank %d: %s\n", m_plan->rank, error.what());
+    std::fprintf(stderr, "trainstone: rank %d: %s\n", m_layout->rank, error.what());
   }
 }
 
@@ -147,30 +152,31 @@ ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const { ret
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   NoProgress const busy(m_busy);
-  if (m_plan->rounds_sums())
-    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
-      round_to(m_exec, m_plan->types.gradients, m_reducer.share(g).as<float>());
+  if (m_plan->reductions.rounds_sums)
+    for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
+      round_to(m_exec, m_layout->types.gradients, m_reducer.share(g).as<float>());
   return m_norm([this](Index group) { return m_reducer.share(group); });
 }
 
 Vector<float> ShardedEngine::master_share(Index group) const {
-  if (!m_plan->types.master) return m_gatherer.share(group).as<float>();
-  return part_of(m_master, m_plan->share_offset(group), m_plan->share(group).size());
+  if (!m_layout->types.master) return m_gatherer.share(group).as<float>();
+  return part_of(m_master, m_layout->share_offset(group), m_layout->share(group).size());
 }
 
 Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
-  return part_of(m_moments[static_cast<std::size_t>(moment)], m_plan->share_offset(group), m_plan->share(group).size());
+  return part_of(m_moments[static_cast<std::size_t>(moment)], m_layout->share_offset(group),
+                 m_layout->share(group).size());
 }
 
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
   NoProgress const busy(m_busy);
   for (TensorShare const& share : m_tensor_shares) {
-    Index const size = share.range.size(), begin = m_plan->share_offset(share.group) + share.range.begin;
+    Index const size = share.range.size(), begin = m_layout->share_offset(share.group) + share.range.begin;
     std::vector<Vector<float>> moments;
     for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
     ConstStoredVector gradient = m_reducer.share(share.group).part(share.range.begin, size);
-    if (m_plan->types.gradient_copy) {
+    if (m_layout->types.gradient_copy) {
       StoredVector const copy = part_of(m_gradient_copy, begin, size);
       cast(m_exec, gradient, copy);
       gradient = copy;
@@ -191,7 +197,7 @@ void ShardedEngine::finish() {
 }
 
 Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
-  for (Index g = std::ssize(m_plan->groups) - 1; g >= 0; --g) {
+  for (Index g = std::ssize(m_layout->groups) - 1; g >= 0; --g) {
     StoredVector const gradient = m_reducer.share(g);
     with_storage(gradient.storage, [&]<class T>() { count_non_finite<T>(m_exec, gradient.as<T>(), count); });
     if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
@@ -203,18 +209,18 @@ void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float
   finish();
   NoProgress const busy(m_busy);
   auto const fill_all = [&] {
-    for (Index g = 0; g < std::ssize(m_plan->groups); ++g) fill(g, m_plan->share(g), master_share(g));
+    for (Index g = 0; g < std::ssize(m_layout->groups); ++g) fill(g, m_layout->share(g), master_share(g));
   };
   if (m_plan->state_broadcasts.empty()) {
     fill_all();
   } else {
     collectively(m_communicators.of(Axis::replica), [&] {
-      if (m_plan->rank == 0) fill_all();
+      if (m_layout->rank == 0) fill_all();
     });
     broadcast_state();
   }
-  if (m_plan->types.master)
-    for (Index g = 0; g < std::ssize(m_plan->groups); ++g)
+  if (m_layout->types.master)
+    for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
       cast(m_exec, ConstStoredVector(master_share(g)), m_gatherer.share(g));
   m_gatherer.outdate();
   m_gatherer.finish();
@@ -226,9 +232,9 @@ void ShardedEngine::broadcast_state() {
     PlannedCollective const& planned = m_plan->state_broadcasts[g];
     auto const group = static_cast<Index>(g);
     std::vector<Vector<float>> state{master_share(group)};
-    for (Index moment = 0; moment < m_plan->moments; ++moment) state.push_back(moment_share(moment, group));
+    for (Index moment = 0; moment < m_layout->moments; ++moment) state.push_back(moment_share(moment, group));
     for (Vector<float> const& values : state)
-      Execution(m_exec, m_communicators.of(planned.axis), schedule_of(planned, m_plan->mesh, m_plan->rank),
+      Execution(m_exec, m_communicators.of(planned.axis), schedule_of(planned, m_layout->mesh, m_layout->rank),
                 Operation::sum, values, Vector<float>(),
                 {.purpose = Purpose::start, .persistent = false, .staging = m_reducer.idle_staging()})
           .run();
@@ -238,7 +244,7 @@ void ShardedEngine::broadcast_state() {
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
   NoProgress const busy(m_busy);
-  Index const groups = std::ssize(m_plan->groups), slots = m_plan->gather_slots();
+  Index const groups = std::ssize(m_layout->groups), slots = m_plan->gathers.slots;
   for (Index g = 0; g < groups; ++g) {
     if (slots == 0) {
       read(g, m_gatherer.whole(g));

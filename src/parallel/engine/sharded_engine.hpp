@@ -26,8 +26,8 @@ namespace trainstone {
 
 class ShardedEngine {
 public:
-  /// Takes plan.buffers() from `buffers` and plan.pinned_buffers() from `pinned`. Collective; everything referred to
-  /// must outlive the object.
+  /// Takes engine_buffers(plan) from `buffers` and engine_pinned_buffers(plan) from `pinned`. Collective; everything
+  /// referred to must outlive the object.
   ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger, ShardPlan const& plan,
                 ParameterTable const& table, Arena& buffers, PinnedMemory& pinned);
   ShardedEngine(ShardedEngine const&) = delete;
@@ -71,7 +71,7 @@ public:
   /// the group's summed gradient.
   StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
   Vector<float> master_share(Index group) const;
-  /// This rank's share of a vector that the optimizer keeps, one of plan().moments.
+  /// This rank's share of a vector that the optimizer keeps, one of plan().layout.moments.
   Vector<float> moment_share(Index moment, Index group) const;
   StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.
@@ -88,6 +88,7 @@ private:
 
   ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;
+  StateLayout const* m_layout;
   ParameterTable const* m_table;
   MeshCommunicators m_communicators;
   StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;

@@ -104,6 +104,13 @@ Range BucketGroup::slice_of_share(Index number) const {
   return {number == 0 ? share - first_slice : std::max<Index>(0, end - slice), end};
 }
 
+Index BucketPlan::run_of_group(Index group) const {
+  auto const run = std::ranges::find_if(
+      runs, [=](BucketGroup const& one) { return one.first_group <= group && group <= one.last_group; });
+  TRAINSTONE_REQUIRE(run != runs.end(), "group {} is in none of {} runs", group, runs.size());
+  return std::distance(runs.begin(), run);
+}
+
 Bucket BucketPlan::bucket(Index number) const {
   auto const after = std::ranges::upper_bound(runs, number, {}, &BucketGroup::first_bucket);
   BucketGroup const& run = *std::prev(after);
@@ -134,7 +141,7 @@ BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership
   auto const elements = [&](double bytes) {
     return std::max<Index>(1, static_cast<Index>(bytes / static_cast<double>(element_bytes)));
   };
-  switch (config.granularity) {
+  switch (granularity_of(config)) {
   case Granularity::step: cutter.add_run(0, cutter.groups() - 1); break;
   case Granularity::tensor:
     TRAINSTONE_REQUIRE(mesh.shard == 1, "tensors are not reduced one by one among {} shards", mesh.shard);

@@ -49,12 +49,19 @@ struct BucketPlan {
   std::vector<BucketGroup> runs;  ///< in the order in which backward completes them
   std::vector<Index> group_share; ///< elements of an owner's share of every group
 
+  /// The run whose gradients lie in this group.
+  Index run_of_group(Index group) const;
   /// In the order in which they are reduced.
   Index buckets() const { return runs.back().first_bucket + runs.back().buckets; }
   Bucket bucket(Index number) const;
   /// One bucket of every size of an owner's share, with the number of such buckets. Different owners are listed apart.
   std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
 };
+
+/// The gradients that one reduction takes: the configuration's choice. The main device collects everything at once.
+constexpr Granularity granularity_of(ParallelConfig const& config) {
+  return config.strategy == Strategy::naive ? Granularity::step : config.granularity;
+}
 
 /// The cut, in the order of backward. Whole groups form runs of up to config.bucket_bytes. A larger group is cut into
 /// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's

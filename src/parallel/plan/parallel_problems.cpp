@@ -1,7 +1,7 @@
-// What a deck may not ask for: find_parallel_problem of shard_plan.hpp.
+#include "parallel/plan/parallel_problems.hpp"
 
 #include "comm/algorithms/registry.hpp"
-#include "parallel/plan/shard_plan.hpp"
+#include "core/error.hpp"
 
 #include <bit>
 
@@ -67,14 +67,14 @@ Found partition_problem(ParallelConfig const& parallel) {
   return std::nullopt;
 }
 
-Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
+Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_micro_batches) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
   bool const gradients_sharded = parallel.zero_stage >= 2;
-  if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && turns > 1)
+  if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && rank_micro_batches > 1)
     return problem("parallel.reduce",
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
-                   turns, parallel.zero_stage);
+                   rank_micro_batches, parallel.zero_stage);
   if (parallel.strategy == Strategy::naive && parallel.reduce == ReduceWhen::each)
     return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
                                       "of parallel.reduce \"last\"");
@@ -83,17 +83,17 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index turns) {
   return std::nullopt;
 }
 
-Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks, Index turns) {
+Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks, Index rank_micro_batches) {
   if (parallel.reduction != ReductionMode::ordered) return std::nullopt;
   if (!is_power_of_two(ranks))
     return problem("parallel.reduction",
                    "parallel.reduction = \"ordered\" needs a power of two of ranks, not {}; nearest legal values: {}",
                    ranks, nearest_powers(ranks));
-  if (!is_power_of_two(turns))
+  if (!is_power_of_two(rank_micro_batches))
     return problem("parallel.reduction",
                    "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "
                    "batch.micro), not {}; nearest legal values: {}",
-                   ranks * turns, nearest_powers(ranks * turns));
+                   ranks * rank_micro_batches, nearest_powers(ranks * rank_micro_batches));
   for (AlgorithmKey const& key : algorithm_keys) {
     std::string const& value = comm.*key.member;
     if (value == algorithm_measured)
@@ -127,11 +127,11 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
 } // namespace
 
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
-                                                   Index turns) {
+                                                   Index rank_micro_batches) {
   if (Found found = strategy_problem(parallel, ranks)) return found;
   if (Found found = partition_problem(parallel)) return found;
-  if (Found found = reduce_problem(parallel, ranks, turns)) return found;
-  if (Found found = ordered_problem(parallel, comm, ranks, turns)) return found;
+  if (Found found = reduce_problem(parallel, ranks, rank_micro_batches)) return found;
+  if (Found found = ordered_problem(parallel, comm, ranks, rank_micro_batches)) return found;
   return shared_problem(parallel, comm, ranks);
 }
 

@@ -4,10 +4,10 @@
 
 namespace trainstone {
 
-std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table) {
+std::vector<TensorShare> tensor_shares(StateLayout const& layout, ParameterTable const& table) {
   std::vector<TensorShare> shares;
-  for (Index group = 0; group < std::ssize(plan.groups); ++group) {
-    Range const share = plan.share(group);
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
+    Range const share = layout.share(group);
     for_each_tensor(table, group, share, [&](ParameterTensor const& tensor, Range const& here) {
       shares.push_back({group, {here.begin - share.begin, here.end - share.begin}, tensor.is_matrix});
     });

@@ -2,7 +2,7 @@
 
 // Which elements of a rank's shares belong to which tensor. A step of the optimizer goes over this list.
 
-#include "parallel/plan/shard_plan.hpp"
+#include "parallel/plan/state_layout.hpp"
 
 #include <vector>
 
@@ -16,6 +16,6 @@ struct TensorShare {
 };
 
 /// The tensors that have elements in the shares, in the order of the table.
-std::vector<TensorShare> tensor_shares(ShardPlan const& plan, ParameterTable const& table);
+std::vector<TensorShare> tensor_shares(StateLayout const& layout, ParameterTable const& table);
 
 } // namespace trainstone

@@ -9,8 +9,8 @@ namespace trainstone {
 namespace {
 
 std::string group_name(ShardPlan const& plan, Index group) {
-  if (group < 0 || group >= std::ssize(plan.groups)) return fmt::format("group {}", group);
-  return plan.groups[static_cast<std::size_t>(group)].name;
+  if (group < 0 || group >= std::ssize(plan.layout.groups)) return fmt::format("group {}", group);
+  return plan.layout.groups[static_cast<std::size_t>(group)].name;
 }
 
 std::string part_name(ShardPlan const& plan, Index part) {

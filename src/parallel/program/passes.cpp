@@ -1,7 +1,5 @@
 #include "parallel/program/passes.hpp"
 
-#include "parallel/plan/step_order.hpp"
-
 #include <algorithm>
 
 namespace trainstone {
@@ -59,7 +57,7 @@ Index group_read_by(Instruction const& instruction, PartTable const& parts) {
 
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
   Uses const uses(order, plan.parts);
-  Index const slots = plan.prefetch + 1;
+  Index const slots = plan.gathers.in_flight();
   Instructions out;
   Index started = 0, waited = 0;
   auto const start_up_to = [&](Index end) {
@@ -85,7 +83,7 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
 }
 
 Instructions with_publication(Instructions const& order, ShardPlan const& plan) {
-  Index const groups = std::ssize(plan.groups), slots = plan.prefetch + 1;
+  Index const groups = std::ssize(plan.layout.groups), slots = plan.gathers.in_flight();
   Instructions out;
   Index waited = 0, started = std::min(slots, groups); // the update has started these
   auto const publish_up_to = [&](Index end) {
@@ -105,7 +103,7 @@ Instructions with_publication(Instructions const& order, ShardPlan const& plan) 
 }
 
 Instructions publication_after_update(ShardPlan const& plan) {
-  Index const groups = std::ssize(plan.groups), slots = plan.prefetch + 1;
+  Index const groups = std::ssize(plan.layout.groups), slots = plan.gathers.in_flight();
   Instructions out;
   for (Index group = 0; group < (plan.overlap ? std::min(slots, groups) : groups); ++group) {
     out.push_back({.act = Act::publish, .subject = group, .slot = group % slots});
@@ -136,11 +134,11 @@ Instructions GradientPass::finish() {
 
 /// Fresh gradients go into memory where gradients of other runs or of earlier micro-batches may still be reduced.
 void GradientPass::before_backward(Instruction const& backward, Instructions& out) {
-  if (!m_plan->fresh_gradients_apart()) return;
-  Index const run = run_of_group(*m_plan, m_plan->parts.group(backward.subject));
+  if (!m_reductions->fresh_gradients_apart) return;
+  Index const run = m_reductions->buckets.run_of_group(m_plan->parts.group(backward.subject));
   auto const is_there = [&](InFlight const& work) {
     bool const beside_it = work.run == run && work.micro_batch == backward.micro_batch; // buckets that are complete
-    return !beside_it && share_memory(*m_plan, run, work.run);
+    return !beside_it && m_reductions->share_memory(run, work.run);
   };
   while (std::ranges::any_of(m_in_flight, is_there)) retire_oldest(out);
 }
@@ -162,12 +160,13 @@ void GradientPass::add_backward(Instruction backward, Instructions& out) {
 /// The gradients of the group's elements from `complete_from` on are there.
 void GradientPass::after_piece(Index group, Index complete_from, Index micro_batch, Instructions& out) {
   bool const all = complete_from == 0;
-  if (all && m_plan->folds_in_place()) out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
+  if (all && m_reductions->folds_in_place())
+    out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
   Index const complete = complete_buckets(group, complete_from, micro_batch);
   if (complete == 0) return;
   if (m_started == 0) meet_across_replicas(std::ssize(m_in_flight), out); // those of other groups
-  Index const run = run_of_group(*m_plan, group);
-  Index const first = m_buckets == Buckets::all ? m_plan->buckets.runs[at(run)].first_bucket : run;
+  Index const run = m_reductions->buckets.run_of_group(group);
+  Index const first = m_buckets == Buckets::all ? m_reductions->buckets.runs[at(run)].first_bucket : run;
   for (; m_started < complete; ++m_started) start(first + m_started, run, micro_batch, out);
   if (!all) return;
   m_started = 0;
@@ -177,11 +176,12 @@ void GradientPass::after_piece(Index group, Index complete_from, Index micro_bat
 /// How many buckets of the group's run can be reduced then: all of them, or slices of the group that are complete. Of
 /// the slices of every owner's share, that of the first owner lies first.
 Index GradientPass::complete_buckets(Index group, Index complete_from, Index micro_batch) const {
-  BucketGroup const& run = m_plan->buckets.runs[at(run_of_group(*m_plan, group))];
-  bool const reduces = m_plan->reduce_each || is_last(micro_batch);
+  BucketGroup const& run = m_reductions->buckets.runs[at(m_reductions->buckets.run_of_group(group))];
+  bool const reduces = m_reductions->reduce_each || is_last(micro_batch);
   if (!reduces || group != run.first_group) return 0; // the group that completes the run
   if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
-  bool const early = m_plan->overlap && !m_plan->reduction.empty() && run.share > 0 && !m_plan->folds_in_place();
+  bool const early =
+      m_plan->overlap && !m_reductions->collectives.empty() && run.share > 0 && !m_reductions->folds_in_place();
   if (!early || m_buckets == Buckets::one_per_run) return 0;
   Index complete = 0;
   while (complete < run.buckets && run.slice_of_share(complete).begin >= complete_from) ++complete;
@@ -189,19 +189,19 @@ Index GradientPass::complete_buckets(Index group, Index complete_from, Index mic
 }
 
 void GradientPass::start(Index bucket, Index run, Index micro_batch, Instructions& out) {
-  if (m_plan->reduction.empty()) { // one rank
-    if (m_plan->fresh_gradients_apart())
+  if (m_reductions->collectives.empty()) { // one rank
+    if (m_reductions->fresh_gradients_apart)
       out.push_back({.act = Act::accumulate, .subject = bucket, .micro_batch = micro_batch});
     return;
   }
-  if (m_plan->fresh_gradients_apart()) {
-    auto const has_scratch = [&](InFlight const& work) { return share_scratch(*m_plan, bucket, work.bucket); };
+  if (m_reductions->fresh_gradients_apart) {
+    auto const has_scratch = [&](InFlight const& work) { return m_reductions->share_scratch(bucket, work.bucket); };
     while (std::ranges::any_of(m_in_flight, has_scratch)) retire_oldest(out);
     // of the buckets in flight, the younger half is reduced, and the other half meets across replicas
-    meet_across_replicas(std::ssize(m_in_flight) + 1 - (m_plan->in_flight + 1) / 2, out);
+    meet_across_replicas(std::ssize(m_in_flight) + 1 - (m_reductions->in_flight + 1) / 2, out);
   }
   out.push_back(
-      {.act = Act::reduce, .subject = bucket, .micro_batch = micro_batch, .slot = bucket % m_plan->in_flight});
+      {.act = Act::reduce, .subject = bucket, .micro_batch = micro_batch, .slot = bucket % m_reductions->in_flight});
   m_in_flight.push_back({bucket, run, micro_batch, Stage::reduction});
 }
 
@@ -213,14 +213,14 @@ void GradientPass::meet_across_replicas(Index oldest, Instructions& out) {
 }
 
 bool GradientPass::meets_across_replicas(InFlight const& work) const {
-  return m_plan->across_on_sums() && is_last(work.micro_batch);
+  return m_reductions->across_on_sums && is_last(work.micro_batch);
 }
 
 /// From its reduction on to the sums.
 void GradientPass::advance(InFlight& work, Instructions& out) const {
-  Index const slot = work.bucket % m_plan->in_flight;
+  Index const slot = work.bucket % m_reductions->in_flight;
   out.push_back(wait_for(Act::reduce, work.bucket, work.micro_batch, slot));
-  if (m_plan->fresh_gradients_apart())
+  if (m_reductions->fresh_gradients_apart)
     out.push_back({.act = Act::accumulate, .subject = work.bucket, .micro_batch = work.micro_batch});
   if (meets_across_replicas(work))
     out.push_back({.act = Act::reduce_sums, .subject = work.bucket, .micro_batch = work.micro_batch, .slot = slot});
@@ -231,7 +231,8 @@ void GradientPass::retire_oldest(Instructions& out) {
   InFlight& oldest = m_in_flight.front();
   if (oldest.stage == Stage::reduction) advance(oldest, out);
   if (meets_across_replicas(oldest))
-    out.push_back(wait_for(Act::reduce_sums, oldest.bucket, oldest.micro_batch, oldest.bucket % m_plan->in_flight));
+    out.push_back(
+        wait_for(Act::reduce_sums, oldest.bucket, oldest.micro_batch, oldest.bucket % m_reductions->in_flight));
   m_in_flight.pop_front();
 }
 

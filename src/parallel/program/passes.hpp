@@ -22,13 +22,13 @@ Instructions evaluation_order(Index parts, Index micro_batch);
 /// The group whose parameters an instruction reads; none: it reads no parameters.
 Index group_read_by(Instruction const& instruction, PartTable const& parts);
 
-/// Sharded parameters: every use of a group is preceded by a gather into a slot, plan.prefetch uses ahead if the plan
-/// overlaps. There are plan.prefetch + 1 slots. Instructions that follow each other and read the same group are one
-/// use.
+/// Sharded parameters: every use of a group is preceded by a gather into a slot, gathers.prefetch uses ahead if the
+/// plan overlaps. There are gathers.in_flight() slots. Instructions that follow each other and read the same group are
+/// one use.
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan);
 
 /// Parameters that every rank keeps and owners update: the first use of a group after an update waits until the group
-/// was published, and starts to publish the group that is plan.prefetch further.
+/// was published, and starts to publish the group that is gathers.prefetch further.
 Instructions with_publication(Instructions const& order, ShardPlan const& plan);
 
 /// What an update starts: the first groups, or all of them, one by one, if the plan does not overlap.
@@ -52,9 +52,9 @@ public:
     one_per_run, ///< it stands for all of them and has the run's number
   };
 
-  /// \param[in] micro_batches  of the step, in place of plan.turns
+  /// \param[in] micro_batches  of the step, in place of layout.rank_micro_batches
   GradientPass(ShardPlan const& plan, Index micro_batches, Buckets buckets)
-      : m_plan(&plan), m_micro_batches(micro_batches), m_buckets(buckets) {}
+      : m_plan(&plan), m_reductions(&plan.reductions), m_micro_batches(micro_batches), m_buckets(buckets) {}
 
   /// \param[in] order  of the next micro-batch, which may have instructions of other passes
   Instructions operator()(Instructions const& order);
@@ -82,6 +82,7 @@ private:
   bool is_last(Index micro_batch) const { return micro_batch + 1 == m_micro_batches; }
 
   ShardPlan const* m_plan;
+  ReductionPlan const* m_reductions;
   Index m_micro_batches;
   Buckets m_buckets;
   Index m_started = 0;              ///< buckets of the run whose reductions start

@@ -17,8 +17,8 @@ std::string row_name(char const* what, PlannedCollective const& planned) {
 }
 
 Traffic traffic_of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
-  return predict_traffic(schedule_of(planned, plan.mesh, plan.rank), planned.problem.topology, element_bytes,
-                         longest_message(plan.message_buffers, element_bytes));
+  return predict_traffic(schedule_of(planned, plan.layout.mesh, plan.layout.rank), planned.problem.topology,
+                         element_bytes, longest_message(plan.message_buffers, element_bytes));
 }
 
 Traffic traffic_of(ShardPlan const& plan, RepeatedCollective const& repeated) {
@@ -47,7 +47,7 @@ std::vector<TrafficRow> rows_of(ShardPlan const& plan, std::vector<RepeatedColle
 
 std::vector<RepeatedCollective> start_collectives(ShardPlan const& plan) {
   std::vector<RepeatedCollective> all;
-  auto const vectors = static_cast<std::uint64_t>(1 + plan.moments);
+  auto const vectors = static_cast<std::uint64_t>(1 + plan.layout.moments);
   for (PlannedCollective const& group : plan.state_broadcasts)
     all.push_back({"state at the start", group, sizeof(float), {}, vectors});
   return all;
@@ -96,14 +96,15 @@ Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
 }
 
 std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
-  Traffic const norm = plan.norm_gather ? traffic_of(plan, *plan.norm_gather, sizeof(double)) : Traffic();
+  Traffic const norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
   return {{"control: losses of all micro-batches, requests of all ranks",
-           control_traffic_of(plan.micro_batches() + plan.topology.ranks(), plan.topology, plan.rank)},
+           control_traffic_of(plan.layout.micro_batches() + plan.layout.topology.ranks(), plan.layout.topology,
+                              plan.layout.rank)},
           {"control: squared sums of the norm", norm}};
 }
 
 Traffic evaluation_control(ShardPlan const& plan) {
-  return control_traffic_of(plan.micro_batches(), plan.topology, plan.rank);
+  return control_traffic_of(plan.layout.micro_batches(), plan.layout.topology, plan.layout.rank);
 }
 
 } // namespace trainstone

@@ -1,7 +1,5 @@
 #include "parallel/program/simulated_rank.hpp"
 
-#include "parallel/plan/step_order.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,22 +9,23 @@ namespace trainstone::Impl {
 
 SimulatedRank::SimulatedRank(ShardPlan const& plan)
     : m_plan(&plan),
-      m_slots(index(plan.prefetch + 1)),
-      m_loaded(index(plan.turns), false),
-      m_losses(index(plan.turns), 0),
+      m_layout(&plan.layout),
+      m_slots(index(plan.gathers.in_flight())),
+      m_loaded(index(plan.layout.rank_micro_batches), false),
+      m_losses(index(plan.layout.rank_micro_batches), 0),
       m_activations(plan.parts) {
-  for (Index group = 0; group < std::ssize(plan.groups); ++group) m_whole.push_back({group, 0, false});
-  for (Index number = 0; number < plan.buckets.buckets(); ++number) {
-    Bucket const bucket = plan.buckets.bucket(number);
+  for (Index group = 0; group < std::ssize(plan.layout.groups); ++group) m_whole.push_back({group, 0, false});
+  for (Index number = 0; number < plan.reductions.buckets.buckets(); ++number) {
+    Bucket const bucket = plan.reductions.buckets.bucket(number);
     for (BucketPart const& part : bucket.parts) {
       GradientCell cell{number, bucket.run, part.group, {}, false, false, {}, {}, {}};
-      for (Rank slice = 0; slice < plan.ownership.owners(); ++slice) {
-        Index const begin = plan.ownership.share(part.group, owner(part.group, index(slice))).begin;
+      for (Rank slice = 0; slice < plan.layout.ownership.owners(); ++slice) {
+        Index const begin = plan.layout.ownership.share(part.group, owner(part.group, index(slice))).begin;
         cell.elements.push_back({begin + part.of_share.begin, begin + part.of_share.end});
       }
       cell.fresh.resize(cell.elements.size());
       cell.sums.resize(cell.fresh.size());
-      cell.waiting.resize(index(plan.waiting_sums()), cell.fresh);
+      cell.waiting.resize(index(plan.reductions.waiting_sums), cell.fresh);
       m_cells.push_back(std::move(cell));
     }
   }
@@ -46,19 +45,19 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   switch (act) {
   case Act::gather:
   case Act::publish: require(instruction.slot, std::ssize(m_slots), "slot"); [[fallthrough]];
-  case Act::fold: require(instruction.subject, std::ssize(m_plan->groups), "group"); break;
+  case Act::fold: require(instruction.subject, std::ssize(m_layout->groups), "group"); break;
   case Act::forward:
   case Act::backward: require(instruction.subject, m_plan->parts.size(), "part"); break;
   case Act::reduce:
   case Act::reduce_sums:
-  case Act::accumulate: require(instruction.subject, m_plan->buckets.buckets(), "bucket"); break;
+  case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;
   default: break;
   }
   if (act == Act::backward && instruction.piece != Instruction::none)
     require(instruction.piece, std::ssize(m_plan->parts.backward(instruction.subject)), "piece");
   bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::agree && act != Act::norm &&
                               act != Act::update && act != Act::wait;
-  if (of_micro_batch) require(instruction.micro_batch, m_plan->turns, "micro-batch");
+  if (of_micro_batch) require(instruction.micro_batch, m_layout->rank_micro_batches, "micro-batch");
 }
 
 void SimulatedRank::require_played() const {
@@ -74,11 +73,11 @@ void SimulatedRank::load(Instruction const& instruction) {
 }
 
 void SimulatedRank::read_parameters(Instruction const& instruction, Index group) {
-  bool const sharded = m_plan->sharding.parameters;
+  bool const sharded = m_layout->sharding.parameters;
   if (sharded && (instruction.slot < 0 || instruction.slot >= std::ssize(m_slots)))
     fail(StepDefect::malformed, instruction, fmt::format("slot {} does not exist", instruction.slot));
   Copy& copy = sharded ? m_slots[index(instruction.slot)] : m_whole[index(group)];
-  std::string const& name = m_plan->groups[index(group)].name;
+  std::string const& name = m_layout->groups[index(group)].name;
   if (copy.group != group)
     fail(StepDefect::undefined_read, instruction,
          fmt::format("the parameters of {} are not in slot {}", name, instruction.slot));
@@ -143,14 +142,14 @@ void SimulatedRank::backward(Instruction const& instruction) {
 
 void SimulatedRank::write_gradients(Instruction const& instruction, Index piece) {
   Index const part = instruction.subject, number = instruction.micro_batch;
-  Index const group = m_plan->parts.group(part), run = run_of_group(*m_plan, group);
+  Index const group = m_plan->parts.group(part), run = m_plan->reductions.buckets.run_of_group(group);
   Range const written = m_plan->parts.backward(part)[index(piece)].written;
   require_unused(instruction, group, written);
   bool const completes_head = m_plan->parts[part].kind == PartKind::embed;
-  bool const adds = completes_head || (!m_plan->fresh_gradients_apart() && !m_plan->ordered && number > 0);
-  ContributionSum const mine(contribution(m_plan->mesh.data_index(rank()), number, part, piece));
+  bool const adds = completes_head || (m_plan->reductions.adds_in_place() && number > 0);
+  ContributionSum const mine(contribution(m_layout->mesh.data_index(rank()), number, part, piece));
   for (GradientCell& cell : m_cells) {
-    bool const overwritten = cell.group != group && cell.run != run && share_memory(*m_plan, run, cell.run);
+    bool const overwritten = cell.group != group && cell.run != run && m_plan->reductions.share_memory(run, cell.run);
     for (std::size_t slice = 0; slice < cell.fresh.size(); ++slice) {
       ContributionSum& fresh = cell.fresh[slice];
       if (overwritten) fresh = {};
@@ -166,10 +165,10 @@ void SimulatedRank::write_gradients(Instruction const& instruction, Index piece)
 
 /// No collective may use the memory that the piece writes; of other groups, all memory that the run's gradients share.
 void SimulatedRank::require_unused(Instruction const& instruction, Index group, Range const& written) const {
-  Index const run = run_of_group(*m_plan, group);
+  Index const run = m_plan->reductions.buckets.run_of_group(group);
   auto const is_written = [&](Range const& elements) { return elements.overlaps(written); };
   for (GradientCell const& cell : m_cells)
-    if (cell.fresh_in_use && share_memory(*m_plan, run, cell.run) &&
+    if (cell.fresh_in_use && m_plan->reductions.share_memory(run, cell.run) &&
         (cell.group != group || std::ranges::any_of(cell.elements, is_written)))
       fail(StepDefect::written_while_used, instruction,
            fmt::format("bucket {} is still being reduced in this memory", cell.bucket));
@@ -179,7 +178,7 @@ void SimulatedRank::fold_into_tree(GradientCell& cell, std::size_t slice, Contri
                                    ContributionSum& result) {
   auto const complete = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(micro_batch)));
   for (std::size_t level = 0; level < complete; ++level) value += cell.waiting[level][slice];
-  if (micro_batch + 1 == m_plan->turns)
+  if (micro_batch + 1 == m_layout->rank_micro_batches)
     result = value;
   else
     cell.waiting[complete][slice] = value;
@@ -200,10 +199,10 @@ void SimulatedRank::accumulate(Instruction const& instruction) {
     if (cell->fresh_in_use || cell->sums_in_use)
       fail(StepDefect::written_while_used, instruction, "the bucket is still being reduced");
     for (std::size_t slice = 0; slice < cell->fresh.size(); ++slice) {
-      if (owner(cell->group, slice) != m_plan->member()) continue;
+      if (owner(cell->group, slice) != m_layout->member()) continue;
       if (!cell->fresh[slice].is_defined())
         fail(StepDefect::undefined_read, instruction, "what was reduced is not there any more");
-      if (m_plan->ordered)
+      if (m_plan->reductions.ordered)
         fold_into_tree(*cell, slice, cell->fresh[slice], instruction.micro_batch, cell->sums[slice]);
       else if (instruction.micro_batch == 0)
         cell->sums[slice] = cell->fresh[slice];
@@ -236,8 +235,9 @@ ContributionSum SimulatedRank::of_micro_batch(GradientCell const& cell, std::siz
 
 ContributionSum SimulatedRank::expected(GradientCell const& cell, std::size_t slice) const {
   ContributionSum sum = ContributionSum::nothing();
-  for (Rank of = 0; of < m_plan->mesh.data(); ++of)
-    for (Index number = 0; number < m_plan->turns; ++number) sum += of_micro_batch(cell, slice, of, number);
+  for (Rank of = 0; of < m_layout->mesh.data(); ++of)
+    for (Index number = 0; number < m_layout->rank_micro_batches; ++number)
+      sum += of_micro_batch(cell, slice, of, number);
   return sum;
 }
 
@@ -245,9 +245,9 @@ void SimulatedRank::norm(Instruction const& instruction) {
   for (GradientCell const& cell : m_cells) {
     if (cell.fresh_in_use || cell.sums_in_use)
       fail(StepDefect::undefined_read, instruction, fmt::format("bucket {} is still being reduced", cell.bucket));
-    std::vector<ContributionSum> const& sums = m_plan->fresh_gradients_apart() ? cell.sums : cell.fresh;
+    std::vector<ContributionSum> const& sums = m_plan->reductions.fresh_gradients_apart ? cell.sums : cell.fresh;
     for (std::size_t slice = 0; slice < sums.size(); ++slice)
-      if (owner(cell.group, slice) == m_plan->member()) require_all(instruction, cell, slice, sums[slice]);
+      if (owner(cell.group, slice) == m_layout->member()) require_all(instruction, cell, slice, sums[slice]);
   }
   ++m_normed;
   m_has_norm = true;
@@ -258,7 +258,7 @@ void SimulatedRank::require_all(Instruction const& instruction, GradientCell con
                                 ContributionSum const& found) const {
   ContributionSum const wanted = expected(cell, slice);
   if (found == wanted) return;
-  std::string const& name = m_plan->groups[index(cell.group)].name;
+  std::string const& name = m_layout->groups[index(cell.group)].name;
   if (!found.is_defined())
     fail(StepDefect::undefined_read, instruction, fmt::format("the sum of the gradient of {} is not there", name));
   auto const compare = [&](ContributionSum const& part, std::string const& what) {
@@ -269,10 +269,10 @@ void SimulatedRank::require_all(Instruction const& instruction, GradientCell con
       fail(StepDefect::doubled_contribution, instruction,
            fmt::format("the gradient of {} has that of {} twice", name, what));
   };
-  std::vector<ContributionSum> of_all_ranks(index(m_plan->turns), ContributionSum::nothing());
-  for (Rank of = 0; of < m_plan->mesh.data(); ++of) {
+  std::vector<ContributionSum> of_all_ranks(index(m_layout->rank_micro_batches), ContributionSum::nothing());
+  for (Rank of = 0; of < m_layout->mesh.data(); ++of) {
     ContributionSum of_rank = ContributionSum::nothing();
-    for (Index number = 0; number < m_plan->turns; ++number) {
+    for (Index number = 0; number < m_layout->rank_micro_batches; ++number) {
       ContributionSum const sum = of_micro_batch(cell, slice, of, number);
       compare(sum, fmt::format("micro-batch {} of rank {}", number, of));
       of_rank += sum;
@@ -280,7 +280,7 @@ void SimulatedRank::require_all(Instruction const& instruction, GradientCell con
     }
     compare(of_rank, fmt::format("rank {}", of));
   }
-  for (Index number = 0; number < m_plan->turns; ++number)
+  for (Index number = 0; number < m_layout->rank_micro_batches; ++number)
     compare(of_all_ranks[index(number)], fmt::format("micro-batch {} of all ranks", number));
   fail(StepDefect::missing_contribution, instruction,
        fmt::format("the gradient of {} is not the sum over all micro-batches of all ranks", name));
@@ -292,11 +292,11 @@ void SimulatedRank::update(Instruction const& instruction) {
     for (Copy const& copy : *copies)
       if (copy.under_way)
         fail(StepDefect::written_while_used, instruction,
-             fmt::format("the parameters of {} are still on their way", m_plan->groups[index(copy.group)].name));
+             fmt::format("the parameters of {} are still on their way", m_layout->groups[index(copy.group)].name));
   m_has_norm = false;
   ++m_updated;
   ++m_version;
-  if (m_plan->mesh.shard > 1) return;
+  if (m_layout->mesh.shard > 1) return;
   for (Copy& copy : m_whole) copy.version = m_version;
 }
 
@@ -321,7 +321,7 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
 
 void SimulatedRank::begin_gather(Instruction const& instruction) {
   Copy& copy = m_slots[index(instruction.slot)];
-  std::string const before = copy.group == Instruction::none ? "" : m_plan->groups[index(copy.group)].name;
+  std::string const before = copy.group == Instruction::none ? "" : m_layout->groups[index(copy.group)].name;
   if (copy.under_way)
     fail(StepDefect::written_while_used, instruction,
          fmt::format("the parameters of {} are on their way into this slot", before));
@@ -352,9 +352,9 @@ void SimulatedRank::begin_reduction(Instruction const& instruction) {
     in_use = true;
     std::vector<ContributionSum> const& values = of_sums ? cell->sums : cell->fresh;
     for (std::size_t slice = 0; slice < values.size(); ++slice)
-      if (!values[slice].is_defined() && (!of_sums || owner(cell->group, slice) == m_plan->member()))
+      if (!values[slice].is_defined() && (!of_sums || owner(cell->group, slice) == m_layout->member()))
         fail(StepDefect::undefined_read, instruction,
-             fmt::format("the gradient of {} is not there", m_plan->groups[index(cell->group)].name));
+             fmt::format("the gradient of {} is not there", m_layout->groups[index(cell->group)].name));
   }
 }
 
@@ -372,7 +372,7 @@ std::vector<GradientCell*> SimulatedRank::cells_of(Index bucket) {
 }
 
 Rank SimulatedRank::owner(Index group, std::size_t slice) const {
-  return m_plan->ownership.owner(group).value_or(static_cast<Rank>(slice));
+  return m_layout->ownership.owner(group).value_or(static_cast<Rank>(slice));
 }
 
 } // namespace trainstone::Impl

@@ -24,7 +24,7 @@ public:
   explicit SimulatedRank(ShardPlan const& plan);
 
   ShardPlan const& plan() const { return *m_plan; }
-  Rank rank() const { return m_plan->rank; }
+  Rank rank() const { return m_layout->rank; }
   [[noreturn]] void fail(StepDefect defect, Instruction const& instruction, std::string const& what) const;
 
   void load(Instruction const& instruction);
@@ -69,7 +69,7 @@ private:
 
   static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
   Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
-    return {data_rank * m_plan->turns + micro_batch, part, piece};
+    return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
   void write_gradients(Instruction const& instruction, Index piece);
   void read_parameters(Instruction const& instruction, Index group);
@@ -84,6 +84,7 @@ private:
                    ContributionSum const& found) const;
 
   ShardPlan const* m_plan;
+  StateLayout const* m_layout;
   Index m_version = 0;       ///< updates of the shares that this rank owns
   std::vector<Copy> m_whole; ///< by group, where every rank keeps all parameters
   std::vector<Copy> m_slots;

@@ -1,7 +1,6 @@
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
-#include "parallel/plan/step_order.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -18,14 +17,14 @@ std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); 
 /// \param[in,out] all  from `first` on gathers alone
 void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index group,
                 std::uint64_t times) {
-  auto const& gather = plan.gathers[static_cast<std::size_t>(group)];
+  auto const& gather = plan.gathers.of_group[static_cast<std::size_t>(group)];
   if (!gather) return;
   auto const same = std::find_if(all.begin() + first, all.end(),
                                  [&](RepeatedCollective const& other) { return are_alike(*gather, other.planned); });
   if (same != all.end())
     same->times += times;
   else
-    all.push_back({"parameters", *gather, bytes_per_value(plan.types.parameters), {}, times});
+    all.push_back({"parameters", *gather, bytes_per_value(plan.layout.types.parameters), {}, times});
 }
 
 /// How often each run is reduced, and each group gathered.
@@ -54,24 +53,25 @@ struct Tally {
 /// ones; the first n of them make n minus the number of ones in n.
 std::uint64_t fold_launches(ShardPlan const& plan, Index first, Index times) {
   auto const additions = [](Index n) { return count_of(n - std::popcount(count_of(n))); };
-  bool const last_in_place = first + times == plan.turns && !plan.fresh_gradients_apart();
+  bool const last_in_place = first + times == plan.layout.rank_micro_batches && !plan.reductions.fresh_gradients_apart;
   return additions(first + times) - additions(first) + count_of(times) - (last_in_place ? 1 : 0);
 }
 
 /// Kernels that round sums, add up squares of blocks, bring the blocks of a group together and add them in a tree.
 std::uint64_t norm_launches(ShardPlan const& plan) {
-  std::uint64_t const groups = count_of(std::ssize(plan.groups));
-  std::uint64_t launches = (plan.rounds_sums() ? 3 : 2) * groups;
-  for (Index group = 0; group < std::ssize(plan.groups); ++group) launches += plan.share(group).empty() ? 0 : 1;
-  if (plan.norm_gather) launches += kernels_of(schedule_of(*plan.norm_gather, plan.mesh, plan.rank));
+  std::uint64_t const groups = count_of(std::ssize(plan.layout.groups));
+  std::uint64_t launches = (plan.reductions.rounds_sums ? 3 : 2) * groups;
+  for (Index group = 0; group < std::ssize(plan.layout.groups); ++group)
+    launches += plan.layout.share(group).empty() ? 0 : 1;
+  if (plan.gathers.norm) launches += kernels_of(schedule_of(*plan.gathers.norm, plan.layout.mesh, plan.layout.rank));
   return launches;
 }
 
 /// By run: the parts of which this rank has a share, over all buckets of the run.
 std::vector<std::uint64_t> shares_of_runs(ShardPlan const& plan) {
-  auto const has_share = [&](BucketPart const& part) { return !plan.share(part.group).empty(); };
-  std::vector<std::uint64_t> shares(plan.buckets.runs.size(), 0);
-  for (auto const& [bucket, count] : plan.buckets.by_size())
+  auto const has_share = [&](BucketPart const& part) { return !plan.layout.share(part.group).empty(); };
+  std::vector<std::uint64_t> shares(plan.reductions.buckets.runs.size(), 0);
+  for (auto const& [bucket, count] : plan.reductions.buckets.by_size())
     shares[static_cast<std::size_t>(bucket.run)] += count * count_of(std::ranges::count_if(bucket.parts, has_share));
   return shares;
 }
@@ -81,11 +81,11 @@ std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> con
                            Instruction const& instruction, Index times) {
   switch (instruction.act) {
   case Act::gather:
-    return count_of(times) * (plan.share(instruction.subject).empty() ? 0 : 1); // the share, into its slot
+    return count_of(times) * (plan.layout.share(instruction.subject).empty() ? 0 : 1); // the share, into its slot
   case Act::fold: return fold_launches(plan, instruction.micro_batch, times);
   case Act::accumulate:
     return shares[static_cast<std::size_t>(instruction.subject)] *
-           (plan.ordered ? fold_launches(plan, instruction.micro_batch, times) : count_of(times));
+           (plan.reductions.ordered ? fold_launches(plan, instruction.micro_batch, times) : count_of(times));
   case Act::norm: return count_of(times) * norm_launches(plan);
   default: return 0;
   }
@@ -97,14 +97,16 @@ std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segme
   Tally const tally(segments);
   std::vector<RepeatedCollective> all;
   std::map<std::tuple<std::vector<Index>, std::size_t, std::uint64_t>, std::size_t> rows; ///< of buckets that are alike
-  for (auto const& [bucket, count] : plan.buckets.by_size())
-    for (std::size_t number = 0; number < plan.reduction.size(); ++number) {
-      std::uint64_t const times = tally.reductions_of(bucket.run, plan.is_of_sums(plan.reduction[number]));
+  for (auto const& [bucket, count] : plan.reductions.buckets.by_size())
+    for (std::size_t number = 0; number < plan.reductions.collectives.size(); ++number) {
+      std::uint64_t const times =
+          tally.reductions_of(bucket.run, plan.reductions.is_of_sums(plan.reductions.collectives[number]));
       if (times == 0) continue;
-      auto const [row, is_new] = rows.try_emplace({shape_of(plan, bucket), number, times}, all.size());
+      auto const [row, is_new] = rows.try_emplace({shape_of(bucket, plan.layout), number, times}, all.size());
       if (is_new) {
-        PlannedCollective const step = plan.reduction_of(bucket)[number];
-        all.push_back({"gradients", step, bytes_per_value(plan.gradient_storage()), plan.pieces_of(bucket, step), 0});
+        PlannedCollective const step = plan.reductions.reduction_of(bucket, plan.layout)[number];
+        all.push_back({"gradients", step, bytes_per_value(plan.reductions.storage),
+                       plan.reductions.pieces_of(bucket, step, plan.layout), 0});
       }
       all[row->second].times += times * count;
     }
@@ -136,7 +138,8 @@ std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const&
 std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan) {
   std::uint64_t launches = 0;
   for (RepeatedCollective const& repeated : all)
-    launches += repeated.times * kernels_of(schedule_of(repeated.planned, plan.mesh, plan.rank), repeated.pieces);
+    launches +=
+        repeated.times * kernels_of(schedule_of(repeated.planned, plan.layout.mesh, plan.layout.rank), repeated.pieces);
   return launches;
 }
 

@@ -47,22 +47,23 @@ MachineModel cores_of(MachineModel machine) {
 std::vector<Index> keys_of_ranks(ShardPlan const& plan) {
   std::map<std::vector<Index>, Index> numbers;
   std::vector<Index> of_member;
-  for (Rank member = 0; member < plan.mesh.shard; ++member) {
+  for (Rank member = 0; member < plan.layout.mesh.shard; ++member) {
     std::vector<Index> shares;
-    for (Index group = 0; group < std::ssize(plan.groups); ++group)
-      shares.push_back(plan.ownership.share(group, member).size());
+    for (Index group = 0; group < std::ssize(plan.layout.groups); ++group)
+      shares.push_back(plan.layout.ownership.share(group, member).size());
     of_member.push_back(numbers.try_emplace(std::move(shares), std::ssize(numbers)).first->second);
   }
   std::vector<Index> keys;
-  for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank)
-    keys.push_back(plan.main_device && rank == 0 ? -1 : of_member[at(plan.mesh.index(Axis::shard, rank))]);
+  for (Rank rank = 0; rank < plan.layout.mesh.ranks(); ++rank)
+    keys.push_back(plan.layout.main_device && rank == 0 ? -1
+                                                        : of_member[at(plan.layout.mesh.index(Axis::shard, rank))]);
   return keys;
 }
 
 /// The losses of all micro-batches, and a value of every rank.
 PlannedCollective losses_of_all(ShardPlan const& plan) {
-  Index const values = plan.micro_batches() + plan.topology.ranks();
-  return {Axis::replica, even_problem(Collective::all_reduce, values, plan.topology), Algorithm::ring};
+  Index const values = plan.layout.micro_batches() + plan.layout.topology.ranks();
+  return {Axis::replica, even_problem(Collective::all_reduce, values, plan.layout.topology), Algorithm::ring};
 }
 
 } // namespace
@@ -75,7 +76,7 @@ StepPrices::StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> b
       m_machine(with_delays(machine.model, machine.network)),
       m_cores(cores_of(machine.model)),
       m_cores_communicate(machine.cores_communicate),
-      m_classes(rank_classes(plan.mesh, keys_of_ranks(plan))) {}
+      m_classes(rank_classes(plan.layout.mesh, keys_of_ranks(plan))) {}
 
 PriceOf StepPrices::price() {
   return
@@ -83,7 +84,7 @@ PriceOf StepPrices::price() {
 }
 
 InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& instruction) {
-  Rank const member = m_plan->mesh.index(Axis::shard, m_classes[number_of_class].first);
+  Rank const member = m_plan->layout.mesh.index(Axis::shard, m_classes[number_of_class].first);
   switch (instruction.act) {
   case Act::load: {
     InstructionPrice price{nanoseconds(m_parts->load)};
@@ -99,12 +100,12 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   case Act::reduce_sums: return of_reduction(instruction);
   case Act::agree: {
     InstructionPrice price{nanoseconds(m_parts->agree)};
-    if (m_plan->mesh.ranks() > 1) price.collectives.push_back(of(losses_of_all(*m_plan), {}, sizeof(double)));
+    if (m_plan->layout.mesh.ranks() > 1) price.collectives.push_back(of(losses_of_all(*m_plan), {}, sizeof(double)));
     return price;
   }
   case Act::norm: {
     InstructionPrice price{of_elements(member, instruction)};
-    if (auto const& gather = m_plan->norm_gather)
+    if (auto const& gather = m_plan->gathers.norm)
       price.collectives.push_back(of(*gather, gather->axis, sizeof(double)));
     return price;
   }
@@ -122,7 +123,7 @@ Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
   auto const found = m_parts->parts.find(kind);
   TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", to_string(kind));
   if (instruction.act == Act::forward) return nanoseconds(found->second.forward);
-  bool const adds = !m_plan->fresh_gradients_apart() && !m_plan->ordered && instruction.micro_batch > 0;
+  bool const adds = m_plan->reductions.adds_in_place() && instruction.micro_batch > 0;
   double const whole = adds ? found->second.backward_adding : found->second.backward;
   if (instruction.piece == Instruction::none) return nanoseconds(whole);
   return nanoseconds(whole / static_cast<double>(m_plan->parts.backward(instruction.subject).size()));
@@ -131,21 +132,24 @@ Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
 /// Work on gradients and parameters that lie on the rank. In ordered mode the additions of a micro-batch are the mean
 /// over all of them, so that micro-batches are alike.
 Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction) const {
-  auto const share = static_cast<double>(m_plan->ownership.elements(member));
-  auto const turns = static_cast<double>(m_plan->turns);
-  double const additions = (turns - std::popcount(static_cast<std::uint64_t>(m_plan->turns))) / turns;
+  auto const share = static_cast<double>(m_plan->layout.ownership.elements(member));
+  Index const micro_batches = m_plan->layout.rank_micro_batches;
+  double const additions =
+      static_cast<double>(micro_batches - std::popcount(static_cast<std::uint64_t>(micro_batches))) /
+      static_cast<double>(micro_batches);
   double const fold = additions * m_parts->add_of_element + m_parts->copy_of_element;
   switch (instruction.act) {
   case Act::norm: return nanoseconds(share * m_parts->norm_of_element);
   case Act::update: return nanoseconds(share * m_parts->update_of_element);
-  case Act::fold: return nanoseconds(fold * static_cast<double>(m_plan->groups[at(instruction.subject)].padded));
+  case Act::fold: return nanoseconds(fold * static_cast<double>(m_plan->layout.groups[at(instruction.subject)].padded));
   case Act::accumulate: {
     double elements = 0;
-    for (BucketPart const& part : m_plan->buckets.bucket(instruction.subject).parts)
-      if (!m_plan->ownership.share(part.group, member).empty()) elements += static_cast<double>(part.of_share.size());
+    for (BucketPart const& part : m_plan->reductions.buckets.bucket(instruction.subject).parts)
+      if (!m_plan->layout.ownership.share(part.group, member).empty())
+        elements += static_cast<double>(part.of_share.size());
     bool const first = instruction.micro_batch == 0;
     double const one = first ? m_parts->copy_of_element : m_parts->add_of_element;
-    return nanoseconds(elements * (m_plan->ordered ? fold : one));
+    return nanoseconds(elements * (m_plan->reductions.ordered ? fold : one));
   }
   default: return 0;
   }
@@ -155,13 +159,13 @@ Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction)
 /// made only once.
 InstructionPrice StepPrices::of_reduction(Instruction const& instruction) {
   InstructionPrice price;
-  Bucket const bucket = m_plan->buckets.bucket(instruction.subject);
+  Bucket const bucket = m_plan->reductions.buckets.bucket(instruction.subject);
   std::vector<CollectivePrice>& known = m_reductions[bucket.share_elements()];
   if (known.empty())
-    for (PlannedCollective const& step : m_plan->reduction_of(bucket))
-      known.push_back(of(step, step.axis, bytes_per_value(m_plan->gradient_storage())));
+    for (PlannedCollective const& step : m_plan->reductions.reduction_of(bucket, m_plan->layout))
+      known.push_back(of(step, step.axis, bytes_per_value(m_plan->reductions.storage)));
   for (std::size_t i = 0; i < known.size(); ++i)
-    if (m_plan->is_of_sums(m_plan->reduction[i]) == (instruction.act == Act::reduce_sums))
+    if (m_plan->reductions.is_of_sums(m_plan->reductions.collectives[i]) == (instruction.act == Act::reduce_sums))
       price.collectives.push_back(known[i]);
   return price;
 }
@@ -187,10 +191,11 @@ CollectivePrice StepPrices::of(PlannedCollective const& planned, std::optional<A
 InstructionPrice StepPrices::of_gather(Rank member, Instruction const& instruction) {
   InstructionPrice price;
   if (instruction.act == Act::gather)
-    price.compute = nanoseconds(m_parts->copy_of_element *
-                                static_cast<double>(m_plan->ownership.share(instruction.subject, member).size()));
-  if (auto const& gather = m_plan->gathers[at(instruction.subject)])
-    price.collectives.push_back(of(*gather, gather->axis, bytes_per_value(m_plan->types.parameters)));
+    price.compute =
+        nanoseconds(m_parts->copy_of_element *
+                    static_cast<double>(m_plan->layout.ownership.share(instruction.subject, member).size()));
+  if (auto const& gather = m_plan->gathers.of_group[at(instruction.subject)])
+    price.collectives.push_back(of(*gather, gather->axis, bytes_per_value(m_plan->layout.types.parameters)));
   return price;
 }
 

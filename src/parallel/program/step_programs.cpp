@@ -11,11 +11,11 @@ namespace {
 void append(Instructions& list, Instructions const& more) { list.insert(list.end(), more.begin(), more.end()); }
 
 /// Whether updated parameters are still on their way when the next forward begins.
-bool publishes_ahead(ShardPlan const& plan) { return plan.gathers_after_update() && plan.overlap; }
+bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 
 Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
   Instructions list = training_order(plan.parts.size(), number);
-  if (plan.sharding.parameters) list = with_gathers(list, plan);
+  if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
   if (publishes_ahead(plan) && number == 0) list = with_publication(list, plan);
   return gradients(list);
 }
@@ -39,28 +39,28 @@ Instructions shifted(Instructions list, Index micro_batches) {
 std::vector<Segment> compressed(ShardPlan const& plan, GradientPass::Buckets buckets) {
   std::vector<Segment> segments;
   for (Index few = 4;; ++few) {
-    std::vector<Instructions> const all = unrolled(plan, std::min(few, plan.turns), buckets);
+    std::vector<Instructions> const all = unrolled(plan, std::min(few, plan.layout.rank_micro_batches), buckets);
     std::size_t const last = all.size() - 1;
-    bool const repeats = few < plan.turns && all[last - 1] == shifted(all[last - 2], 1);
-    if (!repeats && few < plan.turns) continue;
+    bool const repeats = few < plan.layout.rank_micro_batches && all[last - 1] == shifted(all[last - 2], 1);
+    if (!repeats && few < plan.layout.rank_micro_batches) continue;
     for (std::size_t i = 0; i < last; ++i) segments.push_back({all[i]});
-    if (repeats) segments.back().times = plan.turns - few + 1;
-    segments.push_back({shifted(all[last], plan.turns - static_cast<Index>(all.size()))});
+    if (repeats) segments.back().times = plan.layout.rank_micro_batches - few + 1;
+    segments.push_back({shifted(all[last], plan.layout.rank_micro_batches - static_cast<Index>(all.size()))});
     return segments;
   }
 }
 
 StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   StepProgram program;
-  program.step.push_back({{{.act = Act::load, .micro_batch = 0}}, plan.turns});
+  program.step.push_back({{{.act = Act::load, .micro_batch = 0}}, plan.layout.rank_micro_batches});
   for (Segment& segment : compressed(plan, buckets)) program.step.push_back(std::move(segment));
   append(program.step.back().instructions, {{.act = Act::agree}, {.act = Act::norm}});
 
   program.update.push_back({{{.act = Act::update}}});
-  if (plan.gathers_after_update()) append(program.update.back().instructions, publication_after_update(plan));
+  if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
 
   Instructions evaluation = evaluation_order(plan.parts.size(), 0);
-  if (plan.sharding.parameters) evaluation = with_gathers(evaluation, plan);
+  if (plan.layout.sharding.parameters) evaluation = with_gathers(evaluation, plan);
   if (publishes_ahead(plan)) evaluation = with_publication(evaluation, plan);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});
   program.evaluation.push_back({evaluation});

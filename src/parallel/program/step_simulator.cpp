@@ -105,7 +105,7 @@ public:
 
 private:
   static LineName line_name(Axis axis, Player const& player) {
-    return {axis, player.state.plan().mesh.colour(axis, player.rank())};
+    return {axis, player.state.plan().layout.mesh.colour(axis, player.rank())};
   }
 
   void add_to(LineName const& name, Rank rank) {
@@ -128,7 +128,7 @@ private:
     state.require_well_formed(instruction);
     switch (instruction.act) {
     case Act::load:
-      if (player.state.plan().main_device && !meet_all(player, instruction)) return false;
+      if (player.state.plan().layout.main_device && !meet_all(player, instruction)) return false;
       state.load(instruction);
       return true;
     case Act::forward: state.forward(instruction); return true;
@@ -178,12 +178,13 @@ private:
     work->version = player.state.version();
     if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
-      if (plan.gathers[at(instruction.subject)])
-        work->steps.emplace_back(line_name(Axis::shard, player), plan.gathers[at(instruction.subject)]);
+      if (plan.gathers.of_group[at(instruction.subject)])
+        work->steps.emplace_back(line_name(Axis::shard, player), plan.gathers.of_group[at(instruction.subject)]);
     } else {
       player.state.begin_reduction(instruction);
-      for (PlannedCollective const& step : plan.reduction_of(plan.buckets.bucket(instruction.subject)))
-        if (plan.is_of_sums(step) == (instruction.act == Act::reduce_sums))
+      for (PlannedCollective const& step :
+           plan.reductions.reduction_of(plan.reductions.buckets.bucket(instruction.subject), plan.layout))
+        if (plan.reductions.is_of_sums(step) == (instruction.act == Act::reduce_sums))
           work->steps.emplace_back(line_name(step.axis, player), step);
     }
     Work& started = *work;
@@ -205,7 +206,7 @@ private:
       if (other.get() == &work || is_gather(other->instruction.act) != is_gather(mine.act)) continue;
       bool const in_use = other->instruction.slot == mine.slot;
       lacks = lacks || in_use || other->queued;
-      if (in_use && (mine.act != Act::reduce || player.state.plan().fresh_gradients_apart()))
+      if (in_use && (mine.act != Act::reduce || player.state.plan().reductions.fresh_gradients_apart))
         player.state.fail(StepDefect::written_while_used, mine,
                           fmt::format("\"{}\" uses its scratch", to_string(other->instruction, player.state.plan())));
     }
@@ -277,7 +278,7 @@ private:
       };
       for (std::size_t slice = 0; slice < values(0).size(); ++slice) {
         Rank const owner = players[0]->state.owner(cells[0][part]->group, slice);
-        if (planned.axis == Axis::replica && owner != players[0]->state.plan().member()) continue; // not sent
+        if (planned.axis == Axis::replica && owner != players[0]->state.plan().layout.member()) continue; // not sent
         Impl::ContributionSum sum = Impl::ContributionSum::nothing();
         for (std::size_t member = 0; member < players.size(); ++member) sum += values(member)[slice];
         auto const root = static_cast<std::size_t>(planned.problem.root);

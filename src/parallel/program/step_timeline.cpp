@@ -28,8 +28,8 @@ bool only_starts(Act act) {
 }
 
 /// Steps that are played in search of one that begins as the step before did. What a step leaves to the next one
-/// (parameters that are published, a busy wire, the lead of a class) is used up in it, so that a few are enough. Classes
-/// that no collective joins drift apart for ever: then the next step counts.
+/// (parameters that are published, a busy wire, the lead of a class) is used up in it, so that a few are enough.
+/// Classes that no collective joins drift apart for ever: then the next step counts.
 constexpr Index most_steps = 8;
 
 /// The collectives of a communicator. All classes call them in the same order.

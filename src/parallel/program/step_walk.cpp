@@ -19,8 +19,8 @@ public:
   explicit Walker(std::vector<ShardPlan> plans)
       : m_plans(std::move(plans)),
         m_plan(m_plans.front()),
-        m_states(m_plan.groups.size()),
-        m_slots(at(m_plan.prefetch + 1)) {}
+        m_states(m_plan.layout.groups.size()),
+        m_slots(at(m_plan.gathers.in_flight())) {}
 
   std::vector<Moment> walk() {
     StepProgram const program = make_step_program(m_plan);
@@ -85,7 +85,7 @@ private:
   /// Parts of a block between which nothing starts are one moment.
   void compute(Instruction const& one) {
     Part const part = m_plan.parts[one.subject];
-    ParameterGroup const& group = m_plan.groups[at(group_of(part))];
+    ParameterGroup const& group = m_plan.layout.groups[at(group_of(part))];
     bool const forward = one.act == Act::forward, is_of_block = part.block >= 0;
     if (!forward) m_states[at(group_of(part))].gradient = Holding::own;
     m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? group.name : to_string(part));
@@ -98,7 +98,7 @@ private:
     std::vector<GroupState> const before = m_states;
     for (Index g = 0; g < std::ssize(m_states); ++g) m_states[at(g)].parameters = parameters_of(g);
     for (Index g = 0; g < std::ssize(m_states); ++g)
-      if (m_plan.sharding.parameters && before[at(g)].parameters == Holding::whole &&
+      if (m_plan.layout.sharding.parameters && before[at(g)].parameters == Holding::whole &&
           m_states[at(g)].parameters != Holding::whole)
         m_next.dropped.push_back(g);
     m_next.states = m_states;
@@ -106,9 +106,9 @@ private:
   }
 
   Holding parameters_of(Index group) const {
-    if (m_plan.mesh.shard == 1) return Holding::whole;
+    if (m_plan.layout.mesh.shard == 1) return Holding::whole;
     if (m_versions_end) return Holding::share; // shares change, so what was gathered is old
-    if (m_plan.gathers_after_update()) {
+    if (m_plan.gathers.after_update) {
       auto const found = m_published.find(group);
       if (found == m_published.end()) return Holding::share;
       return found->second ? Holding::whole : Holding::under_way;
@@ -120,18 +120,19 @@ private:
   }
 
   bool sum_is_whole() const {
-    bool const scattered =
-        !m_plan.reduction.empty() && m_plan.reduction.front().problem.collective == Collective::reduce_scatter;
-    return !scattered && !m_plan.sharding.gradients;
+    bool const scattered = !m_plan.reductions.collectives.empty() &&
+                           m_plan.reductions.collectives.front().problem.collective == Collective::reduce_scatter;
+    return !scattered && !m_plan.layout.sharding.gradients;
   }
 
   void set_gradients(Index bucket, Holding held) {
-    for (BucketPart const& part : m_plan.buckets.bucket(bucket).parts) m_states[at(part.group)].gradient = held;
+    for (BucketPart const& part : m_plan.reductions.buckets.bucket(bucket).parts)
+      m_states[at(part.group)].gradient = held;
   }
 
   WalkedCollective of_parameters(Index group) const {
-    return collective("parameters of " + m_plan.groups[at(group)].name,
-                      [=](ShardPlan const& plan) { return *plan.gathers[at(group)]; });
+    return collective("parameters of " + m_plan.layout.groups[at(group)].name,
+                      [=](ShardPlan const& plan) { return *plan.gathers.of_group[at(group)]; });
   }
 
   template <class Planned>
@@ -139,21 +140,23 @@ private:
     WalkedCollective walked{planned(m_plan), std::move(what), false, false, {}};
     for (ShardPlan const& plan : m_plans) {
       PlannedCollective const mine = planned(plan);
-      walked.traffic.push_back(predict_traffic(schedule_of(mine, plan.mesh, plan.rank), mine.problem.topology, 1));
+      walked.traffic.push_back(
+          predict_traffic(schedule_of(mine, plan.layout.mesh, plan.layout.rank), mine.problem.topology, 1));
     }
     return walked;
   }
 
   void reduce(Instruction const& one) {
     std::vector<WalkedCollective>& started = m_moments.back().after;
-    Bucket const bucket = m_plan.buckets.bucket(one.subject);
+    Bucket const bucket = m_plan.reductions.buckets.bucket(one.subject);
     bool const waits =
         std::ranges::any_of(m_reducing, [&](Instruction const& other) { return other.slot == one.slot; });
     bool follows = false;
-    for (std::size_t step = 0; step < m_plan.reduction.size(); ++step) {
-      if (m_plan.is_of_sums(m_plan.reduction[step]) != (one.act == Act::reduce_sums)) continue;
-      started.push_back(collective(what_is_reduced(step) + names_of(bucket),
-                                   [&](ShardPlan const& plan) { return plan.reduction_of(bucket)[step]; }));
+    for (std::size_t step = 0; step < m_plan.reductions.collectives.size(); ++step) {
+      if (m_plan.reductions.is_of_sums(m_plan.reductions.collectives[step]) != (one.act == Act::reduce_sums)) continue;
+      started.push_back(collective(what_is_reduced(step) + names_of(bucket), [&](ShardPlan const& plan) {
+        return plan.reductions.reduction_of(bucket, plan.layout)[step];
+      }));
       started.back().follows = follows;
       started.back().waits = waits && !follows;
       follows = true;
@@ -164,14 +167,14 @@ private:
 
   char const* what_is_reduced(std::size_t step) const {
     if (step == 0) return "gradient of ";
-    bool const is_sum = m_plan.reduction[step].problem.collective == Collective::broadcast;
+    bool const is_sum = m_plan.reductions.collectives[step].problem.collective == Collective::broadcast;
     return is_sum ? "the sum of the gradient of " : "its share of the gradient of ";
   }
 
   std::string names_of(Bucket const& bucket) const {
     std::string names;
     for (BucketPart const& part : bucket.parts)
-      names += (names.empty() ? "" : ", ") + m_plan.groups[at(part.group)].name;
+      names += (names.empty() ? "" : ", ") + m_plan.layout.groups[at(part.group)].name;
     return names;
   }
 

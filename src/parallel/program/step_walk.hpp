@@ -49,7 +49,8 @@ struct StepWalk {
   std::vector<Moment> moments;
 
   ShardPlan const& plan() const { return plans.front(); }
-  Rank ranks() const { return plan().mesh.ranks(); }
+  StateLayout const& layout() const { return plan().layout; }
+  Rank ranks() const { return layout().mesh.ranks(); }
 };
 
 /// A step in the middle of a training, of one micro-batch per rank; every bucket is one group.

@@ -41,11 +41,11 @@ struct WrittenPart {
 };
 
 std::vector<WrittenPart> written_parts(ShardedEngine const& engine) {
-  ShardPlan const& plan = engine.plan();
+  StateLayout const& layout = engine.plan().layout;
   std::vector<WrittenPart> parts;
-  for (Index g = 0; g < std::ssize(plan.groups); ++g)
-    for (GroupRun const& run : group_runs(engine.table(), g, written_range(plan, g)))
-      parts.push_back({{g, run.in_whole}, run.in_group - plan.share(g).begin});
+  for (Index g = 0; g < std::ssize(layout.groups); ++g)
+    for (GroupRun const& run : group_runs(engine.table(), g, written_range(layout, g)))
+      parts.push_back({{g, run.in_whole}, run.in_group - layout.share(g).begin});
   return parts;
 }
 
@@ -55,7 +55,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   CheckpointFile file;
   std::vector<WrittenPart> const parts = written_parts(engine);
   if (parts.empty()) return file;
-  file.name = checkpoint_file_name(engine.plan().rank);
+  file.name = checkpoint_file_name(engine.plan().layout.rank);
   DurableOutput output(folder / file.name);
   std::vector<float> values(static_cast<std::size_t>(chunk));
   for (WrittenPart const& written : parts) {
@@ -69,7 +69,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
                             "trainstone::checkpoint::write: it goes to a file");
         if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
           throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
-                                  engine.plan().groups[static_cast<std::size_t>(part.group)].name));
+                                  engine.plan().layout.groups[static_cast<std::size_t>(part.group)].name));
         output.write(std::as_bytes(out));
       });
     }
@@ -98,12 +98,12 @@ void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, 
 
 } // namespace
 
-Range written_range(ShardPlan const& plan, Index group) {
-  Range range = plan.share(group);
-  Index const size = plan.groups[static_cast<std::size_t>(group)].size;
+Range written_range(StateLayout const& layout, Index group) {
+  Range range = layout.share(group);
+  Index const size = layout.groups[static_cast<std::size_t>(group)].size;
   range.begin = std::min(range.begin, size);
   range.end = std::min(range.end, size);
-  return Partition::even(range, plan.mesh.replica).range(plan.mesh.index(Axis::replica, plan.rank));
+  return Partition::even(range, layout.mesh.replica).range(layout.mesh.index(Axis::replica, layout.rank));
 }
 
 WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator const& communicator, ShardedEngine& engine,
@@ -111,8 +111,8 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
   auto const start = std::chrono::steady_clock::now();
   bool const first = communicator.rank() == 0;
   engine.finish();
-  about.groups = groups_of(engine.plan().groups);
-  about.vectors = 1 + engine.plan().moments;
+  about.groups = groups_of(engine.plan().layout.groups);
+  about.vectors = 1 + engine.plan().layout.moments;
 
   std::optional<UnfinishedCheckpoint> unfinished;
   collectively(communicator, [&] {
@@ -150,7 +150,7 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
 }
 
 StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path const& path,
-                                   TrainingIdentity const& identity, ShardPlan const& plan) {
+                                   TrainingIdentity const& identity, StateLayout const& layout) {
   std::optional<StoredCheckpoint> checkpoint;
   std::string text; // rank 0's: no rank goes on from another one
   collectively(communicator, [&] {
@@ -160,9 +160,10 @@ StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path co
   collectively(communicator, [&] {
     CheckpointManifest const& manifest = checkpoint.emplace(path, text).manifest();
     checkpoint->require_identity(identity);
-    if (manifest.groups != groups_of(plan.groups) || manifest.vectors != 1 + plan.moments)
+    if (manifest.groups != groups_of(layout.groups) || manifest.vectors != 1 + layout.moments)
       checkpoint->refuse(fmt::format("it holds another model: {} groups of {} vectors each, this training has {} of {}",
-                                     manifest.groups.size(), manifest.vectors, plan.groups.size(), 1 + plan.moments));
+                                     manifest.groups.size(), manifest.vectors, layout.groups.size(),
+                                     1 + layout.moments));
   });
   collectively(communicator, [&] {
     auto const ranks = static_cast<std::size_t>(communicator.size());
@@ -175,7 +176,7 @@ StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path co
 void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint) {
   engine.set_parameters([&](Index group, Range share, Vector<float> values) {
     fill_share(exec, checkpoint, engine.table(), 0, group, share, values);
-    for (Index moment = 0; moment < engine.plan().moments; ++moment)
+    for (Index moment = 0; moment < engine.plan().layout.moments; ++moment)
       fill_share(exec, checkpoint, engine.table(), 1 + moment, group, share, engine.moment_share(moment, group));
   });
 }

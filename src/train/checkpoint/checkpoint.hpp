@@ -21,7 +21,7 @@ struct WrittenCheckpoint {
 };
 
 /// The range of a group's elements, counted from its begin here and without padding, that a rank writes.
-Range written_range(ShardPlan const& plan, Index group);
+Range written_range(StateLayout const& layout, Index group);
 
 /// Writes the state of a training that has completed about.progress.step. Fills in groups, vectors and files of
 /// `about`. Finishes collectives in flight. Collective. Work: reads and writes 4 (1 + moments) bytes per parameter,
@@ -33,7 +33,7 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
 /// compares their hashes. Collective. \throws CollectiveError (exit 64) that names the checkpoint and what is wrong
 /// with it
 StoredCheckpoint verify_checkpoint(Communicator const& communicator, std::filesystem::path const& path,
-                                   TrainingIdentity const& identity, ShardPlan const& plan);
+                                   TrainingIdentity const& identity, StateLayout const& layout);
 
 /// Sets parameters, master copies and moments from a verified checkpoint. Collective; waits.
 void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint);

@@ -21,7 +21,7 @@ public:
   BatchSource source(BatchSource const& all, Index own_micro_batch);
 
 private:
-  ShardPlan const* m_plan;
+  StateLayout const* m_layout;
   Mirrored m_batches; ///< of rank after rank: its inputs, then its targets
   Execution m_scatter;
 };

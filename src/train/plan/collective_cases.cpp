@@ -63,19 +63,19 @@ std::vector<Bucket> buckets_to_try(BucketPlan const& plan) {
 
 /// The bucket's collective number `step`.
 CollectiveCase case_of_bucket(ShardPlan const& plan, Bucket const& bucket, std::size_t step) {
-  PlannedCollective planned = plan.reduction_of(bucket)[step];
-  Storage const storage = storage_to_try(plan.gradient_storage(), planned.problem.ranks());
+  PlannedCollective planned = plan.reductions.reduction_of(bucket, plan.layout)[step];
+  Storage const storage = storage_to_try(plan.reductions.storage, planned.problem.ranks());
   Index const all = planned.problem.elements();
   Index const elements = elements_with_a_cut_message(planned, storage);
-  Pieces const pieces = plan.pieces_of(bucket, planned);
+  Pieces const pieces = plan.reductions.pieces_of(bucket, planned, plan.layout);
   if (pieces.is_contiguous() || pieces.contiguous(0, all) == all) { // wherever that one piece begins
     set_elements(planned, elements);
     return {planned, storage};
   }
   Index const share = bucket.share_elements();
   Bucket const part = shortened(bucket, std::max<Index>(1, share * elements / all));
-  planned = plan.reduction_of(part)[step];
-  return {planned, storage, plan.pieces_of(part, planned)};
+  planned = plan.reductions.reduction_of(part, plan.layout)[step];
+  return {planned, storage, plan.reductions.pieces_of(part, planned, plan.layout)};
 }
 
 /// In blocks of every kind: none, one element, fewer than ranks, not as many in each, many.
@@ -95,15 +95,16 @@ void append_every_kind(std::vector<CollectiveCase>& cases, PlannedCollective pla
 
 std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
   std::vector<CollectiveCase> cases;
-  for (std::size_t step = 0; step < plan.reduction.size(); ++step) {
-    append_every_kind(cases, plan.reduction[step]);
-    for (Bucket const& bucket : buckets_to_try(plan.buckets)) cases.push_back(case_of_bucket(plan, bucket, step));
+  for (std::size_t step = 0; step < plan.reductions.collectives.size(); ++step) {
+    append_every_kind(cases, plan.reductions.collectives[step]);
+    for (Bucket const& bucket : buckets_to_try(plan.reductions.buckets))
+      cases.push_back(case_of_bucket(plan, bucket, step));
   }
-  if (!plan.gathers.front()) return cases;
-  append_every_kind(cases, *plan.gathers.front());
+  if (!plan.gathers.of_group.front()) return cases;
+  append_every_kind(cases, *plan.gathers.of_group.front());
   auto const elements = [](auto const& gather) { return gather->problem.elements(); };
-  PlannedCollective largest = **std::ranges::max_element(plan.gathers, {}, elements);
-  Storage const storage = storage_to_try(plan.types.parameters, largest.problem.ranks());
+  PlannedCollective largest = **std::ranges::max_element(plan.gathers.of_group, {}, elements);
+  Storage const storage = storage_to_try(plan.layout.types.parameters, largest.problem.ranks());
   set_elements(largest, elements_with_a_cut_message(largest, storage));
   cases.push_back({largest, storage});
   return cases;

@@ -11,28 +11,28 @@ namespace {
 
 /// Indices on an axis: those that are extreme on the line of the plan's rank, and on the shard axis all that own whole
 /// groups.
-std::vector<Rank> extreme_indices(ShardPlan const& plan, Axis axis) {
-  std::vector<Rank> indices = extreme_ranks(plan.topology.of(plan.mesh.members(axis, plan.rank)));
-  for (Index group = 0; axis == Axis::shard && group < std::ssize(plan.groups); ++group)
-    if (std::optional<Rank> const owner = plan.ownership.owner(group)) indices.push_back(*owner);
+std::vector<Rank> extreme_indices(StateLayout const& layout, Axis axis) {
+  std::vector<Rank> indices = extreme_ranks(layout.line(axis));
+  for (Index group = 0; axis == Axis::shard && group < std::ssize(layout.groups); ++group)
+    if (std::optional<Rank> const owner = layout.ownership.owner(group)) indices.push_back(*owner);
   return indices;
 }
 
 /// All ranks, if few; else those that are extreme on the axes of the mesh or on the nodes.
-std::set<Rank> candidates(ShardPlan const& plan) {
-  std::set<Rank> ranks{plan.rank};
+std::set<Rank> candidates(StateLayout const& layout) {
+  std::set<Rank> ranks{layout.rank};
   constexpr Rank few = 16;
-  if (plan.mesh.ranks() <= few) {
-    for (Rank rank = 0; rank < plan.mesh.ranks(); ++rank) ranks.insert(rank);
+  if (layout.mesh.ranks() <= few) {
+    for (Rank rank = 0; rank < layout.mesh.ranks(); ++rank) ranks.insert(rank);
     return ranks;
   }
   for (Axis const axis : axes) {
     std::set<Rank> along;
-    for (Rank const index : extreme_indices(plan, axis))
-      for (Rank const rank : ranks) along.insert(plan.mesh.rank_at(axis, rank, index));
+    for (Rank const index : extreme_indices(layout, axis))
+      for (Rank const rank : ranks) along.insert(layout.mesh.rank_at(axis, rank, index));
     ranks = std::move(along);
   }
-  for (Rank const rank : extreme_ranks(plan.topology)) ranks.insert(rank);
+  for (Rank const rank : extreme_ranks(layout.topology)) ranks.insert(rank);
   return ranks;
 }
 
@@ -47,7 +47,7 @@ ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
   ResolvedRun const run = resolve_run(config, topology);
   RunPlan const first = plan_run(run, 0);
   ExtremePlans extremes{first, first};
-  for (Rank const rank : candidates(first.parallel)) {
+  for (Rank const rank : candidates(first.parallel.layout)) {
     if (rank == 0) continue;
     RunPlan plan = plan_run(run, rank);
     if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;

@@ -17,8 +17,9 @@ void add_items(RunPlan& plan, MemoryCategory category, std::vector<PlannedTensor
 
 /// Inputs and targets of every rank, from rank 0.
 std::optional<Problem> batch_scatter(ShardPlan const& parallel, MicroBatchShape shape) {
-  if (!parallel.main_device) return std::nullopt;
-  return even_problem(Collective::scatter, 2 * shape.rows() * parallel.topology.ranks(), parallel.topology);
+  if (!parallel.layout.main_device) return std::nullopt;
+  return even_problem(Collective::scatter, 2 * shape.rows() * parallel.layout.topology.ranks(),
+                      parallel.layout.topology);
 }
 
 void add_batch_scatter(RunPlan& plan) {
@@ -38,7 +39,7 @@ void add_launches(RunPlan& plan, RunConfig const& config) {
     return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
   };
   auto const micro_batches = static_cast<std::uint64_t>(plan.accumulation);
-  bool const adds = !parallel.fresh_gradients_apart() && !parallel.ordered;
+  bool const adds = parallel.reductions.adds_in_place();
   plan.step_launches = training(Write::overwrite) +
                        (micro_batches - 1) * training(adds ? Write::add : Write::overwrite) +
                        engine_step_launches(parallel);
@@ -85,17 +86,17 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
                               config.data.sequence > 0 ? config.data.sequence : config.model.context};
   ParameterTable table(config.model, run.mesh.data());
   ShardPlan parallel = plan_shards(run, table, rank);
-  ModelStorage const storage{parallel.types.parameters, parallel.gradient_storage()};
+  ModelStorage const storage{parallel.layout.types.parameters, parallel.reductions.storage};
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
                config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
-  plan.memory = plan.parallel.memory();
+  plan.memory = engine_memory(plan.parallel);
   add_items(plan, MemoryCategory::activations,
             activation_plan(config.model, shape, storage.values, config.model_options));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
                          memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
-  std::vector<PlannedTensor> const pinned = plan.parallel.pinned_buffers();
+  std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
   add_items(plan, MemoryCategory::buffers, pinned);
   std::vector<PlannedTensor> const mirrors = mirror_plan(plan);
   add_items(plan, MemoryCategory::data, mirrors);
@@ -110,9 +111,9 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.update_sent = update_traffic(plan.parallel);
   plan.control = control_traffic(plan.parallel);
   plan.replica_check_every = config.parallel.check_replicas;
-  plan.replica_check = replica_check_traffic(plan.parallel);
-  plan.changes_sent = parameter_changes_traffic(plan.parallel);
-  plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
+  plan.replica_check = replica_check_traffic(plan.parallel.layout);
+  plan.changes_sent = parameter_changes_traffic(plan.parallel.layout);
+  plan.changes_launches = parameter_changes_launches(plan.parallel.layout, plan.table);
   plan.validation_sent = evaluation_traffic(plan.parallel);
   plan.validation_control = evaluation_control(plan.parallel);
   add_batch_scatter(plan);
@@ -123,7 +124,7 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
 }
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
-  std::vector<PlannedTensor> tensors = plan.parallel.buffers();
+  std::vector<PlannedTensor> tensors = engine_buffers(plan.parallel);
   tensors.push_back(planned<double>("loss sums", plan.accumulation));
   tensors.push_back(planned<std::int64_t>("non-finite count", 1));
   return tensors;

@@ -10,6 +10,7 @@
 #include "model/activation_plan.hpp"
 #include "model/parameter_table.hpp"
 #include "model/work.hpp"
+#include "parallel/plan/engine_memory.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/shard_traffic.hpp"
 #include "train/plan/resolved_run.hpp"
@@ -52,7 +53,7 @@ struct RunPlan {
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 
   /// The types in which the model's numbers are stored.
-  ModelStorage storage() const { return {parallel.types.parameters, parallel.gradient_storage()}; }
+  ModelStorage storage() const { return {parallel.layout.types.parameters, parallel.reductions.storage}; }
   /// Sums of `memory`, `start`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
   Traffic start_sent() const { return sum_of(start); }

@@ -32,7 +32,7 @@ double traffic_seconds(Traffic const& sent, std::size_t value_bytes, MachineMode
 
 /// What an update in place moves of one parameter.
 double update_bytes(RunPlan const& plan, OptimizerConfig const& optimizer) {
-  StateTypes const& types = plan.parallel.types;
+  StateTypes const& types = plan.parallel.layout.types;
   std::size_t const gradient = bytes_per_value(plan.storage().gradients);
   std::size_t const narrow = types.master ? bytes_per_value(types.parameters) : 0;
   return static_cast<double>(gradient + narrow) + static_cast<double>(8 * (1 + optimizer.moments()));
@@ -40,16 +40,16 @@ double update_bytes(RunPlan const& plan, OptimizerConfig const& optimizer) {
 
 /// Elements that a rank updates at most, with padding: all of them where nothing is shared out, or one rank alone
 /// updates.
-double most_updated(ShardPlan const& plan) {
+double most_updated(StateLayout const& layout) {
   Index most = 0;
-  for (Rank member = 0; member < plan.mesh.shard; ++member) most = std::max(most, plan.ownership.elements(member));
+  for (Rank member = 0; member < layout.mesh.shard; ++member) most = std::max(most, layout.ownership.elements(member));
   return static_cast<double>(most);
 }
 
 } // namespace
 
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
-  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.parallel.mesh.data();
+  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.parallel.layout.mesh.data();
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;
@@ -60,7 +60,7 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
   StepPrediction step;
   step.compute_seconds =
       static_cast<double>(busiest.step_flops.gemm) / one.gemm_flops_per_second +
-      update_bytes(busiest, optimizer) * most_updated(busiest.parallel) / one.bandwidth_bytes_per_second;
+      update_bytes(busiest, optimizer) * most_updated(busiest.parallel.layout) / one.bandwidth_bytes_per_second;
   std::size_t const value_bytes = bytes_per_value(busiest.storage().gradients);
   for (auto const* rows : {&busiest.sent, &busiest.control})
     for (TrafficRow const& row : *rows)

@@ -66,10 +66,10 @@ FirstUpdateOutcome first_update(Trainer& trainer, Index positions) {
                      "a first update of {} positions, must be at least {} and at most {}", positions, samples,
                      sequence);
   BatchSource const source = repeated_first_sample(trainer.batches().training, sequence);
-  ShardPlan const& plan = trainer.engine().plan();
+  StateLayout const& layout = trainer.engine().plan().layout;
   PlayedStep played{.source = &source, .gradient_scale = 1 / static_cast<float>(positions)};
   played.after_loss = [&](Index micro_batch) {
-    keep_first_positions(trainer, plan.micro_batch(micro_batch) * trainer.model().shape().batch, positions);
+    keep_first_positions(trainer, layout.micro_batch(micro_batch) * trainer.model().shape().batch, positions);
   };
   trainer.gradient(played);
   FirstUpdateOutcome outcome{.loss = played.total_loss / static_cast<double>(positions), .update = {}};

@@ -102,7 +102,7 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
 void add_own_gradient(ExecutionSpace const& exec, ReferenceRun& run, ParameterTensor const& entry,
                       std::vector<float> const& expected, Difference& difference) {
   ShardedEngine const& engine = run.trainer.engine();
-  Range const share = engine.plan().share(entry.group);
+  Range const share = engine.plan().layout.share(entry.group);
   for_each_run(run.plan.table, entry.group, share, [&](ParameterRun const& own) {
     if (&own.tensor != &entry) return;
     ConstStoredVector const values = engine.gradient_share(entry.group).part(own.in_group - share.begin, own.size);

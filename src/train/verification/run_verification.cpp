@@ -146,7 +146,7 @@ private:
 } // namespace
 
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
-  MeshCommunicators communicators(communicator, plan.mesh);
+  MeshCommunicators communicators(communicator, plan.layout.mesh);
   bool equal = true;
   std::vector<std::string> names;
   std::uint64_t most_bytes = 0;

@@ -1,0 +1,127 @@
+#include "parallel/plan/engine_memory.hpp"
+
+#include "comm/execution/shared_overhead.hpp"
+#include "core/storage.hpp"
+#include "kernels/norm_block.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+std::uint64_t bytes_of(Index elements, Storage storage) {
+  return memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
+}
+
+Index scratch_of(PlannedCollective const& planned, StateLayout const& layout) {
+  return schedule_of(planned, layout.mesh, layout.rank).scratch_elements;
+}
+
+std::uint64_t staging_of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
+  if (plan.message_buffers != MessageBuffers::staged) return 0; // and no schedule is made
+  return staging_bytes(plan.message_buffers, schedule_of(planned, plan.layout.mesh, plan.layout.rank), element_bytes);
+}
+
+void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::string const& name, Index elements,
+                Storage storage, std::optional<Axis> sharers) {
+  std::uint64_t const bytes = bytes_of(elements, storage);
+  items.push_back({category, name, bytes});
+  if (sharers)
+    items.push_back({MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), shared_overhead(bytes)});
+}
+
+} // namespace
+
+std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
+  StateLayout const& layout = plan.layout;
+  ReductionPlan const& reductions = plan.reductions;
+  GatherPlan const& gathers = plan.gathers;
+  std::vector<MemoryItem> items;
+  bool const sharded = layout.sharding.parameters;
+  add_memory(items, MemoryCategory::parameters, "parameters", layout.parameter_elements(), layout.types.parameters,
+             sharded ? std::nullopt : gathers.sharers());
+  add_memory(items, MemoryCategory::gradients, "gradients", layout.gradient_elements(), reductions.storage,
+             reductions.sharers_of_kept());
+  std::uint64_t const share = bytes_of(layout.share_elements(), Storage::fp32);
+  items.push_back({MemoryCategory::optimizer, "moments", static_cast<std::uint64_t>(layout.moments) * share});
+  if (layout.types.master) items.push_back({MemoryCategory::optimizer, "master parameters", share});
+  if (layout.types.gradient_copy) items.push_back({MemoryCategory::optimizer, "gradients in fp32", share});
+  if (sharded)
+    add_memory(items, MemoryCategory::buffers, "gather slots", gathers.slots * layout.largest_group(),
+               layout.types.parameters, gathers.sharers());
+  if (reductions.fresh_gradients_apart)
+    add_memory(items, MemoryCategory::buffers, "fresh gradients", reductions.fresh_elements(), reductions.storage,
+               reductions.sharers_of_fresh());
+  return items;
+}
+
+std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
+  StateLayout const& layout = plan.layout;
+  ReductionPlan const& reductions = plan.reductions;
+  GatherPlan const& gathers = plan.gathers;
+  std::vector<PlannedTensor> tensors;
+  Index const of_reduction = reduction_scratch(reductions, layout), // they make schedules
+      of_gather = gather_scratch(gathers, layout);
+  for (Index i = 0; i < reductions.in_flight; ++i)
+    tensors.push_back(planned(reductions.storage, "reduction scratch", of_reduction));
+  for (Index i = 0; i < reductions.waiting_sums; ++i)
+    tensors.push_back(planned<float>("waiting sums", layout.gradient_elements()));
+  for (Index i = 0; i < gathers.in_flight(); ++i)
+    tensors.push_back(planned(layout.types.parameters, "gather scratch", of_gather));
+  tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
+  tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
+  tensors.push_back(planned<double>("norm group sums", std::ssize(layout.groups)));
+  return tensors;
+}
+
+std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
+  if (plan.message_buffers != MessageBuffers::staged) return {};
+  std::vector<PlannedTensor> tensors;
+  std::uint64_t const of_reduction = pinned_reduction_bytes(plan), of_gather = pinned_gather_bytes(plan);
+  for (Index i = 0; i < plan.reductions.in_flight; ++i)
+    tensors.push_back(planned<std::byte>("reduction staging", static_cast<Index>(of_reduction)));
+  for (Index i = 0; i < plan.gathers.in_flight(); ++i)
+    tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
+  tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes(plan))));
+  return tensors;
+}
+
+Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout) {
+  Index most = 0;
+  for (Bucket const& bucket : different_buckets(reductions, layout))
+    for (PlannedCollective const& step : reductions.reduction_of(bucket, layout))
+      most = std::max(most, scratch_of(step, layout));
+  return most;
+}
+
+Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout) {
+  Index most = 0;
+  for (PlannedCollective const* const gather : different_gathers(gathers))
+    most = std::max(most, scratch_of(*gather, layout));
+  return most;
+}
+
+std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {
+  std::size_t const element_bytes = bytes_per_value(plan.reductions.storage);
+  std::uint64_t most = 0;
+  for (Bucket const& bucket : different_buckets(plan.reductions, plan.layout))
+    for (PlannedCollective const& step : plan.reductions.reduction_of(bucket, plan.layout))
+      most = std::max(most, staging_of(plan, step, element_bytes));
+  for (PlannedCollective const& start : plan.state_broadcasts)
+    most = std::max(most, staging_of(plan, start, sizeof(float)));
+  return most;
+}
+
+std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
+  std::uint64_t most = 0;
+  for (PlannedCollective const* const gather : different_gathers(plan.gathers))
+    most = std::max(most, staging_of(plan, *gather, bytes_per_value(plan.layout.types.parameters)));
+  return most;
+}
+
+std::uint64_t pinned_norm_bytes(ShardPlan const& plan) {
+  return plan.gathers.norm ? staging_of(plan, *plan.gathers.norm, sizeof(double)) : 0;
+}
+
+} // namespace trainstone

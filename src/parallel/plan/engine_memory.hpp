@@ -1,0 +1,36 @@
+#pragma once
+
+// The memory of the engine, before it exists: the training state, and what reductions and gathers need beside it. Pure
+// functions of a plan. The engine allocates exactly this, and a run compares with what was counted.
+
+#include "core/memory_plan.hpp"
+#include "parallel/plan/shard_plan.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+struct MemoryItem {
+  MemoryCategory category;
+  std::string name;
+  std::uint64_t bytes;
+};
+
+/// The memory that the engine allocates: the training state, slots, and fresh gradients.
+std::vector<MemoryItem> engine_memory(ShardPlan const& plan);
+/// The memory that it takes from the caller's arena and from pinned memory.
+std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan);
+std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan);
+
+/// Elements of scratch that reductions and gathers need, per one in flight.
+Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout);
+Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout);
+
+/// Bytes of pinned memory for staged messages: of each reduction or gather in flight, and of the norm.
+std::uint64_t pinned_reduction_bytes(ShardPlan const& plan);
+std::uint64_t pinned_gather_bytes(ShardPlan const& plan);
+std::uint64_t pinned_norm_bytes(ShardPlan const& plan);
+
+} // namespace trainstone

@@ -1,0 +1,34 @@
+#pragma once
+
+// How parts come together that lie with different ranks: the parameters of a group, and the squared sums of the norm.
+// Owns the collectives and the places for what they gather. A plain value beside the layout of the state
+// (state_layout.hpp). Does not decide when: the passes of a step program do (parallel/program/passes.hpp).
+
+#include "parallel/plan/planned_collective.hpp"
+#include "parallel/plan/state_layout.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace trainstone {
+
+struct GatherPlan {
+  std::vector<std::optional<PlannedCollective>> of_group; ///< of every group's parameters; none on an axis of length 1
+  std::optional<PlannedCollective> norm;                  ///< of the squared sums of all blocks
+  Index prefetch = 1;                                     ///< groups that are gathered ahead
+  Index slots = 0;                                        ///< for whole groups, where parameters are sharded
+  /// The updated shares of owners are gathered after the update, because every rank keeps all parameters.
+  bool after_update = false;
+
+  /// Gathers at a time, each with its own scratch.
+  Index in_flight() const { return prefetch + 1; }
+  /// The ranks that share the memory of gathered parameters: the flat vector, or the slots.
+  std::optional<Axis> sharers() const;
+};
+
+/// Of gathers that are alike, the first one.
+std::vector<PlannedCollective const*> different_gathers(GatherPlan const& gathers);
+
+GatherPlan make_gather_plan(Index prefetch, AlgorithmChoice const& choice, StateLayout const& layout);
+
+} // namespace trainstone

@@ -1,0 +1,20 @@
+#pragma once
+
+// What a deck may not ask for: combinations of strategy, batch and algorithms that have no meaning. Pure functions of
+// the configuration.
+
+#include "comm/schedule/config.hpp"
+#include "core/index.hpp"
+#include "model/config.hpp"
+#include "parallel/plan/config.hpp"
+
+#include <optional>
+
+namespace trainstone {
+
+/// The problem of the strategy on this number of data ranks and of micro-batches per rank and step, if there is one;
+/// names the nearest legal values.
+std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
+                                                   Index rank_micro_batches);
+
+} // namespace trainstone

@@ -1,0 +1,131 @@
+#include "parallel/plan/reduction_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+/// What a bucket has of one owner's shares, group by group.
+void append_member(Pieces& pieces, ReductionPlan const& reductions, StateLayout const& layout, Bucket const& bucket,
+                   Rank member) {
+  Index const begin = reductions.buckets.runs[at(bucket.run)].memory.begin;
+  for (BucketPart const& part : bucket.parts) {
+    Range const share = layout.ownership.share(part.group, member);
+    if (share.empty()) continue;
+    Index const first = layout.groups[at(part.group)].offset - begin + share.begin;
+    pieces.append({first + part.of_share.begin, first + part.of_share.end});
+  }
+}
+
+BucketReduction plan_collectives(ParallelConfig const& parallel, AlgorithmChoice const& choice,
+                                 StateLayout const& layout) {
+  BucketReduction reduction;
+  auto const add = [&](Axis axis, Collective collective) {
+    if (layout.mesh.size(axis) > 1)
+      reduction.push_back(planned_collective(choice, axis, layout.line(axis), collective, 0));
+  };
+  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
+  bool const to_one = layout.ownership.owner(0).has_value();
+  add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
+  if (layout.main_device) {
+    add(Axis::replica, Collective::reduce);
+    add(Axis::replica, Collective::broadcast);
+  } else {
+    add(Axis::replica, Collective::all_reduce);
+  }
+  return reduction;
+}
+
+/// The first axis along which memory of fresh gradients, or of sums, is shared.
+std::optional<Axis> sharers(ReductionPlan const& reductions, bool of_sums) {
+  for (PlannedCollective const& step : reductions.collectives)
+    if (reductions.is_of_sums(step) == of_sums)
+      if (std::optional<Axis> const axis = sharers_of(step)) return axis;
+  return std::nullopt;
+}
+
+} // namespace
+
+BucketReduction ReductionPlan::reduction_of(Bucket const& bucket, StateLayout const& layout) const {
+  BucketReduction sized = collectives;
+  Index const share = bucket.share_elements();
+  for (PlannedCollective& step : sized) {
+    Index const elements = step.axis == Axis::shard ? share * layout.ownership.owners() : share;
+    step.problem.partition = Partition::even(elements, layout.mesh.size(step.axis));
+    if (step.axis == Axis::shard && has_root(step.problem.collective))
+      step.problem.root = layout.ownership.owner(bucket.parts.front().group).value_or(0);
+  }
+  return sized;
+}
+
+Pieces ReductionPlan::pieces_of(Bucket const& bucket, PlannedCollective const& step, StateLayout const& layout) const {
+  Pieces pieces;
+  if (is_of_sums(step)) return pieces;
+  for (Rank owner = 0; owner < layout.mesh.shard; ++owner)
+    if (step.axis == Axis::shard || owner == layout.member()) append_member(pieces, *this, layout, bucket, owner);
+  return pieces;
+}
+
+Range ReductionPlan::run_memory(Index run) const {
+  Range const flat = buckets.runs[at(run)].memory;
+  if (!fresh_gradients_apart) return flat;
+  Index const roots = std::ssize(buckets.runs) - 1, root_elements = buckets.runs.back().memory.size();
+  if (run == roots) return {0, flat.size()};
+  Index slot = 0;
+  for (BucketGroup const& other : buckets.runs)
+    if (other.first_group != 0) slot = std::max(slot, other.memory.size());
+  Index const begin = root_elements + run % in_flight * slot;
+  return {begin, begin + flat.size()};
+}
+
+Index ReductionPlan::fresh_elements() const {
+  if (!fresh_gradients_apart) return 0;
+  Index end = 0;
+  for (Index run = 0; run < std::ssize(buckets.runs); ++run) end = std::max(end, run_memory(run).end);
+  return end;
+}
+
+std::optional<Axis> ReductionPlan::sharers_of_fresh() const { return sharers(*this, false); }
+
+std::optional<Axis> ReductionPlan::sharers_of_kept() const { return sharers(*this, fresh_gradients_apart); }
+
+std::vector<Index> shape_of(Bucket const& bucket, StateLayout const& layout) {
+  std::vector<Index> shape{layout.ownership.owner(bucket.parts.front().group).value_or(-1)};
+  for (BucketPart const& part : bucket.parts)
+    shape.insert(shape.end(), {layout.groups[at(part.group)].padded, part.of_share.begin, part.of_share.end});
+  return shape;
+}
+
+std::vector<Bucket> different_buckets(ReductionPlan const& reductions, StateLayout const& layout) {
+  std::vector<Bucket> different;
+  std::set<std::vector<Index>> shapes;
+  for (auto const& [bucket, count] : reductions.buckets.by_size())
+    if (shapes.insert(shape_of(bucket, layout)).second) different.push_back(bucket);
+  return different;
+}
+
+ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoice const& choice,
+                                  ParameterTable const& table, StateLayout const& layout) {
+  ReductionPlan plan;
+  bool const naive = parallel.strategy == Strategy::naive, several = layout.rank_micro_batches > 1;
+  bool const each = parallel.reduce == ReduceWhen::each;
+  plan.in_flight = naive ? 1 : parallel.in_flight;
+  plan.reduce_each = layout.sharding.gradients || (each && several);
+  plan.ordered = choice.ordered;
+  if (plan.ordered) plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;
+  plan.storage = plan.ordered ? Storage::fp32 : layout.types.gradients;
+  plan.rounds_sums = plan.storage != layout.types.gradients;
+  bool const across_each = parallel.strategy == Strategy::hsdp && each;
+  plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !across_each;
+  plan.fresh_gradients_apart = plan.reduce_each && (layout.sharding.gradients || several);
+  plan.buckets = make_buckets(table, layout.mesh, layout.ownership, parallel, bytes_per_value(plan.storage));
+  plan.collectives = plan_collectives(parallel, choice, layout);
+  return plan;
+}
+
+} // namespace trainstone

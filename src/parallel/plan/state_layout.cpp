@@ -1,0 +1,26 @@
+#include "parallel/plan/state_layout.hpp"
+
+#include "kernels/norm_block.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+Index StateLayout::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
+
+Index StateLayout::share_begin(Index group, bool shares_alone) const {
+  return shares_alone ? share_offset(group) : groups[static_cast<std::size_t>(group)].offset + share(group).begin;
+}
+
+Index StateLayout::norm_blocks_begin(Index group, Rank owner) const {
+  return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
+}
+
+Index StateLayout::micro_batch(Index own, Rank of) const {
+  Rank const together = sharding.gradients ? mesh.shard : 1;
+  Index const apart = mesh.data() / together;
+  Rank const index = mesh.data_index(of);
+  return index / together * (micro_batches() / apart) + own * together + index % together;
+}
+
+} // namespace trainstone

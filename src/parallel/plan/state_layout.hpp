@@ -1,0 +1,66 @@
+#pragma once
+
+// Who holds what: which part of parameters, gradients and optimizer state each rank keeps, in which types, and which
+// micro-batches it runs. A plain value, as one rank sees it. Knows nothing of the collectives that move the parts.
+// Source: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054; PyTorch FSDP:
+// Experiences on Scaling Fully Sharded Data Parallel, arXiv:2304.11277.
+
+#include "comm/schedule/topology.hpp"
+#include "model/parameter_table.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/ownership.hpp"
+#include "parallel/plan/recipe.hpp"
+
+#include <vector>
+
+namespace trainstone {
+
+/// The parts of the training state that lie with their owner alone (ownership.hpp) instead of whole on each rank of the
+/// shard axis. Optimizer state always lies with its owner. If nothing is sharded, the axis has length 1.
+struct Sharding {
+  bool parameters = false;
+  bool gradients = false;
+};
+
+struct StateLayout {
+  Mesh mesh;
+  Topology topology = Topology::one_node(1); ///< of all ranks
+  Rank rank = 0;
+  std::vector<ParameterGroup> groups;
+  Ownership ownership; ///< among the ranks of a shard group
+  Sharding sharding;
+  StateTypes types;
+  Index moments = 2;            ///< vectors that the optimizer keeps
+  Index rank_micro_batches = 1; ///< that each rank runs in a step
+  bool main_device = false;     ///< rank 0 reads the data of all ranks, and collects gradients
+
+  Rank member() const { return mesh.index(Axis::shard, rank); }
+  /// The topology of this rank's line.
+  Topology line(Axis axis) const { return topology.of(mesh.members(axis, rank)); }
+
+  Index elements() const { return groups.back().offset + groups.back().padded; }
+  Index largest_group() const;
+  /// Elements of all of this rank's shares; and of the parameters and summed gradients that it keeps.
+  Index share_elements() const { return ownership.elements(member()); }
+  Index parameter_elements() const { return sharding.parameters ? share_elements() : elements(); }
+  Index gradient_elements() const { return sharding.gradients ? share_elements() : elements(); }
+
+  /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
+  Range share(Index group) const { return ownership.share(group, member()); }
+  Index share_offset(Index group) const { return ownership.offset(group, member()); }
+  /// Where this rank's share of a group begins, in a vector of its shares alone or of everything.
+  Index share_begin(Index group, bool shares_alone) const;
+  /// Where the norm's block sums of an owner's share of a group begin among all block sums. These are ordered by
+  /// member, then by group.
+  Index norm_blocks_begin(Index group, Rank owner) const;
+
+  /// Of a step, over all ranks.
+  Index micro_batches() const { return rank_micro_batches * mesh.data(); }
+  /// The number, among the micro-batches of all ranks, of a rank's own micro-batch `own`. Ranks that reduce gradients
+  /// after every micro-batch run neighbouring ones, so that the sums over ranks and micro-batches are subtrees of one
+  /// tree over all micro-batches.
+  Index micro_batch(Index own) const { return micro_batch(own, rank); }
+  Index micro_batch(Index own, Rank of) const;
+};
+
+} // namespace trainstone
