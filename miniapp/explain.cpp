@@ -8,6 +8,7 @@
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_walk.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
@@ -61,31 +62,6 @@ Problem problem_of(ExplainArguments const& arguments) {
   return problem;
 }
 
-struct NamedStrategy {
-  char const* name;
-  Strategy strategy;
-  Index zero_stage;
-};
-
-constexpr std::array<NamedStrategy, 7> strategies{{{"naive", Strategy::naive, 0},
-                                                   {"ddp", Strategy::ddp, 0},
-                                                   {"zero1", Strategy::zero, 1},
-                                                   {"zero2", Strategy::zero, 2},
-                                                   {"zero3", Strategy::zero, 3},
-                                                   {"fsdp", Strategy::zero, 3},
-                                                   {"hsdp", Strategy::hsdp, 0}}};
-
-NamedStrategy const* find_strategy(std::string const& name) {
-  auto const found = std::ranges::find(strategies, name, &NamedStrategy::name);
-  return found == strategies.end() ? nullptr : &*found;
-}
-
-std::vector<std::string_view> strategy_names() {
-  std::vector<std::string_view> names;
-  for (NamedStrategy const& strategy : strategies) names.emplace_back(strategy.name);
-  return names;
-}
-
 std::vector<std::string_view> collective_names() {
   std::vector<std::string_view> names;
   for (Collective const collective : collectives) names.push_back(to_string(collective));
@@ -116,11 +92,13 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
   auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks));
   auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
   ParallelConfig parallel{.strategy = strategy.strategy, .zero_stage = strategy.zero_stage};
-  bool const hybrid = parallel.strategy == Strategy::hsdp, gathers = parallel.strategy == Strategy::zero || hybrid;
+  StateSharers const sharers = strategy.row().sharers;
+  bool const hybrid = sharers == StateSharers::group, gathers = sharers != StateSharers::none;
   if (!hybrid) require_not_given({{"--shard-group", arguments.shard_group}}, arguments.subject);
   if (!gathers) require_not_given({{"--prefetch", arguments.prefetch}}, arguments.subject);
   if (hybrid) {
-    TRAINSTONE_REQUIRE_INPUT(!arguments.shard_group.empty(), "hsdp needs --shard-group, a divisor of {} ranks", ranks);
+    TRAINSTONE_REQUIRE_INPUT(!arguments.shard_group.empty(), "{} needs --shard-group, a divisor of {} ranks",
+                             arguments.subject, ranks);
     parallel.shard_group = parse_count("--shard-group", arguments.shard_group, 1, ranks);
   }
   if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
@@ -136,7 +114,7 @@ Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy)
   };
   set("strategy", std::string(to_string(strategy.strategy)));
   set("zero_stage", std::to_string(strategy.zero_stage));
-  if (strategy.strategy != Strategy::hsdp || !arguments.shard_group.empty())
+  if (strategy.row().sharers != StateSharers::group || !arguments.shard_group.empty())
     set("shard_group", arguments.shard_group.empty() ? "0" : arguments.shard_group);
   if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
   return read_deck(input);
@@ -180,9 +158,8 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
-      .add_option(
-          "SUBJECT", arguments.subject,
-          "a collective (all_reduce, broadcast, ...) or a strategy (naive, ddp, zero1, zero2, zero3, fsdp, hsdp)")
+      .add_option("SUBJECT", arguments.subject,
+                  fmt::format("a collective (all_reduce, broadcast, ...) or a strategy ({})", strategy_names()))
       ->required();
   command.add_option("ALGORITHM", arguments.algorithm, "algorithm of the collective: ring, tree, ...");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->capture_default_str();
@@ -223,7 +200,7 @@ int explain(ExplainArguments const& arguments) {
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
                            "\"{}\" is no collective and no strategy, must be one of {}; or {}", arguments.subject,
-                           fmt::join(known, ", "), fmt::join(strategy_names(), ", "));
+                           fmt::join(known, ", "), strategy_names());
   Problem const problem = problem_of(arguments);
   Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);

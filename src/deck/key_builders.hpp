@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -102,14 +101,14 @@ Key choice(char const* name, Section RunConfig::* section, std::string Section::
 
 /// A choice among the values of an enum, by name.
 template <class Section, class Enum>
+  requires std::is_enum_v<Enum>
 Key choice(char const* name, Section RunConfig::* section, Enum Section::* member,
-           std::initializer_list<std::pair<char const*, Enum>> named, std::string meaning) {
+           std::vector<std::pair<std::string, Enum>> const& table, std::string meaning) {
   Key result;
   result.name = name;
   result.type = KeyType::text;
   result.meaning = std::move(meaning);
-  for (auto const& entry : named) result.choices.emplace_back(entry.first);
-  std::vector<std::pair<std::string, Enum>> const table(named.begin(), named.end());
+  for (auto const& entry : table) result.choices.push_back(entry.first);
   result.get = [=](RunConfig const& config) {
     Enum const current = config.*section.*member;
     return std::find_if(table.begin(), table.end(), [=](auto const& entry) { return entry.second == current; })->first;

@@ -1,6 +1,9 @@
 #include "deck/benchmark_class.hpp"
 #include "deck/key_builders.hpp"
 #include "deck/key_sections.hpp"
+#include "parallel/plan/strategies.hpp"
+
+#include <fmt/format.h>
 
 namespace trainstone::Impl {
 
@@ -146,15 +149,25 @@ std::vector<Key> optimizer_keys() {
   };
 }
 
+std::vector<std::pair<std::string, Strategy>> strategy_choices() {
+  std::vector<std::pair<std::string, Strategy>> choices;
+  for (StrategyRow const& row : strategy_table) choices.emplace_back(row.name, row.strategy);
+  return choices;
+}
+
+/// "naive: ...; ddp: ..."
+std::string strategy_meanings() {
+  std::string text;
+  for (StrategyRow const& row : strategy_table)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.name, row.meaning);
+  return text;
+}
+
 std::vector<Key> parallel_keys() {
   auto const parallel = &RunConfig::parallel;
   constexpr LegalRange some{.minimum = 1, .maximum = 64};
   return {
-      choice("parallel.strategy", parallel, &ParallelConfig::strategy,
-             {{"naive", Strategy::naive}, {"ddp", Strategy::ddp}, {"zero", Strategy::zero}, {"hsdp", Strategy::hsdp}},
-             "naive: rank 0 sends out the data, collects all gradients at once and sends out their mean; ddp: every "
-             "rank holds everything; zero: ranks share what parallel.zero_stage says; hsdp: each group of "
-             "parallel.shard_group ranks shares one copy of parameters, gradients and optimizer state"),
+      choice("parallel.strategy", parallel, &ParallelConfig::strategy, strategy_choices(), strategy_meanings()),
       number("parallel.zero_stage", parallel, &ParallelConfig::zero_stage, "", up_to(3),
              "of strategy zero: 1 shards the optimizer state, 2 also gradients, 3 also parameters (FSDP)"),
       choice("parallel.naive_update", parallel, &ParallelConfig::naive_update,

@@ -1,6 +1,7 @@
 #include "deck/unread_keys.hpp"
 
 #include "deck/schema.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <fmt/format.h>
 
@@ -23,15 +24,29 @@ struct ReadKey {
   std::vector<Reader> readers;
 };
 
+/// The strategies whose row is as `has` says.
+template <class Has>
+Reader strategies_with(Has const& has) {
+  Reader reader{"parallel.strategy", {}};
+  for (StrategyRow const& row : strategy_table)
+    if (has(row)) reader.values.emplace_back(row.name);
+  return reader;
+}
+
 std::vector<ReadKey> const& read_keys() {
   Reader const moments{"optimizer.type", {"adamw", "adam"}};
   Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
   Reader const scaled{"precision.loss_scale", {"dynamic"}};
-  Reader const shares{"parallel.strategy", {"zero", "hsdp"}};
+  Reader const shares = strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::none; });
   Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
   Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
-  Reader const replicas{"parallel.strategy", {"ddp", "hsdp"}};
-  Reader const naive{"parallel.strategy", {"naive"}}, others{"parallel.strategy", {"ddp", "zero", "hsdp"}};
+  Reader const replicas = strategies_with([](StrategyRow const& row) {
+    return row.sharers != StateSharers::all && row.replicas == ReplicaReduction::all_reduce;
+  });
+  Reader const collects =
+      strategies_with([](StrategyRow const& row) { return row.replicas == ReplicaReduction::reduce_and_broadcast; });
+  Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
+  Reader const others = strategies_with([](StrategyRow const& row) { return !row.main_device; });
   Reader const buckets{"parallel.granularity", {"bucket"}};
   Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
@@ -52,9 +67,9 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.reduce_scatter", {scatters}},
       {"comm.all_gather", {parts}},
       {"comm.reduce_scatter", {parts}},
-      {"comm.reduce", {owners, naive}},
+      {"comm.reduce", {owners, collects}},
       {"comm.reduce", {scatters}},
-      {"comm.broadcast", {owners, naive}},
+      {"comm.broadcast", {owners, collects}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},

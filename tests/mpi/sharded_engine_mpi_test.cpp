@@ -5,7 +5,7 @@
 
 #include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
-#include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"

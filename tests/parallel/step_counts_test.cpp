@@ -4,7 +4,7 @@
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
-#include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <catch2/catch_test_macros.hpp>

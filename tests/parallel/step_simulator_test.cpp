@@ -1,8 +1,8 @@
 // The programs of all strategies are proved, whatever the number of ranks and micro-batches, and however far they
 // gather ahead or overlap.
 
-#include "parallel/plan/all_strategies.hpp"
 #include "parallel/plan/parallel_problems.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "parallel/program/step_simulator.hpp"
 

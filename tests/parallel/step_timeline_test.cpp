@@ -4,7 +4,7 @@
 #include "parallel/program/step_timeline.hpp"
 
 #include "core/error.hpp"
-#include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/program/passes.hpp"
 #include "parallel/program/step_programs.hpp"
 

@@ -1,7 +1,7 @@
 #include "train/plan/program_proof.hpp"
 
 #include "core/error.hpp"
-#include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "train/plan/run_plan.hpp"
 

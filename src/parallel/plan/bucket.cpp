@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "kernels/norm_block.hpp"
 #include "model/parameter_runs.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <algorithm>
 #include <iterator>

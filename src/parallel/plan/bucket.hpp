@@ -58,11 +58,6 @@ struct BucketPlan {
   std::vector<std::pair<Bucket, std::uint64_t>> by_size() const;
 };
 
-/// The gradients that one reduction takes: the configuration's choice. The main device collects everything at once.
-constexpr Granularity granularity_of(ParallelConfig const& config) {
-  return config.strategy == Strategy::naive ? Granularity::step : config.granularity;
-}
-
 /// The cut, in the order of backward. Whole groups form runs of up to config.bucket_bytes. A larger group is cut into
 /// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's
 /// share, a slice is a multiple of 256 elements, so that reductions over replicas are balanced, too. If groups have one

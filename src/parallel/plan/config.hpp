@@ -33,7 +33,7 @@ enum class GradientReductionWay { reduce_scatter, all_reduce };
 /// What a rank owns where state is sharded: a part of every parameter group, or whole groups.
 enum class StatePartition { intra_layer, inter_layer };
 
-/// The strategy: which part of the training state each rank keeps.
+/// The strategy: which part of the training state each rank keeps (strategies.hpp).
 enum class Strategy {
   naive, ///< every rank keeps all, and rank 0 sends it out (NaiveUpdate::main: rank 0 alone keeps optimizer state)
   ddp,   ///< every rank keeps all
@@ -42,15 +42,7 @@ enum class Strategy {
 };
 
 /// As decks write it.
-constexpr std::string_view to_string(Strategy strategy) {
-  switch (strategy) {
-  case Strategy::naive: return "naive";
-  case Strategy::ddp: return "ddp";
-  case Strategy::zero: return "zero";
-  case Strategy::hsdp: return "hsdp";
-  }
-  return "unknown";
-}
+std::string_view to_string(Strategy strategy);
 
 /// Who updates in naive data parallelism.
 enum class NaiveUpdate {

@@ -1,5 +1,7 @@
 #include "parallel/plan/mesh.hpp"
 
+#include "parallel/plan/strategies.hpp"
+
 namespace trainstone {
 
 Rank Mesh::size(Axis axis) const {
@@ -24,12 +26,12 @@ std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
 
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
   auto const all = static_cast<Rank>(ranks);
-  bool const hsdp = parallel.strategy == Strategy::hsdp;
-  if (hsdp && parallel.shard_group > 0 && ranks % parallel.shard_group == 0) {
+  StateSharers const sharers = row_of(parallel.strategy).sharers;
+  if (sharers == StateSharers::group && parallel.shard_group > 0 && ranks % parallel.shard_group == 0) {
     auto const group = static_cast<Rank>(parallel.shard_group);
     return {.shard = group, .replica = all / group};
   }
-  if (parallel.strategy == Strategy::zero || parallel.updates_alone()) return {.shard = all};
+  if (sharers == StateSharers::all || parallel.updates_alone()) return {.shard = all};
   return {.replica = all};
 }
 

@@ -2,6 +2,7 @@
 
 #include "comm/algorithms/registry.hpp"
 #include "core/error.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <bit>
 
@@ -25,33 +26,33 @@ std::string nearest_powers(Index value) {
 }
 
 Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
-  bool const zero = parallel.strategy == Strategy::zero, hsdp = parallel.strategy == Strategy::hsdp;
-  if (zero && parallel.zero_stage == 0)
-    return problem("parallel.zero_stage", "parallel.strategy = \"zero\" needs parallel.zero_stage: 1, 2 or 3");
-  if (!zero && parallel.zero_stage != 0)
+  StrategyRow const& row = row_of(parallel.strategy);
+  bool const takes_stage = row.stage == stage_of_key, takes_group = row.sharers == StateSharers::group;
+  if (takes_stage && parallel.zero_stage == 0)
+    return problem("parallel.zero_stage", "parallel.strategy = \"{}\" needs parallel.zero_stage: 1, 2 or 3", row.name);
+  if (!takes_stage && parallel.zero_stage != 0)
     return problem("parallel.zero_stage",
                    "parallel.zero_stage = {} belongs to parallel.strategy = \"zero\", not to \"{}\"",
-                   parallel.zero_stage, to_string(parallel.strategy));
-  if (hsdp && parallel.shard_group == 0)
+                   parallel.zero_stage, row.name);
+  if (takes_group && parallel.shard_group == 0)
     return problem("parallel.shard_group",
-                   "parallel.strategy = \"hsdp\" needs parallel.shard_group, a divisor of the "
-                   "{} ranks",
-                   ranks);
-  if (!hsdp && parallel.shard_group != 0)
+                   "parallel.strategy = \"{}\" needs parallel.shard_group, a divisor of the {} ranks", row.name, ranks);
+  if (!takes_group && parallel.shard_group != 0)
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} belongs to parallel.strategy = \"hsdp\", not to \"{}\"",
-                   parallel.shard_group, to_string(parallel.strategy));
-  if (hsdp && ranks % parallel.shard_group != 0)
+                   parallel.shard_group, row.name);
+  if (takes_group && ranks % parallel.shard_group != 0)
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
-  bool const naive_step = parallel.strategy == Strategy::naive && parallel.granularity == Granularity::step;
-  if (parallel.granularity != Granularity::bucket && parallel.strategy != Strategy::ddp && !naive_step)
+  bool const is_whole = row.sharers == StateSharers::none && !row.main_device;
+  bool const collects_step = row.main_device && parallel.granularity == Granularity::step;
+  if (parallel.granularity != Granularity::bucket && !is_whole && !collects_step)
     return problem("parallel.granularity",
                    "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
                    to_string(parallel.strategy));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
-  if (all_reduces && !(zero && parallel.zero_stage <= 2))
+  if (all_reduces && !(row.sharers == StateSharers::all && parallel.zero_stage <= 2))
     return problem("parallel.gradient_reduction", "parallel.gradient_reduction = \"all_reduce\" belongs to strategy "
                                                   "\"zero\" with parallel.zero_stage = 1 or 2");
   return std::nullopt;
@@ -59,7 +60,7 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
 
 Found partition_problem(ParallelConfig const& parallel) {
   if (parallel.partition != StatePartition::inter_layer) return std::nullopt;
-  if (parallel.strategy != Strategy::zero)
+  if (row_of(parallel.strategy).sharers != StateSharers::all)
     return problem("parallel.partition",
                    "parallel.partition = \"inter_layer\" belongs to parallel.strategy = \"zero\"; legal value with "
                    "\"{}\": \"intra_layer\"",
@@ -75,7 +76,7 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_mic
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
                    rank_micro_batches, parallel.zero_stage);
-  if (parallel.strategy == Strategy::naive && parallel.reduce == ReduceWhen::each)
+  if (row_of(parallel.strategy).main_device && parallel.reduce == ReduceWhen::each)
     return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
                                       "of parallel.reduce \"last\"");
   if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
@@ -111,8 +112,8 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
 }
 
 Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks) {
-  bool const has_both_axes =
-      parallel.strategy == Strategy::hsdp && parallel.shard_group > 1 && parallel.shard_group < ranks;
+  bool const has_both_axes = row_of(parallel.strategy).sharers == StateSharers::group && parallel.shard_group > 1 &&
+                             parallel.shard_group < ranks;
   if (!has_both_axes || parallel.reduce != ReduceWhen::each || !names_algorithm(comm.allreduce)) return std::nullopt;
   if (!find_algorithm(Collective::all_reduce, parse_algorithm(Collective::all_reduce, comm.allreduce))
            .uses_shared_memory())

@@ -1,5 +1,7 @@
 #include "parallel/plan/reduction_plan.hpp"
 
+#include "parallel/plan/strategies.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <set>
@@ -32,7 +34,7 @@ BucketReduction plan_collectives(ParallelConfig const& parallel, AlgorithmChoice
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = layout.ownership.owner(0).has_value();
   add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
-  if (layout.main_device) {
+  if (row_of(parallel.strategy).replicas == ReplicaReduction::reduce_and_broadcast) {
     add(Axis::replica, Collective::reduce);
     add(Axis::replica, Collective::broadcast);
   } else {
@@ -112,16 +114,14 @@ std::vector<Bucket> different_buckets(ReductionPlan const& reductions, StateLayo
 ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoice const& choice,
                                   ParameterTable const& table, StateLayout const& layout) {
   ReductionPlan plan;
-  bool const naive = parallel.strategy == Strategy::naive, several = layout.rank_micro_batches > 1;
-  bool const each = parallel.reduce == ReduceWhen::each;
-  plan.in_flight = naive ? 1 : parallel.in_flight;
+  bool const each = parallel.reduce == ReduceWhen::each, several = layout.rank_micro_batches > 1;
+  plan.in_flight = row_of(parallel.strategy).main_device ? 1 : parallel.in_flight;
   plan.reduce_each = layout.sharding.gradients || (each && several);
   plan.ordered = choice.ordered;
   if (plan.ordered) plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;
   plan.storage = plan.ordered ? Storage::fp32 : layout.types.gradients;
   plan.rounds_sums = plan.storage != layout.types.gradients;
-  bool const across_each = parallel.strategy == Strategy::hsdp && each;
-  plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !across_each;
+  plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !each;
   plan.fresh_gradients_apart = plan.reduce_each && (layout.sharding.gradients || several);
   plan.buckets = make_buckets(table, layout.mesh, layout.ownership, parallel, bytes_per_value(plan.storage));
   plan.collectives = plan_collectives(parallel, choice, layout);

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "parallel/plan/parallel_problems.hpp"
+#include "parallel/plan/strategies.hpp"
 
 namespace trainstone {
 
@@ -15,7 +16,7 @@ Ownership ownership_of(ParallelConfig const& parallel, StateLayout const& layout
 
 /// With itself alone a rank shares nothing.
 Sharding sharding_of(ParallelConfig const& parallel, Mesh const& mesh) {
-  Index const stage = parallel.strategy == Strategy::hsdp ? 3 : parallel.zero_stage;
+  Index const stage = stage_of(parallel);
   bool const shares = mesh.shard > 1;
   return {.parameters = stage >= 3 && shares, .gradients = stage >= 2 && shares};
 }
@@ -51,7 +52,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   layout.types = state_types(precision);
   layout.moments = optimizer.moments();
   layout.rank_micro_batches = rank_micro_batches;
-  layout.main_device = parallel.strategy == Strategy::naive && mesh.data() > 1;
+  layout.main_device = row_of(parallel.strategy).main_device && mesh.data() > 1;
 
   AlgorithmChoice const choice{
       .comm = comm, .ordered = parallel.reduction == ReductionMode::ordered, .main_device = layout.main_device};

@@ -32,7 +32,7 @@ struct StateLayout {
   StateTypes types;
   Index moments = 2;            ///< vectors that the optimizer keeps
   Index rank_micro_batches = 1; ///< that each rank runs in a step
-  bool main_device = false;     ///< rank 0 reads the data of all ranks, and collects gradients
+  bool main_device = false;     ///< rank 0 reads the data of all ranks
 
   Rank member() const { return mesh.index(Axis::shard, rank); }
   /// The topology of this rank's line.

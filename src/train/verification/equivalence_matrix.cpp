@@ -3,7 +3,7 @@
 #include "comm/execution/control.hpp"
 #include "core/random.hpp"
 #include "parallel/engine/parameter_hash.hpp"
-#include "parallel/plan/all_strategies.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "train/injected_delay.hpp"
 #include "train/planned_trainer.hpp"
 
@@ -57,17 +57,6 @@ FaultConfig faults_of(MatrixDelays delays, Rank rank) {
   return faults;
 }
 
-std::string name_of(ParallelConfig const& parallel, Rank ranks) {
-  Mesh const mesh = mesh_of(parallel, ranks);
-  if (parallel.strategy == Strategy::hsdp) return fmt::format("hsdp {}x{}", mesh.replica, mesh.shard);
-  if (parallel.strategy == Strategy::naive) return parallel.naive_update == NaiveUpdate::main ? "naive main" : "naive";
-  if (parallel.strategy != Strategy::zero) return std::string(to_string(parallel.strategy));
-  bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
-  bool const whole_groups = parallel.partition == StatePartition::inter_layer;
-  return fmt::format("zero {}{}{}", parallel.zero_stage, all_reduces ? " all-reduce" : "",
-                     whole_groups ? " inter-layer" : "");
-}
-
 struct Variation {
   bool tiny;
   bool overlap;
@@ -91,7 +80,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
   return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches,
-                     to_string(row.recipe), ranks, name_of(row.parallel, ranks), row.algorithm,
+                     to_string(row.recipe), ranks, strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays);
 }
