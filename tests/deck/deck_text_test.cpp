@@ -191,7 +191,7 @@ TEST_CASE("the resolved parameters hold every key, the batch for the given ranks
   };
   CHECK(find("batch.accumulation").value == DeckValue(std::int64_t{2}));
   CHECK(find("batch.accumulation").origin == "derived");
-  CHECK(find("batch.accumulation").unit == "turns");
+  CHECK(find("batch.accumulation").unit == "micro-batches");
   CHECK(find("batch.global").origin == "deck:13");
   CHECK(find("comm.emulated_network.bandwidth").value == DeckValue(Quantity{Dimension::rate, 0}));
 }

@@ -214,7 +214,7 @@ TEST_CASE("every strategy in shared memory copies what its plan says", "[mpi][en
     config.comm.reduce = config.comm.broadcast = "shared";
     TrainingRun run(world, config);
     check_counts(run, world);
-    // but tokens and targets of the other ranks: 2 turns of one sample of 10 tokens; the start's are others
+    // but tokens and targets of the other ranks: 2 micro-batches of one sample of 10 tokens; the start's are others
     bool const sends_data = parallel.strategy == Strategy::naive && world.rank() == 0;
     CHECK(run.plan.step_sent().bytes ==
           (sends_data ? 2 * 2 * 10 * 4 * static_cast<std::uint64_t>(world.size() - 1) : 0));

@@ -333,8 +333,8 @@ TEST_CASE("with a main device, rank 0 reads for all ranks, and every rank gets i
   Trainer trainer(exec, world, ledger, config, plan, {counting, {}, 0}, 1);
   trainer.step(1);
   std::vector<Index> expected;
-  for (Index turn = 0; turn < 2; ++turn)
-    for (Index rank = 0; rank < world.size() && world.rank() == 0; ++rank) expected.push_back(2 * rank + turn);
+  for (Index own = 0; own < 2; ++own)
+    for (Index rank = 0; rank < world.size() && world.rank() == 0; ++rank) expected.push_back(2 * rank + own);
   CHECK(read == expected);
 }
 

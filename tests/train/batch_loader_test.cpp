@@ -29,8 +29,8 @@ Arrays arrays_of(MicroBatch const& batch) {
 
 TEST_CASE("batches are the same with mirrors and without, and mirrors take what data do", "[train][memory]") {
   ExecutionSpace const exec;
-  Index const turns = 3;
-  RunConfig const config = training_config({1, 1, 8, 8, 29}, {2, turns, 2 * turns});
+  Index const rank_micro_batches = 3;
+  RunConfig const config = training_config({1, 1, 8, 8, 29}, {2, rank_micro_batches, 2 * rank_micro_batches});
   RunPlan const plan = plan_run(config, 0, 1);
   std::uint64_t const bytes = total_bytes(data_plan(plan));
   CHECK(total_bytes(mirror_plan(plan)) == (host_reaches_memory ? 0 : bytes));
@@ -44,12 +44,13 @@ TEST_CASE("batches are the same with mirrors and without, and mirrors take what 
     PinnedMemory mirrors(ledger, "mirrors of data", mirrored, MemoryCategory::data);
     CHECK(ledger.current()[MemoryCategory::data] == bytes + mirrored);
     Arena data(memory.bytes());
-    BatchLoader loader(plan.shape, turns, config.model.vocab, data, mirrors);
+    BatchLoader loader(plan.shape, rank_micro_batches, config.model.vocab, data, mirrors);
     CHECK(data.used() == data.capacity());
     CHECK(mirrors.used() == mirrors.capacity());
     loader.begin(exec);
     std::vector<MicroBatch> all;
-    for (Index turn = 0; turn < turns; ++turn) all.push_back(loader.load(exec, batches.training, 0, turn, turn));
+    for (Index own = 0; own < rank_micro_batches; ++own)
+      all.push_back(loader.load(exec, batches.training, 0, own, own));
     loaded.emplace_back();
     for (MicroBatch const& batch : all) loaded.back().push_back(arrays_of(batch));
   }

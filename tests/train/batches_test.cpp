@@ -52,14 +52,14 @@ std::vector<Index> samples_in(MicroBatch const& batch, Index sequence) {
   return samples;
 }
 
-/// The samples of a step in the order of micro-batches, each read by the rank whose turn it is.
+/// The samples of a step in the order of micro-batches, each read by its rank.
 std::vector<std::vector<Index>> step_on_ranks(SampleRange const& samples, BatchConfig const& batch, std::int64_t step,
                                               Index ranks, bool validation) {
   Index const micro_batches = batch.global / batch.micro;
   std::vector<std::vector<Index>> result(static_cast<std::size_t>(micro_batches));
   for (Index rank = 0; rank < ranks; ++rank) {
-    for (Index turn = 0; turn < micro_batches / ranks; ++turn) {
-      Index const v = rank * (micro_batches / ranks) + turn;
+    for (Index own = 0; own < micro_batches / ranks; ++own) {
+      Index const v = rank * (micro_batches / ranks) + own;
       MicroBatch read(batch.micro, samples.sequence);
       if (validation) {
         read_validation_batch(samples, batch, step, v, read.inputs, read.targets);

@@ -81,11 +81,11 @@ Exchange exchange_of(std::vector<Count> const& groups, std::size_t rank, std::si
   return sum;
 }
 
-RunConfig make_config(GptConfig const& model, Index turns, Rank ranks) {
+RunConfig make_config(GptConfig const& model, Index rank_micro_batches, Rank ranks) {
   RunConfig config;
   config.model = model;
   config.data.sequence = model.context;
-  config.batch = {1, turns, turns * ranks};
+  config.batch = {1, rank_micro_batches, rank_micro_batches * ranks};
   config.kernels.gemm = "kokkos";
   config.parallel.bucket_bytes = config.parallel.first_bucket_bytes = 1e9;
   return config;
@@ -96,19 +96,20 @@ RunConfig make_config(GptConfig const& model, Index turns, Rank ranks) {
 TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds what it owns", "[train][plan]") {
   GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97}, GptConfig{5, 1, 4, 4, 7});
   Rank const ranks = GENERATE(1, 2, 3, 4, 8);
-  Index const turns = GENERATE(1, 4);
+  Index const rank_micro_batches = GENERATE(1, 4);
   std::int64_t const stage = GENERATE(1, 2, 3);
   auto const n = static_cast<std::size_t>(ranks);
   std::vector<Count> const groups = padded_groups(model, n);
-  RunConfig config = make_config(model, turns, ranks);
+  RunConfig config = make_config(model, rank_micro_batches, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = stage;
   config.parallel.partition = StatePartition::inter_layer;
-  Count const reductions = stage == 1 ? 1 : static_cast<Count>(turns);
-  Count const gathers = stage == 3 ? 2 * static_cast<Count>(turns) : 1;
+  Count const reductions = stage == 1 ? 1 : static_cast<Count>(rank_micro_batches);
+  Count const gathers = stage == 3 ? 2 * static_cast<Count>(rank_micro_batches) : 1;
   Count owned_by_all = 0, elements = 0;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << turns << " turns");
+    INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << rank_micro_batches
+                  << " micro-batches per rank");
     Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
@@ -129,19 +130,20 @@ TEST_CASE("whole groups by all-reduce: all ranks get the sums, the owner keeps t
           "[train][plan]") {
   GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{5, 1, 4, 4, 7});
   Rank const ranks = GENERATE(1, 2, 3, 4, 8);
-  Index const turns = GENERATE(1, 4);
+  Index const rank_micro_batches = GENERATE(1, 4);
   std::int64_t const stage = GENERATE(1, 2);
   auto const n = static_cast<Count>(ranks), others = n - 1;
   std::vector<Count> const groups = padded_groups(model, n);
-  RunConfig config = make_config(model, turns, ranks);
+  RunConfig config = make_config(model, rank_micro_batches, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = stage;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.gradient_reduction = GradientReductionWay::all_reduce;
-  Count const reductions = stage == 1 ? 1 : static_cast<Count>(turns);
+  Count const reductions = stage == 1 ? 1 : static_cast<Count>(rank_micro_batches);
   Count const runs = owners_of_runs(owners_of(groups, n)).size();
   for (Rank rank = 0; rank < ranks; ++rank) {
-    INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << turns << " turns");
+    INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << rank_micro_batches
+                  << " micro-batches per rank");
     Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
@@ -215,7 +217,7 @@ TEST_CASE("whole groups in ordered mode: the owner adds up N contributions", "[t
 
 namespace {
 
-/// What rank 0 sends beside gradients or parameters: the data of every turn, two values per token.
+/// What rank 0 sends beside gradients or parameters: the data of every micro-batch, two values per token.
 Count data_of(GptConfig const& model) { return 2 * static_cast<Count>(model.context); }
 
 Count sum_of(std::vector<Count> const& groups) {
@@ -229,15 +231,15 @@ Count batch_bytes(GptConfig const& model, Count ranks) {
   return ranks == 1 ? 0 : (4 * ranks * data_of(model) + 63) / 64 * 64;
 }
 
-/// Naive data parallelism on some ranks and turns: what both of its forms are compared with.
+/// Naive data parallelism on some ranks, with some micro-batches per rank: what both of its forms are compared with.
 struct NaiveProblem {
   GptConfig model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
   Rank ranks = GENERATE(1, 2, 3, 4, 8);
-  Count turns = GENERATE(1, 4);
+  Count rank_micro_batches = GENERATE(1, 4);
   Count n = static_cast<Count>(ranks), others = n - 1, data = data_of(model);
   std::vector<Count> groups = padded_groups(model, n);
   Count elements = sum_of(groups);
-  RunConfig config = make_config(model, static_cast<Index>(turns), ranks);
+  RunConfig config = make_config(model, static_cast<Index>(rank_micro_batches), ranks);
   CategoryBytes alone = plan_run(config, 0, ranks).memory_bytes(); ///< of a rank without others
 
   explicit NaiveProblem(NaiveUpdate update) {
@@ -251,18 +253,19 @@ struct NaiveProblem {
 TEST_CASE("naive data parallelism as taught: rank 0 collects gradients and sends their mean, every rank updates",
           "[train][plan]") {
   NaiveProblem const problem(NaiveUpdate::each);
-  auto const& [model, ranks, turns, n, others, data, groups, elements, config, alone] = problem;
+  auto const& [model, ranks, rank_micro_batches, n, others, data, groups, elements, config, alone] = problem;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    INFO("rank " << rank << " of " << ranks << ", " << turns << " turns");
+    INFO("rank " << rank << " of " << ranks << ", " << rank_micro_batches << " micro-batches per rank");
     bool const first = rank == 0;
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
     Count const collected = ranks == 1 ? 0 : elements;
-    CHECK(sent.bytes == 4 * (first ? others * (elements + turns * data) : collected));
-    CHECK(sent.messages == (first ? others * (1 + turns) : 1));
+    CHECK(sent.bytes == 4 * (first ? others * (elements + rank_micro_batches * data) : collected));
+    CHECK(sent.messages == (first ? others * (1 + rank_micro_batches) : 1));
     CHECK(sent.reduced == (first ? others * elements : 0));
-    CHECK(plan.update_sent == Traffic{});                             // what is sent is sent before it
-    CHECK(plan.step_control().bytes == 8 * 2 * others * (turns + 1)); // losses and requests: all know the whole norm
+    CHECK(plan.update_sent == Traffic{}); // what is sent is sent before it
+    CHECK(plan.step_control().bytes ==
+          8 * 2 * others * (rank_micro_batches + 1)); // losses and requests: all know the whole norm
     CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
     CategoryBytes const memory = plan.memory_bytes();
     CHECK(memory[MemoryCategory::parameters] == 4 * elements);
@@ -326,14 +329,14 @@ TEST_CASE("naive data parallelism with one updater: rank 0 sends parameters and 
           "optimizer state",
           "[train][plan]") {
   NaiveProblem const problem(NaiveUpdate::main);
-  auto const& [model, ranks, turns, n, others, data, groups, elements, config, alone] = problem;
+  auto const& [model, ranks, rank_micro_batches, n, others, data, groups, elements, config, alone] = problem;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    INFO("rank " << rank << " of " << ranks << ", " << turns << " turns");
+    INFO("rank " << rank << " of " << ranks << ", " << rank_micro_batches << " micro-batches per rank");
     bool const first = rank == 0;
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
-    CHECK(sent.bytes == 4 * (first ? others * (elements + turns * data) : elements));
-    CHECK(sent.messages == (first ? others * (groups.size() + turns) : 1));
+    CHECK(sent.bytes == 4 * (first ? others * (elements + rank_micro_batches * data) : elements));
+    CHECK(sent.messages == (first ? others * (groups.size() + rank_micro_batches) : 1));
     CHECK(sent.reduced == (first ? others * elements : 0));
     CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
     CHECK(plan.validation_sent.messages == (first ? others : 0));

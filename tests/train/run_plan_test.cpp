@@ -66,17 +66,24 @@ struct Row {
   std::uint64_t parameters_over, gradients_over, optimizer_over; ///< what Psi is divided by
 };
 
-std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups) {
+std::vector<Row> rows(std::uint64_t n, std::uint64_t rank_micro_batches, std::uint64_t groups) {
   std::uint64_t const others = n - 1;
   auto const all_reduce = GradientReductionWay::all_reduce;
   return {
       {"ddp", {}, 2 * others, 4, 0, 1, 1, 1},
-      {"ddp, reduced on every turn", {.reduce = ReduceWhen::each}, 2 * turns * others, 4 * turns, 0, 1, 1, 1},
+      {"ddp, reduced after every micro-batch",
+       {.reduce = ReduceWhen::each},
+       2 * rank_micro_batches * others,
+       4 * rank_micro_batches,
+       0,
+       1,
+       1,
+       1},
       {"zero 1", {.strategy = Strategy::zero, .zero_stage = 1}, 2 * others, 2, groups, 1, 1, n},
-      {"zero 1, reduced on every turn",
+      {"zero 1, reduced after every micro-batch",
        {.strategy = Strategy::zero, .zero_stage = 1, .reduce = ReduceWhen::each},
-       (turns + 1) * others,
-       2 * turns,
+       (rank_micro_batches + 1) * others,
+       2 * rank_micro_batches,
        groups,
        1,
        1,
@@ -89,20 +96,27 @@ std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups
        1,
        1,
        n},
-      {"zero 2", {.strategy = Strategy::zero, .zero_stage = 2}, (turns + 1) * others, 2 * turns, groups, 1, n, n},
+      {"zero 2",
+       {.strategy = Strategy::zero, .zero_stage = 2},
+       (rank_micro_batches + 1) * others,
+       2 * rank_micro_batches,
+       groups,
+       1,
+       n,
+       n},
       {"zero 2 with all-reduce",
        {.strategy = Strategy::zero, .zero_stage = 2, .gradient_reduction = all_reduce},
-       (2 * turns + 1) * others,
-       4 * turns,
+       (2 * rank_micro_batches + 1) * others,
+       4 * rank_micro_batches,
        groups,
        1,
        n,
        n},
       {"zero 3",
        {.strategy = Strategy::zero, .zero_stage = 3},
-       3 * turns * others,
-       2 * turns,
-       2 * turns * groups,
+       3 * rank_micro_batches * others,
+       2 * rank_micro_batches,
+       2 * rank_micro_batches * groups,
        n,
        n,
        n},
@@ -114,12 +128,12 @@ std::vector<Row> rows(std::uint64_t n, std::uint64_t turns, std::uint64_t groups
 TEST_CASE("every strategy sends and holds what the closed forms say", "[train][plan]") {
   GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97});
   Rank const ranks = GENERATE(1, 2, 3, 4, 8);
-  Index const turns = GENERATE(1, 4);
+  Index const rank_micro_batches = GENERATE(1, 4);
   auto const n = static_cast<std::uint64_t>(ranks), groups = static_cast<std::uint64_t>(model.layers + 1);
   std::uint64_t const elements = padded_parameters(model, n);
-  for (Row const& row : rows(n, static_cast<std::uint64_t>(turns), groups)) {
-    INFO(row.name << ", " << ranks << " ranks, " << turns << " turns");
-    RunConfig config = make_config(model, model.context, {1, turns, turns * ranks});
+  for (Row const& row : rows(n, static_cast<std::uint64_t>(rank_micro_batches), groups)) {
+    INFO(row.name << ", " << ranks << " ranks, " << rank_micro_batches << " micro-batches per rank");
+    RunConfig config = make_config(model, model.context, {1, rank_micro_batches, rank_micro_batches * ranks});
     config.parallel = row.parallel;
     config.parallel.first_bucket_bytes = config.parallel.bucket_bytes; // the last block, and all others with root
     for (Rank rank = 0; rank < ranks; ++rank) {
@@ -209,12 +223,12 @@ TEST_CASE("ordered mode sums gradients in fp32 whatever their type", "[train][pl
 TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R across them", "[train][plan]") {
   GptConfig const model{3, 3, 36, 19, 97};
   auto const [ranks, group] = GENERATE(std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 2}, std::pair{8, 4});
-  Index const turns = GENERATE(1, 4);
+  Index const rank_micro_batches = GENERATE(1, 4);
   bool const across_each = GENERATE(false, true);
   auto const n = static_cast<std::uint64_t>(ranks), f = static_cast<std::uint64_t>(group), r = n / f;
-  auto const g = static_cast<std::uint64_t>(turns);
+  auto const g = static_cast<std::uint64_t>(rank_micro_batches);
   std::uint64_t const elements = padded_parameters(model, n);
-  RunConfig config = make_config(model, model.context, {1, turns, turns * ranks});
+  RunConfig config = make_config(model, model.context, {1, rank_micro_batches, rank_micro_batches * ranks});
   config.parallel = {.strategy = Strategy::hsdp, .shard_group = group};
   if (across_each) config.parallel.reduce = ReduceWhen::each;
   RunPlan const plan = plan_run(config, 1, ranks);
@@ -287,15 +301,16 @@ TEST_CASE("buckets cut what is too large, and their number shows in the messages
 }
 
 TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 7 for norm and update", "[train][plan]") {
-  std::uint64_t const layers = GENERATE(1, 5), turns = GENERATE(1, 3);
-  RunConfig config = make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
-                                 {2, static_cast<Index>(turns), 2 * static_cast<Index>(turns)});
+  std::uint64_t const layers = GENERATE(1, 5), rank_micro_batches = GENERATE(1, 3);
+  RunConfig config =
+      make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
+                  {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
   RunPlan const plan = plan_run(config, 0, 1);
-  CHECK(plan.step_launches == turns * (28 * layers + 11) + 3 * (layers + 1));
+  CHECK(plan.step_launches == rank_micro_batches * (28 * layers + 11) + 3 * (layers + 1));
   CHECK(plan.update_launches == 12 * layers + 4);
   CHECK(plan.evaluation_launches == 10 * layers + 5);
   config.model_options.dropout = 0.1;
-  CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + turns * (4 * layers + 2));
+  CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + rank_micro_batches * (4 * layers + 2));
 }
 
 TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose shares lie apart", "[train][plan]") {
