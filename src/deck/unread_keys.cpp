@@ -46,7 +46,8 @@ std::vector<ReadKey> const& read_keys() {
   Reader const collects =
       strategies_with([](StrategyRow const& row) { return row.replicas == ReplicaReduction::reduce_and_broadcast; });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
-  Reader const others = strategies_with([](StrategyRow const& row) { return !row.main_device; });
+  Reader const others =
+      strategies_with([](StrategyRow const& row) { return row.replicas == ReplicaReduction::all_reduce; });
   Reader const buckets{"parallel.granularity", {"bucket"}};
   Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};

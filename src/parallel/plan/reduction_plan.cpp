@@ -115,7 +115,8 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
                                   ParameterTable const& table, StateLayout const& layout) {
   ReductionPlan plan;
   bool const each = parallel.reduce == ReduceWhen::each, several = layout.rank_micro_batches > 1;
-  plan.in_flight = row_of(parallel.strategy).main_device ? 1 : parallel.in_flight;
+  bool const at_once = row_of(parallel.strategy).replicas == ReplicaReduction::reduce_and_broadcast;
+  plan.in_flight = at_once ? 1 : parallel.in_flight;
   plan.reduce_each = layout.sharding.gradients || (each && several);
   plan.ordered = choice.ordered;
   if (plan.ordered) plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;

@@ -26,7 +26,7 @@ enum class StateSharers {
 /// How the ranks that hold the same add up gradients.
 enum class ReplicaReduction {
   all_reduce,
-  reduce_and_broadcast, ///< on the first of them, which sends out the sum
+  reduce_and_broadcast, ///< on the first of them, which sends out the sum; all gradients at once
 };
 
 /// Instead of a stage: parallel.zero_stage.
@@ -39,7 +39,7 @@ struct StrategyRow {
   StateSharers sharers = StateSharers::none;
   Index stage = 0; ///< of ZeRO (recipe.hpp): what the sharers shard
   ReplicaReduction replicas = ReplicaReduction::all_reduce;
-  /// Rank 0 reads the data of all ranks, sends out the state, and collects gradients all at once.
+  /// Rank 0 reads the data of all ranks, and sends out the state.
   bool main_device = false;
 };
 
@@ -74,9 +74,10 @@ constexpr Index stage_of(ParallelConfig const& config) {
   return stage == stage_of_key ? config.zero_stage : stage;
 }
 
-/// The gradients that one reduction takes. The main device collects everything at once.
+/// The gradients that one reduction takes.
 constexpr Granularity granularity_of(ParallelConfig const& config) {
-  return row_of(config.strategy).main_device ? Granularity::step : config.granularity;
+  bool const at_once = row_of(config.strategy).replicas == ReplicaReduction::reduce_and_broadcast;
+  return at_once ? Granularity::step : config.granularity;
 }
 
 /// A strategy with its stage, under the name that `explain` takes.
