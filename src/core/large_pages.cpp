@@ -8,29 +8,22 @@
 
 namespace trainstone {
 
-namespace {
-
-std::uintptr_t round_up(std::uintptr_t address) {
-  return (address + large_page_bytes - 1) / large_page_bytes * large_page_bytes;
-}
-
-} // namespace
-
 void ask_for_large_pages(std::byte* begin, std::uint64_t bytes) {
   auto const address = reinterpret_cast<std::uintptr_t>(begin);
-  std::uintptr_t const first = round_up(address), last = (address + bytes) / large_page_bytes * large_page_bytes;
+  std::uintptr_t const first = round_up(address, large_page_bytes),
+                       last = (address + bytes) / large_page_bytes * large_page_bytes;
   if (first >= last) return;
-  // If the system has no large pages, it says so with an error, and small ones do as well.
+  // An error says that the system has none. Small pages do as well.
   static_cast<void>(madvise(begin + (first - address), last - first, MADV_HUGEPAGE));
 }
 
-bool make_large_page(std::byte* begin) {
+void make_large_pages(std::byte* begin, std::uint64_t bytes) {
 #ifdef MADV_COLLAPSE
   constexpr int collapse = MADV_COLLAPSE;
 #else
   constexpr int collapse = 25; // headers older than the kernel
 #endif
-  return madvise(begin, large_page_bytes, collapse) == 0;
+  static_cast<void>(madvise(begin, bytes, collapse));
 }
 
 std::uint64_t bytes_in_large_pages() {

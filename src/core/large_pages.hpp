@@ -12,15 +12,18 @@ namespace trainstone {
 /// Bytes of a large page, and the alignment that it needs.
 inline constexpr std::uint64_t large_page_bytes = std::uint64_t{2} << 20;
 
+/// The next multiple of a unit.
+constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
 /// Asks for large pages where they fit entirely into a range of this process' own memory. Before the range is touched:
 /// pages that are there already stay small.
 void ask_for_large_pages(std::byte* begin, std::uint64_t bytes);
 
-/// Makes one large page of memory that processes share, of which at least one small page is there. The system's setting
-/// for shared memory is mostly "never", and this call does not look at it.
+/// Makes large pages of a range of shared memory. Works although the system's setting for shared memory is mostly
+/// "never". Needs Linux 6.1 and memory that is free in large pieces: pages that cannot be made stay small.
 /// \param[in] begin  aligned to a large page, in memory and in the file
-/// \return whether the system has made it (Linux 6.1 or later, memory that is free in large pieces)
-bool make_large_page(std::byte* begin);
+/// \param[in] bytes  whole large pages, of each of which one small page is there
+void make_large_pages(std::byte* begin, std::uint64_t bytes);
 
 /// Bytes of this process that are in large pages now, of its own memory and of shared memory; 0 if the system does not
 /// tell. Source: Linux kernel documentation, "The /proc Filesystem".

@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -27,6 +28,31 @@ public:
 private:
   std::uint64_t m_bytes;
   void* m_mapped;
+};
+
+/// Two large pages' worth of memory that processes could share, aligned to a large page.
+class Shared {
+public:
+  static constexpr std::uint64_t bytes = 2 * large_page_bytes;
+  Shared() : m_room(bytes + large_page_bytes), m_file(memfd_create("test", 0)) {
+    REQUIRE(ftruncate(m_file, bytes) == 0);
+    auto const place = round_up(reinterpret_cast<std::uintptr_t>(m_room.begin()), large_page_bytes);
+    m_begin = m_room.begin() + (place - reinterpret_cast<std::uintptr_t>(m_room.begin()));
+    REQUIRE(mmap(m_begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m_file, 0) == m_begin);
+  }
+  Shared(Shared const&) = delete;
+  Shared& operator=(Shared const&) = delete;
+  ~Shared() { close(m_file); }
+  std::byte* begin() const { return m_begin; }
+  /// The first small page of each large one.
+  void touch() const {
+    for (std::uint64_t i = 0; i < bytes; i += large_page_bytes) m_begin[i] = std::byte{7};
+  }
+
+private:
+  Untouched m_room;
+  int m_file;
+  std::byte* m_begin = nullptr;
 };
 
 /// Whether the system has noted at this address that large pages were asked for: the flag "hg" of its mapping.
@@ -69,4 +95,17 @@ TEST_CASE("too small a range asks for nothing") {
   for (std::uint64_t i = 0; i < 2 * large_page_bytes; i += 4096) CHECK_FALSE(is_asked_for(memory.begin() + i));
 }
 
-TEST_CASE("bytes in large pages are whole large pages") { CHECK(bytes_in_large_pages() % large_page_bytes == 0); }
+TEST_CASE("shared memory of which some pages are there gets large pages, if the system makes any") {
+  Shared const memory;
+  memory.touch();
+  Shared const probe;
+  probe.touch();
+  constexpr int collapse = 25; // MADV_COLLAPSE
+  if (madvise(probe.begin(), Shared::bytes, collapse) != 0) SKIP("the system makes no large pages of shared memory");
+  std::uint64_t const before = bytes_in_large_pages();
+  make_large_pages(memory.begin(), Shared::bytes);
+  CHECK(bytes_in_large_pages() == before + Shared::bytes);
+  for (std::uint64_t i = 0; i < Shared::bytes; ++i)
+    if (memory.begin()[i] != (i % large_page_bytes == 0 ? std::byte{7} : std::byte{0}))
+      FAIL("byte " << i << " changed");
+}

@@ -4,6 +4,7 @@
 #include "comm/execution/node_memory.hpp"
 #include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"
+#include "core/large_pages.hpp"
 #include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -308,6 +309,7 @@ TEST_CASE("memory can be shared under a name, which is gone when all have it", "
     auto const ranks = static_cast<std::uint64_t>(world.size());
     auto const me = static_cast<std::uint64_t>(world.rank());
     Impl::NodeMemory const memory(world, ranks * page, sharing);
+    CHECK(reinterpret_cast<std::uintptr_t>(memory.begin()) % large_page_bytes == 0);
     memory.populate(me * page, page);
     element(memory.begin() + me * page, 3) = value(world.rank(), 3, 0);
     barrier(world);

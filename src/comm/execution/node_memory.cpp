@@ -81,8 +81,6 @@ File open_neighbours(Sharing sharing, Address const& address) {
   return file;
 }
 
-std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
 std::byte* mapped(void* at, std::uint64_t bytes, int protection, int flags, int descriptor) {
   void* const begin = mmap(at, bytes, protection, flags, descriptor, 0);
   if (begin == MAP_FAILED) fail(fmt::format("mmap of {} bytes", bytes), errno);
@@ -94,8 +92,13 @@ std::byte* map(File const& file, std::uint64_t bytes) {
   std::uint64_t const room = bytes + large_page_bytes;
   std::byte* const reserved = mapped(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   auto const before = -reinterpret_cast<std::uintptr_t>(reserved) % large_page_bytes;
-  std::byte* const begin =
-      mapped(reserved + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor());
+  std::byte* begin = nullptr;
+  try {
+    begin = mapped(reserved + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor());
+  } catch (...) {
+    munmap(reserved, room);
+    throw;
+  }
   std::byte* const end = begin + round_up(bytes, page_bytes());
   if (before > 0) munmap(reserved, before);
   if (reserved + room > end) munmap(end, static_cast<std::size_t>(reserved + room - end));
@@ -163,13 +166,12 @@ void NodeMemory::Unmap::operator()(std::byte* begin) const { munmap(begin, bytes
 void NodeMemory::populate(std::uint64_t offset, std::uint64_t bytes) const {
   if (bytes == 0) return;
   std::uint64_t const end = offset + bytes;
-  bool large = true; // what the system refuses once, it refuses again
-  for (std::uint64_t page = round_up(offset, large_page_bytes); large && page + large_page_bytes <= end;
-       page += large_page_bytes) {
+  std::uint64_t const first = round_up(offset, large_page_bytes), last = end / large_page_bytes * large_page_bytes;
+  for (std::uint64_t page = first; page < last; page += large_page_bytes) { // one small page of each must be there
     make_pages(m_file, page, page_bytes());
     begin()[page] = std::byte{0};
-    large = make_large_page(begin() + page);
   }
+  if (first < last) make_large_pages(begin() + first, last - first);
   make_pages(m_file, offset, bytes);
   for (std::uint64_t page = offset; page < end; page += page_bytes()) begin()[page] = std::byte{0};
 }

@@ -45,7 +45,7 @@ public:
 
   /// Opened by this process itself, so that locks of the file are its own.
   File const& file() const { return m_file; }
-  /// Page-aligned.
+  /// Aligned to a large page.
   std::byte* begin() const { return m_mapping.get(); }
 
   /// Makes the pages of a range (of whole pages), near the calling process.

@@ -4,6 +4,7 @@
 #include "comm/execution/node_memory.hpp"
 #include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"
+#include "core/large_pages.hpp"
 
 #include <sched.h>
 
@@ -59,10 +60,7 @@ struct Member {
   Arrival& of(std::uint64_t ticket) const { return signals->arrivals[ticket % SharedSegment::open_tickets]; }
 };
 
-std::uint64_t whole_pages(std::uint64_t bytes) {
-  std::uint64_t const page = Impl::page_bytes();
-  return (bytes + page - 1) / page * page;
-}
+std::uint64_t whole_pages(std::uint64_t bytes) { return round_up(bytes, Impl::page_bytes()); }
 
 /// A rank's signals, then its part.
 std::uint64_t footprint(std::uint64_t part_bytes) { return whole_pages(sizeof(Signals)) + whole_pages(part_bytes); }
