@@ -77,7 +77,7 @@ std::string timeline_text(std::string const& title, StepTimeline const& timeline
     MeasuredStep const* const beside = measured && &one == timeline.classes.data() ? &*measured : nullptr;
     text += fmt::format("\n{}: {} of computation, {} of communication\n  {:>12} {:>12}{}  what\n",
                         class_name(one.ranks), duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms",
-                        beside ? fmt::format(" {:>12} {:>12}", "measured", "takes, ms") : "");
+                        beside ? fmt::format(" {:>12} {:>12}", "measured from", "takes, ms") : "");
     for (std::size_t i = 0; i < one.entries.size(); ++i) text += line_of(one, i, plan, beside);
     if (beside) text += collectives_text(beside->collectives);
   }

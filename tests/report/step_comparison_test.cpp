@@ -56,6 +56,8 @@ NamedMachine machine_for(Deck const& deck) {
   machine.fit.message[0] = machine.fit.one_way[0] = curve(1e-6, 1e-10);
   machine.fit.overlap[0] = 0.5;
   machine.fit.reduce = machine.fit.copy = curve(1e-7, 3e-10);
+  machine.fit.combine_to_own = machine.fit.combine_to_all = machine.fit.fetch = curve(1e-7, 2e-10);
+  machine.fit.node_barrier = 1e-6;
   machine.provenance.buffers = usual_buffers();
   MeasuredParts& parts = machine.parts.emplace();
   parts.conditions = part_conditions(resolve(deck, ranks));
@@ -128,6 +130,13 @@ TEST_CASE("what is missing for a timeline is named with the way to get it", "[re
                         "--deck DECK` measures the parts"));
   CHECK_THAT(missing_after(false, [](Inputs& all) { all.machine->machine.fit.message[0].reset(); }),
              ContainsSubstring("no predicted timeline: --machine peaks.json: no times of messages"));
+  if (is_for_hosts())
+    CHECK_THAT(missing_after(false,
+                             [](Inputs& all) {
+                               all.file.deck_values["comm.reduce_scatter"] = "\"shared\"";
+                               all.machine->machine.fit.combine_to_own.reset();
+                             }),
+               ContainsSubstring("no predicted timeline: --machine peaks.json: no times of sums in shared memory"));
   CHECK_THAT(missing_after(true, [](Inputs& all) { all.file.deck_values["trace.file"] = "\"\""; }),
              ContainsSubstring("no measured timeline: the run wrote no trace; `--set trace.file="));
   CHECK_THAT(missing_after(true, [](Inputs& all) { std::filesystem::remove(all.trace); }),
