@@ -27,7 +27,7 @@ std::string nearest_powers(Index value) {
 
 Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
   StrategyRow const& row = row_of(parallel.strategy);
-  bool const takes_stage = row.stage == stage_of_key, takes_group = row.sharers == StateSharers::group;
+  bool const takes_stage = !row.stage, takes_group = row.sharers == StateSharers::group;
   if (takes_stage && parallel.zero_stage == 0)
     return problem("parallel.zero_stage", "parallel.strategy = \"{}\" needs parallel.zero_stage: 1, 2 or 3", row.name);
   if (!takes_stage && parallel.zero_stage != 0)
@@ -53,7 +53,7 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
                    "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
                    to_string(parallel.strategy));
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
-  if (all_reduces && !(row.sharers == StateSharers::all && parallel.zero_stage <= 2))
+  if (all_reduces && !(row.sharers == StateSharers::all && stage_of(parallel) <= 2))
     return problem("parallel.gradient_reduction", "parallel.gradient_reduction = \"all_reduce\" belongs to strategy "
                                                   "\"zero\" with parallel.zero_stage = 1 or 2");
   return std::nullopt;
@@ -71,7 +71,7 @@ Found partition_problem(ParallelConfig const& parallel) {
 
 Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_micro_batches) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
-  bool const gradients_sharded = parallel.zero_stage >= 2;
+  bool const gradients_sharded = row_of(parallel.strategy).sharers == StateSharers::all && stage_of(parallel) >= 2;
   if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && rank_micro_batches > 1)
     return problem("parallel.reduce",
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,15 +30,12 @@ enum class ReplicaReduction {
   reduce_and_broadcast, ///< on the first of them, which sends out the sum; all gradients at once
 };
 
-/// Instead of a stage: parallel.zero_stage.
-inline constexpr Index stage_of_key = -1;
-
 struct StrategyRow {
   Strategy strategy;
   std::string_view name; ///< as decks write it
   std::string_view meaning;
   StateSharers sharers = StateSharers::none;
-  Index stage = 0; ///< of ZeRO (recipe.hpp): what the sharers shard
+  std::optional<Index> stage = 0; ///< of ZeRO (recipe.hpp): what the sharers shard; none: parallel.zero_stage says it
   ReplicaReduction replicas = ReplicaReduction::all_reduce;
   /// Rank 0 reads the data of all ranks, and sends out the state.
   bool main_device = false;
@@ -55,7 +53,7 @@ inline constexpr std::array strategy_table{
                 .name = "zero",
                 .meaning = "ranks share what parallel.zero_stage says",
                 .sharers = StateSharers::all,
-                .stage = stage_of_key},
+                .stage = std::nullopt},
     StrategyRow{.strategy = Strategy::hsdp,
                 .name = "hsdp",
                 .meaning = "each group of parallel.shard_group ranks shares one copy of parameters, gradients and "
@@ -70,8 +68,7 @@ static_assert(std::ranges::all_of(strategy_table,
 
 /// The stage that a configuration asks for: 1 shards the optimizer state, 2 gradients too, 3 parameters too.
 constexpr Index stage_of(ParallelConfig const& config) {
-  Index const stage = row_of(config.strategy).stage;
-  return stage == stage_of_key ? config.zero_stage : stage;
+  return row_of(config.strategy).stage.value_or(config.zero_stage);
 }
 
 /// The gradients that one reduction takes.
