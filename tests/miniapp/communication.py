@@ -94,14 +94,14 @@ class Clock(TrainingTest):
                        "a checkpoint": self.start("checkpoint.dir=kept", "checkpoint.every_steps=1")}
         for name, started in followed_by.items():
             with self.subTest(name):
-                self.assertGreater(min(samples := self.in_networks(started)), 0.98, samples)
+                self.assertGreater(min(samples := self.in_networks(started)), 0.9, samples)
 
     def test_gathers_that_no_step_follows_are_charged_to_the_last_one(self):
         """The changes of parameters, which are measured after the tenth step, wait for its gathers. So the tenth step has
         its own gathers and those of the ninth, and the last one has its own."""
         samples = self.in_networks(self.start("data.validation_fraction=0"))
         self.assertGreater(samples[9], 1.25, samples)
-        self.assertGreater(samples[10], 0.98, samples)
+        self.assertGreater(samples[10], 0.9, samples)
         self.assertGreater(sum(samples), 0.95 * self.STEPS, samples)
 
 

@@ -33,7 +33,7 @@ class Saved(TrainingTest):
         """The ranks share a core: such runs measure no bandwidth, for which others take more memory than for this model."""
         cores = os.sched_getaffinity(0)
         self.addCleanup(os.sched_setaffinity, 0, cores)
-        os.sched_setaffinity(0, {min(cores)})  # of this thread and what it starts
+        os.sched_setaffinity(0, {min(cores)})  # of this thread and what it starts; other threads keep theirs
         deck = Deck({"model.channels": "512", "model.layers": "4", "data.steps": "2", "data.validate_every": None,
                      "data.validation_fraction": None})
         alone, saving = (self.assert_ended(run("run", deck.path, *settings(*keys), ranks=2), 0, "memory-model")
