@@ -40,14 +40,11 @@ std::vector<ReadKey> const& read_keys() {
   Reader const shares = strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::none; });
   Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
   Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
-  Reader const replicas = strategies_with([](StrategyRow const& row) {
-    return row.sharers != StateSharers::all && row.replicas == ReplicaReduction::all_reduce;
-  });
-  Reader const collects =
-      strategies_with([](StrategyRow const& row) { return row.replicas == ReplicaReduction::reduce_and_broadcast; });
+  Reader const replicas =
+      strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::all && !row.collects(); });
+  Reader const collects = strategies_with([](StrategyRow const& row) { return row.collects(); });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
-  Reader const others =
-      strategies_with([](StrategyRow const& row) { return row.replicas == ReplicaReduction::all_reduce; });
+  Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
   Reader const buckets{"parallel.granularity", {"bucket"}};
   Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};

@@ -14,9 +14,7 @@ PredictedStep predicted_step(ResolvedRun const& run, std::string const& path, Me
   TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: {}; `trainstone calibrate --deck DECK` measures the parts",
                            path, missing);
   RunPlan const plan = plan_run(run, 0);
-  bool const shares = plan.parallel.reductions.sharers_of_fresh() || plan.parallel.reductions.sharers_of_kept() ||
-                      plan.parallel.gathers.sharers();
-  std::string const unknown = machine.fit.missing_for(run.topology, shares);
+  std::string const unknown = machine.fit.missing_for(run.topology, plan.parallel.shares_memory());
   TRAINSTONE_REQUIRE_INPUT(
       unknown.empty(), "--machine {}: no times of {}; `trainstone calibrate --deck DECK` measures them", path, unknown);
   return {plan.parallel,

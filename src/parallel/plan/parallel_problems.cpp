@@ -45,9 +45,8 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
-  bool const collects = row.replicas == ReplicaReduction::reduce_and_broadcast;
-  bool const is_whole = row.sharers == StateSharers::none && !collects;
-  bool const collects_step = collects && parallel.granularity == Granularity::step;
+  bool const is_whole = row.sharers == StateSharers::none && !row.collects();
+  bool const collects_step = row.collects() && parallel.granularity == Granularity::step;
   if (parallel.granularity != Granularity::bucket && !is_whole && !collects_step)
     return problem("parallel.granularity",
                    "parallel.granularity other than \"bucket\" belongs to parallel.strategy = \"ddp\", not to \"{}\"",
@@ -71,14 +70,14 @@ Found partition_problem(ParallelConfig const& parallel) {
 
 Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_micro_batches) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
-  bool const gradients_sharded = row_of(parallel.strategy).sharers == StateSharers::all && stage_of(parallel) >= 2;
+  StrategyRow const& row = row_of(parallel.strategy);
+  bool const gradients_sharded = row.sharers == StateSharers::all && stage_of(parallel) >= 2;
   if (parallel.reduce == ReduceWhen::last && gradients_sharded && ranks > 1 && rank_micro_batches > 1)
     return problem("parallel.reduce",
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
                    rank_micro_batches, parallel.zero_stage);
-  if (row_of(parallel.strategy).replicas == ReplicaReduction::reduce_and_broadcast &&
-      parallel.reduce == ReduceWhen::each)
+  if (row.collects() && parallel.reduce == ReduceWhen::each)
     return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
                                       "of parallel.reduce \"last\"");
   if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)

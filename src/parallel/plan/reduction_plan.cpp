@@ -34,7 +34,7 @@ BucketReduction plan_collectives(ParallelConfig const& parallel, AlgorithmChoice
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = layout.ownership.owner(0).has_value();
   add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
-  if (row_of(parallel.strategy).replicas == ReplicaReduction::reduce_and_broadcast) {
+  if (row_of(parallel.strategy).collects()) {
     add(Axis::replica, Collective::reduce);
     add(Axis::replica, Collective::broadcast);
   } else {
@@ -115,8 +115,7 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
                                   ParameterTable const& table, StateLayout const& layout) {
   ReductionPlan plan;
   bool const each = parallel.reduce == ReduceWhen::each, several = layout.rank_micro_batches > 1;
-  bool const at_once = row_of(parallel.strategy).replicas == ReplicaReduction::reduce_and_broadcast;
-  plan.in_flight = at_once ? 1 : parallel.in_flight;
+  plan.in_flight = row_of(parallel.strategy).collects() ? 1 : parallel.in_flight;
   plan.reduce_each = layout.sharding.gradients || (each && several);
   plan.ordered = choice.ordered;
   if (plan.ordered) plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;

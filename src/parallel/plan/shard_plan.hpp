@@ -25,6 +25,11 @@ struct ShardPlan {
   PartTable parts;                                       ///< of the model
   bool overlap = true;                                   ///< communicate while computing
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
+
+  /// Whether collectives of the training work in memory that ranks share.
+  bool shares_memory() const {
+    return reductions.sharers_of_fresh() || reductions.sharers_of_kept() || gathers.sharers();
+  }
 };
 
 /// \param[in] parallel            checked: find_parallel_problem() has nothing to say

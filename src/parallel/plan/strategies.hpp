@@ -39,6 +39,9 @@ struct StrategyRow {
   ReplicaReduction replicas = ReplicaReduction::all_reduce;
   /// Rank 0 reads the data of all ranks, and sends out the state.
   bool main_device = false;
+
+  /// Whether one rank adds up the gradients, all at once.
+  constexpr bool collects() const { return replicas == ReplicaReduction::reduce_and_broadcast; }
 };
 
 /// In the order of the enumerators.
@@ -73,8 +76,7 @@ constexpr Index stage_of(ParallelConfig const& config) {
 
 /// The gradients that one reduction takes.
 constexpr Granularity granularity_of(ParallelConfig const& config) {
-  bool const at_once = row_of(config.strategy).replicas == ReplicaReduction::reduce_and_broadcast;
-  return at_once ? Granularity::step : config.granularity;
+  return row_of(config.strategy).collects() ? Granularity::step : config.granularity;
 }
 
 /// A strategy with its stage, under the name that `explain` takes.
