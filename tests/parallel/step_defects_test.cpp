@@ -219,6 +219,15 @@ TEST_CASE("activations that a forward overwrites before a backward reads them ar
   }
 }
 
+TEST_CASE("an activation that is read again after the backward of its part is found", "[parallel][program][defects]") {
+  Steps steps(ddp);
+  for (Rank rank = 0; rank < 4; ++rank) {
+    auto const [list, place] = steps.find(rank, is(Act::backward, 1, 0));
+    list->insert(list->begin() + place + 1, {.act = Act::forward, .subject = 2, .micro_batch = 0});
+  }
+  check_found(steps, StepDefect::undefined_read, "\"forward mlp 0, micro-batch 0\": activation \"block 0 middle\"");
+}
+
 TEST_CASE("parameters of an older version are found", "[parallel][program][defects]") {
   Steps steps(zero1);
   for (StepProgram& program : steps.programs) {
