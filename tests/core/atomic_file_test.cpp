@@ -2,14 +2,13 @@
 
 #include "support/errors.hpp"
 #include "support/file_size_limit.hpp"
+#include "support/file_text.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 
@@ -21,11 +20,6 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(fs::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 } // namespace
 
@@ -40,9 +34,9 @@ TEST_CASE("two that write one file at a time do not mix what they write", "[file
   }
   CHECK(folder.files().size() == 2);
   first.commit();
-  CHECK(text_of(path) == ones);
+  CHECK(file_text(path) == ones);
   second.commit();
-  CHECK(text_of(path) == twos);
+  CHECK(file_text(path) == twos);
   CHECK(folder.files() == std::vector<std::string>{"model.bin"});
 }
 
@@ -68,7 +62,7 @@ TEST_CASE("a file that was not committed leaves nothing and spares the older one
     AtomicFile file(path);
     file.write("newer");
   }
-  CHECK(text_of(path) == "older");
+  CHECK(file_text(path) == "older");
   CHECK(folder.files() == std::vector<std::string>{"file"});
 }
 
@@ -78,8 +72,8 @@ TEST_CASE("a link that lies under the file's name is replaced, and what it point
   write_file_atomically(place / "victim", "mine");
   fs::create_symlink(place / "victim", place / "file");
   write_file_atomically(place / "file", "written");
-  CHECK(text_of(place / "victim") == "mine");
-  CHECK(text_of(place / "file") == "written");
+  CHECK(file_text(place / "victim") == "mine");
+  CHECK(file_text(place / "file") == "written");
   CHECK(!fs::is_symlink(place / "file"));
 }
 
@@ -111,7 +105,7 @@ TEST_CASE("whether a file can be written is found out without a trace", "[files]
   require_writable(place / "new");
   require_writable(place / "folders" / "made" / "later");
   CHECK(folder.files() == std::vector<std::string>{"file"});
-  CHECK(text_of(place / "file") == "older");
+  CHECK(file_text(place / "file") == "older");
   CHECK(error_of<InputError>([&] { require_writable(place / "file" / "below"); }) ==
         (place / "file" / "below").string() + ": cannot write: Not a directory");
   CHECK_THAT(error_of<InputError>([&] { require_writable(place); }), ContainsSubstring("is a folder"));

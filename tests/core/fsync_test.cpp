@@ -3,6 +3,7 @@
 #include "core/atomic_file.hpp"
 
 #include "support/errors.hpp"
+#include "support/file_text.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -11,9 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <vector>
 
 using namespace trainstone;
@@ -41,11 +40,6 @@ public:
   ~Watching() { watch() = {}; }
 };
 
-std::string text_of(fs::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 } // namespace
 
 /// In place of the system's, in the whole program.
@@ -65,10 +59,10 @@ TEST_CASE("a file is on the medium before it gets its name, and its folder after
   Watching const watching([&](fs::path const& file) {
     synced.push_back(file);
     if (synced.size() == 1) {
-      CHECK(text_of(file) == "newer");
-      CHECK(text_of(path) == "older");
+      CHECK(file_text(file) == "newer");
+      CHECK(file_text(path) == "older");
     } else {
-      CHECK(text_of(path) == "newer");
+      CHECK(file_text(path) == "newer");
       CHECK(temporary.files() == std::vector<std::string>{"file"});
     }
     return 0;
@@ -87,7 +81,7 @@ TEST_CASE("a file that the medium does not take is not written, spares the older
   Watching const watching([](fs::path const&) { return EIO; });
   CHECK_THAT(error_of([&] { write_file_atomically(path, "newer"); }),
              StartsWith(path.string() + ": cannot bring it to the medium: "));
-  CHECK(text_of(path) == "older");
+  CHECK(file_text(path) == "older");
   CHECK(temporary.files() == std::vector<std::string>{"file"});
 }
 

@@ -3,24 +3,18 @@
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "core/memory.hpp"
+#include "support/file_text.hpp"
 #include "support/fixtures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <unistd.h>
 
 using namespace trainstone;
 
 namespace {
-
-std::string bytes_of(std::filesystem::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 struct FlatParameters {
   explicit FlatParameters(ParameterTable const& table)
@@ -62,7 +56,7 @@ TEST_CASE("a model that is loaded and saved has the same bytes, whatever the pad
       writer.write(group, static_cast<Index>(first), values.subspan(first, std::min(part, values.size() - first)));
   }
   writer.finish();
-  CHECK(bytes_of(copy) == bytes_of(fixture.model));
+  CHECK(test::file_text(copy) == test::file_text(fixture.model));
   std::filesystem::remove(copy);
 }
 
