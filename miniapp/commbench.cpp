@@ -71,7 +71,8 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   header.timing = fmt::format(
       "{} samples of each, interleaved A B B A; a sample is {} calls after a barrier, its time the slowest rank's; {}",
       options.samples, options.calls > 0 ? std::to_string(options.calls) : "some",
-      options.fresh ? "data written anew before every call" : "one call's result is the next one's data");
+      options.fresh ? "data is written before every call, its result read after it"
+                    : "one call's result is the next one's data");
   if (options.check_order) header.timing += "; with the exchange that checks the order of calls";
   return header;
 }

@@ -78,7 +78,7 @@ struct CommbenchOptions {
   Rank servers = 1;
   BuffersChoice buffers = {};
   bool check = true;
-  bool fresh = true; ///< data is written anew before every call
+  bool fresh = true; ///< data is written before every call, and the result is read after it
   int calls = 0;     ///< per sample; 0: by time
   int warmup_calls = 8;
   int samples = 10;

@@ -229,8 +229,9 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("--samples", arguments.samples, "samples of every measured time");
   add("-c,--check", arguments.check, "1: check every result, 0: do not");
   add("--fresh", arguments.fresh,
-      "1: each rank writes its data before every call, as in a training, and collectives with a root or with servers "
-      "begin after a barrier; writing and barrier are timed apart and subtracted;\n"
+      "1: each rank writes its data before every call and reads its result after it, as in a training, and collectives "
+      "with a root or with servers begin after a barrier; writing, reading and barrier are timed apart and "
+      "subtracted;\n"
       "0: the result of one call is the input of the next one, as in nccl-tests");
   add("-d,--datatype", arguments.types, "float, double, int32, int64, half, bfloat16 or all; several with commas");
   add("-o,--op", arguments.operation, "sum, max or min");

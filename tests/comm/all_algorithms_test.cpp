@@ -48,6 +48,7 @@ MachineModel uneven_machine() {
   machine.combine_to_own = PiecewiseLinear(4e-8, 1.3e-11);
   machine.combine_to_all = PiecewiseLinear(5e-8, 1.7e-11);
   machine.fetch = PiecewiseLinear(3e-8, 1.7e-11);
+  machine.push = PiecewiseLinear(2e-8, 1.1e-11);
   machine.node_barrier = 3e-7;
   return machine;
 }

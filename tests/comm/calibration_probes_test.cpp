@@ -62,6 +62,7 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
   machine.combine_to_own = PiecewiseLinear(0, 8);
   machine.combine_to_all = PiecewiseLinear(0, 64);
   machine.fetch = PiecewiseLinear(0, 16);
+  machine.push = PiecewiseLinear(0, 128);
   machine.node_barrier = 32;
   Index const elements = 24; // a multiple of 1, 2, 3 and 8
   for (Topology const& topology : topologies()) {
@@ -90,6 +91,7 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
       case Probe::combine_to_own: expected = machine.combine_to_own(bytes); break;
       case Probe::combine_to_all: expected = machine.combine_to_all(bytes); break;
       case Probe::fetch: expected = machine.fetch(bytes); break;
+      case Probe::push: expected = machine.push(bytes); break;
       }
       INFO(to_string(probe) << ", " << topology.ranks() << " ranks on " << topology.nodes() << " nodes");
       double const extra = machine.node_barrier * extra_barriers(probe);

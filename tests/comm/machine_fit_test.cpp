@@ -262,6 +262,10 @@ TEST_CASE("a measured machine says what was not measured", "[fit]") {
   CHECK(machine.missing_for(Topology::one_node(3), true) ==
         "sums in shared memory, copies in shared memory, barriers of a node");
   CHECK(machine.missing_for(Topology::block(5, 2), false) == "messages between nodes");
+  machine.fetch = fit_curve(std::vector<TimeSample>{{8, 2e-7}, {1024, 3e-7}});
+  CHECK(machine.model().push == machine.fetch->curve); // of a program that did not measure it
+  machine.push = fit_curve(std::vector<TimeSample>{{8, 1e-7}, {1024, 2e-7}});
+  CHECK(machine.model().push == machine.push->curve);
   CHECK(FittedMachine{}.missing_for(Topology::block(2, 2), true) == "messages between nodes, reductions, copies");
   CHECK(machine.extrapolates_message(Link::inter, 64));
   CHECK(machine.extrapolates_message(Link::intra, 4));

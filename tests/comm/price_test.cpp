@@ -28,6 +28,7 @@ MachineModel simple_machine() {
   machine.combine_to_own = PiecewiseLinear(0, 20);
   machine.combine_to_all = PiecewiseLinear(0, 30);
   machine.fetch = PiecewiseLinear(0, 5);
+  machine.push = PiecewiseLinear(0, 4);
   machine.node_barrier = 7;
   return machine;
 }

@@ -127,7 +127,7 @@ class Measurements(unittest.TestCase):
         self.assertIn("# 2 ranks on 2 emulated nodes | buffers staged\n", nodes.result().out)
         self.assertIn("measured / predicted: message_inter ", nodes.result().out)
         for outcome in (alike.result(), nodes.result()):
-            self.assertNotRegex(outcome.out, "measured / predicted:.*(combine|fetch|node_barrier)")
+            self.assertNotRegex(outcome.out, "measured / predicted:.*(combine|fetch|push|node_barrier)")
 
     def test_one_rank_and_emulated_nodes(self):
         alone, nodes = start("commbench", "-b", "64", "-e", "64", *QUICK), start(
@@ -200,7 +200,7 @@ class Measurements(unittest.TestCase):
         calibration = run("calibrate", "-e", "4K", "--all-sizes", ranks=2)
         self.assertEqual((calibration.code, calibration.err, calibration.left), (0, "", ["peaks.json"]), calibration)
         for text in ("# message_intra", "# one_way_intra", "# reduce", "# copy", "# combine_to_own", "# combine_to_all",
-                     "# fetch", "# node barrier", "# messages intra hide ",
+                     "# fetch", "# push", "# node barrier", "# messages intra hide ",
                      "held out: |error| median", "  held out\n"):
             self.assertIn(text, calibration.out)
         self.assertNotIn("message_inter", calibration.out)
@@ -240,7 +240,7 @@ class Measurements(unittest.TestCase):
     def test_a_calibration_of_staged_messages_predicts_no_others(self):
         calibration = run("calibrate", "-e", "4K", "--buffers=staged", ranks=2)
         self.assertEqual((calibration.code, calibration.err, calibration.left), (0, "", ["peaks.json"]), calibration)
-        self.assertNotRegex(calibration.out, "# (combine|fetch|node barrier)")
+        self.assertNotRegex(calibration.out, "# (combine|fetch|push|node barrier)")
         self.assertIn(", buffers staged, ", calibration.out)
         peaks = calibration.folder / "peaks.json"
         self.assertEqual(strict_json(peaks)["provenance"]["buffers"], "staged")

@@ -56,7 +56,7 @@ NamedMachine machine_for(Deck const& deck) {
   machine.fit.message[0] = machine.fit.one_way[0] = curve(1e-6, 1e-10);
   machine.fit.overlap[0] = 0.5;
   machine.fit.reduce = machine.fit.copy = curve(1e-7, 3e-10);
-  machine.fit.combine_to_own = machine.fit.combine_to_all = machine.fit.fetch = curve(1e-7, 2e-10);
+  machine.fit.combine_to_own = machine.fit.combine_to_all = machine.fit.fetch = machine.fit.push = curve(1e-7, 2e-10);
   machine.fit.node_barrier = 1e-6;
   machine.provenance.buffers = usual_buffers();
   MeasuredParts& parts = machine.parts.emplace();

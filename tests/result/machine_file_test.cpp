@@ -39,6 +39,7 @@ MeasuredMachine sample_machine() {
   machine.fit.combine_to_own = fitted(3e-7, 5e-10);
   machine.fit.combine_to_all = fitted(5e-7, 7e-10);
   machine.fit.fetch = fitted(4e-7, 6e-10);
+  machine.fit.push = fitted(6e-7, 8e-10);
   machine.fit.node_barrier = 1e-6 / 3;
   machine.fit.ports = 2;
   machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
@@ -177,7 +178,7 @@ TEST_CASE("a damaged field is named with what it must be", "[machine-file]") {
   CHECK_THAT(error_after([](Json& j) { j.erase("curves"); }), ContainsSubstring("/curves is missing"));
   CHECK_THAT(error_after([](Json& j) { j["curves"]["latency"] = 1; }),
              ContainsSubstring("no curve \"latency\"; there is: message_intra, message_inter, one_way_intra, "
-                               "one_way_inter, reduce, copy, combine_to_own, combine_to_all, fetch"));
+                               "one_way_inter, reduce, copy, combine_to_own, combine_to_all, fetch, push"));
   CHECK_THAT(error_after([](Json& j) { j["overlap"]["intra"] = 1.5; }),
              ContainsSubstring("/overlap/intra is 1.5, must be at most 1"));
   CHECK_THAT(error_after([](Json& j) { j["node_barrier_seconds"] = -1; }), ContainsSubstring("must not be negative"));

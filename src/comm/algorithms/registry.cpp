@@ -26,6 +26,7 @@
 #include "comm/algorithms/shared.hpp"
 #include "comm/algorithms/shared_copy.hpp"
 #include "comm/algorithms/shared_mailbox.hpp"
+#include "comm/algorithms/shared_push.hpp"
 #include "comm/algorithms/tree.hpp"
 #include "comm/algorithms/whole_ring.hpp"
 #include "core/error.hpp"
@@ -103,6 +104,8 @@ constexpr std::array table{
                         make_shared_all_gather},
     RegisteredAlgorithm{Collective::all_gather, Algorithm::shared_mailbox, MemoryNeed::shared_memory,
                         PricingSymmetry::none, make_shared_mailbox_all_gather, mailbox_elements},
+    RegisteredAlgorithm{Collective::all_gather, Algorithm::shared_push, MemoryNeed::shared_memory,
+                        PricingSymmetry::none, make_shared_push_all_gather},
     // --- broadcast
     RegisteredAlgorithm{Collective::broadcast, Algorithm::binomial, MemoryNeed::nothing, PricingSymmetry::none,
                         make_binomial_broadcast},
@@ -114,6 +117,8 @@ constexpr std::array table{
                         make_shared_broadcast},
     RegisteredAlgorithm{Collective::broadcast, Algorithm::shared_mailbox, MemoryNeed::shared_memory,
                         PricingSymmetry::none, make_shared_mailbox_broadcast, mailbox_elements},
+    RegisteredAlgorithm{Collective::broadcast, Algorithm::shared_push, MemoryNeed::shared_memory, PricingSymmetry::none,
+                        make_shared_push_broadcast},
     // --- reduce
     RegisteredAlgorithm{Collective::reduce, Algorithm::binomial, MemoryNeed::nothing, PricingSymmetry::none,
                         make_binomial_reduce},

@@ -290,6 +290,7 @@ void Execution::enqueue_part(Move const& move, Range const& part) {
   auto const size = static_cast<std::size_t>(part.size());
   Vector<T const> const from(reinterpret_cast<T const*>(address(move.from, part.begin)), size);
   Vector<T> const to(reinterpret_cast<T*>(address(move.to, part.begin)), size);
+  if (move.is_push()) return push<T>(m_exec, from, to, worker());
   if (move.action == Action::copy) return copy<T>(m_exec, from, to, worker());
   reduce<T>(m_exec, m_operation, from, to, worker());
 }

@@ -48,6 +48,11 @@ void combine(ExecutionSpace const& exec, Operation operation, std::span<T const*
 template <class T>
 void copy(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to, Worker worker = Worker::kernels);
 
+/// The same, where `to` lies in a neighbour's memory and the neighbour reads it next (core/push_bytes.hpp). On devices
+/// no different from copy().
+template <class T>
+void push(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to, Worker worker = Worker::kernels);
+
 namespace Impl {
 /// How devices combine: a thread per element. Elsewhere for tests: the bits are those of combine().
 template <class T>

@@ -62,7 +62,12 @@ public:
     append(size, m_probes, time_interleaved(m_communicator, calls_of(m_probes, size.elements), m_timing));
     if (m_fresh_probes.empty()) return;
     TimedCall const write = write_call(m_exec, Arena(m_memory.bytes()).vector<Element>("data", size.elements));
-    append(size, m_fresh_probes, time_fresh(m_communicator, calls_of(m_fresh_probes, size.elements), write, m_timing));
+    // The second half is what a fetch or a push has written here.
+    Vector<Element> const both = Arena(m_memory.bytes()).vector<Element>("data", 2 * size.elements);
+    TimedCall const read = read_call(m_exec, std::as_bytes(std::span(both.data(), both.extent(0))));
+    std::vector<FreshCall> calls;
+    for (TimedCall& call : calls_of(m_fresh_probes, size.elements)) calls.push_back({std::move(call), read});
+    append(size, m_fresh_probes, time_fresh(m_communicator, calls, write, read, m_timing));
   }
 
 private:
@@ -151,6 +156,7 @@ constexpr std::array sources{
     CurveSource{"combine_to_own", Probe::combine_to_own},
     CurveSource{"combine_to_all", Probe::combine_to_all},
     CurveSource{"fetch", Probe::fetch},
+    CurveSource{"push", Probe::push},
 };
 
 /// How much of reductions exchanges hide; nothing if there is no such link.

@@ -75,18 +75,21 @@ struct Writer {
     Range const slice{begin, begin + slice_elements()};
     in_shared_memory(Move::combine({BufferId::data, slice, every_neighbour}, {BufferId::data, slice, target}));
   }
-  void fetch() {
+  Rank next_neighbour() const {
     std::vector<Rank> const& neighbours = topology.neighbours(rank);
-    Rank const next = neighbours[(place_in_node(topology, rank) + 1) % neighbours.size()];
-    in_shared_memory(Move::copy(part(0, next), part(1)));
+    return neighbours[(place_in_node(topology, rank) + 1) % neighbours.size()];
   }
+  void fetch() { in_shared_memory(Move::copy(part(0, next_neighbour()), part(1))); }
+  void push() { in_shared_memory(Move::copy(part(0), part(1, next_neighbour()))); }
 };
 
-bool is_combine_or_fetch(Probe probe) {
-  return probe == Probe::combine_to_all || probe == Probe::combine_to_own || probe == Probe::fetch;
+/// Those that work between two node barriers.
+bool is_between_barriers(Probe probe) {
+  return probe == Probe::combine_to_all || probe == Probe::combine_to_own || probe == Probe::fetch ||
+         probe == Probe::push;
 }
 
-bool uses_shared_memory(Probe probe) { return probe == Probe::node_barrier || is_combine_or_fetch(probe); }
+bool uses_shared_memory(Probe probe) { return probe == Probe::node_barrier || is_between_barriers(probe); }
 
 std::optional<Link> link_of(Probe probe) {
   switch (probe) {
@@ -126,6 +129,7 @@ std::string_view to_string(Probe probe) {
   case Probe::combine_to_all: return "combine to all";
   case Probe::combine_to_own: return "combine to own";
   case Probe::fetch: return "fetch";
+  case Probe::push: return "push";
   }
   return "unknown";
 }
@@ -185,6 +189,9 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   case Probe::fetch:
     if (has_neighbours) writer.fetch();
     break;
+  case Probe::push:
+    if (has_neighbours) writer.push();
+    break;
   }
   bool const shared = uses_shared_memory(probe) && has_neighbours;
   return {.collective = Collective::all_reduce,
@@ -199,7 +206,7 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
 
 double priced_bytes(Probe probe, Topology const& topology, Index elements, std::size_t element_bytes) {
   auto const moved = [&](Index count) { return static_cast<double>(count) * static_cast<double>(element_bytes); };
-  if (probe == Probe::fetch) return 2 * moved(elements);
+  if (probe == Probe::fetch || probe == Probe::push) return 2 * moved(elements);
   auto const parts = static_cast<Index>(largest_node(topology));
   Index const slice = Writer{topology, 0, elements}.slice_elements();
   if (probe == Probe::combine_to_all) return moved(2 * parts * slice); // every part read, and written
@@ -222,6 +229,6 @@ bool needs_fresh_data(Probe probe) {
   return probe != Probe::reduce && probe != Probe::copy && probe != Probe::node_barrier;
 }
 
-int extra_barriers(Probe probe) { return is_combine_or_fetch(probe) ? 2 : 0; }
+int extra_barriers(Probe probe) { return is_between_barriers(probe) ? 2 : 0; }
 
 } // namespace trainstone

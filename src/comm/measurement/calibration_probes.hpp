@@ -29,12 +29,13 @@ enum class Probe {
   combine_to_all, ///< a slice of all neighbours' data summed up, to all of them
   combine_to_own, ///< the same, to the rank's own alone
   fetch,          ///< a neighbour's data copied
+  push,           ///< a rank's own data copied into a neighbour's memory
 };
 
 inline constexpr std::array probes{
     Probe::exchange_intra, Probe::exchange_inter,  Probe::one_way_intra, Probe::one_way_inter, Probe::overlap_intra,
     Probe::overlap_inter,  Probe::exchange_reduce, Probe::reduce,        Probe::copy,          Probe::node_barrier,
-    Probe::combine_to_all, Probe::combine_to_own,  Probe::fetch};
+    Probe::combine_to_all, Probe::combine_to_own,  Probe::fetch,         Probe::push};
 
 std::string_view to_string(Probe probe);
 

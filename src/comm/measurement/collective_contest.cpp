@@ -6,6 +6,7 @@
 #include "comm/measurement/exact_data.hpp"
 #include "comm/measurement/fresh_data.hpp"
 #include "comm/measurement/mpi_collective.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"
@@ -47,7 +48,8 @@ public:
 
   /// What is timed, and what is checked: the result of MPI's own is brought to where it is looked for.
   struct Calls {
-    TimedCall timed, checked;
+    FreshCall timed;
+    TimedCall checked;
   };
 
   Calls calls_of(Contestant const& contestant) const {
@@ -56,7 +58,7 @@ public:
       auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data,
                                                        cut<T>(m_memory.scratch, apart, "scratch"), m_memory.staging,
                                                        contestant.form);
-      return {[mpi] { mpi->run_as_users_do(); }, [mpi] { mpi->run(); }};
+      return {{[mpi] { mpi->run_as_users_do(); }, read_call(m_exec, mpi->users_result())}, [mpi] { mpi->run(); }};
     }
     Schedule schedule =
         make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
@@ -69,7 +71,7 @@ public:
       execution->run();
       wait_for_kernels(exec, label);
     };
-    return {call, call};
+    return {{call, reading()}, call};
   }
 
   /// Wrong elements of all ranks after one call.
@@ -106,6 +108,14 @@ public:
     };
   }
 
+  /// Reads what this rank holds at the end.
+  TimedCall reading() const {
+    std::vector<Impl::Expected> const expected = Impl::expected_results(m_problem, m_communicator.rank());
+    if (expected.empty()) return [] {};
+    Index const begin = expected.front().range.begin, end = expected.back().range.end;
+    return read_call(m_exec, std::as_bytes(std::span(m_data.data() + begin, static_cast<std::size_t>(end - begin))));
+  }
+
 private:
   ExecutionSpace m_exec;
   Communicator& m_communicator;
@@ -119,9 +129,11 @@ template <class T>
 std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communicator, ExactData const* truth,
                                std::span<Contestant const> contestants, ContestOptions const& options) {
   std::vector<TimedCall> calls, checked;
+  std::vector<FreshCall> fresh;
   for (Contestant const& contestant : contestants) {
     auto [timed, with_result] = contest.calls_of(contestant);
-    calls.push_back(std::move(timed));
+    calls.push_back(timed.call);
+    fresh.push_back(std::move(timed));
     checked.push_back(std::move(with_result));
   }
   std::vector<ContestResult> results(calls.size());
@@ -130,8 +142,9 @@ std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communic
   };
   check_all();
   contest.fill_for_timing();
-  std::vector<TimedSamples> samples = options.fresh ? time_fresh(communicator, calls, contest.writing(), options.timing)
-                                                    : time_interleaved(communicator, calls, options.timing);
+  std::vector<TimedSamples> samples =
+      options.fresh ? time_fresh(communicator, fresh, contest.writing(), contest.reading(), options.timing)
+                    : time_interleaved(communicator, calls, options.timing);
   for (std::size_t i = 0; i < calls.size(); ++i) results[i].samples = std::move(samples[i]);
   check_all();
   return results;

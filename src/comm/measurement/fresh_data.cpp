@@ -40,6 +40,31 @@ void write_all(ExecutionSpace const& exec, Vector<T> data, T value) {
       KOKKOS_LAMBDA(Index i) { data(i) = value; });
 }
 
+struct ReadLines {
+  static constexpr std::size_t line = 32;
+  std::byte const* data;
+
+  KOKKOS_FUNCTION void operator()(Index i, std::uint64_t& sum) const {
+    sum += static_cast<std::uint64_t>(data[static_cast<std::size_t>(i) * line]);
+  }
+};
+
+/// \return a sum that depends on every line
+std::uint64_t read_all(ExecutionSpace const& exec, std::span<std::byte const> data) {
+  auto const lines = static_cast<Index>((data.size() + ReadLines::line - 1) / ReadLines::line);
+  ReadLines const body{data.data()};
+  std::uint64_t sum = 0;
+  if constexpr (launches_wait) {
+    if (data.size() <= largest_inline_bytes) {
+      for (Index i = 0; i < lines; ++i) body(i, sum);
+      return sum;
+    }
+  }
+  using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
+  launch_reduce({"trainstone::comm::read_fresh", Phase::other, 0, data.size()}, Policy(exec, 0, lines), body, sum);
+  return sum;
+}
+
 } // namespace
 
 template <class T>
@@ -57,23 +82,34 @@ template TimedCall write_call(ExecutionSpace const&, Vector<std::int64_t>);
 template TimedCall write_call(ExecutionSpace const&, Vector<bf16>);
 template TimedCall write_call(ExecutionSpace const&, Vector<fp16>);
 
-std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<TimedCall> const& calls,
-                                     TimedCall const& write, TimingOptions const& options) {
+TimedCall read_call(ExecutionSpace const& exec, std::span<std::byte const> data) {
+  return [data, exec] {
+    std::uint64_t const volatile sum = read_all(exec, data); // else nothing would be read
+    static_cast<void>(sum);
+  };
+}
+
+std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<FreshCall> const& calls,
+                                     TimedCall const& write, TimedCall const& read_own, TimingOptions const& options) {
   constexpr double least_seconds = 1e-9; // where noise has made the difference negative
   std::vector<TimedCall> fresh;
-  for (TimedCall const& call : calls) {
-    fresh.push_back([&write, &call] {
+  for (auto const& [call, read] : calls) {
+    fresh.push_back([&write, &call, &read] {
       write();
       call();
+      read();
     });
   }
-  fresh.push_back(write);
+  fresh.push_back([&write, &read_own] {
+    write();
+    read_own();
+  });
   std::vector<TimedSamples> samples = time_interleaved(communicator, fresh, options);
-  TimedSamples const writing = std::move(samples.back());
+  TimedSamples const apart = std::move(samples.back());
   samples.pop_back();
   for (TimedSamples& one_call : samples)
     for (std::size_t pass = 0; pass < one_call.seconds.size(); ++pass)
-      one_call.seconds[pass] = std::max(least_seconds, one_call.seconds[pass] - writing.seconds[pass]);
+      one_call.seconds[pass] = std::max(least_seconds, one_call.seconds[pass] - apart.seconds[pass]);
   return samples;
 }
 

@@ -172,6 +172,11 @@ void MpiCollective::run_as_users_do() {
   if (m_buffers == MessageBuffers::staged) bring_result();
 }
 
+std::span<std::byte const> MpiCollective::users_result() const {
+  bool const is_brought = m_buffers == MessageBuffers::staged;
+  return {is_brought ? m_data + bytes(m_written.begin) : m_result, bytes(m_written.size())};
+}
+
 void MpiCollective::call() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);

@@ -61,6 +61,8 @@ public:
   void run();
   /// The call as users time it: the result stays where MPI has put it, but for copies back from staging memory.
   void run_as_users_do();
+  /// Where run_as_users_do() leaves the result of this rank.
+  std::span<std::byte const> users_result() const;
 
 private:
   struct Memory {

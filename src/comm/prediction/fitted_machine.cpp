@@ -22,6 +22,7 @@ MachineModel FittedMachine::model() const {
   machine.combine_to_own = curve(combine_to_own);
   machine.combine_to_all = curve(combine_to_all);
   machine.fetch = curve(fetch);
+  machine.push = curve(push ? push : fetch);
   machine.node_barrier = node_barrier.value_or(0);
   machine.ports = ports;
   return machine;
@@ -62,7 +63,8 @@ std::vector<NamedCurve> named_curves(FittedMachine& machine) {
           {"copy", &machine.copy},
           {"combine_to_own", &machine.combine_to_own},
           {"combine_to_all", &machine.combine_to_all},
-          {"fetch", &machine.fetch}};
+          {"fetch", &machine.fetch},
+          {"push", &machine.push}};
 }
 
 } // namespace trainstone

@@ -24,6 +24,7 @@ struct FittedMachine {
   std::optional<FittedCurve> combine_to_own;
   std::optional<FittedCurve> combine_to_all;
   std::optional<FittedCurve> fetch;
+  std::optional<FittedCurve> push;    ///< absent in files of programs that did not push: as a fetch then
   std::optional<double> node_barrier; ///< seconds
   int ports = 1;
 

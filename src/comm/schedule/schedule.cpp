@@ -50,6 +50,7 @@ std::string_view to_string(Algorithm algorithm) {
   case Algorithm::shared: return "shared";
   case Algorithm::shared_copy: return "shared_copy";
   case Algorithm::shared_mailbox: return "shared_mailbox";
+  case Algorithm::shared_push: return "shared_push";
   case Algorithm::direct: return "direct";
   case Algorithm::recursive: return "recursive";
   case Algorithm::bruck: return "bruck";

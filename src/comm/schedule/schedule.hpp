@@ -59,6 +59,7 @@ enum class Algorithm {
   shared,
   shared_copy,
   shared_mailbox,
+  shared_push,
   direct,
   recursive,
   bruck,
@@ -91,6 +92,7 @@ inline constexpr std::array algorithms{
     Algorithm::shared,
     Algorithm::shared_copy,
     Algorithm::shared_mailbox,
+    Algorithm::shared_push,
     Algorithm::direct,
     Algorithm::recursive,
     Algorithm::bruck,
@@ -174,6 +176,8 @@ struct Move {
   bool writes() const { return action == Action::receive || is_local(); }
   /// Touches memory of the node's shared segment that is not the rank's own.
   bool is_shared() const { return is_local() && (from.owner != own_memory || to.owner != own_memory); }
+  /// A copy of own memory into a neighbour's.
+  bool is_push() const { return action == Action::copy && from.owner == own_memory && to.owner != own_memory; }
   /// Elements sent, received, added to or copied; of a combine: of its result.
   Index size() const { return action == Action::send ? from.range.size() : to.range.size(); }
   bool operator==(Move const&) const = default;

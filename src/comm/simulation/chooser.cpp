@@ -74,6 +74,7 @@ MachineModel default_machine() {
   machine.combine_to_own = PiecewiseLinear(1e-7, 1 / 20e9);
   machine.combine_to_all = PiecewiseLinear(1e-7, 1 / 20e9);
   machine.fetch = PiecewiseLinear(1e-7, 1 / 20e9);
+  machine.push = PiecewiseLinear(1e-7, 1 / 20e9);
   machine.node_barrier = 5e-7;
   return machine;
 }

@@ -84,7 +84,8 @@ std::optional<double> PortSimulation::run(Motion motion) const {
 double PortSimulation::local_seconds(Schedule const& schedule, Move const& move, double touched) const {
   if (move.is_shared()) {
     auto const bytes = static_cast<double>(shared_bytes(move, schedule, m_element_bytes));
-    if (move.action == Action::copy) return seconds_among(m_machine.fetch, bytes, touched);
+    if (move.action == Action::copy)
+      return seconds_among(move.is_push() ? m_machine.push : m_machine.fetch, bytes, touched);
     bool const to_all = move.to.owner == every_neighbour;
     return seconds_among(to_all ? m_machine.combine_to_all : m_machine.combine_to_own, bytes, touched);
   }

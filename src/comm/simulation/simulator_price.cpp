@@ -48,8 +48,8 @@ PiecewiseLinear stretched(PiecewiseLinear const& curve, double factor) {
 MachineModel stretched(MachineModel machine, double factor) {
   for (auto* const curves : {&machine.message, &machine.one_way})
     for (PiecewiseLinear& message : *curves) message = stretched(message, factor);
-  for (PiecewiseLinear* const curve :
-       {&machine.reduce, &machine.copy, &machine.combine_to_own, &machine.combine_to_all, &machine.fetch})
+  for (PiecewiseLinear* const curve : {&machine.reduce, &machine.copy, &machine.combine_to_own, &machine.combine_to_all,
+                                       &machine.fetch, &machine.push})
     *curve = stretched(*curve, factor);
   return machine;
 }

@@ -52,7 +52,8 @@ constexpr Line lines[] = {
     {Collective::reduce_scatter, Algorithm::shared},     {Collective::all_gather, Algorithm::shared},
     {Collective::broadcast, Algorithm::shared},          {Collective::reduce, Algorithm::shared},
     {Collective::all_reduce, Algorithm::shared_mailbox}, {Collective::reduce_scatter, Algorithm::shared_mailbox},
-    {Collective::all_gather, Algorithm::shared_mailbox}, {Collective::broadcast, Algorithm::shared_mailbox}};
+    {Collective::all_gather, Algorithm::shared_mailbox}, {Collective::broadcast, Algorithm::shared_mailbox},
+    {Collective::all_gather, Algorithm::shared_push},    {Collective::broadcast, Algorithm::shared_push}};
 
 } // namespace
 
@@ -146,6 +147,31 @@ TEST_CASE("bytes in shared memory are those that moves beyond a rank's own memor
     }
   }
   CHECK(seen > 100);
+}
+
+TEST_CASE("owners push what neighbours would fetch: as many bytes, by other ranks", "[comm][algorithms]") {
+  for (Rank const n : ranks_to_try()) {
+    if (n == 1) continue;
+    for (Partition const& partition : partitions_to_try(n)) {
+      INFO(n << " ranks, " << partition.elements() << " elements, largest block " << partition.largest());
+      Index const s = partition.elements();
+      Index const barriers = s > 0 ? 2 : 0;
+      // a rank writes its block n - 1 times, the one with the largest block most
+      check_shared_row(counted(shared_problem(Collective::all_gather, partition), Algorithm::shared_push),
+                       {barriers, 2 * (n - 1) * partition.largest(), 2 * (n - 1) * s, 0});
+      check_shared_row(counted(shared_problem(Collective::broadcast, partition, n - 1), Algorithm::shared_push),
+                       {barriers, 2 * (n - 1) * s, 2 * (n - 1) * s, 0});
+    }
+  }
+}
+
+TEST_CASE("only a copy of own memory into a neighbour's is a push", "[comm][algorithms]") {
+  Slice const own{BufferId::data, {0, 4}}, other{BufferId::data, {0, 4}, 1}, third{BufferId::data, {0, 4}, 2};
+  CHECK(Move::copy(own, other).is_push());
+  CHECK_FALSE(Move::copy(other, own).is_push());
+  CHECK_FALSE(Move::copy(other, third).is_push());
+  CHECK_FALSE(Move::copy(own, own).is_push());
+  CHECK_FALSE(Move::combine({BufferId::data, {0, 4}, every_neighbour}, other).is_push());
 }
 
 TEST_CASE("through mailboxes there is one barrier, and everybody fetches or adds up what it needs",
