@@ -14,10 +14,6 @@ namespace trainstone {
 
 namespace {
 
-/// From here on caches hold no useful part of what was written, so memory gets it directly. Measured with two ranks on
-/// Zen 5: below, the string copy is up to 5 times faster where the cores share a cache, and as fast where they do not.
-constexpr std::size_t least_streamed = std::size_t{8} << 20;
-
 constexpr std::size_t line = 64;
 
 /// The processor's own string copy. It takes lines without reading them first.
@@ -47,8 +43,10 @@ void stream(std::byte const* from, std::byte* to, std::size_t bytes) {
 
 } // namespace
 
+/// Measured with two ranks on Zen 5: for fewer bytes than least_streamed_bytes the string copy is up to 5 times faster
+/// than streamed stores where the cores share a cache, and as fast where they do not.
 void push_bytes(std::byte const* from, std::byte* to, std::size_t bytes) {
-  if (bytes >= least_streamed)
+  if (bytes >= least_streamed_bytes)
     stream(from, to, bytes);
   else
     copy_string(from, to, bytes);

@@ -119,11 +119,25 @@ TEST_CASE("every kind of local move takes its own time", "[comm][price]") {
   };
   CHECK(priced(Move::copy(data(0, 2), scratch(0, 2))) == 2 * 3);
   CHECK(priced(Move::reduce(scratch(0, 2), data(0, 2))) == 2 * 100);
-  CHECK(priced(Move::combine(scratch(0, 6), data(0, 2))) == 2 * 2 * 100);          // two additions
-  CHECK(priced(Move::copy(data(0, 2, 1), data(0, 2))) == 4 * 5);                   // read and written
+  CHECK(priced(Move::combine(scratch(0, 6), data(0, 2))) == 2 * 2 * 100); // two additions
+  CHECK(priced(Move::copy(data(0, 2, 1), data(0, 2))) == 4 * 5);          // read and written
+  CHECK(priced(Move::push(data(0, 2), data(0, 2, 1))) == 4 * 4);
   CHECK(priced(Move::combine(data(0, 2, every_neighbour), data(0, 2))) == 6 * 20); // two read, one written
   CHECK(priced(Move::combine(data(0, 2, every_neighbour), data(0, 2, every_neighbour))) == 8 * 30);
   CHECK(priced(Move::reduce(data(0, 2, 1), data(0, 2))) == 6 * 20);
+}
+
+TEST_CASE("pushes into many memories touch as much as fetches from them", "[comm][price]") {
+  MachineModel machine = simple_machine();
+  machine.fetch = machine.push = PiecewiseLinear({{0, 0, 1}, {100, -400, 5}}); // large ones take longer per byte
+  for (Rank const ranks : {2, 3, 8}) {
+    Problem problem = Problem::on_one_node(Collective::all_gather, Partition::even(40 * ranks, ranks));
+    problem.shared_memory = true;
+    auto const priced = [&](Algorithm algorithm) {
+      return price(problem, make_schedules(problem, algorithm), 1, machine);
+    };
+    CHECK(priced(Algorithm::shared_push) == priced(Algorithm::shared));
+  }
 }
 
 TEST_CASE("small moves through a large buffer take the time per byte that large ones take", "[comm][price]") {

@@ -320,16 +320,17 @@ TEST_CASE("kernels of any size are labelled, counted and delayed, and run on the
     DelayPoint::Scoped const recording(delay_point(), [&](char const* label) { delayed.emplace_back(label); });
     reduce<float>(exec, Operation::sum, blocks.vector(1), blocks.vector(0));
     copy<float>(exec, blocks.vector(1), blocks.vector(0));
+    push<float>(exec, blocks.vector(1), blocks.vector(2));
     combine<float>(exec, Operation::sum, blocks.sources(), static_cast<Index>(n), blocks.targets(targets));
     INFO(fmt::format("{}", fmt::join(guard.violations(), "\n")));
     CHECK(guard.violations().empty());
-    CHECK(guard.kernels() ==
-          std::vector<std::string>{"trainstone::comm::reduce", "trainstone::comm::copy", "trainstone::comm::combine"});
+    CHECK(guard.kernels() == std::vector<std::string>{"trainstone::comm::reduce", "trainstone::comm::copy",
+                                                      "trainstone::comm::push", "trainstone::comm::combine"});
     CHECK(delayed == guard.kernels());
-    CHECK(counters().launches[Phase::communication] - before.launches[Phase::communication] == 3);
+    CHECK(counters().launches[Phase::communication] - before.launches[Phase::communication] == 4);
     CHECK(counters().flops[Phase::communication] - before.flops[Phase::communication] == n + 2 * n);
     CHECK(counters().bytes[Phase::communication] - before.bytes[Phase::communication] ==
-          (3 + 2 + 3 + targets) * n * sizeof(float));
+          (3 + 2 + 2 + 3 + targets) * n * sizeof(float));
   }
 }
 

@@ -120,7 +120,7 @@ class Measurements(unittest.TestCase):
                 self.assertIn("auto", algorithms(rows))
                 sums = name in ("all_reduce", "reduce_scatter", "reduce") and kind in ("bfloat16", "float16")
                 self.assertEqual("mpi" in algorithms(rows), not name.startswith("server") and not sums)
-                self.assertFalse({"shared", "shared_copy", "shared_mailbox"} & algorithms(rows))
+                self.assertFalse({"shared", "shared_copy", "shared_mailbox", "shared_push"} & algorithms(rows))
         self.assert_ok(long.result(), ["long.json"])
         self.assertEqual(strict_json(long.result().folder / "long.json")["header"]["buffers"], "staged")
         self.assert_ok(nodes.result())

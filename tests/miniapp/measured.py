@@ -57,7 +57,7 @@ class Choice(TrainingTest):
                 result = self.assert_chosen(futures[name].result(), ranks_of)
                 tried = {algorithm for one in result["chosen"].values() for algorithm in one["seconds"]}
                 if name in ("an emulated network", "staged messages"):
-                    self.assertFalse(tried & {"shared", "shared_copy", "hierarchical"}, "they move data in shared memory")
+                    self.assertFalse(tried & {"shared", "shared_copy", "shared_push", "hierarchical"}, "they move data in shared memory")
                 if name == "hsdp whose groups lie on one node and on two":
                     self.assertNotIn("shared", tried, "one group could run it, another one could not")
                 if name == "hsdp whose replicas add up fresh gradients":

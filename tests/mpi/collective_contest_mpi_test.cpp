@@ -1,4 +1,4 @@
-// What commbench and calibrate stand on: the order of measurements, the check of results, and fitted curves.
+// What commbench and calibrate stand on: the check of results, and fitted curves.
 
 #include "comm/algorithms/registry.hpp"
 #include "comm/execution/buffers.hpp"
@@ -7,11 +7,13 @@
 #include "comm/measurement/calibration.hpp"
 #include "comm/measurement/calibration_probes.hpp"
 #include "comm/measurement/collective_contest.hpp"
-#include "comm/measurement/fresh_data.hpp"
+#include "comm/measurement/exact_data.hpp"
 #include "comm/measurement/mpi_collective.hpp"
 #include "comm/schedule/counters.hpp"
+#include "comm/schedule/expected_results.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
+#include "core/push_bytes.hpp"
 #include "core/types.hpp"
 
 #include "support/world.hpp"
@@ -19,9 +21,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 using namespace trainstone;
 
@@ -37,12 +37,13 @@ std::vector<Contestant> message_passing(Problem const& problem, ElementType type
   return all;
 }
 
-/// Private memory for a problem and its contestants, and not a byte more of it.
+/// Memory for a problem and its contestants, shared as the problem says, and not a byte more of it.
 struct Memory {
   Memory(Communicator const& communicator, Problem const& problem, ElementType type,
          std::vector<Contestant> const& contestants)
       : memory(ExecutionSpace(), communicator, ledger, "test",
-               contest_bytes(communicator.buffers(), problem, communicator.rank(), type, contestants), false) {}
+               contest_bytes(communicator.buffers(), problem, communicator.rank(), type, contestants),
+               problem.shared_memory) {}
 
   MeasuredBuffers const& buffers() const { return memory.buffers(); }
 
@@ -90,76 +91,6 @@ Problem all_reduce_of(Index elements, Communicator const& communicator) {
 
 } // namespace
 
-TEST_CASE("calls are warmed up, then measured forth and back, equally often", "[mpi][timing]") {
-  Communicator const communicator = Communicator::world();
-  std::string order;
-  std::vector<TimedCall> const calls{[&] { order += 'A'; }, [&] { order += 'B'; }, [&] { order += 'C'; }};
-  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 3, .samples = 4, .calls = 2});
-  // three to warm up and two to see how long it takes, of each; then four passes of two calls
-  CHECK(order == "AAAAABBBBBCCCCC"
-                 "AABBCC"
-                 "CCBBAA"
-                 "AABBCC"
-                 "CCBBAA");
-  for (TimedSamples const& result : results) {
-    CHECK(result.seconds.size() == 4);
-    CHECK(result.calls == 2);
-  }
-}
-
-TEST_CASE("a sample is the slowest rank's time, and the same on all ranks", "[mpi][timing]") {
-  Communicator const communicator = Communicator::world();
-  Rank const slow = communicator.size() - 1;
-  auto const pause = std::chrono::milliseconds(3);
-  std::vector<TimedCall> const calls{[&] {
-    if (communicator.rank() == slow) std::this_thread::sleep_for(pause);
-  }};
-  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 0, .samples = 2, .calls = 2});
-  for (double const seconds : results[0].seconds) {
-    CHECK(seconds >= std::chrono::duration<double>(pause).count());
-    for (double const other : all_gather_values(communicator, seconds)) CHECK(other == seconds);
-  }
-}
-
-TEST_CASE("a sample has as many calls as fill it, and twenty of calls that are not much longer", "[timing]") {
-  TimingOptions const options{.sample_seconds = 2e-3};
-  CHECK(calls_of_sample(0, options) == 1'000'000);
-  CHECK(calls_of_sample(1.5e-6, options) == 1334);
-  CHECK(calls_of_sample(0.9e-4, options) == 23);
-  CHECK(calls_of_sample(1.1e-4, options) == 20);
-  CHECK(calls_of_sample(0.9e-3, options) == 20);
-  CHECK(calls_of_sample(3.9e-3, options) == 5); // ten times the sample's time
-  CHECK(calls_of_sample(0.03, options) == 1);
-  CHECK(calls_of_sample(1000, options) == 1);
-}
-
-TEST_CASE("the number of calls follows the time, alike on all ranks", "[mpi][timing]") {
-  Communicator const communicator = Communicator::world();
-  std::vector<TimedCall> const calls{[] {}, [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }};
-  auto const results = time_interleaved(communicator, calls, {.warmup_calls = 0, .samples = 2});
-  CHECK(results[0].calls >= 1);
-  CHECK(results[1].calls == 1);
-  for (int const other : all_gather_values(communicator, results[0].calls)) CHECK(other == results[0].calls);
-  CHECK_THROWS_AS(time_interleaved(communicator, calls, {.samples = 3}), Error);
-}
-
-TEST_CASE("a fresh call finds written data, its result is read, and both are done once more without it",
-          "[mpi][timing]") {
-  Communicator const communicator = Communicator::world();
-  std::string order;
-  auto const note = [&order](char what) { return TimedCall([&order, what] { order += what; }); };
-  std::vector<FreshCall> const calls{{note('a'), note('A')}, {note('b'), note('B')}};
-  auto const results =
-      time_fresh(communicator, calls, note('w'), note('r'), {.warmup_calls = 0, .samples = 2, .calls = 1});
-  REQUIRE(results.size() == 2);
-  for (TimedSamples const& one : results)
-    for (double const seconds : one.seconds) CHECK(seconds > 0); // whatever was taken off
-  // twice each to see how long they take, then to and fro
-  CHECK(order == "waAwaAwbBwbBwrwr"
-                 "waAwbBwr"
-                 "wrwbBwaA");
-}
-
 TEST_CASE("all contestants of all collectives are exact in every type that they carry, staged messages count the same",
           "[mpi][contest][staged]") {
   Communicator communicator = Communicator::world();
@@ -167,6 +98,69 @@ TEST_CASE("all contestants of all collectives are exact in every type that they 
   communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
   Traffic const staged = check_all_contests(communicator);
   if (host_reaches_memory) CHECK(staged == host);
+}
+
+TEST_CASE("the result of MPI's call lies where a user finds it", "[mpi][contest][staged]") {
+  test::skip_on_devices("the host reads it");
+  Communicator communicator = Communicator::world();
+  ExecutionSpace const exec;
+  auto const check = [&](Problem const& problem, MpiForm form) {
+    Rank const rank = communicator.rank();
+    Memory const memory(communicator, problem, ElementType::float32, {{.algorithm = {}, .form = form}});
+    auto const floats = [](Vector<std::byte> bytes) {
+      return std::span(reinterpret_cast<float*>(bytes.data()), bytes.extent(0) / sizeof(float));
+    };
+    auto const data = floats(memory.buffers().data).first(static_cast<std::size_t>(problem.elements()));
+    auto const scratch = floats(memory.buffers().scratch);
+    ExactData const truth(problem, Operation::sum, ElementType::float32);
+    truth.fill<float>(rank, data);
+    MpiCollective mpi(exec, communicator, problem, Operation::sum, Vector<float>(data.data(), data.size()),
+                      Vector<float>(scratch.data(), scratch.size()), memory.buffers().staging, form);
+    mpi.run_as_users_do();
+    auto const result = mpi.users_result();
+    std::vector<Impl::Expected> const expected = Impl::expected_results(problem, rank);
+    std::vector<float> image(data.size(), -1.0f);
+    if (!expected.empty()) {
+      auto const begin = static_cast<std::size_t>(expected.front().range.begin);
+      auto const end = static_cast<std::size_t>(expected.back().range.end);
+      REQUIRE(result.size() == (end - begin) * sizeof(float));
+      std::memcpy(image.data() + begin, result.data(), result.size());
+    }
+    INFO(to_string(problem.collective) << " " << to_string(form) << " of " << problem.elements());
+    CHECK(truth.wrong<float>(rank, std::span<float const>(image)) == 0);
+    CHECK(result.empty() == expected.empty());
+  };
+  for (MessageBuffers const buffers : {MessageBuffers::host, MessageBuffers::staged}) {
+    if (buffers == MessageBuffers::staged) communicator.use_buffers(buffers, exec);
+    for (Collective const collective : collectives) {
+      if (has_servers(collective) || collective == Collective::barrier) continue;
+      for (Index const length : {1009, 840}) {
+        Problem const problem = even_problem(collective, length, communicator.topology(), 0, 1);
+        for (MpiForm const form : mpi_forms(problem)) check(problem, form);
+      }
+    }
+  }
+}
+
+TEST_CASE("blocks that are streamed past the caches arrive", "[mpi][contest]") {
+  test::skip_on_devices("the host's memory alone can be shared");
+  Communicator communicator = Communicator::world();
+  ExecutionSpace const exec;
+  if (communicator.size() < 2 || communicator.topology().nodes() > 1) return;
+  auto const threads = static_cast<Index>(exec.concurrency());
+  Index const elements = threads * static_cast<Index>(least_streamed_bytes / sizeof(float) + 5) + 3;
+  Problem problem = even_problem(Collective::broadcast, elements, communicator.topology(), 0, 1);
+  problem.shared_memory = true;
+  std::vector<Contestant> const push{{.algorithm = Algorithm::shared_push}};
+  Memory const memory(communicator, problem, ElementType::float32, push);
+  Index pushes = 0;
+  DelayPoint::Scoped const counting(
+      delay_point(), [&](char const* label) { pushes += std::string_view(label) == "trainstone::comm::push" ? 1 : 0; });
+  auto const results =
+      run_contest(exec, communicator, problem, Operation::sum, ElementType::float32, push, memory.buffers(), quick);
+  CHECK(results[0].wrong == 0);
+  Index const calls = 1 + 1 + 2 + 2 + 1; // check, warm-up, two to see how long it takes, two samples, check
+  CHECK(pushes == (communicator.rank() == problem.root ? calls * (communicator.size() - 1) : 0));
 }
 
 TEST_CASE("a wrong result is found, whether it is wrong before or after the timing, and on whatever rank",

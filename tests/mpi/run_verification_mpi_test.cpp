@@ -218,6 +218,7 @@ TEST_CASE("collectives on integers are exact", "[mpi][checks]") {
     if (!host_reaches_memory && name == "shared") continue;
     CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
   }
+  if (host_reaches_memory) CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.all_gather = "shared_push"}));
   ParallelConfig const whole_groups{
       .strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer};
   for (std::string const name : {"binomial", "linear", "shared"}) {
@@ -225,6 +226,7 @@ TEST_CASE("collectives on integers are exact", "[mpi][checks]") {
     if (!host_reaches_memory && name == "shared") continue;
     CHECK(check(whole_groups, {.reduce = name, .broadcast = name}));
   }
+  if (host_reaches_memory) CHECK(check(whole_groups, {.broadcast = "shared_push"}));
 }
 
 TEST_CASE("one wrong value on one rank, in any try of a collective, fails the check on all", "[mpi][checks]") {

@@ -65,7 +65,7 @@ private:
     Values to(at(move.to.range.size()), 0);
     if (move.action == Action::reduce) to = read(rank, move.to);
     for (std::size_t i = 0; i < from.size(); ++i) { // a combine's parts lie one after the other
-      if (move.action == Action::copy)
+      if (move.copies())
         to[i] = from[i];
       else
         to[i % to.size()] += from[i];

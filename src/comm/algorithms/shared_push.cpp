@@ -11,7 +11,7 @@ Schedule make_pushes(Problem const& problem, Rank rank, Range const& given) {
   builder.node_barrier();
   // Each rank begins with its neighbour, so that not all write the same memory at a time.
   for (Rank distance = 1; distance < problem.ranks(); ++distance)
-    builder.copy(data_slice(given), data_slice(given, (rank + distance) % problem.ranks()));
+    builder.push(data_slice(given), data_slice(given, (rank + distance) % problem.ranks()));
   builder.node_barrier();
   return builder.finish();
 }

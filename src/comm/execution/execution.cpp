@@ -278,7 +278,7 @@ void Execution::enqueue_move(Move const& move) {
   }
   Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
   traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
-  if (move.action == Action::copy) return;
+  if (move.copies()) return;
   Index const additions = move.action == Action::combine ? combined_parts(move, m_schedule) - 1 : 1;
   traffic.reduced += static_cast<std::uint64_t>(move.size() * additions);
 }
@@ -290,7 +290,7 @@ void Execution::enqueue_part(Move const& move, Range const& part) {
   auto const size = static_cast<std::size_t>(part.size());
   Vector<T const> const from(reinterpret_cast<T const*>(address(move.from, part.begin)), size);
   Vector<T> const to(reinterpret_cast<T*>(address(move.to, part.begin)), size);
-  if (move.is_push()) return push<T>(m_exec, from, to, worker());
+  if (move.action == Action::push) return push<T>(m_exec, from, to, worker());
   if (move.action == Action::copy) return copy<T>(m_exec, from, to, worker());
   reduce<T>(m_exec, m_operation, from, to, worker());
 }

@@ -10,8 +10,9 @@ namespace trainstone {
 
 namespace {
 
-/// Ranks of a node run the same schedule but for their places: what one reads of the others, they read of it; but for
-/// ranks with an empty block, which neighbour_address() looks after.
+/// Ranks of a node run the same schedule but for their places: what one reads or writes of the others, they read or
+/// write of it. Ranks that have barriers alone (with an empty block, or not the root of a push) are the exception:
+/// neighbour_address() looks after them.
 bool is_seen_by_neighbours(Schedule const& schedule, BufferId buffer) {
   auto const touches = [buffer](Slice const& slice) { return slice.owner != own_memory && slice.buffer == buffer; };
   return std::ranges::any_of(schedule.rounds, [&](Round const& round) {

@@ -200,7 +200,7 @@ void launch_copy(ExecutionSpace const& exec, char const* label, Vector<T const> 
   auto const n = static_cast<Index>(to.extent(0));
   Kernel const kernel{label, Phase::communication, 0, 2 * to.extent(0) * sizeof(T)};
   if (worker == Worker::calling_thread) {
-    CopyPieces<T>{from.data(), to.data(), n, n}(0);
+    if (n > 0) CopyPieces<T>{from.data(), to.data(), n, n}(0);
   } else if constexpr (launches_wait) {
     Index const piece = std::max(Index{1}, divide_up(n, exec.concurrency()));
     launch_blocks(exec, kernel, CopyPieces<T>{from.data(), to.data(), n, piece});

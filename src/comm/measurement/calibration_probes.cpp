@@ -80,7 +80,7 @@ struct Writer {
     return neighbours[(place_in_node(topology, rank) + 1) % neighbours.size()];
   }
   void fetch() { in_shared_memory(Move::copy(part(0, next_neighbour()), part(1))); }
-  void push() { in_shared_memory(Move::copy(part(0), part(1, next_neighbour()))); }
+  void push() { in_shared_memory(Move::push(part(0), part(1, next_neighbour()))); }
 };
 
 /// Those that work between two node barriers.

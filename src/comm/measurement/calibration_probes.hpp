@@ -29,7 +29,7 @@ enum class Probe {
   combine_to_all, ///< a slice of all neighbours' data summed up, to all of them
   combine_to_own, ///< the same, to the rank's own alone
   fetch,          ///< a neighbour's data copied
-  push,           ///< a rank's own data copied into a neighbour's memory
+  push,           ///< a rank's own data pushed into a neighbour's memory
 };
 
 inline constexpr std::array probes{

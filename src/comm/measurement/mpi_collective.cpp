@@ -173,8 +173,11 @@ void MpiCollective::run_as_users_do() {
 }
 
 std::span<std::byte const> MpiCollective::users_result() const {
-  bool const is_brought = m_buffers == MessageBuffers::staged;
-  return {is_brought ? m_data + bytes(m_written.begin) : m_result, bytes(m_written.size())};
+  std::vector<Impl::Expected> const results = Impl::expected_results(m_problem, m_communicator->rank());
+  if (results.empty()) return {};
+  Range const held{results.front().range.begin, results.back().range.end};
+  bool const in_data = m_buffers == MessageBuffers::staged || m_written.empty(); // a root that only sends has it there
+  return {in_data ? m_data + bytes(held.begin) : m_result, bytes(held.size())};
 }
 
 void MpiCollective::call() {

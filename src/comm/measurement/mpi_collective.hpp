@@ -61,7 +61,7 @@ public:
   void run();
   /// The call as users time it: the result stays where MPI has put it, but for copies back from staging memory.
   void run_as_users_do();
-  /// Where run_as_users_do() leaves the result of this rank.
+  /// Where run_as_users_do() leaves the result of this rank (problem.hpp), or where a root has it from the start.
   std::span<std::byte const> users_result() const;
 
 private:

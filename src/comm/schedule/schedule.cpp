@@ -69,6 +69,7 @@ std::string_view to_string(Action action) {
   case Action::receive: return "receive";
   case Action::reduce: return "reduce";
   case Action::copy: return "copy";
+  case Action::push: return "push";
   case Action::combine: return "combine";
   case Action::node_barrier: return "node_barrier";
   }

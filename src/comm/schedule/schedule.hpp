@@ -117,6 +117,7 @@ enum class Action {
   receive,
   reduce,       ///< to = to + from
   copy,         ///< to = from
+  push,         ///< to = from, where `to` is a neighbour's memory that the neighbour reads next
   combine,      ///< to = the sum of equal parts, in the balanced tree over their numbers, rounded once
   node_barrier, ///< nobody goes on before all neighbours have come
 };
@@ -166,6 +167,7 @@ struct Move {
   static Move receive(Rank peer, Slice to) { return {Action::receive, peer, {}, to}; }
   static Move reduce(Slice from, Slice to) { return {Action::reduce, -1, from, to}; }
   static Move copy(Slice from, Slice to) { return {Action::copy, -1, from, to}; }
+  static Move push(Slice from, Slice to) { return {Action::push, -1, from, to}; }
   static Move combine(Slice from, Slice to) { return {Action::combine, -1, from, to}; }
   static Move node_barrier() { return {Action::node_barrier, -1, {}, {}}; }
 
@@ -176,8 +178,7 @@ struct Move {
   bool writes() const { return action == Action::receive || is_local(); }
   /// Touches memory of the node's shared segment that is not the rank's own.
   bool is_shared() const { return is_local() && (from.owner != own_memory || to.owner != own_memory); }
-  /// A copy of own memory into a neighbour's.
-  bool is_push() const { return action == Action::copy && from.owner == own_memory && to.owner != own_memory; }
+  bool copies() const { return action == Action::copy || action == Action::push; }
   /// Elements sent, received, added to or copied; of a combine: of its result.
   Index size() const { return action == Action::send ? from.range.size() : to.range.size(); }
   bool operator==(Move const&) const = default;

@@ -46,6 +46,10 @@ void ScheduleBuilder::copy(Slice const& from, Slice const& to) {
   if (!to.range.empty()) m_round.push_back(Move::copy(from, to));
 }
 
+void ScheduleBuilder::push(Slice const& from, Slice const& to) {
+  if (!to.range.empty()) m_round.push_back(Move::push(from, to));
+}
+
 void ScheduleBuilder::combine(Slice const& from, Slice const& to) {
   if (to.range.empty()) return;
   Index const read = from.range.size(), part = to.range.size();

@@ -47,6 +47,7 @@ public:
   void receive(Rank peer, Slice const& to);
   void reduce(Slice const& from, Slice const& to);
   void copy(Slice const& from, Slice const& to);
+  void push(Slice const& from, Slice const& to);
   /// See Move. \throws Error unless from is a whole number of parts or of every neighbour
   void combine(Slice const& from, Slice const& to);
   /// A message without elements, of barriers.

@@ -17,6 +17,7 @@ std::string describe(Move const& move) {
   case Action::node_barrier: return "node barrier";
   case Action::reduce:
   case Action::copy:
+  case Action::push:
   case Action::combine: break;
   }
   return fmt::format("{} of {} into {}", to_string(move.action), describe(move.from), describe(move.to));

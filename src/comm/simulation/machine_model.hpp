@@ -49,8 +49,8 @@ struct MachineModel {
   PiecewiseLinear copy;           ///< by bytes copied, inside a rank's own memory
   PiecewiseLinear combine_to_own; ///< a sum of neighbours' data, by bytes read and written
   PiecewiseLinear combine_to_all; ///< the same, written to all neighbours
-  PiecewiseLinear fetch;          ///< a copy of a neighbour's data, by bytes read and written
-  PiecewiseLinear push;           ///< a copy into a neighbour's memory, by bytes read and written
+  PiecewiseLinear fetch;          ///< a copy from or to a neighbour, by bytes read and written
+  PiecewiseLinear push;           ///< a push into a neighbour's memory, by bytes read and written
   double node_barrier = 0;        ///< seconds
   int ports = 1;                  ///< messages that a rank can send, and receive, at the same time
 

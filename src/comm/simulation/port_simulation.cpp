@@ -24,13 +24,16 @@ Index touched_elements(Schedule const& schedule) {
     if (slice.range.empty()) return;
     all = all.empty() ? slice.range : Range{std::min(all.begin, slice.range.begin), std::max(all.end, slice.range.end)};
   };
+  Index sum = 0;
   for (Round const& round : schedule.rounds) {
     for (Move const& move : round) {
       if (move.reads()) add(move.from);
-      if (move.writes()) add(move.to);
+      if (move.action == Action::push)
+        sum += move.size(); // every neighbour's memory is another one
+      else if (move.writes())
+        add(move.to);
     }
   }
-  Index sum = 0;
   for (Range const& range : touched) sum += range.size();
   return sum;
 }
@@ -84,8 +87,8 @@ std::optional<double> PortSimulation::run(Motion motion) const {
 double PortSimulation::local_seconds(Schedule const& schedule, Move const& move, double touched) const {
   if (move.is_shared()) {
     auto const bytes = static_cast<double>(shared_bytes(move, schedule, m_element_bytes));
-    if (move.action == Action::copy)
-      return seconds_among(move.is_push() ? m_machine.push : m_machine.fetch, bytes, touched);
+    if (move.action == Action::push) return seconds_among(m_machine.push, bytes, touched);
+    if (move.action == Action::copy) return seconds_among(m_machine.fetch, bytes, touched);
     bool const to_all = move.to.owner == every_neighbour;
     return seconds_among(to_all ? m_machine.combine_to_all : m_machine.combine_to_own, bytes, touched);
   }

@@ -86,7 +86,7 @@ void SymbolicRun::run_local_move(Rank rank, Move const& move) {
   std::size_t const round = state(rank).round;
   if (move.action == Action::combine) return write(rank, move.to, sum_of_parts(rank, move));
   Pieces const from = read(rank, round, move, owners(rank, move.from).front(), move.from.buffer, move.from.range);
-  if (move.action == Action::copy) return write(rank, move.to, from);
+  if (move.copies()) return write(rank, move.to, from);
   Pieces const to = read(rank, round, move, owners(rank, move.to).front(), move.to.buffer, move.to.range);
   Pieces const total = sum(m_trees, to, from);
   if (!all_defined(total))

@@ -165,15 +165,6 @@ TEST_CASE("owners push what neighbours would fetch: as many bytes, by other rank
   }
 }
 
-TEST_CASE("only a copy of own memory into a neighbour's is a push", "[comm][algorithms]") {
-  Slice const own{BufferId::data, {0, 4}}, other{BufferId::data, {0, 4}, 1}, third{BufferId::data, {0, 4}, 2};
-  CHECK(Move::copy(own, other).is_push());
-  CHECK_FALSE(Move::copy(other, own).is_push());
-  CHECK_FALSE(Move::copy(other, third).is_push());
-  CHECK_FALSE(Move::copy(own, own).is_push());
-  CHECK_FALSE(Move::combine({BufferId::data, {0, 4}, every_neighbour}, other).is_push());
-}
-
 TEST_CASE("through mailboxes there is one barrier, and everybody fetches or adds up what it needs",
           "[comm][algorithms]") {
   for (Rank const n : ranks_to_try()) {
