@@ -83,7 +83,7 @@ struct Writer {
   void push() { in_shared_memory(Move::push(part(0), part(1, next_neighbour()))); }
 };
 
-/// Those that work between two node barriers.
+/// The probes whose move is between two node barriers.
 bool is_between_barriers(Probe probe) {
   return probe == Probe::combine_to_all || probe == Probe::combine_to_own || probe == Probe::fetch ||
          probe == Probe::push;

@@ -110,10 +110,9 @@ public:
 
   /// Reads what this rank holds at the end.
   TimedCall reading() const {
-    std::vector<Impl::Expected> const expected = Impl::expected_results(m_problem, m_communicator.rank());
-    if (expected.empty()) return [] {};
-    Index const begin = expected.front().range.begin, end = expected.back().range.end;
-    return read_call(m_exec, std::as_bytes(std::span(m_data.data() + begin, static_cast<std::size_t>(end - begin))));
+    Range const held = Impl::finally_held(m_problem, m_communicator.rank());
+    return read_call(m_exec,
+                     std::as_bytes(std::span(m_data.data() + held.begin, static_cast<std::size_t>(held.size()))));
   }
 
 private:

@@ -38,12 +38,10 @@ bool has_equal_blocks(Problem const& problem) {
   return true;
 }
 
-/// What MPI writes on a rank: all between the first and the last of its results, but for the root that sends them.
-Range written(Problem const& problem, Rank rank) {
-  bool const only_sends = problem.collective == Collective::broadcast || problem.collective == Collective::scatter;
-  std::vector<Impl::Expected> const results = Impl::expected_results(problem, rank);
-  if (results.empty() || (only_sends && rank == problem.root)) return {0, 0};
-  return {results.front().range.begin, results.back().range.end};
+/// Whether the rank has its result from the start, and MPI writes nothing there.
+bool only_sends(Problem const& problem, Rank rank) {
+  bool const from_root = problem.collective == Collective::broadcast || problem.collective == Collective::scatter;
+  return from_root && rank == problem.root;
 }
 
 } // namespace
@@ -117,7 +115,8 @@ MpiCollective::MpiCollective(ExecutionSpace const& exec, Communicator const& com
                      to_string(form));
   require_memory(data, scratch, staging);
   m_read = Impl::initially_held(m_problem, communicator.rank());
-  m_written = written(m_problem, communicator.rank());
+  m_held = Impl::finally_held(m_problem, communicator.rank());
+  m_written = only_sends(m_problem, communicator.rank()) ? Range{0, 0} : m_held;
   mpi_count(data.elements); // so the sum of counts cannot overflow
   for (Rank rank = 0; rank < m_problem.ranks(); ++rank) {
     Range const range = m_problem.collective == Collective::all_to_all
@@ -173,11 +172,8 @@ void MpiCollective::run_as_users_do() {
 }
 
 std::span<std::byte const> MpiCollective::users_result() const {
-  std::vector<Impl::Expected> const results = Impl::expected_results(m_problem, m_communicator->rank());
-  if (results.empty()) return {};
-  Range const held{results.front().range.begin, results.back().range.end};
-  bool const in_data = m_buffers == MessageBuffers::staged || m_written.empty(); // a root that only sends has it there
-  return {in_data ? m_data + bytes(held.begin) : m_result, bytes(held.size())};
+  bool const in_data = m_buffers == MessageBuffers::staged || m_written.empty();
+  return {in_data ? m_data + bytes(m_held.begin) : m_result, bytes(m_held.size())};
 }
 
 void MpiCollective::call() {

@@ -105,7 +105,8 @@ private:
   std::vector<int> m_counts;  ///< elements: per block, or of an all-to-all per peer
   std::vector<int> m_offsets; ///< elements: where they begin
   Range m_read{0, 0};         ///< by the call, on this rank
-  Range m_written{0, 0};      ///< by the call, on this rank
+  Range m_held{0, 0};         ///< by this rank at the end
+  Range m_written{0, 0};      ///< by the call, on this rank: as held, but for a root that only sends
   std::byte* m_data;
   std::byte* m_given;        ///< to MPI: the data itself, or its copy
   std::byte* m_given_result; ///< to MPI: the second buffer, or its copy

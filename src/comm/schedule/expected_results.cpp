@@ -73,4 +73,10 @@ std::vector<Expected> expected_results(Problem const& problem, Rank rank) {
   return expected;
 }
 
+Range finally_held(Problem const& problem, Rank rank) {
+  std::vector<Expected> const results = expected_results(problem, rank);
+  if (results.empty()) return {0, 0};
+  return {results.front().range.begin, results.back().range.end};
+}
+
 } // namespace trainstone::Impl

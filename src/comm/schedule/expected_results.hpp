@@ -23,4 +23,7 @@ struct Expected {
 /// The data with which a rank has to end, in ascending order, without empty ranges.
 std::vector<Expected> expected_results(Problem const& problem, Rank rank);
 
+/// From the first to the last element with which a rank has to end.
+Range finally_held(Problem const& problem, Rank rank);
+
 } // namespace trainstone::Impl

@@ -178,6 +178,7 @@ struct Move {
   bool writes() const { return action == Action::receive || is_local(); }
   /// Touches memory of the node's shared segment that is not the rank's own.
   bool is_shared() const { return is_local() && (from.owner != own_memory || to.owner != own_memory); }
+  /// Writes `to` as `from` is: a copy or a push.
   bool copies() const { return action == Action::copy || action == Action::push; }
   /// Elements sent, received, added to or copied; of a combine: of its result.
   Index size() const { return action == Action::send ? from.range.size() : to.range.size(); }
