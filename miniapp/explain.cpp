@@ -172,7 +172,7 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_flag("--shared", arguments.shared, "put buffers into memory that all ranks of a node share");
   command.add_option("--shard-group", arguments.shard_group, "with hsdp: number of ranks that hold one copy together");
   command.add_option("--prefetch", arguments.prefetch,
-                     "with a strategy: number of groups that are gathered ahead; default 1");
+                     "with a strategy: number of units that are gathered ahead; default 1");
   CLI::Option* const deck = command.add_option(
       "--deck", arguments.deck.path,
       "with a strategy and --machine: print the predicted timeline of a step of this deck under the strategy");

@@ -180,7 +180,7 @@ std::vector<Key> parallel_keys() {
       choice("parallel.partition", parallel, &ParallelConfig::partition,
              {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
              "of strategy zero; intra_layer: a rank owns a part of every parameter group; inter_layer: a rank owns "
-             "whole groups, gets their reduced gradients and broadcasts their parameters"),
+             "whole units (root or a block), gets their reduced gradients and broadcasts their parameters"),
       choice("parallel.reduction", parallel, &ParallelConfig::reduction,
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
              "ordered gives the same bits for every strategy and every number of ranks that is a power of two, up "
@@ -205,8 +205,8 @@ std::vector<Key> parallel_keys() {
                "size of the first bucket: the gradients that backward completes first"),
       key("parallel.overlap", parallel, &ParallelConfig::overlap, "communicate while computing"),
       number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time, at most"),
-      number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "groups", {.minimum = 0, .maximum = 63},
-             "number of parameter groups that are gathered ahead of their use"),
+      number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "units", {.minimum = 0, .maximum = 63},
+             "number of units of parameters (root or a block) that are gathered ahead of their use"),
       number("parallel.check_replicas", parallel, &ParallelConfig::check_replicas, "steps", up_to(trillion),
              "steps between comparisons of a hash of the parameters that several ranks hold; a difference ends the "
              "run; 0 = after the last step only"),

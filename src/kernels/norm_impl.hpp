@@ -10,6 +10,25 @@
 
 namespace trainstone {
 
+namespace Impl {
+
+/// The sum of value(i) over a block. On hosts element i is added in lane i modulo 32, and the lanes are added in a
+/// balanced tree: enough sums for the latency of an addition on vectors of any width, and the same bits for each.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float block_sum(Value const& value) {
+  constexpr Index lanes = 32;
+  static_assert(norm_block % lanes == 0);
+  float sums[lanes];
+  vector_for(lanes, [&](Index lane) { sums[lane] = value(lane); });
+  for (Index begin = lanes; begin < norm_block; begin += lanes)
+    vector_for(lanes, [&](Index lane) { sums[lane] += value(begin + lane); });
+  for (Index width = lanes / 2; width > 0; width /= 2)
+    vector_for(width, [&](Index lane) { sums[lane] += sums[lane + width]; });
+  return sums[0];
+}
+
+} // namespace Impl
+
 template <class T>
 void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<double> block_sums) {
   Index const count = Impl::extent(x, 0), blocks = count / norm_block;
@@ -25,7 +44,7 @@ void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<do
         Index const first = team.league_rank() * chunk;
         Impl::team_for(team, Impl::minimum(chunk, blocks - first), [&](Index i) {
           T const* const block = x.data() + (first + i) * norm_block;
-          block_sums(first + i) = Impl::vector_sum(0, norm_block, [&](Index j) {
+          block_sums(first + i) = Impl::block_sum([&](Index j) {
             float const value = to_float(block[j]);
             return value * value;
           });

@@ -38,15 +38,15 @@ MachineModel without_start(MachineModel const& machine) {
   return uniform_machine({0, (message(2 * large) - message(large)) / large, 0});
 }
 
-/// Seconds of all groups, one after the other. On one node it does not matter who the owner is.
-double price_of(Method const& method, std::vector<ParameterGroup> const& groups, Rank ranks,
+/// Seconds of all units, one after the other. On one node it does not matter who the owner is.
+double price_of(Method const& method, std::vector<ParameterUnit> const& units, Rank ranks,
                 MachineModel const& machine) {
   std::map<std::int64_t, double> of_size;
   double seconds = 0;
-  for (ParameterGroup const& group : groups) {
-    auto const [found, is_new] = of_size.try_emplace(group.padded, 0);
+  for (ParameterUnit const& unit : units) {
+    auto const [found, is_new] = of_size.try_emplace(unit.padded, 0);
     if (is_new)
-      found->second = price(Problem::on_one_node(method.collective, Partition::even(group.padded, ranks)),
+      found->second = price(Problem::on_one_node(method.collective, Partition::even(unit.padded, ranks)),
                             method.algorithm, element_bytes, machine);
     seconds += found->second;
   }
@@ -63,12 +63,12 @@ std::optional<std::int64_t> closed_total(Method const& method, std::int64_t para
   return gathers_per_step * (once + parameters / 2 * (std::bit_width(n) - 1));
 }
 
-GatherRow count_method(Method const& method, std::vector<ParameterGroup> const& groups, Ownership const& owners,
+GatherRow count_method(Method const& method, std::vector<ParameterUnit> const& units, Ownership const& owners,
                        Rank ranks) {
   std::vector<Traffic> sent(static_cast<std::size_t>(ranks));
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    Problem problem = Problem::on_one_node(method.collective, Partition::even(groups[group].padded, ranks));
-    if (has_root(method.collective)) problem.root = owners.owner(static_cast<Index>(group)).value();
+  for (ParameterUnit const& unit : units) {
+    Problem problem = Problem::on_one_node(method.collective, Partition::even(unit.padded, ranks));
+    if (has_root(method.collective)) problem.root = owners.owner(unit.first_group).value();
     for (Rank rank = 0; rank < ranks; ++rank)
       sent[static_cast<std::size_t>(rank)] +=
           gathers_per_step * predict_traffic(make_schedule(problem, method.algorithm, rank), problem.topology, 1);
@@ -89,15 +89,15 @@ TaughtGathers compare_taught_gathers(Rank ranks, MachineModel const& machine) {
   TRAINSTONE_REQUIRE(2 <= ranks && ranks <= most_gather_ranks, "gathers of 2 to {} ranks are compared, not of {}",
                      most_gather_ranks, ranks);
   ParameterTable const table(*find_preset(model), ranks);
-  std::vector<ParameterGroup> const& groups = table.groups();
-  Ownership const owners = Ownership::of_groups(groups, ranks);
+  std::vector<ParameterUnit> const& units = table.units();
+  Ownership const owners = Ownership::of_units(table.groups(), units, ranks);
   TaughtGathers lecture{std::string(model), table.size(), 0, {}};
   for (Rank rank = 0; rank < ranks; ++rank) lecture.most_owned = std::max(lecture.most_owned, owners.elements(rank));
   for (Method const& method : methods) {
-    GatherRow row = count_method(method, groups, owners, ranks);
+    GatherRow row = count_method(method, units, owners, ranks);
     row.exact_total = closed_total(method, table.size(), ranks);
-    row.without_start = price_of(method, groups, ranks, without_start(machine));
-    row.priced = price_of(method, groups, ranks, machine);
+    row.without_start = price_of(method, units, ranks, without_start(machine));
+    row.priced = price_of(method, units, ranks, machine);
     if (has_root(method.collective))
       row.memory_balance = static_cast<double>(lecture.most_owned) * ranks / static_cast<double>(table.size());
     lecture.rows.push_back(std::move(row));

@@ -76,6 +76,7 @@ void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batc
   Impl::LaunchedPart launched_part = launched(exec, part, batch);
   launched_part.parameters = parameters;
   launched_part.gradients = target.gradients;
+  launched_part.looked_up = target.looked_up;
   launched_part.write = target.write;
   std::span<DescribePiece const> pieces = backward_pieces(part.kind);
   if (piece) pieces = pieces.subspan(static_cast<std::size_t>(*piece), 1);

@@ -32,8 +32,11 @@ struct MicroBatch {
 
 /// The memory in which backward leaves the gradients of a part's parameters.
 struct GradientTarget {
-  StoredVector gradients; ///< of the part's group, as the parameters or in fp32; backward leaves the padding alone
+  StoredVector gradients; ///< of the part's unit, as the parameters or in fp32; backward leaves the padding alone
   Write write = Write::overwrite; ///< or add: to the gradients of earlier micro-batches
+  /// What embed adds to the gradient of the token table: to these elements, which the caller has set. Empty: to those
+  /// in `gradients`, where head has left its part.
+  StoredVector looked_up = {};
 };
 
 /// What the loss does with the head's logits.
@@ -55,15 +58,16 @@ public:
   Storage storage() const { return m_activations.storage(); }
 
   /// Runs the part's forward on `exec`; returns without fencing. The head ends with the logits.
-  /// \param[in] parameters (padded)   of the group that the part reads
+  /// \param[in] parameters (padded)   of the unit that the part reads
   void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
   /// Runs the part's backward on `exec`; returns without fencing. Parts run in reverse order, head first. The head
-  /// writes the gradient of root without the position table, and embed completes it, in the same memory.
-  /// \param[in] parameters (padded)   of the group that the part reads; not looked at by embed
+  /// writes the gradient of root without the position table. Embed completes it, in the same memory, but for what
+  /// target.looked_up says.
+  /// \param[in] parameters (padded)   of the unit that the part reads; not looked at by embed
   /// \param[in] piece   this piece of it alone (PartTable::backward); pieces run in order
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target, std::optional<Index> piece = {});
@@ -90,31 +94,26 @@ private:
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
                            Range part, Vector<float> values);
 
-/// The tensors of one parameter group, in a flat vector that begins where the group does.
+/// The tensors of a block, or those outside of blocks (-1), in a flat vector that begins where their unit does.
 template <class T>
-class GroupTensors {
+class UnitTensors {
 public:
-  GroupTensors(ParameterTable const& table, Index group, Vector<T> flat)
-      : m_table(&table), m_block(group - 1), m_group(group), m_flat(flat) {}
+  UnitTensors(ParameterTable const& table, Index block, Vector<T> flat)
+      : m_table(&table), m_block(block), m_flat(flat) {}
 
   Vector<T> vector(Tensor tensor) const {
     ParameterTensor const& entry = m_table->find(tensor, m_block);
-    return Vector<T>(m_flat.data() + place(entry), static_cast<std::size_t>(entry.size()));
+    return Vector<T>(m_flat.data() + m_table->offset_in_unit(entry), static_cast<std::size_t>(entry.size()));
   }
   Matrix<T> matrix(Tensor tensor) const {
     ParameterTensor const& entry = m_table->find(tensor, m_block);
-    return Matrix<T>(m_flat.data() + place(entry), static_cast<std::size_t>(entry.rows),
+    return Matrix<T>(m_flat.data() + m_table->offset_in_unit(entry), static_cast<std::size_t>(entry.rows),
                      static_cast<std::size_t>(entry.columns));
   }
 
 private:
-  Index place(ParameterTensor const& entry) const {
-    return entry.offset - m_table->groups()[static_cast<std::size_t>(m_group)].offset;
-  }
-
   ParameterTable const* m_table;
-  Index m_block; ///< -1 for root
-  Index m_group;
+  Index m_block;
   Vector<T> m_flat;
 };
 

@@ -29,8 +29,9 @@ struct LaunchedPart {
   Part part;
   MicroBatch const& batch;
   LossMode mode = LossMode::training;      ///< of the loss
-  ConstStoredVector parameters = {};       ///< of the part's group
-  trainstone::StoredVector gradients = {}; ///< of the part's group, in backward
+  ConstStoredVector parameters = {};       ///< of the part's unit
+  trainstone::StoredVector gradients = {}; ///< of the part's unit, in backward
+  trainstone::StoredVector looked_up = {}; ///< of the token table, where embed leaves its part apart
   Write write = Write::overwrite;          ///< of gradients
 };
 
@@ -87,8 +88,11 @@ public:
   }
 
   void embed_backward(Activation d_out) override {
-    with_gradients([&](auto const& d) {
-      embedding_backward<T>(m_exec, m_of.batch.buckets, matrix(d_out), m_of.shape.sequence, d.matrix(Tensor::wte),
+    with_gradients([&]<class Gradient>(UnitTensors<Gradient> const& d) {
+      Matrix<Gradient> d_wte = d.matrix(Tensor::wte);
+      if (m_of.looked_up.size > 0)
+        d_wte = Matrix<Gradient>(m_of.looked_up.as<Gradient>().data(), d_wte.extent(0), d_wte.extent(1));
+      embedding_backward<T>(m_exec, m_of.batch.buckets, matrix(d_out), m_of.shape.sequence, d_wte,
                             d.matrix(Tensor::wpe), m_of.write);
     });
   }
@@ -131,7 +135,7 @@ private:
   }
   Vector<float> statistics(Activation what) const { return m_of.activations.statistics(what, block()); }
   Matrix<MaskByte> mask_of(Activation what) const { return m_of.activations.mask(what, block()); }
-  GroupTensors<T const> weights() const { return {m_of.table, group_of(m_of.part), m_of.parameters.as<T>()}; }
+  UnitTensors<T const> weights() const { return {m_of.table, m_of.part.block, m_of.parameters.as<T>()}; }
   Matrix<T const> weight_matrix(Tensor tensor) const { return weights().matrix(tensor); }
   Vector<T const> weight_vector(Tensor tensor) const { return weights().vector(tensor); }
   Vector<T const> bias_of(MaybeTensor bias) const { return bias ? weight_vector(*bias) : Vector<T const>(); }
@@ -160,14 +164,14 @@ private:
               epilogue);
   }
 
-  /// body(gradients of the group), which are stored as parameters are, or in fp32.
+  /// body(gradients of the unit), which are stored as parameters are, or in fp32.
   template <class Body>
   void with_gradients(Body const& body) const {
-    Index const group = group_of(m_of.part);
+    Index const block = m_of.part.block;
     if (m_of.gradients.storage == Storage::fp32)
-      body(GroupTensors<float>(m_of.table, group, m_of.gradients.as<float>()));
+      body(UnitTensors<float>(m_of.table, block, m_of.gradients.as<float>()));
     else
-      body(GroupTensors<T>(m_of.table, group, m_of.gradients.as<T>()));
+      body(UnitTensors<T>(m_of.table, block, m_of.gradients.as<T>()));
   }
 
   LaunchedPart const& m_of;

@@ -75,23 +75,35 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks,
     : m_config(config) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
-  add_group("root", -1, {Tensor::wte, Tensor::wpe, Tensor::lnfw, Tensor::lnfb}, ranks, split_of);
+  add_unit(
+      "root", -1,
+      {{"token table", {Tensor::wte}}, {"position table", {Tensor::wpe}}, {"final norm", {Tensor::lnfw, Tensor::lnfb}}},
+      ranks, split_of);
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
-  for (std::int64_t block = 0; block < config.layers; ++block)
-    add_group("block " + std::to_string(block), block, block_members, ranks, split_of);
+  for (std::int64_t block = 0; block < config.layers; ++block) {
+    std::string const name = "block " + std::to_string(block);
+    add_unit(name, block, {{name, block_members}}, ranks, split_of);
+  }
 }
 
-void ParameterTable::add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members,
-                               std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
-  std::int64_t const group = static_cast<std::int64_t>(m_groups.size());
+void ParameterTable::add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups,
+                              std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
+  std::int64_t const first_group = std::ssize(m_groups), offset = m_groups.empty() ? 0 : size();
+  for (Members const& members : groups) add_group(members, block, ranks, split_of);
+  m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
+}
+
+void ParameterTable::add_group(Members const& members, std::int64_t block, std::int64_t ranks,
+                               std::function<Split(Tensor)> const& split_of) {
+  std::int64_t const group = std::ssize(m_groups);
   std::int64_t const first = m_groups.empty() ? 0 : size();
   std::int64_t offset = first, whole_offset = 0;
-  for (Tensor tensor : members) {
+  for (Tensor tensor : members.second) {
     Split const split = split_of ? split_of(tensor) : Split();
     auto const [rows, columns] = part_of(shape_of(tensor, m_config), split, tensor);
-    std::string const prefix = block < 0 ? "" : name + " ";
+    std::string const prefix = block < 0 ? "" : members.first + " ";
     ParameterTensor entry{prefix + std::string(to_string(tensor)),
                           tensor,
                           block,
@@ -111,7 +123,7 @@ void ParameterTable::add_group(std::string const& name, std::int64_t block, std:
   }
   std::int64_t const granule = ranks * norm_block;
   std::int64_t const elements = offset - first;
-  m_groups.push_back({name, first, elements, (elements + granule - 1) / granule * granule, whole_offset});
+  m_groups.push_back({members.first, first, elements, (elements + granule - 1) / granule * granule, whole_offset});
 }
 
 ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {

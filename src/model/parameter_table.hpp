@@ -2,7 +2,7 @@
 
 // The parameters of a GPT as a value: name, shape, place in the flat parameter vector, group, initial value. Everything
 // that owns, shards, sends, saves or updates parameters reads this table; nothing else knows where a tensor lies.
-// Holds no memory.
+// Tensors form groups, which are shared out among owners. Groups form units, which travel. Holds no memory.
 
 #include "model/config.hpp"
 
@@ -70,7 +70,7 @@ struct Split {
 struct ParameterTensor {
   std::string name; ///< "wte", "block 3 qkvw"
   Tensor tensor;
-  std::int64_t block; ///< -1 for the tensors of the root group
+  std::int64_t block; ///< -1 for the tensors outside of blocks
   std::int64_t group; ///< index into ParameterTable::groups
   std::int64_t rows;  ///< 1 for vectors
   std::int64_t columns;
@@ -84,14 +84,26 @@ struct ParameterTensor {
   std::int64_t whole_size() const { return size() * split.parts; }
 };
 
-/// A run of whole tensors that is sharded, sent and reduced together. Group 0 is root = {token table, position table,
-/// final norm}, group i + 1 is block i.
+/// A run of whole tensors of which every owner has a share. The groups are the token table, the position table, the
+/// final norm, and every block. The token table is a group of its own because two parts use it, which may be on
+/// different ranks.
 struct ParameterGroup {
-  std::string name; ///< "root", "block 3"
+  std::string name; ///< "token table", "position table", "final norm", "block 3"
   std::int64_t offset;
   std::int64_t size;       ///< elements of its tensors
   std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
   std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
+};
+
+/// Groups side by side that the same parts read. They are gathered and reduced together. Unit 0 is root, the groups
+/// outside of blocks; unit i + 1 is block i.
+struct ParameterUnit {
+  std::string name; ///< "root", "block 3"
+  std::int64_t first_group, last_group;
+  std::int64_t offset;
+  std::int64_t padded; ///< of all its groups
+
+  bool has(std::int64_t group) const { return first_group <= group && group <= last_group; }
 };
 
 class ParameterTable {
@@ -103,6 +115,13 @@ public:
 
   std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
   std::vector<ParameterGroup> const& groups() const { return m_groups; }
+  std::vector<ParameterUnit> const& units() const { return m_units; }
+  /// The unit with a block's tensors; of -1, with those outside of blocks.
+  static constexpr std::int64_t unit_of(std::int64_t block) { return block + 1; }
+  /// Where a tensor begins in its unit.
+  std::int64_t offset_in_unit(ParameterTensor const& tensor) const {
+    return tensor.offset - m_units[static_cast<std::size_t>(unit_of(tensor.block))].offset;
+  }
   ParameterTensor const& find(Tensor tensor, std::int64_t block = -1) const;
 
   /// Elements of the flat vector, padding included: the Ψ of every formula.
@@ -111,12 +130,17 @@ public:
   std::int64_t model_parameters() const { return m_model_parameters; }
 
 private:
-  void add_group(std::string const& name, std::int64_t block, std::vector<Tensor> const& members, std::int64_t ranks,
+  using Members = std::pair<std::string, std::vector<Tensor>>; ///< of a group, with its name
+
+  void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks,
+                std::function<Split(Tensor)> const& split_of);
+  void add_group(Members const& members, std::int64_t block, std::int64_t ranks,
                  std::function<Split(Tensor)> const& split_of);
 
   GptConfig m_config;
   std::vector<ParameterTensor> m_tensors;
   std::vector<ParameterGroup> m_groups;
+  std::vector<ParameterUnit> m_units;
   std::int64_t m_model_parameters = 0;
 };
 

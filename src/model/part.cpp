@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <set>
 
 namespace trainstone {
 
@@ -33,16 +34,33 @@ std::vector<Part> parts(Index layers) {
   return all;
 }
 
-PartTable::PartTable(ParameterTable const& table) : m_layers(std::ssize(table.groups()) - 1) {
-  ParameterGroup const &root = table.groups()[0], &block = table.groups()[1]; // all blocks are alike
-  at(PartKind::head) = {{{0, root.padded}, false}};
-  at(PartKind::embed) = {{{0, root.padded}}};
-  Index end = block.padded;
+namespace {
+
+/// Where the groups of these tensors lie in root.
+std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tensor> const& tensors) {
+  std::set<Index> groups;
+  for (Tensor const tensor : tensors) groups.insert(table.find(tensor).group);
+  std::vector<Range> ranges;
+  for (Index const group : groups) {
+    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+    Index const begin = entry.offset - table.units().front().offset;
+    ranges.push_back({begin, begin + entry.padded});
+  }
+  return ranges;
+}
+
+} // namespace
+
+PartTable::PartTable(ParameterTable const& table) : m_layers(std::ssize(table.units()) - 1) {
+  at(PartKind::head) = {
+      {groups_in_root(table, gradients_written(PartKind::head).front()), table.units().front().padded}};
+  at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};
+  Index end = table.units()[1].padded; // all blocks are alike
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
     for (std::vector<Tensor> const& written : gradients_written(kind)) {
-      auto const place = [&](Tensor tensor) { return table.find(tensor, 0).offset - block.offset; };
+      auto const place = [&](Tensor tensor) { return table.offset_in_unit(table.find(tensor, 0)); };
       Index const begin = std::ranges::min(written | std::views::transform(place));
-      at(kind).push_back({{begin, end}});
+      at(kind).push_back({{{begin, end}}, begin});
       end = begin;
     }
 }

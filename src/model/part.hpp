@@ -1,14 +1,15 @@
 #pragma once
 
 // The parts of a model as a table: embed, attention 0, mlp 0, attention 1, ... , head. A part is computed together. It
-// goes from the residual stream to the residual stream, or begins or ends it. The table says which parameter group a
-// part reads, and which ranges of the group's gradient its backward completes, in order. Plain values without memory;
-// the loss is no part.
+// goes from the residual stream to the residual stream, or begins or ends it. The table says which unit of parameters a
+// part reads, and which ranges of the unit's gradient its backward writes and completes, in order. Plain values without
+// memory; the loss is no part.
 
 #include "comm/schedule/partition.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -41,15 +42,18 @@ std::string to_string(Part part);
 /// embed, attention 0, mlp 0, ... , head: the order of forward.
 std::vector<Part> parts(Index layers);
 
-/// The group whose parameters the part reads: root for embed and head (embed's backward reads none). Its gradient is
-/// the one that backward writes, too.
-constexpr Index group_of(Part part) { return part.block + 1; }
+/// The unit whose parameters the part reads: root for embed and head (embed's backward reads none). Its gradient is the
+/// one that backward writes, too.
+constexpr Index unit_of(Part part) { return ParameterTable::unit_of(part.block); }
 
-/// A piece of a part's backward (backward_pieces of part_kernels.hpp), and the elements of the group's gradient that it
-/// writes.
+/// A piece of a part's backward (backward_pieces of part_kernels.hpp), and what it does with the unit's gradient.
 struct BackwardPiece {
-  Range written;
-  bool completes = true; ///< nothing is added to them later in the micro-batch
+  std::vector<Range> written;
+  Index complete_from; ///< nothing is added later in the micro-batch to the elements from here on
+
+  bool writes(Range const& elements) const {
+    return std::ranges::any_of(written, [&](Range const& range) { return range.overlaps(elements); });
+  }
 };
 
 class PartTable {
@@ -59,15 +63,15 @@ public:
 
   Index size() const { return 2 + 2 * m_layers; }
   Part operator[](Index number) const;
-  Index group(Index number) const { return group_of((*this)[number]); }
+  Index unit(Index number) const { return unit_of((*this)[number]); }
 
-  /// The two parts that read a group, in the order of forward.
-  std::array<Index, 2> of_group(Index group) const {
-    return group == 0 ? std::array{Index{0}, size() - 1} : std::array{2 * group - 1, 2 * group};
+  /// The two parts that read a unit, in the order of forward.
+  std::array<Index, 2> of_unit(Index unit) const {
+    return unit == 0 ? std::array{Index{0}, size() - 1} : std::array{2 * unit - 1, 2 * unit};
   }
 
-  /// The pieces of backward, in order. Those of a block go from the end of the group to its begin. Head writes root
-  /// and completes nothing: embed adds to the token table.
+  /// The pieces of backward, in order. Those of a block go from the end of the unit to its begin. Head writes the token
+  /// table and the final norm, and completes nothing: embed adds to the token table.
   std::vector<BackwardPiece> const& backward(PartKind kind) const { return m_backward[static_cast<std::size_t>(kind)]; }
   std::vector<BackwardPiece> const& backward(Index number) const { return backward((*this)[number].kind); }
 

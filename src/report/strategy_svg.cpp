@@ -85,7 +85,7 @@ private:
   void panel(Moment const& moment) {
     m_y += panel_gap;
     line(moment.name, "class=\"head\"");
-    if (!moment.dropped.empty()) line("dropped: " + group_names(m_walk, moment.dropped), "class=\"small\"");
+    if (!moment.dropped.empty()) line("dropped: " + unit_names(m_walk, moment.dropped), "class=\"small\"");
     for (WalkedCollective const& started : moment.before)
       line("starts: " + collective_text(m_walk, started), "class=\"small\"");
     double const top = m_y + panel_head - line_height;
@@ -93,14 +93,14 @@ private:
       m_body += text_at(left(rank) + cell_width / 2, top - 6, fmt::format("rank {}", rank), "class=\"rank\"");
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
       double const y = top + row_height * static_cast<double>(g);
-      m_body += text_at(margin, y + 2 * bar_height, m_walk.layout().groups[g].name, "class=\"small\"");
+      m_body += text_at(margin, y + 2 * bar_height, m_walk.layout().units[g].name, "class=\"small\"");
       for (Rank rank = 0; rank < m_walk.ranks(); ++rank) cell(moment.states[g], rank, y);
     }
     m_y = top + row_height * static_cast<double>(moment.states.size());
     for (WalkedCollective const& started : moment.after) line(end_text(m_walk, started), "class=\"small\"");
   }
 
-  void cell(GroupState const& state, Rank rank, double y) {
+  void cell(UnitState const& state, Rank rank, double y) {
     bar(state.parameters, rank, y, "parameters");
     bar(state.gradient, rank, y + bar_height, state.gradient == Holding::own ? "own" : "sum");
     bar(Holding::share, rank, y + 2 * bar_height, "optimizer");

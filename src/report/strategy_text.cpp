@@ -54,11 +54,11 @@ std::string owners_table(StepWalk const& walk) {
 std::string moment_text(StepWalk const& walk, std::size_t number) {
   Moment const& moment = walk.moments[number];
   std::string text = "\n" + moment.name + "\n";
-  if (!moment.dropped.empty()) text += fmt::format("  dropped: {}\n", group_names(walk, moment.dropped));
+  if (!moment.dropped.empty()) text += fmt::format("  dropped: {}\n", unit_names(walk, moment.dropped));
   for (WalkedCollective const& started : moment.before)
     text += fmt::format("  starts: {}\n", collective_text(walk, started));
   std::vector<std::vector<std::string>> rows{{""}};
-  for (ParameterGroup const& group : walk.layout().groups) rows[0].push_back(group.name);
+  for (ParameterUnit const& unit : walk.layout().units) rows[0].push_back(unit.name);
   for (Rank rank = 0; rank < walk.ranks(); ++rank) {
     rows.push_back({fmt::format("rank {}", rank)});
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
@@ -100,11 +100,11 @@ std::string in_units(StateLayout const& layout, Axis axis, std::uint64_t sent) {
 
 std::string kept_text(ShardPlan const& plan) {
   StateLayout const& layout = plan.layout;
-  std::string text =
-      fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
-                  layout.parameter_elements(), layout.gradient_elements(), layout.moments, layout.share_elements());
+  std::string text = fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
+                                 layout.parameter_elements(), plan.reductions.kept_elements(layout), layout.moments,
+                                 layout.share_elements());
   if (layout.sharding.parameters)
-    text += fmt::format(", slots for whole groups {} x {}", plan.gathers.slots, layout.largest_group());
+    text += fmt::format(", slots for whole units {} x {}", plan.gathers.slots, layout.largest_unit());
   if (plan.reductions.fresh_gradients_apart)
     text += fmt::format(", fresh gradients {}", plan.reductions.fresh_elements());
   return text + "\n";
@@ -120,7 +120,7 @@ std::string strategy_title(std::string const& name, StepWalk const& walk) {
           : "";
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
                      plural(walk.ranks(), "rank"), mesh, plural(layout.topology.nodes(), "node"),
-                     plural(std::ssize(layout.groups) - 1, "block"), layout.elements());
+                     plural(std::ssize(layout.units) - 1, "block"), layout.elements());
 }
 
 std::string strategy_meaning(StepWalk const& walk) {
@@ -134,12 +134,12 @@ std::string strategy_meaning(StepWalk const& walk) {
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
   if (layout.sharding.gradients) text += layout.sharding.parameters ? ", the gradients" : " and the gradients";
   if (layout.sharding.parameters)
-    text += fmt::format(" and the parameters. Whole groups are gathered into {} when parts need them",
+    text += fmt::format(" and the parameters. Whole units are gathered into {} when parts need them",
                         plural(walk.plan().gathers.slots, "slot"));
   return text + ".";
 }
 
-std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank) {
+std::string held_text(StepWalk const& walk, UnitState const& state, Rank rank) {
   Rank const member = walk.layout().mesh.index(Axis::shard, rank);
   return holding_text(state.parameters, member) + "/" + holding_text(state.gradient, member);
 }
@@ -153,10 +153,10 @@ std::string end_text(StepWalk const& walk, WalkedCollective const& collective) {
   return fmt::format("{}: {}", when, collective_text(walk, collective));
 }
 
-std::string group_names(StepWalk const& walk, std::vector<Index> const& groups) {
+std::string unit_names(StepWalk const& walk, std::vector<Index> const& units) {
   std::string names;
-  for (Index const group : groups)
-    names += (names.empty() ? "" : ", ") + walk.layout().groups[static_cast<std::size_t>(group)].name;
+  for (Index const unit : units)
+    names += (names.empty() ? "" : ", ") + walk.layout().units[static_cast<std::size_t>(unit)].name;
   return names;
 }
 
@@ -186,7 +186,7 @@ std::string strategy_text(std::string const& name, StepWalk const& walk) {
   std::string text = strategy_title(name, walk) + "\n" + strategy_meaning(walk) + "\n";
   text += "\nowned elements of every group: parameters, their gradients, their optimizer state\n" + owners_table(walk);
   text +=
-      "\nA cell is parameters/gradient: \"all\" is the whole group (of the gradient: summed over all ranks), a number "
+      "\nA cell is parameters/gradient: \"all\" is the whole unit (of the gradient: summed over all ranks), a number "
       "that share\nof it, \"own\" the gradient of this rank's micro-batch alone, \">\" is on its way, \"-\" nothing; * "
       "is new.\n";
   for (std::size_t number = 0; number < walk.moments.size(); ++number) text += moment_text(walk, number);

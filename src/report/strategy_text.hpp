@@ -1,7 +1,7 @@
 #pragma once
 
 // A training step of a strategy as text: who owns what, then for every moment one line per rank and one cell per
-// parameter group, and the collectives that start. Also owns the words that the picture shares. Pure functions.
+// unit of parameters, and the collectives that start. Also owns the words that the picture shares. Pure functions.
 
 #include "comm/schedule/partition.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace trainstone {
 
-struct GroupState;
+struct UnitState;
 struct StepWalk;
 struct WalkedCollective;
 
@@ -20,8 +20,8 @@ std::string strategy_title(std::string const& name, StepWalk const& walk);
 /// The owners of elements and the state that each rank keeps, in a sentence or two.
 std::string strategy_meaning(StepWalk const& walk);
 
-/// "0/-", "all/own", ">/2": the parts of a group's parameters and of its gradient that a rank has.
-std::string held_text(StepWalk const& walk, GroupState const& state, Rank rank);
+/// "0/-", "all/own", ">/2": the parts of a unit's parameters and of its gradient that a rank has.
+std::string held_text(StepWalk const& walk, UnitState const& state, Rank rank);
 
 /// "all_gather ring of parameters of root: every rank sends 1536 elements"
 std::string collective_text(StepWalk const& walk, WalkedCollective const& collective);
@@ -31,7 +31,7 @@ std::string collective_text(StepWalk const& walk, WalkedCollective const& collec
 std::string end_text(StepWalk const& walk, WalkedCollective const& collective);
 
 /// "block 1, root" by their numbers.
-std::string group_names(StepWalk const& walk, std::vector<Index> const& groups);
+std::string unit_names(StepWalk const& walk, std::vector<Index> const& units);
 
 /// The volume that the busiest rank sends in the step, by kind of collective and by axis, in elements and in units of
 /// Psi; and the state that a rank keeps.

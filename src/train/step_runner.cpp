@@ -78,7 +78,7 @@ Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
 void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                  m_engine.parameters(group_of(part), instruction.slot));
+                  m_engine.parameters(unit_of(part), instruction.slot));
   m_faults.after_forward(m_exec, part, played.step, m_model.output(part));
 }
 
@@ -90,15 +90,15 @@ void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
 
 void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
-  Index const group = group_of(part);
+  Index const unit = unit_of(part);
   std::optional<Index> piece;
   if (instruction.piece != Instruction::none) piece = instruction.piece;
-  bool const begins = m_plan->parallel.parts.of_group(group).back() == instruction.subject && piece.value_or(0) == 0;
+  bool const begins = m_plan->parallel.parts.of_unit(unit).back() == instruction.subject && piece.value_or(0) == 0;
   bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
-      reads ? m_engine.parameters(group, instruction.slot) : m_engine.parameters(group, 0).part(0, 0);
+      reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
-                   m_engine.gradient_target(group, instruction.micro_batch, begins), piece);
+                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece);
   if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 

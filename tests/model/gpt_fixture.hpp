@@ -39,10 +39,10 @@ struct TestModel {
         gemm(provider, scratch.bytes()),
         gpt(config, table, rows, Activations(config, rows, activation_arena, storage.values, options), gemm, options) {
     for (Index g = 0; g < std::ssize(table.groups()); ++g) {
-      Index const padded = table.groups()[static_cast<std::size_t>(g)].padded;
-      DeviceTensor<float> const values(padded, 0.0f);
-      initialize_parameters(exec, table, g, 7, {0, padded}, values.vector());
-      cast(exec, ConstStoredVector(values.vector()), StoredVector(of_group(parameters, g)));
+      ParameterGroup const& group = table.groups()[static_cast<std::size_t>(g)];
+      DeviceTensor<float> const values(group.padded, 0.0f);
+      initialize_parameters(exec, table, g, 7, {0, group.padded}, values.vector());
+      cast(exec, ConstStoredVector(values.vector()), StoredVector(parameters).part(group.offset, group.padded));
     }
     Kokkos::deep_copy(exec, gradients, from_float<Gradient>(0.0f));
     for (Index i = 0; i < rows.rows(); ++i) {
@@ -67,18 +67,18 @@ struct TestModel {
   }
 
   template <class Element>
-  Vector<Element> of_group(Vector<Element> flat, Index group) const {
-    ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+  Vector<Element> of_unit(Vector<Element> flat, Index unit) const {
+    ParameterUnit const& entry = table.units()[static_cast<std::size_t>(unit)];
     return Vector<Element>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
   }
 
   void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
     std::vector<Part> const all = parts(config.layers);
-    for (Part part : all) gpt.forward(exec, part, batch, of_group(parameters, group_of(part)));
+    for (Part part : all) gpt.forward(exec, part, batch, of_unit(parameters, unit_of(part)));
     gpt.loss(exec, batch, LossMode::training);
     for (Part part : all | std::views::reverse) {
-      Index const group = group_of(part);
-      gpt.backward(exec, part, batch, of_group(parameters, group), {of_group(gradients, group), write});
+      Index const unit = unit_of(part);
+      gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write});
     }
   }
 

@@ -140,10 +140,10 @@ TEST_CASE("a 16-bit model refuses parameters and gradients of other types", "[mo
   Vector<fp16> const wrong = other.vector();
   Part const block{PartKind::mlp, 0};
   CHECK(model.gpt.storage() == Storage::bf16);
-  CHECK_NOTHROW(model.gpt.forward(exec, block, batch, model.of_group(right, 1)));
-  CHECK_THROWS_AS(model.gpt.forward(exec, block, batch, model.of_group(wrong, 1)), Error);
+  CHECK_NOTHROW(model.gpt.forward(exec, block, batch, model.of_unit(right, 1)));
+  CHECK_THROWS_AS(model.gpt.forward(exec, block, batch, model.of_unit(wrong, 1)), Error);
   CHECK_THROWS_AS(
-      model.gpt.backward(exec, block, batch, model.of_group(right, 1), {model.of_group(wrong, 1), Write::overwrite}),
+      model.gpt.backward(exec, block, batch, model.of_unit(right, 1), {model.of_unit(wrong, 1), Write::overwrite}),
       Error);
 }
 
@@ -191,22 +191,21 @@ TEST_CASE("each piece of a block's backward completes the elements that the tabl
   ExecutionSpace const exec;
   TestModel<float, float> model(exec, {1, 3, 12, 11, 29}, {2, 5});
   MicroBatch const batch = model.load();
-  for (Part const part : parts(1))
-    model.gpt.forward(exec, part, batch, model.of_group(model.parameters, group_of(part)));
+  for (Part const part : parts(1)) model.gpt.forward(exec, part, batch, model.of_unit(model.parameters, unit_of(part)));
   model.gpt.loss(exec, batch, LossMode::training);
-  model.gpt.backward(exec, {PartKind::head}, batch, model.of_group(model.parameters, 0),
-                     {model.of_group(model.gradients, 0), Write::overwrite});
+  model.gpt.backward(exec, {PartKind::head}, batch, model.of_unit(model.parameters, 0),
+                     {model.of_unit(model.gradients, 0), Write::overwrite});
   PartTable const table(model.table);
-  Vector<float> const gradients = model.of_group(model.gradients, 1);
+  Vector<float> const gradients = model.of_unit(model.gradients, 1);
   constexpr float untouched = 12345;
   Kokkos::deep_copy(exec, gradients, untouched);
   std::vector<std::pair<Range, std::vector<float>>> after;
-  Index const padding = model.table.groups()[1].padded - model.table.groups()[1].size;
+  Index const padding = model.table.units()[1].padded - model.table.groups().back().size;
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
     for (Index piece = 0; piece < std::ssize(table.backward(kind)); ++piece) {
-      model.gpt.backward(exec, {kind, 0}, batch, model.of_group(model.parameters, 1), {gradients, Write::overwrite},
+      model.gpt.backward(exec, {kind, 0}, batch, model.of_unit(model.parameters, 1), {gradients, Write::overwrite},
                          piece);
-      after.emplace_back(table.backward(kind)[static_cast<std::size_t>(piece)].written,
+      after.emplace_back(table.backward(kind)[static_cast<std::size_t>(piece)].written.front(),
                          copy_to_host(exec, gradients, "test"));
     }
   std::vector<float> const& complete = after.back().second;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <set>
+#include <string>
 
 using namespace trainstone;
 
@@ -25,7 +26,8 @@ TEST_CASE("groups are padded to ranks times 256 and tensors fill them without ga
   GptConfig const config{3, 3, 36, 19, 97};
   for (std::int64_t ranks : {1, 2, 3, 4, 7}) {
     ParameterTable const table(config, ranks);
-    REQUIRE(table.groups().size() == 4);
+    REQUIRE(table.groups().size() == 6);
+    REQUIRE(table.units().size() == 4);
     std::int64_t expected_offset = 0;
     for (std::size_t g = 0; g < table.groups().size(); ++g) {
       ParameterGroup const& group = table.groups()[g];
@@ -43,7 +45,30 @@ TEST_CASE("groups are padded to ranks times 256 and tensors fill them without ga
       expected_offset += group.padded;
     }
     CHECK(table.size() == expected_offset);
+    std::int64_t unit_offset = 0, group = 0;
+    for (ParameterUnit const& unit : table.units()) { // which the groups fill without gaps, too
+      CHECK(unit.offset == unit_offset);
+      CHECK(unit.first_group == group);
+      for (; unit.has(group); ++group) unit_offset += table.groups()[static_cast<std::size_t>(group)].padded;
+      CHECK(unit.padded == unit_offset - unit.offset);
+    }
+    CHECK(group == std::ssize(table.groups()));
   }
+}
+
+TEST_CASE("the token table, the position table and the final norm are groups, and every block is one", "[model]") {
+  ParameterTable const table({2, 4, 64, 32, 128}, 3);
+  std::vector<std::string> groups, units;
+  for (ParameterGroup const& group : table.groups()) groups.push_back(group.name);
+  for (ParameterUnit const& unit : table.units()) units.push_back(unit.name);
+  CHECK(groups == std::vector<std::string>{"token table", "position table", "final norm", "block 0", "block 1"});
+  CHECK(units == std::vector<std::string>{"root", "block 0", "block 1"});
+  CHECK(table.find(Tensor::wte).group == 0);
+  CHECK(table.find(Tensor::wpe).group == 1);
+  CHECK(table.find(Tensor::lnfw).group == 2);
+  CHECK(table.find(Tensor::lnfb).group == 2);
+  CHECK(table.find(Tensor::fcb, 1).group == 4);
+  CHECK(table.offset_in_unit(table.find(Tensor::lnfb)) == 8448 + 2304 + 64); // 128 x 64 and 32 x 64, padded to 3 x 256
 }
 
 TEST_CASE("initial values are keyed alike for every number of ranks and never share a counter", "[model]") {
@@ -66,29 +91,36 @@ TEST_CASE("a shape that is no model is refused with the nearest legal values", "
   CHECK_THROWS_AS(ParameterTable(GptConfig{0, 1, 32, 8, 10}, 1), InputError);
 }
 
-TEST_CASE("parts read the groups that the formulas say, and a block's are completed from its end", "[model]") {
+TEST_CASE("parts read the units that the formulas say, and a block's are completed from its end", "[model]") {
   CHECK(parts(2).size() == 6);
   CHECK(to_string(parts(2)[3]) == "attention 1");
   CHECK(to_string(parts(2)[4]) == "mlp 1");
-  CHECK(group_of({PartKind::head}) == 0);
+  CHECK(unit_of({PartKind::head}) == 0);
   ParameterTable const table({2, 4, 64, 32, 128}, 3);
   PartTable const all(table);
   REQUIRE(all.size() == 6);
   for (Index number = 0; number < all.size(); ++number) {
     CHECK(all[number] == parts(2)[static_cast<std::size_t>(number)]);
-    std::array<Index, 2> const of_group = all.of_group(all.group(number));
-    CHECK(std::ranges::count(of_group, number) == 1);
+    std::array<Index, 2> const of_unit = all.of_unit(all.unit(number));
+    CHECK(std::ranges::count(of_unit, number) == 1);
   }
   std::vector<Index> begins;
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
-    for (BackwardPiece const& piece : all.backward(kind)) begins.push_back(piece.written.begin);
+    for (BackwardPiece const& piece : all.backward(kind)) {
+      REQUIRE(piece.written.size() == 1);
+      CHECK(piece.complete_from == piece.written[0].begin);
+      begins.push_back(piece.complete_from);
+    }
   Index const c = 64; // ln1 2 C, qkv 3 C^2 + 3 C, attproj C^2 + C, ln2 2 C, fc 4 C^2 + 4 C, fcproj
   Index const attproj = 3 * c * c + 5 * c, ln2 = 4 * c * c + 6 * c, fc = ln2 + 2 * c, fcproj = fc + 4 * c * c + 4 * c;
   CHECK(begins == std::vector<Index>{fcproj, fc, ln2, attproj, 2 * c, 0});
-  CHECK(all.backward(PartKind::mlp)[0].written.end == table.groups()[1].padded);
-  for (PartKind const kind : {PartKind::head, PartKind::embed}) {
-    REQUIRE(all.backward(kind).size() == 1);
-    CHECK(all.backward(kind)[0].written == Range{0, table.groups()[0].padded});
-    CHECK(all.backward(kind)[0].completes == (kind == PartKind::embed)); // which adds to the token table
-  }
+  CHECK(all.backward(PartKind::mlp)[0].written[0].end == table.units()[1].padded);
+  REQUIRE(all.backward(PartKind::head).size() == 1);
+  REQUIRE(all.backward(PartKind::embed).size() == 1);
+  BackwardPiece const &head = all.backward(PartKind::head)[0], &embed = all.backward(PartKind::embed)[0];
+  Index const tokens = 8448, positions = 2304, root = tokens + positions + 768; // padded to multiples of 3 x 256
+  CHECK(head.written == std::vector<Range>{{0, tokens}, {tokens + positions, root}});
+  CHECK(embed.written == std::vector<Range>{{0, tokens}, {tokens, tokens + positions}});
+  CHECK(head.complete_from == root); // embed adds to the token table
+  CHECK(embed.complete_from == 0);
 }

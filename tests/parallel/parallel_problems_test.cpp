@@ -125,7 +125,7 @@ TEST_CASE("the main device collects once per step, and everything at once", "[pa
   CHECK(problem->message.find("\"last\"") != std::string::npos);
 }
 
-TEST_CASE("whole groups belong to ZeRO and to reduces", "[parallel][plan]") {
+TEST_CASE("whole units belong to ZeRO and to reduces", "[parallel][plan]") {
   auto const inter_layer = StatePartition::inter_layer;
   check_refused(
       {
@@ -185,7 +185,7 @@ TEST_CASE("the heaviest collective of a kind is the largest bucket, or the large
   ShardPlan const zero = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 3, {}, {.recipe = RecipeName::mixed18});
   CHECK(heaviest(zero, Collective::reduce_scatter) == largest_bucket(zero));
   CHECK(heaviest_collective(zero, Collective::reduce_scatter)->element_bytes == 4);
-  CHECK(heaviest(zero, Collective::all_gather) == zero.layout.largest_group()); // and not the block sums of the norm
+  CHECK(heaviest(zero, Collective::all_gather) == zero.layout.largest_unit()); // and not the block sums of the norm
   CHECK(heaviest_collective(zero, Collective::all_gather)->element_bytes == 2);
   CHECK_FALSE(heaviest_collective(zero, Collective::all_reduce));
 

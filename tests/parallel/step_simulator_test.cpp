@@ -180,7 +180,7 @@ TEST_CASE("instructions are told in words", "[parallel][program]") {
 TEST_CASE("slices of a block are reduced behind the piece of backward that completes them", "[parallel][program]") {
   GptConfig const model{.layers = 1, .heads = 1, .channels = 16, .context = 4, .vocab = 16};
   ParameterTable const table(model, 4);
-  REQUIRE(table.groups()[1].padded == 4096);
+  REQUIRE(table.units()[1].padded == 4096);
   auto const words = [&](bool overlap) {
     ParallelConfig const in_slices{
         .bucket_bytes = 4096, .first_bucket_bytes = 4096, .overlap = overlap, .in_flight = 9};
@@ -193,18 +193,18 @@ TEST_CASE("slices of a block are reduced behind the piece of backward that compl
   };
   // elements from 2240 on are fcproj's, from 1152 on fc's, from 848 on attproj's
   CHECK(words(true) ==
-        std::vector<std::string>{"backward head, micro-batch 0", "backward mlp 0, piece 0, micro-batch 0",
-                                 "reduce bucket 0, micro-batch 0", "backward mlp 0, piece 1, micro-batch 0",
-                                 "reduce bucket 1, micro-batch 0", "backward mlp 0, piece 2, micro-batch 0",
-                                 "backward attention 0, piece 0, micro-batch 0", "reduce bucket 2, micro-batch 0",
-                                 "backward attention 0, piece 1, micro-batch 0",
-                                 "backward attention 0, piece 2, micro-batch 0", "reduce bucket 3, micro-batch 0",
-                                 "backward embed, micro-batch 0", "reduce bucket 4, micro-batch 0",
-                                 "reduce bucket 5, micro-batch 0", "reduce bucket 6, micro-batch 0"});
-  CHECK(words(false) == std::vector<std::string>{"backward head, micro-batch 0", "backward mlp 0, micro-batch 0",
-                                                 "backward attention 0, micro-batch 0",
-                                                 "reduce bucket 0, micro-batch 0", "reduce bucket 1, micro-batch 0",
-                                                 "reduce bucket 2, micro-batch 0", "reduce bucket 3, micro-batch 0",
-                                                 "backward embed, micro-batch 0", "reduce bucket 4, micro-batch 0",
-                                                 "reduce bucket 5, micro-batch 0", "reduce bucket 6, micro-batch 0"});
+        std::vector<std::string>{
+            "backward head, micro-batch 0", "backward mlp 0, piece 0, micro-batch 0", "reduce bucket 0, micro-batch 0",
+            "backward mlp 0, piece 1, micro-batch 0", "reduce bucket 1, micro-batch 0",
+            "backward mlp 0, piece 2, micro-batch 0", "backward attention 0, piece 0, micro-batch 0",
+            "reduce bucket 2, micro-batch 0", "backward attention 0, piece 1, micro-batch 0",
+            "backward attention 0, piece 2, micro-batch 0", "reduce bucket 3, micro-batch 0",
+            "backward embed, micro-batch 0", "reduce bucket 4, micro-batch 0", "reduce bucket 5, micro-batch 0",
+            "reduce bucket 6, micro-batch 0", "reduce bucket 7, micro-batch 0"});
+  CHECK(words(false) ==
+        std::vector<std::string>{
+            "backward head, micro-batch 0", "backward mlp 0, micro-batch 0", "backward attention 0, micro-batch 0",
+            "reduce bucket 0, micro-batch 0", "reduce bucket 1, micro-batch 0", "reduce bucket 2, micro-batch 0",
+            "reduce bucket 3, micro-batch 0", "backward embed, micro-batch 0", "reduce bucket 4, micro-batch 0",
+            "reduce bucket 5, micro-batch 0", "reduce bucket 6, micro-batch 0", "reduce bucket 7, micro-batch 0"});
 }

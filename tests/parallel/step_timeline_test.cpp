@@ -21,14 +21,14 @@ namespace {
 constexpr Index layers = 5;
 
 ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, Index micro_batches = 1) {
-  GptConfig const model{.layers = layers, .heads = 1, .channels = 4, .context = 4, .vocab = 16};
+  GptConfig const model{.layers = layers, .heads = 1, .channels = 16, .context = 4, .vocab = 16};
   return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, ranks), Topology::one_node(ranks), 0,
                          micro_batches);
 }
 
-/// Every group is a bucket, and any number may be in flight.
+/// Every unit is a bucket, and any number may be in flight: on four ranks a unit has 4096 elements.
 ParallelConfig ddp() {
-  return {.strategy = Strategy::ddp, .bucket_bytes = 1, .first_bucket_bytes = 1e9, .in_flight = 100};
+  return {.strategy = Strategy::ddp, .bucket_bytes = 16384, .first_bucket_bytes = 16384, .in_flight = 100};
 }
 
 std::vector<RankClass> one_class(ShardPlan const& plan) {
@@ -67,10 +67,10 @@ struct Prices {
     default: return {};
     }
   }
-  static Nanoseconds of_part(ShardPlan const& plan, Instruction const& one, Nanoseconds of_group) {
-    bool const is_half = plan.parts.group(one.subject) > 0;
+  static Nanoseconds of_part(ShardPlan const& plan, Instruction const& one, Nanoseconds of_unit) {
+    bool const is_half = plan.parts.unit(one.subject) > 0;
     auto const pieces = one.piece == Instruction::none ? 1 : std::ssize(plan.parts.backward(one.subject));
-    return of_group / (is_half ? 2 : 1) / pieces;
+    return of_unit / (is_half ? 2 : 1) / pieces;
   }
   PriceOf for_plan(ShardPlan const& plan) const {
     return [*this, &plan](std::size_t, Instruction const& one) { return of(plan, one); };

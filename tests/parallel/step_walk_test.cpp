@@ -39,13 +39,13 @@ Moment const& moment(StepWalk const& walk, std::string const& name) {
 
 std::vector<Holding> parameters(Moment const& moment) {
   std::vector<Holding> all;
-  for (GroupState const& state : moment.states) all.push_back(state.parameters);
+  for (UnitState const& state : moment.states) all.push_back(state.parameters);
   return all;
 }
 
 std::vector<Holding> gradients(Moment const& moment) {
   std::vector<Holding> all;
-  for (GroupState const& state : moment.states) all.push_back(state.gradient);
+  for (UnitState const& state : moment.states) all.push_back(state.gradient);
   return all;
 }
 

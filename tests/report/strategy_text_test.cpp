@@ -32,18 +32,19 @@ std::size_t occurrences(std::string const& text, std::string const& word) {
 } // namespace
 
 TEST_CASE("a strategy's text says who owns what and what starts when", "[report][strategy]") {
-  // root 128 (8 + ...) = 1024 + 64 + 16 elements, padded to 2048; a block 12 * 64 + 13 * 8 = 872, padded to 1024
+  // root's groups have 128 x 8 = 1024, 64 and 16 elements, each padded to 1024; a block 12 * 64 + 13 * 8 = 872, padded
+  // to 1024
   std::string const text = strategy_text("zero3", walk_small(zero(3), 4));
-  CHECK_THAT(text, ContainsSubstring("zero3 on 4 ranks, 1 node: one training step of a GPT with 2 blocks, Psi = 4096"));
-  CHECK_THAT(text, ContainsSubstring("  rank 1    [512, 1024)   [256, 512)   [256, 512)\n"));
+  CHECK_THAT(text, ContainsSubstring("zero3 on 4 ranks, 1 node: one training step of a GPT with 2 blocks, Psi = 5120"));
+  CHECK_THAT(text,
+             ContainsSubstring("  rank 1    [256, 512)   [256, 512)      [256, 512)   [256, 512)   [256, 512)\n"));
   CHECK_THAT(text, ContainsSubstring("\nforward block 0\n  dropped: root\n  starts: all_gather ring of parameters of "
                                      "block 1: every rank sends 768 elements in 3 messages\n"));
   CHECK_THAT(text, ContainsSubstring("\n  rank 2  2/-*  all/-*   >/-*\n"));
-  CHECK_THAT(text, ContainsSubstring("\n  then starts: reduce_scatter ring of gradient of root: every rank sends 1536 "
+  CHECK_THAT(text, ContainsSubstring("\n  then starts: reduce_scatter ring of gradient of root: every rank sends 2304 "
                                      "elements in 3 messages\n"));
-  CHECK_THAT(text,
-             ContainsSubstring("parameters 1024, gradients 1024, optimizer state 2 x 1024, slots for whole groups "
-                               "2 x 2048"));
+  CHECK_THAT(text, ContainsSubstring("parameters 1280, gradients 1280, optimizer state 2 x 1280, slots for whole units "
+                                     "2 x 3072"));
 }
 
 TEST_CASE("the sums are told in units of the parameters", "[report][strategy]") {
@@ -61,7 +62,7 @@ TEST_CASE("the sums are told in units of the parameters", "[report][strategy]") 
   CHECK_THAT(strategy_sums(walk_small(zero(3), 1)), ContainsSubstring("nothing"));
 }
 
-TEST_CASE("a strategy's picture has three bars per rank, group and moment", "[report][strategy]") {
+TEST_CASE("a strategy's picture has three bars per rank, unit and moment", "[report][strategy]") {
   StepWalk const walk = walk_small(zero(3), 3);
   std::string const picture = strategy_svg("zero3", walk);
   std::size_t const cells = walk.moments.size() * 3 * 3;

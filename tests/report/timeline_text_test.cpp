@@ -24,7 +24,7 @@ ShardPlan plan_of(Index micro_batches) {
 StepTimeline timeline_of(ShardPlan const& plan) {
   PriceOf const price = [&plan](std::size_t, Instruction const& one) -> InstructionPrice {
     if (one.act == Act::forward || one.act == Act::backward)
-      return {plan.parts.group(one.subject) > 0 ? 500'000 : 1'000'000}; // half a block each
+      return {plan.parts.unit(one.subject) > 0 ? 500'000 : 1'000'000}; // half a block each
     if (one.act == Act::gather) return {0, {{Axis::shard, 0, 250'000}}};
     return {};
   };

@@ -33,10 +33,11 @@ CheckpointManifest small_manifest() {
   manifest.identity = {{"data.seed", "1"}, {"data.files", "[\"a \\\"b\\\"\"]"}};
   manifest.written_by = "trainstone 0.1.0 git 1234";
   manifest.model = {1, 1, 1, 1, 1};
-  manifest.groups = {{"root", 128 + 1 + 2}, {"block 0", 12 + 13}};
+  manifest.groups = {{"token table", 128}, {"position table", 1}, {"final norm", 2}, {"block 0", 12 + 13}};
   manifest.vectors = 3;
-  manifest.files = {{"rank-00000", {3 * 4 * (127 + 25), 0xfedcba9876543210}, {{0, {4, 131}}, {1, {0, 25}}}},
-                    {"rank-00001", {3 * 4 * 4, 1}, {{0, {0, 4}}}}};
+  manifest.files = {
+      {"rank-00000", {3 * 4 * (127 + 25), 0xfedcba9876543210}, {{0, {4, 128}}, {1, {0, 1}}, {2, {0, 2}}, {3, {0, 25}}}},
+      {"rank-00001", {3 * 4 * 4, 1}, {{0, {0, 4}}}}};
   return manifest;
 }
 
@@ -54,7 +55,7 @@ std::string refusal_of(CheckpointManifest const& manifest) { return refusal_of(t
 
 /// The text with the hash of what it holds now.
 std::string with_its_hash(std::string const& content) {
-  return fmt::format("trainstone checkpoint 2 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
+  return fmt::format("trainstone checkpoint 3 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
 }
 
 /// Of the small manifest's text with some of it replaced.
@@ -99,8 +100,8 @@ TEST_CASE("a manifest with any other byte is refused, and one of any other lengt
 }
 
 TEST_CASE("a manifest of another version is refused by that, whatever follows", "[checkpoint]") {
-  CHECK(refusal_of("trainstone checkpoint 3 something else entirely") ==
-        "the checkpoint has version 3, this program reads version 2");
+  CHECK(refusal_of("trainstone checkpoint 4 something else entirely") ==
+        "the checkpoint has version 4, this program reads version 3");
   CHECK_THAT(refusal_of("trainstone checkpoint \n"), ContainsSubstring("has version ,"));
 }
 
@@ -114,20 +115,20 @@ TEST_CASE("a manifest whose JSON lacks something is refused, although its hash i
 TEST_CASE("files that do not hold every element exactly once are refused", "[checkpoint]") {
   CheckpointManifest missing = small_manifest();
   missing.files.pop_back();
-  CHECK_THAT(refusal_of(missing), ContainsSubstring("group root has elements [4, 131) after 0"));
+  CHECK_THAT(refusal_of(missing), ContainsSubstring("group token table has elements [4, 128) after 0"));
 
   CheckpointManifest twice = small_manifest();
   twice.files.push_back(twice.files.back());
   twice.files.back().name = "rank-00002";
-  CHECK_THAT(refusal_of(twice), ContainsSubstring("group root has elements [0, 4) after 4"));
+  CHECK_THAT(refusal_of(twice), ContainsSubstring("group token table has elements [0, 4) after 4"));
 
   CheckpointManifest shorter = small_manifest();
-  shorter.files[0].parts[1].range.end = 24;
+  shorter.files[0].parts[3].range.end = 24;
   CHECK_THAT(refusal_of(shorter), ContainsSubstring("group block 0 has 24 of 25 elements"));
 
   CheckpointManifest unknown = small_manifest();
-  unknown.files[1].parts[0].group = 2;
-  CHECK_THAT(refusal_of(unknown), ContainsSubstring("rank-00001 has group 2 of 2"));
+  unknown.files[1].parts[0].group = 4;
+  CHECK_THAT(refusal_of(unknown), ContainsSubstring("rank-00001 has group 4 of 4"));
 
   CheckpointManifest size = small_manifest();
   size.files[1].digest.bytes += 4;
@@ -152,10 +153,10 @@ TEST_CASE("names that are not of files in the checkpoint's folder are refused, a
 
 TEST_CASE("ranges whose sizes overflow when they are added are refused, although the hash is right", "[checkpoint]") {
   Index const most = std::numeric_limits<Index>::max();
-  for (Range const range : {Range{4, most}, Range{most, most}, Range{most - 1, most}, Range{131, 4}}) {
+  for (Range const range : {Range{4, most}, Range{most, most}, Range{most - 1, most}, Range{128, 4}}) {
     CheckpointManifest manifest = small_manifest();
     manifest.files[0].parts[0].range = range;
-    manifest.files[0].parts.push_back({1, {0, most}});
+    manifest.files[0].parts.push_back({3, {0, most}});
     CAPTURE(range.begin, range.end);
     CHECK_THAT(refusal_of(manifest), ContainsSubstring("group "));
   }
@@ -191,7 +192,7 @@ TEST_CASE("a model that no deck could have, or of other groups, is refused, alth
   largest.model = largest_gpt;
   CHECK_THAT(refusal_of(largest), ContainsSubstring("its groups are not those of its model"));
   CheckpointManifest groups = small_manifest();
-  groups.groups[1].size = 26;
+  groups.groups[3].size = 26;
   CHECK_THAT(refusal_of(groups), ContainsSubstring("its groups are not those of its model"));
 }
 

@@ -1,5 +1,5 @@
-// Plans in which every parameter group has one owner, against closed forms that are written down here independently of
-// src/: who owns what, and who sends how much by its place in the binomial tree behind the owner.
+// Plans in which every unit of parameters has one owner, against closed forms that are written down here independently
+// of src/: who owns what, and who sends how much by its place in the binomial tree behind the owner.
 
 #include "train/plan/run_plan.hpp"
 
@@ -14,29 +14,30 @@ namespace {
 
 using Count = std::uint64_t;
 
-/// Elements of root and of every block, padded to ranks * 256.
-std::vector<Count> padded_groups(GptConfig const& m, Count ranks) {
+/// Elements of root and of every block. Root's three groups and every block are padded to ranks * 256.
+std::vector<Count> padded_units(GptConfig const& m, Count ranks) {
   auto const round_up = [](Count value, Count granule) { return (value + granule - 1) / granule * granule; };
   auto const h = static_cast<Count>(m.channels);
-  Count const root = (round_up(static_cast<Count>(m.vocab), 128) + static_cast<Count>(m.context) + 2) * h;
-  std::vector<Count> groups(static_cast<std::size_t>(m.layers) + 1, round_up(12 * h * h + 13 * h, ranks * 256));
-  groups.front() = round_up(root, ranks * 256);
-  return groups;
+  Count const granule = ranks * 256, tokens = round_up(static_cast<Count>(m.vocab), 128) * h,
+              positions = static_cast<Count>(m.context) * h;
+  std::vector<Count> units(static_cast<std::size_t>(m.layers) + 1, round_up(12 * h * h + 13 * h, granule));
+  units.front() = round_up(tokens, granule) + round_up(positions, granule) + round_up(2 * h, granule);
+  return units;
 }
 
 std::size_t most(std::vector<Count> const& values) {
   return static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
 }
 
-/// The largest group that is left goes to the rank that has least.
-std::vector<std::size_t> owners_of(std::vector<Count> groups, std::size_t ranks) {
+/// The largest unit that is left goes to the rank that has least.
+std::vector<std::size_t> owners_of(std::vector<Count> units, std::size_t ranks) {
   std::vector<Count> loads(ranks, 0);
-  std::vector<std::size_t> owners(groups.size());
+  std::vector<std::size_t> owners(units.size());
   for (std::size_t i = 0; i < owners.size(); ++i) {
-    std::size_t const group = most(groups);
-    owners[group] = static_cast<std::size_t>(std::ranges::min_element(loads) - loads.begin());
-    loads[owners[group]] += groups[group];
-    groups[group] = 0;
+    std::size_t const unit = most(units);
+    owners[unit] = static_cast<std::size_t>(std::ranges::min_element(loads) - loads.begin());
+    loads[owners[unit]] += units[unit];
+    units[unit] = 0;
   }
   return owners;
 }
@@ -49,7 +50,7 @@ Count children(std::size_t place, std::size_t ranks) {
   return count;
 }
 
-/// The last group is a run, then neighbours with one owner are, where buckets are larger than everything.
+/// The last unit is a run, then neighbours with one owner are, where buckets are larger than everything.
 std::vector<std::size_t> owners_of_runs(std::vector<std::size_t> const& owners) {
   std::vector<std::size_t> runs{owners.back()};
   for (std::size_t g = owners.size() - 1; g-- > 0;)
@@ -57,25 +58,25 @@ std::vector<std::size_t> owners_of_runs(std::vector<std::size_t> const& owners) 
   return runs;
 }
 
-/// Of one rank and step, over all groups and micro-batches, in messages and elements.
+/// Of one rank and step, over all units and micro-batches, in messages and elements.
 struct Exchange {
   Count reduces = 0, reduced = 0, added = 0; ///< all gradients once
   Count broadcasts = 0, broadcast = 0;       ///< all parameters once
   Count owned = 0, elements = 0;
 };
 
-Exchange exchange_of(std::vector<Count> const& groups, std::size_t rank, std::size_t ranks) {
+Exchange exchange_of(std::vector<Count> const& units, std::size_t rank, std::size_t ranks) {
   Exchange sum;
-  std::vector<std::size_t> const owners = owners_of(groups, ranks);
+  std::vector<std::size_t> const owners = owners_of(units, ranks);
   auto const place = [&](std::size_t owner) { return (rank + ranks - owner) % ranks; };
-  for (std::size_t g = 0; g < groups.size(); ++g) {
+  for (std::size_t g = 0; g < units.size(); ++g) {
     Count const below = children(place(owners[g]), ranks);
-    if (rank != owners[g]) sum.reduced += groups[g];
-    if (rank == owners[g]) sum.owned += groups[g];
-    sum.added += below * groups[g];
+    if (rank != owners[g]) sum.reduced += units[g];
+    if (rank == owners[g]) sum.owned += units[g];
+    sum.added += below * units[g];
     sum.broadcasts += below;
-    sum.broadcast += below * groups[g];
-    sum.elements += groups[g];
+    sum.broadcast += below * units[g];
+    sum.elements += units[g];
   }
   for (std::size_t const owner : owners_of_runs(owners)) sum.reduces += rank != owner ? 1 : 0;
   return sum;
@@ -93,13 +94,13 @@ RunConfig make_config(GptConfig const& model, Index rank_micro_batches, Rank ran
 
 } // namespace
 
-TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds what it owns", "[train][plan]") {
+TEST_CASE("whole units: a rank sends by its place behind each owner, and holds what it owns", "[train][plan]") {
   GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{3, 3, 36, 19, 97}, GptConfig{5, 1, 4, 4, 7});
   Rank const ranks = GENERATE(1, 2, 3, 4, 8);
   Index const rank_micro_batches = GENERATE(1, 4);
   std::int64_t const stage = GENERATE(1, 2, 3);
   auto const n = static_cast<std::size_t>(ranks);
-  std::vector<Count> const groups = padded_groups(model, n);
+  std::vector<Count> const units = padded_units(model, n);
   RunConfig config = make_config(model, rank_micro_batches, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = stage;
@@ -110,7 +111,7 @@ TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds 
   for (Rank rank = 0; rank < ranks; ++rank) {
     INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << rank_micro_batches
                   << " micro-batches per rank");
-    Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
+    Exchange const expected = exchange_of(units, static_cast<std::size_t>(rank), n);
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
     CHECK(sent.messages == reductions * expected.reduces + gathers * expected.broadcasts);
@@ -126,25 +127,25 @@ TEST_CASE("whole groups: a rank sends by its place behind each owner, and holds 
   CHECK(owned_by_all == elements);
 }
 
-TEST_CASE("whole groups by all-reduce: all ranks get the sums, the owner keeps them and sends parameters",
+TEST_CASE("whole units by all-reduce: all ranks get the sums, the owner keeps them and sends parameters",
           "[train][plan]") {
   GptConfig const model = GENERATE(GptConfig{2, 3, 12, 11, 29}, GptConfig{5, 1, 4, 4, 7});
   Rank const ranks = GENERATE(1, 2, 3, 4, 8);
   Index const rank_micro_batches = GENERATE(1, 4);
   std::int64_t const stage = GENERATE(1, 2);
   auto const n = static_cast<Count>(ranks), others = n - 1;
-  std::vector<Count> const groups = padded_groups(model, n);
+  std::vector<Count> const units = padded_units(model, n);
   RunConfig config = make_config(model, rank_micro_batches, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = stage;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.gradient_reduction = GradientReductionWay::all_reduce;
   Count const reductions = stage == 1 ? 1 : static_cast<Count>(rank_micro_batches);
-  Count const runs = owners_of_runs(owners_of(groups, n)).size();
+  Count const runs = owners_of_runs(owners_of(units, n)).size();
   for (Rank rank = 0; rank < ranks; ++rank) {
     INFO("stage " << stage << ", rank " << rank << " of " << ranks << ", " << rank_micro_batches
                   << " micro-batches per rank");
-    Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
+    Exchange const expected = exchange_of(units, static_cast<std::size_t>(rank), n);
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
     CHECK(sent.messages == reductions * 2 * others * runs + expected.broadcasts);
@@ -156,17 +157,17 @@ TEST_CASE("whole groups by all-reduce: all ranks get the sums, the owner keeps t
   }
 }
 
-TEST_CASE("whole groups: sums of all blocks go around the ring in blocks of what each rank owns", "[train][plan]") {
+TEST_CASE("whole units: sums of all blocks go around the ring in blocks of what each rank owns", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(2, 3, 4, 8);
   auto const n = static_cast<std::size_t>(ranks);
-  std::vector<Count> const groups = padded_groups(model, n);
+  std::vector<Count> const units = padded_units(model, n);
   std::vector<Count> blocks(n, 0);
   Count all = 0;
-  std::vector<std::size_t> const owners = owners_of(groups, n);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    blocks[owners[g]] += groups[g] / 256;
-    all += groups[g] / 256;
+  std::vector<std::size_t> const owners = owners_of(units, n);
+  for (std::size_t g = 0; g < units.size(); ++g) {
+    blocks[owners[g]] += units[g] / 256;
+    all += units[g] / 256;
   }
   RunConfig config = make_config(model, 1, ranks);
   config.parallel.strategy = Strategy::zero;
@@ -179,39 +180,41 @@ TEST_CASE("whole groups: sums of all blocks go around the ring in blocks of what
   }
 }
 
-TEST_CASE("whole groups: slices of a group go to its owner, and none crosses from one owner to the next",
+TEST_CASE("whole units: slices of a unit go to its owner, and none crosses from one owner to the next",
           "[train][plan]") {
   GptConfig const model{3, 3, 12, 11, 29};
   Rank const ranks = 2;
-  std::vector<Count> const groups = padded_groups(model, 2);
+  std::vector<Count> const units = padded_units(model, 2);
   RunConfig config = make_config(model, 1, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.bucket_bytes = config.parallel.first_bucket_bytes = 1024; // 256 elements
-  std::vector<std::size_t> const owners = owners_of(groups, 2);
+  std::vector<std::size_t> const owners = owners_of(units, 2);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     Count messages = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g) messages += owners[g] == rank ? 1 : groups[g] / 256;
+    for (std::size_t g = 0; g < units.size(); ++g) messages += owners[g] == rank ? 1 : units[g] / 256;
     CHECK(plan_run(config, static_cast<Rank>(rank), ranks).step_sent().messages == messages);
   }
 }
 
-TEST_CASE("whole groups in ordered mode: the owner adds up N contributions", "[train][plan]") {
+TEST_CASE("whole units in ordered mode: the owner adds up N contributions", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(2, 4, 8);
   auto const n = static_cast<std::size_t>(ranks);
-  std::vector<Count> const groups = padded_groups(model, n);
+  std::vector<Count> const units = padded_units(model, n);
   RunConfig config = make_config(model, 2, ranks);
   config.parallel.strategy = Strategy::zero;
   config.parallel.zero_stage = 2;
   config.parallel.partition = StatePartition::inter_layer;
   config.parallel.reduction = ReductionMode::ordered;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    Exchange const expected = exchange_of(groups, static_cast<std::size_t>(rank), n);
+    Exchange const expected = exchange_of(units, static_cast<std::size_t>(rank), n);
     RunPlan const plan = plan_run(config, rank, ranks);
-    CHECK(plan.step_sent().bytes == 4 * (2 * expected.reduced + expected.broadcast));
-    CHECK(plan.step_sent().reduced == 2 * (n - 1) * expected.owned);
+    Count const table = (128 * 12 + n * 256 - 1) / (n * 256) * (n * 256); // whose gradient has two parts
+    bool const owns_root = owners_of(units, n).front() == static_cast<std::size_t>(rank);
+    CHECK(plan.step_sent().bytes == 4 * (2 * (expected.reduced + (owns_root ? 0 : table)) + expected.broadcast));
+    CHECK(plan.step_sent().reduced == 2 * (n - 1) * (expected.owned + (owns_root ? table : 0)));
   }
 }
 
@@ -220,9 +223,9 @@ namespace {
 /// What rank 0 sends beside gradients or parameters: the data of every micro-batch, two values per token.
 Count data_of(GptConfig const& model) { return 2 * static_cast<Count>(model.context); }
 
-Count sum_of(std::vector<Count> const& groups) {
+Count sum_of(std::vector<Count> const& units) {
   Count sum = 0;
-  for (Count const group : groups) sum += group;
+  for (Count const unit : units) sum += unit;
   return sum;
 }
 
@@ -237,8 +240,8 @@ struct NaiveProblem {
   Rank ranks = GENERATE(1, 2, 3, 4, 8);
   Count rank_micro_batches = GENERATE(1, 4);
   Count n = static_cast<Count>(ranks), others = n - 1, data = data_of(model);
-  std::vector<Count> groups = padded_groups(model, n);
-  Count elements = sum_of(groups);
+  std::vector<Count> units = padded_units(model, n);
+  Count elements = sum_of(units);
   RunConfig config = make_config(model, static_cast<Index>(rank_micro_batches), ranks);
   CategoryBytes alone = plan_run(config, 0, ranks).memory_bytes(); ///< of a rank without others
 
@@ -253,7 +256,7 @@ struct NaiveProblem {
 TEST_CASE("naive data parallelism as taught: rank 0 collects gradients and sends their mean, every rank updates",
           "[train][plan]") {
   NaiveProblem const problem(NaiveUpdate::each);
-  auto const& [model, ranks, rank_micro_batches, n, others, data, groups, elements, config, alone] = problem;
+  auto const& [model, ranks, rank_micro_batches, n, others, data, units, elements, config, alone] = problem;
   for (Rank rank = 0; rank < ranks; ++rank) {
     INFO("rank " << rank << " of " << ranks << ", " << rank_micro_batches << " micro-batches per rank");
     bool const first = rank == 0;
@@ -272,16 +275,16 @@ TEST_CASE("naive data parallelism as taught: rank 0 collects gradients and sends
     CHECK(memory[MemoryCategory::gradients] == 4 * elements);
     CHECK(memory[MemoryCategory::optimizer] == 8 * elements);
     CHECK(memory[MemoryCategory::data] == alone[MemoryCategory::data] + batch_bytes(model, n));
-    // at the start: parameters and two moments of every group
+    // at the start: parameters and two moments of every group, of which root has three
     CHECK(plan.start_sent().bytes == (first ? 4 * 3 * others * elements : 0));
-    CHECK(plan.start_sent().messages == (first ? 3 * others * groups.size() : 0));
+    CHECK(plan.start_sent().messages == (first ? 3 * others * (units.size() + 2) : 0));
   }
 }
 
 TEST_CASE("rank 0 sends the optimizer's state in fp32, whatever recipe and optimizer", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(2, 4);
-  Count const elements = sum_of(padded_groups(model, static_cast<Count>(ranks)));
+  Count const elements = sum_of(padded_units(model, static_cast<Count>(ranks)));
   auto const others = static_cast<Count>(ranks) - 1;
   struct Case {
     RecipeName recipe;
@@ -312,7 +315,9 @@ TEST_CASE("naive data parallelism in ordered mode: the same, in fp32 and summed 
           "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   Rank const ranks = GENERATE(2, 4, 8);
-  Count const elements = sum_of(padded_groups(model, static_cast<Count>(ranks)));
+  Count const granule = static_cast<Count>(ranks) * 256;
+  Count const table = (128 * 12 + granule - 1) / granule * granule; // whose gradient has two parts
+  Count const elements = sum_of(padded_units(model, static_cast<Count>(ranks))) + table;
   auto const others = static_cast<Count>(ranks) - 1;
   RunConfig config = make_config(model, 2, ranks);
   config.parallel.strategy = Strategy::naive;
@@ -329,14 +334,14 @@ TEST_CASE("naive data parallelism with one updater: rank 0 sends parameters and 
           "optimizer state",
           "[train][plan]") {
   NaiveProblem const problem(NaiveUpdate::main);
-  auto const& [model, ranks, rank_micro_batches, n, others, data, groups, elements, config, alone] = problem;
+  auto const& [model, ranks, rank_micro_batches, n, others, data, units, elements, config, alone] = problem;
   for (Rank rank = 0; rank < ranks; ++rank) {
     INFO("rank " << rank << " of " << ranks << ", " << rank_micro_batches << " micro-batches per rank");
     bool const first = rank == 0;
     RunPlan const plan = plan_run(config, rank, ranks);
     Traffic const sent = plan.step_sent();
     CHECK(sent.bytes == 4 * (first ? others * (elements + rank_micro_batches * data) : elements));
-    CHECK(sent.messages == (first ? others * (groups.size() + rank_micro_batches) : 1));
+    CHECK(sent.messages == (first ? others * (units.size() + rank_micro_batches) : 1));
     CHECK(sent.reduced == (first ? others * elements : 0));
     CHECK(plan.validation_sent.bytes == (first ? 4 * others * data : 0));
     CHECK(plan.validation_sent.messages == (first ? others : 0));

@@ -60,7 +60,7 @@ TEST_CASE("a wrong program is an internal error that names rank and instruction"
   auto const gather = std::ranges::find_if(
       broken, [](Instruction const& one) { return one.act == Act::wait && one.started == Act::gather; });
   REQUIRE(gather != broken.end());
-  std::string const group = plans[2].layout.groups[static_cast<std::size_t>(gather->subject)].name;
+  std::string const unit = plans[2].layout.units[static_cast<std::size_t>(gather->subject)].name;
   Index const slot = gather->slot;
   auto const reader = std::find_if(broken.erase(gather), broken.end(), [&](Instruction const& one) {
     return (one.act == Act::forward || one.act == Act::backward) && one.slot == slot;
@@ -69,5 +69,5 @@ TEST_CASE("a wrong program is an internal error that names rank and instruction"
   CHECK(message_of(plans, programs) ==
         fmt::format("the step program of rank 2 is wrong, which is an error of this program: undefined read: rank 2: "
                     "\"{}\": the parameters of {} are still on their way",
-                    to_string(*reader, plans[2]), group));
+                    to_string(*reader, plans[2]), unit));
 }

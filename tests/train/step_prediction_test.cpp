@@ -74,8 +74,8 @@ TEST_CASE("a step's update takes what the rank updates that updates most, at the
   }
   RunPlan const plan = plan_run(small_config(8), 0, 8);
   auto const largest =
-      static_cast<double>(plan.parallel.layout.largest_group()) / static_cast<double>(plan.table.size());
-  CHECK(updated(Strategy::zero, 8, StatePartition::inter_layer) == Approx(largest)); // fewer groups than ranks
+      static_cast<double>(plan.parallel.layout.largest_unit()) / static_cast<double>(plan.table.size());
+  CHECK(updated(Strategy::zero, 8, StatePartition::inter_layer) == Approx(largest)); // fewer units than ranks
 }
 
 TEST_CASE("one rank alone spends no time on messages, and behind a slow network no message is faster than there",

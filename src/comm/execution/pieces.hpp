@@ -28,6 +28,8 @@ public:
   /// How many elements, from `element` on, lie one after the other; at most `at_most`.
   Index contiguous(Index element, Index at_most) const;
 
+  bool operator==(Pieces const&) const = default;
+
 private:
   std::size_t piece_of(Index element) const;
 

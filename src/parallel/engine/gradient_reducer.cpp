@@ -32,9 +32,10 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
     for (PlannedCollective const& step : m_reductions->reduction_of(bucket, *m_layout)) {
       bool const of_sums = m_reductions->is_of_sums(step);
       StoredVector const data =
-          of_sums
-              ? m_memory.sums->part(m_layout->share_offset(first.group) + first.of_share.begin, bucket.share_elements())
-              : m_memory.fresh->part(run.begin, run.size());
+          of_sums ? m_memory.sums->part(place_of_share(m_reductions->gradients.gradients[at(first.gradient)]).begin +
+                                            first.of_share.begin,
+                                        bucket.share_elements())
+                  : m_memory.fresh->part(run.begin, run.size());
       m_executions.emplace_back(communication, communicators.of(step.axis),
                                 schedule_of(step, m_layout->mesh, m_layout->rank), Operation::sum, data,
                                 m_memory.scratch[at(b % m_reductions->in_flight)],
@@ -46,22 +47,32 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
   }
 }
 
-GradientTarget GradientReducer::target(Index group, Index micro_batch, bool begins) {
-  Index const run = m_reductions->buckets.run_of_group(group);
-  ParameterGroup const& entry = m_layout->groups[at(group)];
-  Range const memory = m_reductions->run_memory(run);
-  Index const begin = memory.begin + entry.offset - m_reductions->buckets.runs[at(run)].memory.begin;
-  StoredVector const gradients = m_memory.fresh->part(begin, entry.padded);
-  // Other groups have been here, and backward leaves the padding alone. Later a reduction may be using it.
-  if (begins && m_reductions->fresh_gradients_apart && entry.padded > entry.size)
-    set_to_zero(m_exec, gradients.part(entry.size, entry.padded - entry.size));
+GradientTarget GradientReducer::target(Index unit, Index micro_batch, bool begins) {
+  GradientLayout const& layout = m_reductions->gradients;
+  Index const run = m_reductions->buckets.run_of_unit(unit);
+  auto const [first, last, memory] = layout.units[at(unit)];
+  auto const memory_of = [&](Index gradient, Index size) {
+    return m_memory.fresh->part(m_reductions->fresh_offset(gradient, run), size);
+  };
   bool const is_sum = m_reductions->adds_in_place() && micro_batch > 0;
-  return {gradients, is_sum ? Write::add : Write::overwrite};
+  GradientTarget target{memory_of(first, m_layout->units[at(unit)].padded), is_sum ? Write::add : Write::overwrite};
+  for (Index g = first; g <= last; ++g) {
+    ParameterGroup const& group = m_layout->groups[at(layout.gradients[at(g)].group)];
+    StoredVector const gradient = memory_of(g, group.padded);
+    if (layout.gradients[at(g)].looked_up) {
+      target.looked_up = gradient;
+      if (begins) set_to_zero(m_exec, gradient); // embed adds to it
+    } else if (begins && m_reductions->fresh_gradients_apart && group.padded > group.size) {
+      // Other units have been here, and backward leaves the padding alone. Later a reduction may be using it.
+      set_to_zero(m_exec, gradient.part(group.size, group.padded - group.size));
+    }
+  }
+  return target;
 }
 
-void GradientReducer::fold(Index group, Index micro_batch) {
-  ParameterGroup const& entry = m_layout->groups[at(group)];
-  fold(m_memory.fresh->part(entry.offset, entry.padded), entry.offset, micro_batch);
+void GradientReducer::fold(Index unit, Index micro_batch) {
+  Range const memory = m_reductions->gradients.units[at(unit)].memory;
+  fold(m_memory.fresh->part(memory.begin, memory.size()), memory.begin, micro_batch);
 }
 
 void GradientReducer::reduce(Index bucket) {
@@ -135,15 +146,14 @@ void GradientReducer::finish() {
 
 void GradientReducer::accumulate(Index bucket, Index micro_batch) {
   Bucket const& reduced = m_buckets[at(bucket)];
-  Range const memory = m_reductions->run_memory(reduced.run);
-  Index const run_begin = m_reductions->buckets.runs[at(reduced.run)].memory.begin;
   for (BucketPart const& part : reduced.parts) {
-    if (m_layout->share(part.group).empty()) continue; // another rank's
-    Index const share = m_layout->groups[at(part.group)].offset + m_layout->share(part.group).begin;
+    Range const share = m_layout->share(part.group);
+    if (share.empty()) continue; // another rank's
     Index const size = part.of_share.size();
-    StoredVector const fresh = m_memory.fresh->part(memory.begin + share - run_begin + part.of_share.begin, size);
+    StoredVector const fresh = m_memory.fresh->part(
+        m_reductions->fresh_offset(part.gradient, reduced.run) + share.begin + part.of_share.begin, size);
     Index const begin =
-        (m_layout->sharding.gradients ? m_layout->share_offset(part.group) : share) + part.of_share.begin;
+        place_of_share(m_reductions->gradients.gradients[at(part.gradient)]).begin + part.of_share.begin;
     if (m_reductions->ordered) {
       fold(fresh, begin, micro_batch);
     } else {
@@ -168,8 +178,24 @@ void GradientReducer::fold(StoredVector value, Index begin, Index micro_batch) {
   }
 }
 
-StoredVector GradientReducer::share(Index group) const {
-  return m_memory.sums->part(m_layout->share_begin(group, m_layout->sharding.gradients), m_layout->share(group).size());
+/// In a vector of sums.
+Range GradientReducer::place_of_share(Gradient const& gradient) const {
+  Range const share = m_layout->share(gradient.group);
+  Index const begin = m_layout->sharding.gradients ? gradient.share_offset : gradient.offset + share.begin;
+  return {begin, begin + share.size()};
+}
+
+StoredVector GradientReducer::share_of(Gradient const& gradient) const {
+  Range const place = place_of_share(gradient);
+  return m_memory.sums->part(place.begin, place.size());
+}
+
+StoredVector GradientReducer::share(Index group) const { return share_of(m_reductions->gradients.of_group(group)); }
+
+void GradientReducer::tie() {
+  std::optional<Gradient> const looked_up = m_reductions->gradients.looked_up();
+  if (!looked_up || m_layout->share(looked_up->group).empty()) return;
+  trainstone::accumulate(m_exec, Write::add, share_of(*looked_up), share(looked_up->group));
 }
 
 } // namespace trainstone

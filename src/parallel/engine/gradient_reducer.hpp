@@ -37,10 +37,10 @@ public:
   GradientReducer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                   ExecutionQueue& queue, ReductionPlan const& reductions, StateLayout const& layout, Memory memory);
 
-  /// Where backward puts a group's gradient of a micro-batch. Nothing may be in flight there.
-  GradientTarget target(Index group, Index micro_batch, bool begins);
-  /// The group's gradient of a micro-batch takes its place in the tree over micro-batches, in place.
-  void fold(Index group, Index micro_batch);
+  /// Where backward puts a unit's gradient of a micro-batch. Nothing may be in flight there.
+  GradientTarget target(Index unit, Index micro_batch, bool begins);
+  /// The unit's gradient of a micro-batch takes its place in the tree over micro-batches, in place.
+  void fold(Index unit, Index micro_batch);
   /// Starts to reduce a bucket's fresh gradients when the work that is enqueued on exec now has ended. If gradients are
   /// reduced in place and an earlier reduction uses the scratch, this one starts when the earlier one has ended.
   void reduce(Index bucket);
@@ -51,6 +51,8 @@ public:
   /// Starts to reduce a bucket's sums over replicas; waits for it.
   void reduce_sums(Index bucket);
   void wait_sums(Index bucket);
+  /// Adds embed's part of the token table's summed gradient to head's, where they lie apart.
+  void tie();
   /// Continues reductions whose collectives have ended in the queue, without waiting. The caller drives the queue.
   void advance();
   /// Waits for all reductions.
@@ -76,6 +78,8 @@ private:
   bool go_on(Work& work, Wait wait);
   void finish_oldest();
   Execution& execution(Index bucket, std::size_t step);
+  Range place_of_share(Gradient const& gradient) const;
+  StoredVector share_of(Gradient const& gradient) const;
   void fold(StoredVector value, Index begin, Index micro_batch);
 
   ExecutionSpace m_exec;

@@ -21,15 +21,16 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
       m_layout(&layout),
       m_parameters(&parameters),
       m_slots(slots),
-      m_published(layout.groups.size()) {
-  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
-    if (!gathers.of_group[at(group)]) continue;
-    PlannedCollective const& planned = *gathers.of_group[at(group)];
+      m_published(layout.units.size()) {
+  for (Index unit = 0; unit < std::ssize(layout.units); ++unit) {
+    if (!gathers.of_unit[at(unit)]) continue;
+    auto const& [planned, pieces] = *gathers.of_unit[at(unit)];
     Schedule const schedule = schedule_of(planned, layout.mesh, layout.rank);
     for (Index slot = 0; slot < m_plan->in_flight(); ++slot)
-      m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum,
-                             whole(group, slot), scratch[at(slot)],
+      m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum, whole(unit, slot),
+                             scratch[at(slot)],
                              ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
+                                              .pieces = pieces,
                                               .staging = staging[at(slot)],
                                               .caller = &m_exec});
   }
@@ -39,51 +40,60 @@ StoredVector ParameterGatherer::share(Index group) const {
   return m_parameters->part(m_layout->share_begin(group, m_layout->sharding.parameters), m_layout->share(group).size());
 }
 
-StoredVector ParameterGatherer::whole(Index group, Index slot) const {
-  ParameterGroup const& entry = m_layout->groups[at(group)];
+StoredVector ParameterGatherer::whole(Index unit, Index slot) const {
+  ParameterUnit const& entry = m_layout->units[at(unit)];
   if (!m_slots) return m_parameters->part(entry.offset, entry.padded);
-  return m_slots->part(slot * m_layout->largest_group(), entry.padded);
+  return m_slots->part(slot * m_layout->largest_unit(), entry.padded);
 }
 
-Execution& ParameterGatherer::execution(Index group, Index slot) {
-  return m_gathers[at(group * m_plan->in_flight() + slot)];
+StoredVector ParameterGatherer::whole_group(Index group, Index slot) const {
+  ParameterGroup const& entry = m_layout->groups[at(group)];
+  Index const unit = m_layout->unit_of(group);
+  return whole(unit, slot).part(entry.offset - m_layout->units[at(unit)].offset, entry.padded);
 }
 
-void ParameterGatherer::gather(Index group, Index slot) {
-  if (Range const share = m_layout->share(group); !share.empty())
-    accumulate(m_exec, Write::overwrite, this->share(group), whole(group, slot).part(share.begin, share.size()));
-  m_queue->start(execution(group, slot));
+Execution& ParameterGatherer::execution(Index unit, Index slot) {
+  return m_gathers[at(unit * m_plan->in_flight() + slot)];
+}
+
+void ParameterGatherer::gather(Index unit, Index slot) {
+  ParameterUnit const& entry = m_layout->units[at(unit)];
+  for (Index group = entry.first_group; group <= entry.last_group; ++group)
+    if (Range const share = m_layout->share(group); !share.empty())
+      accumulate(m_exec, Write::overwrite, this->share(group),
+                 whole_group(group, slot).part(share.begin, share.size()));
+  m_queue->start(execution(unit, slot));
 }
 
 void ParameterGatherer::outdate() {
   if (!m_plan->after_update) return;
-  for (Published& group : m_published) {
-    TRAINSTONE_REQUIRE(group.state != Publication::under_way, "parameters change while they are published");
-    group.state = Publication::old;
+  for (Published& unit : m_published) {
+    TRAINSTONE_REQUIRE(unit.state != Publication::under_way, "parameters change while they are published");
+    unit.state = Publication::old;
   }
 }
 
-void ParameterGatherer::publish(Index group, Index slot) {
-  Published& published = m_published[at(group)];
+void ParameterGatherer::publish(Index unit, Index slot) {
+  Published& published = m_published[at(unit)];
   if (published.state != Publication::old) return;
   for (Published const& other : m_published)
     TRAINSTONE_REQUIRE(other.state != Publication::under_way || other.slot != slot, "scratch {} is in use", slot);
   published = {Publication::under_way, slot};
-  m_queue->start(execution(group, slot));
+  m_queue->start(execution(unit, slot));
 }
 
-void ParameterGatherer::wait_published(Index group) {
-  Published& published = m_published[at(group)];
+void ParameterGatherer::wait_published(Index unit) {
+  Published& published = m_published[at(unit)];
   if (published.state == Publication::complete) return;
-  TRAINSTONE_REQUIRE(published.state == Publication::under_way, "group {} was not published", group);
-  m_queue->wait(execution(group, published.slot));
+  TRAINSTONE_REQUIRE(published.state == Publication::under_way, "unit {} was not published", unit);
+  m_queue->wait(execution(unit, published.slot));
   published.state = Publication::complete;
 }
 
 void ParameterGatherer::finish() {
-  for (Index group = 0; group < std::ssize(m_layout->groups); ++group) {
-    publish(group, group % m_plan->in_flight());
-    wait_published(group);
+  for (Index unit = 0; unit < std::ssize(m_layout->units); ++unit) {
+    publish(unit, unit % m_plan->in_flight());
+    wait_published(unit);
   }
 }
 

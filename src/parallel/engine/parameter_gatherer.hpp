@@ -1,7 +1,7 @@
 #pragma once
 
-// Gathers whole parameter groups, if ranks hold shares of each group or if each group lies with one rank. Owns the
-// slots of gathered groups (stage 3; in other stages every rank has room for all groups) and knows which groups were
+// Gathers whole units of parameters, if ranks hold shares of each group or if each unit lies with one rank. Owns the
+// slots of gathered units (stage 3; in other stages every rank has room for all units) and knows which units were
 // published since the last update. Does not decide when: the step program does.
 
 #include "comm/execution/execution_queue.hpp"
@@ -18,7 +18,7 @@ namespace trainstone {
 class ParameterGatherer {
 public:
   /// \param[in] parameters  all (layout.elements()), or this rank's shares, if parameters are sharded
-  /// \param[in] slots       of gathers.slots times the largest group; else null
+  /// \param[in] slots       of gathers.slots times the largest unit; else null
   /// \param[in] scratch, staging  one per gather in flight: gathers.in_flight()
   /// \param[in] exec, communication  of the kernels that use parameters, and of the gathers
   /// Everything referred to must outlive the object. Collective.
@@ -27,24 +27,26 @@ public:
                     StateMemory& parameters, StateMemory* slots, std::vector<StoredVector> const& scratch,
                     std::vector<std::span<std::byte>> const& staging);
 
-  /// Starts to gather a group into a slot, if parameters are sharded.
-  void gather(Index group, Index slot);
-  /// Afterwards the group in the slot is complete for work enqueued on exec.
-  void wait_gathered(Index group, Index slot) { m_queue->wait(execution(group, slot)); }
+  /// Starts to gather a unit into a slot, if parameters are sharded.
+  void gather(Index unit, Index slot);
+  /// Afterwards the unit in the slot is complete for work enqueued on exec.
+  void wait_gathered(Index unit, Index slot) { m_queue->wait(execution(unit, slot)); }
 
   /// The owners' shares have changed: what was published is old. Nothing may be on its way.
   void outdate();
-  /// Starts to bring a group's shares to all ranks, unless they are there or on their way. \param[in] slot  of scratch
-  void publish(Index group, Index slot);
-  /// Waits until a group is published. Afterwards it is complete for work enqueued on exec.
-  void wait_published(Index group);
+  /// Starts to bring a unit's shares to all ranks, unless they are there or on their way. \param[in] slot  of scratch
+  void publish(Index unit, Index slot);
+  /// Waits until a unit is published. Afterwards it is complete for work enqueued on exec.
+  void wait_published(Index unit);
   /// Publishes what is old, and waits.
   void finish();
 
   /// This rank's share of a group.
   StoredVector share(Index group) const;
-  /// Room for a whole group, if parameters are sharded; else the group itself.
-  StoredVector whole(Index group, Index slot = 0) const;
+  /// Room for a whole unit, if parameters are sharded; else the unit itself.
+  StoredVector whole(Index unit, Index slot = 0) const;
+  /// A group's place in its unit's.
+  StoredVector whole_group(Index group, Index slot = 0) const;
 
 private:
   enum class Publication { old, under_way, complete };
@@ -53,7 +55,7 @@ private:
     Index slot = 0; ///< of scratch, while it is under way
   };
 
-  Execution& execution(Index group, Index slot);
+  Execution& execution(Index unit, Index slot);
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
@@ -61,8 +63,8 @@ private:
   StateLayout const* m_layout;
   StateMemory* m_parameters;
   StateMemory* m_slots;
-  std::vector<Execution> m_gathers;   ///< of every group, for every slot of scratch; empty on one rank
-  std::vector<Published> m_published; ///< by group
+  std::vector<Execution> m_gathers;   ///< of every unit, for every slot of scratch; empty on one rank
+  std::vector<Published> m_published; ///< by unit
 };
 
 } // namespace trainstone

@@ -68,10 +68,10 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_slots(m_layout->sharding.parameters
                   ? StateMemory(exec, sharers(m_communicators, plan.gathers.sharers()), ledger, MemoryCategory::buffers,
                                 "gather slots", m_layout->types.parameters,
-                                plan.gathers.slots * m_layout->largest_group())
+                                plan.gathers.slots * m_layout->largest_unit())
                   : StateMemory()),
       m_gradients(exec, sharers(m_communicators, plan.reductions.sharers_of_kept()), ledger, MemoryCategory::gradients,
-                  "gradients", plan.reductions.storage, m_layout->gradient_elements()),
+                  "gradients", plan.reductions.storage, plan.reductions.kept_elements(*m_layout)),
       m_fresh_gradients(plan.reductions.fresh_gradients_apart
                             ? StateMemory(exec, sharers(m_communicators, plan.reductions.sharers_of_fresh()), ledger,
                                           MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
@@ -80,13 +80,13 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
                              memory_footprint(static_cast<std::uint64_t>(m_layout->share_elements()) * sizeof(float))),
-      m_reducer(
-          exec, m_communication, m_communicators, m_queue, plan.reductions, *m_layout,
-          {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
-           take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
-                reduction_scratch(plan.reductions, *m_layout)),
-           take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
-           take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums, m_layout->gradient_elements())}),
+      m_reducer(exec, m_communication, m_communicators, m_queue, plan.reductions, *m_layout,
+                {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
+                 take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
+                      reduction_scratch(plan.reductions, *m_layout)),
+                 take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
+                 take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums,
+                      plan.reductions.kept_elements(*m_layout))}),
       m_gatherer(exec, m_communication, m_communicators, m_queue, plan.gathers, *m_layout, m_parameters,
                  m_layout->sharding.parameters ? &m_slots : nullptr,
                  take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
@@ -143,11 +143,12 @@ void ShardedEngine::execute(Instruction const& one) {
   case Act::reduce_sums: return waits ? m_reducer.wait_sums(one.subject) : m_reducer.reduce_sums(one.subject);
   case Act::fold: return m_reducer.fold(one.subject, one.micro_batch);
   case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
+  case Act::tie: return m_reducer.tie();
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }
 }
 
-ConstStoredVector ShardedEngine::parameters(Index group, Index slot) const { return m_gatherer.whole(group, slot); }
+ConstStoredVector ShardedEngine::parameters(Index unit, Index slot) const { return m_gatherer.whole(unit, slot); }
 
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
@@ -244,16 +245,16 @@ void ShardedEngine::broadcast_state() {
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
   NoProgress const busy(m_busy);
-  Index const groups = std::ssize(m_layout->groups), slots = m_plan->gathers.slots;
-  for (Index g = 0; g < groups; ++g) {
-    if (slots == 0) {
-      read(g, m_gatherer.whole(g));
-      continue;
+  Index const units = std::ssize(m_layout->units), slots = m_plan->gathers.slots;
+  for (Index u = 0; u < units; ++u) {
+    Index const slot = slots == 0 ? 0 : u % slots;
+    if (slots > 0) {
+      if (u == 0 || slots == 1) m_gatherer.gather(u, slot);
+      m_gatherer.wait_gathered(u, slot);
+      if (slots > 1 && u + 1 < units) m_gatherer.gather(u + 1, (u + 1) % slots); // while this one is read
     }
-    if (g == 0 || slots == 1) m_gatherer.gather(g, g % slots);
-    m_gatherer.wait_gathered(g, g % slots);
-    if (slots > 1 && g + 1 < groups) m_gatherer.gather(g + 1, (g + 1) % slots); // while this one is read
-    read(g, m_gatherer.whole(g, g % slots));
+    ParameterUnit const& unit = m_layout->units[static_cast<std::size_t>(u)];
+    for (Index g = unit.first_group; g <= unit.last_group; ++g) read(g, m_gatherer.whole_group(g, slot));
   }
 }
 

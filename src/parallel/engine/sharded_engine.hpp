@@ -34,14 +34,14 @@ public:
   ShardedEngine& operator=(ShardedEngine const&) = delete;
   ~ShardedEngine();
 
-  /// Executes gather, publish, fold, reduce, accumulate, reduce_sums, and waits for what these have started.
+  /// Executes gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what these have started.
   void execute(Instruction const& instruction);
-  /// The whole parameters of a group: in a slot, if they are sharded. Valid until another group is gathered there.
-  ConstStoredVector parameters(Index group, Index slot) const;
-  /// Where the backward of a part leaves the gradient of a group.
+  /// The whole parameters of a unit: in a slot, if they are sharded. Valid until another unit is gathered there.
+  ConstStoredVector parameters(Index unit, Index slot) const;
+  /// Where the backward of a part leaves the gradient of a unit.
   /// \param[in] begins  nothing has written this gradient in this micro-batch yet
-  GradientTarget gradient_target(Index group, Index micro_batch, bool begins) {
-    return m_reducer.target(group, micro_batch, begins);
+  GradientTarget gradient_target(Index unit, Index micro_batch, bool begins) {
+    return m_reducer.target(unit, micro_batch, begins);
   }
 
   /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
@@ -75,7 +75,7 @@ public:
   Vector<float> moment_share(Index moment, Index group) const;
   StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.
-  StoredVector whole_parameters(Index group) const { return m_gatherer.whole(group); }
+  StoredVector whole_parameters(Index group) const { return m_gatherer.whole_group(group); }
 
   ShardPlan const& plan() const { return *m_plan; }
   ParameterTable const& table() const { return *m_table; }

@@ -7,84 +7,95 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 namespace trainstone {
 
 namespace {
 
-/// Collects runs from the last group to the first.
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+/// Collects runs from the last unit to the first.
 class Cutter {
 public:
-  Cutter(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership)
-      : m_table(table), m_ownership(ownership), m_granule(norm_block * mesh.replica) {
-    for (Index g = 0; g < groups(); ++g) m_plan.group_share.push_back(ownership.share_elements(g));
+  Cutter(ParameterTable const& table, StateLayout const& layout, GradientLayout const& gradients)
+      : m_table(table), m_layout(layout), m_gradients(gradients), m_granule(norm_block * layout.mesh.replica) {
+    for (Gradient const& one : gradients.gradients)
+      m_plan.shares.push_back({one.group, layout.ownership.share_elements(one.group)});
   }
 
-  /// Groups first ... last as one bucket.
-  BucketGroup& add_run(Index first, Index last) {
+  /// Units first ... last as one bucket.
+  BucketRun& add_run(Index first, Index last) {
     Index const buckets = m_plan.runs.empty() ? 0 : m_plan.buckets();
-    ParameterGroup const& end_group = group(last);
-    m_plan.runs.push_back({first, last, {group(first).offset, end_group.offset + end_group.padded}, buckets, 1});
+    UnitGradients const &begin = unit(first), &end = unit(last);
+    m_plan.runs.push_back({first, last, {begin.first, end.last + 1}, {begin.memory.begin, end.memory.end}, buckets, 1});
     return m_plan.runs.back();
   }
 
-  /// A group in slices of about `elements` of all shares, the first one of about `first`.
-  void add_slices(Index g, Index first, Index elements) {
-    BucketGroup& run = add_run(g, g);
+  /// A unit in slices of about `elements` of all shares, the first one of about `first`.
+  void add_slices(Index u, Index first, Index elements) {
+    BucketRun& run = add_run(u, u);
     auto const of_share = [&](Index wanted) {
-      return std::max<Index>(1, wanted / (m_granule * m_ownership.owners())) * m_granule;
+      return std::max<Index>(1, wanted / (m_granule * m_layout.ownership.owners())) * m_granule;
     };
-    run.share = m_plan.group_share[static_cast<std::size_t>(g)];
+    run.share = share_of(run);
     run.first_slice = std::min(run.share, of_share(first));
     run.slice = of_share(elements);
     run.buckets = 1 + (run.share - run.first_slice + run.slice - 1) / run.slice;
   }
 
-  /// A group in slices that end where given; nothing is sharded.
-  void add_slices(Index g, std::vector<Index> const& ends) {
-    BucketGroup& run = add_run(g, g);
-    run.share = m_plan.group_share[static_cast<std::size_t>(g)];
-    run.slice_ends = ends;
-    run.buckets = std::ssize(ends);
+  /// A unit in slices that are tensors; nothing is sharded.
+  void add_tensors(Index u) {
+    BucketRun& run = add_run(u, u);
+    run.share = share_of(run);
+    for (Index g = run.gradients.begin; g < run.gradients.end; ++g) {
+      Gradient const& gradient = m_gradients.gradients[at(g)];
+      Index const begin = gradient.offset - run.memory.begin, padded = m_layout.groups[at(gradient.group)].padded;
+      for_each_tensor(m_table, gradient.group, {0, padded},
+                      [&](ParameterTensor const&, Range const& here) { run.slice_ends.push_back(begin + here.end); });
+      run.slice_ends.back() = begin + padded;
+    }
+    run.buckets = std::ssize(run.slice_ends);
   }
 
-  ParameterGroup const& group(Index g) const { return m_table.groups()[static_cast<std::size_t>(g)]; }
-  Index groups() const { return std::ssize(m_table.groups()); }
-  bool same_owners(Index g, Index h) const { return m_ownership.owner(g) == m_ownership.owner(h); }
+  Index elements(Index u) const { return unit(u).memory.size(); }
+  Index units() const { return std::ssize(m_gradients.units); }
+  bool same_owners(Index u, Index v) const {
+    auto const owner = [&](Index one) { return m_layout.ownership.owner(m_layout.units[at(one)].first_group); };
+    return owner(u) == owner(v);
+  }
   BucketPlan take() { return std::move(m_plan); }
 
 private:
+  UnitGradients const& unit(Index u) const { return m_gradients.units[at(u)]; }
+
+  Index share_of(BucketRun const& run) const {
+    Index sum = 0;
+    for (Index g = run.gradients.begin; g < run.gradients.end; ++g) sum += m_plan.shares[at(g)].elements;
+    return sum;
+  }
+
   ParameterTable const& m_table;
-  Ownership const& m_ownership;
+  StateLayout const& m_layout;
+  GradientLayout const& m_gradients;
   Index m_granule; ///< slices of shares are multiples of it
   BucketPlan m_plan;
 };
 
 void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
-  for (Index last = cutter.groups() - 1; last >= 0;) {
-    bool const leads = last == cutter.groups() - 1;
+  for (Index last = cutter.units() - 1; last >= 0;) {
+    bool const leads = last == cutter.units() - 1;
     Index const first_slice = leads ? std::min(first_limit, limit) : limit;
-    if (cutter.group(last).padded > first_slice) {
+    if (cutter.elements(last) > first_slice) {
       cutter.add_slices(last, first_slice, limit);
       --last;
       continue;
     }
-    Index first = last, elements = cutter.group(last).padded;
-    while (!leads && first > 0 && elements + cutter.group(first - 1).padded <= limit &&
-           cutter.same_owners(first - 1, last))
-      elements += cutter.group(--first).padded;
+    Index first = last, elements = cutter.elements(last);
+    while (!leads && first > 0 && elements + cutter.elements(first - 1) <= limit && cutter.same_owners(first - 1, last))
+      elements += cutter.elements(--first);
     cutter.add_run(first, last);
     last = first - 1;
-  }
-}
-
-void cut_by_tensor(Cutter& cutter, ParameterTable const& table) {
-  for (Index g = cutter.groups() - 1; g >= 0; --g) {
-    std::vector<Index> ends;
-    for_each_tensor(table, g, {0, cutter.group(g).size},
-                    [&](ParameterTensor const&, Range const& here) { ends.push_back(here.end); });
-    ends.back() = cutter.group(g).padded;
-    cutter.add_slices(g, ends);
   }
 }
 
@@ -96,57 +107,82 @@ Index Bucket::share_elements() const {
   return sum;
 }
 
-Range BucketGroup::slice_of_share(Index number) const {
+Range BucketRun::slice_of_share(Index number) const {
   if (!slice_ends.empty()) {
-    auto const i = slice_ends.size() - 1 - static_cast<std::size_t>(number);
+    auto const i = slice_ends.size() - 1 - at(number);
     return {i == 0 ? 0 : slice_ends[i - 1], slice_ends[i]};
   }
   Index const end = share - (number == 0 ? 0 : first_slice + (number - 1) * slice);
   return {number == 0 ? share - first_slice : std::max<Index>(0, end - slice), end};
 }
 
-Index BucketPlan::run_of_group(Index group) const {
-  auto const run = std::ranges::find_if(
-      runs, [=](BucketGroup const& one) { return one.first_group <= group && group <= one.last_group; });
-  TRAINSTONE_REQUIRE(run != runs.end(), "group {} is in none of {} runs", group, runs.size());
+Index BucketPlan::run_of_unit(Index unit) const {
+  auto const run =
+      std::ranges::find_if(runs, [=](BucketRun const& one) { return one.first_unit <= unit && unit <= one.last_unit; });
+  TRAINSTONE_REQUIRE(run != runs.end(), "unit {} is in none of {} runs", unit, runs.size());
   return std::distance(runs.begin(), run);
 }
 
 Bucket BucketPlan::bucket(Index number) const {
-  auto const after = std::ranges::upper_bound(runs, number, {}, &BucketGroup::first_bucket);
-  BucketGroup const& run = *std::prev(after);
+  auto const after = std::ranges::upper_bound(runs, number, {}, &BucketRun::first_bucket);
+  BucketRun const& run = *std::prev(after);
+  bool const is_cut = run.share > 0;
+  Range const slice = is_cut ? run.slice_of_share(number - run.first_bucket) : Range{};
   Bucket bucket{std::distance(runs.begin(), after) - 1, {}};
-  if (run.share > 0) {
-    bucket.parts.push_back({run.first_group, run.slice_of_share(number - run.first_bucket)});
-    return bucket;
+  Index first = 0; // of a gradient's share, in the shares of the unit
+  for (Index g = run.gradients.begin; g < run.gradients.end; ++g) {
+    auto const [group, elements] = shares[at(g)];
+    Range const taken = is_cut ? Range{std::max<Index>(0, slice.begin - first), std::min(elements, slice.end - first)}
+                               : Range{0, elements};
+    if (taken.begin < taken.end) bucket.parts.push_back({g, group, taken});
+    first += elements;
   }
-  for (Index g = run.first_group; g <= run.last_group; ++g)
-    bucket.parts.push_back({g, {0, group_share[static_cast<std::size_t>(g)]}});
   return bucket;
+}
+
+/// The first slice and the last one, and those around the places where one gradient ends and the next one begins.
+std::vector<Index> BucketPlan::slices_apart(BucketRun const& run) const {
+  std::set<Index> apart{0, run.buckets - 1};
+  Index border = 0;
+  for (Index g = run.gradients.begin; g < run.gradients.end; ++g) {
+    border += shares[at(g)].elements;
+    Index const from_end = run.share - border;
+    Index const number = from_end < run.first_slice ? 0 : 1 + (from_end - run.first_slice) / run.slice;
+    for (Index const one : {number - 1, number, number + 1})
+      if (0 <= one && one < run.buckets) apart.insert(one);
+  }
+  return {apart.begin(), apart.end()};
 }
 
 std::vector<std::pair<Bucket, std::uint64_t>> BucketPlan::by_size() const {
   std::vector<std::pair<Bucket, std::uint64_t>> sizes;
-  for (BucketGroup const& run : runs) {
-    bool const alike = run.slice_ends.empty() && run.buckets > 2; // but for the first one and the last one
-    if (alike) sizes.emplace_back(bucket(run.first_bucket + 1), static_cast<std::uint64_t>(run.buckets - 2));
-    for (Index i = 0; i < run.buckets; ++i)
-      if (!alike || i == 0 || i == run.buckets - 1) sizes.emplace_back(bucket(run.first_bucket + i), 1);
+  for (BucketRun const& run : runs) {
+    bool const each = run.share == 0 || !run.slice_ends.empty();
+    if (each) {
+      for (Index i = 0; i < run.buckets; ++i) sizes.emplace_back(bucket(run.first_bucket + i), 1);
+      continue;
+    }
+    Index next = 0;
+    for (Index const apart : slices_apart(run)) { // those between are alike
+      if (next < apart) sizes.emplace_back(bucket(run.first_bucket + next), static_cast<std::uint64_t>(apart - next));
+      sizes.emplace_back(bucket(run.first_bucket + apart), 1);
+      next = apart + 1;
+    }
   }
   return sizes;
 }
 
-BucketPlan make_buckets(ParameterTable const& table, Mesh const& mesh, Ownership const& ownership,
+BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, GradientLayout const& gradients,
                         ParallelConfig const& config, std::size_t element_bytes) {
-  Cutter cutter(table, mesh, ownership);
+  Cutter cutter(table, layout, gradients);
   auto const elements = [&](double bytes) {
     return std::max<Index>(1, static_cast<Index>(bytes / static_cast<double>(element_bytes)));
   };
   switch (granularity_of(config)) {
-  case Granularity::step: cutter.add_run(0, cutter.groups() - 1); break;
+  case Granularity::step: cutter.add_run(0, cutter.units() - 1); break;
   case Granularity::tensor:
-    TRAINSTONE_REQUIRE(mesh.shard == 1, "tensors are not reduced one by one among {} shards", mesh.shard);
-    cut_by_tensor(cutter, table);
+    TRAINSTONE_REQUIRE(layout.mesh.shard == 1, "tensors are not reduced one by one among {} shards", layout.mesh.shard);
+    for (Index unit = cutter.units() - 1; unit >= 0; --unit) cutter.add_tensors(unit);
     break;
   case Granularity::bucket:
     cut_by_size(cutter, elements(config.first_bucket_bytes), elements(config.bucket_bytes));

@@ -41,14 +41,14 @@ std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
   bool const sharded = layout.sharding.parameters;
   add_memory(items, MemoryCategory::parameters, "parameters", layout.parameter_elements(), layout.types.parameters,
              sharded ? std::nullopt : gathers.sharers());
-  add_memory(items, MemoryCategory::gradients, "gradients", layout.gradient_elements(), reductions.storage,
+  add_memory(items, MemoryCategory::gradients, "gradients", reductions.kept_elements(layout), reductions.storage,
              reductions.sharers_of_kept());
   std::uint64_t const share = bytes_of(layout.share_elements(), Storage::fp32);
   items.push_back({MemoryCategory::optimizer, "moments", static_cast<std::uint64_t>(layout.moments) * share});
   if (layout.types.master) items.push_back({MemoryCategory::optimizer, "master parameters", share});
   if (layout.types.gradient_copy) items.push_back({MemoryCategory::optimizer, "gradients in fp32", share});
   if (sharded)
-    add_memory(items, MemoryCategory::buffers, "gather slots", gathers.slots * layout.largest_group(),
+    add_memory(items, MemoryCategory::buffers, "gather slots", gathers.slots * layout.largest_unit(),
                layout.types.parameters, gathers.sharers());
   if (reductions.fresh_gradients_apart)
     add_memory(items, MemoryCategory::buffers, "fresh gradients", reductions.fresh_elements(), reductions.storage,
@@ -66,7 +66,7 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   for (Index i = 0; i < reductions.in_flight; ++i)
     tensors.push_back(planned(reductions.storage, "reduction scratch", of_reduction));
   for (Index i = 0; i < reductions.waiting_sums; ++i)
-    tensors.push_back(planned<float>("waiting sums", layout.gradient_elements()));
+    tensors.push_back(planned<float>("waiting sums", reductions.kept_elements(layout)));
   for (Index i = 0; i < gathers.in_flight(); ++i)
     tensors.push_back(planned(layout.types.parameters, "gather scratch", of_gather));
   tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
@@ -97,8 +97,8 @@ Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layo
 
 Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout) {
   Index most = 0;
-  for (PlannedCollective const* const gather : different_gathers(gathers))
-    most = std::max(most, scratch_of(*gather, layout));
+  for (UnitGather const* const gather : different_gathers(gathers))
+    most = std::max(most, scratch_of(gather->planned, layout));
   return most;
 }
 
@@ -115,8 +115,8 @@ std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {
 
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
   std::uint64_t most = 0;
-  for (PlannedCollective const* const gather : different_gathers(plan.gathers))
-    most = std::max(most, staging_of(plan, *gather, bytes_per_value(plan.layout.types.parameters)));
+  for (UnitGather const* const gather : different_gathers(plan.gathers))
+    most = std::max(most, staging_of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
   return most;
 }
 

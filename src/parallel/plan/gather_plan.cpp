@@ -9,14 +9,20 @@ namespace trainstone {
 
 namespace {
 
-/// Every owner has its shares of the parameters of a group.
-PlannedCollective gather_of_group(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
-                                  Index group) {
-  std::optional<Rank> const owner = layout.ownership.owner(group);
+/// Every owner has its shares of the unit's groups, which are one block of the collective.
+UnitGather gather_of_unit(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
+                          ParameterUnit const& unit) {
+  std::optional<Rank> const owner = layout.ownership.owner(unit.first_group);
   Collective const collective = owner ? Collective::broadcast : Collective::all_gather;
-  Index const elements = layout.groups[static_cast<std::size_t>(group)].padded;
-  PlannedCollective gather = planned_collective(choice, Axis::shard, line, collective, elements);
-  gather.problem.root = owner.value_or(0);
+  UnitGather gather{planned_collective(choice, Axis::shard, line, collective, unit.padded), {}};
+  gather.planned.problem.root = owner.value_or(0);
+  if (owner || unit.first_group == unit.last_group) return gather;
+  for (Rank member = 0; member < layout.mesh.shard; ++member)
+    for (Index group = unit.first_group; group <= unit.last_group; ++group) {
+      Index const begin = layout.groups[static_cast<std::size_t>(group)].offset - unit.offset;
+      Range const share = layout.ownership.share(group, member);
+      gather.pieces.append({begin + share.begin, begin + share.end});
+    }
   return gather;
 }
 
@@ -33,12 +39,16 @@ PlannedCollective gather_of_norm(AlgorithmChoice choice, StateLayout const& layo
 } // namespace
 
 std::optional<Axis> GatherPlan::sharers() const {
-  return of_group.front() ? sharers_of(*of_group.front()) : std::nullopt;
+  return of_unit.front() ? sharers_of(of_unit.front()->planned) : std::nullopt;
 }
 
-std::vector<PlannedCollective const*> different_gathers(GatherPlan const& gathers) {
-  std::vector<PlannedCollective const*> different;
-  for (auto const& gather : gathers.of_group)
+bool are_alike(UnitGather const& gather, UnitGather const& other) {
+  return gather.pieces == other.pieces && are_alike(gather.planned, other.planned);
+}
+
+std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers) {
+  std::vector<UnitGather const*> different;
+  for (auto const& gather : gathers.of_unit)
     if (gather && std::ranges::none_of(different, [&](auto const* other) { return are_alike(*gather, *other); }))
       different.push_back(&*gather);
   return different;
@@ -49,11 +59,11 @@ GatherPlan make_gather_plan(Index prefetch, AlgorithmChoice const& choice, State
   plan.prefetch = prefetch;
   plan.slots = layout.sharding.parameters ? plan.in_flight() : 0;
   plan.after_update = !layout.sharding.parameters && layout.mesh.shard > 1;
-  plan.of_group.resize(layout.groups.size());
+  plan.of_unit.resize(layout.units.size());
   if (layout.mesh.shard == 1) return plan;
   Topology const line = layout.line(Axis::shard);
-  for (std::size_t g = 0; g < layout.groups.size(); ++g)
-    plan.of_group[g] = gather_of_group(choice, layout, line, static_cast<Index>(g));
+  for (std::size_t u = 0; u < layout.units.size(); ++u)
+    plan.of_unit[u] = gather_of_unit(choice, layout, line, layout.units[u]);
   plan.norm = gather_of_norm(choice, layout, line);
   return plan;
 }

@@ -1,9 +1,10 @@
 #pragma once
 
-// How parts come together that lie with different ranks: the parameters of a group, and the squared sums of the norm.
+// How parts come together that lie with different ranks: the parameters of a unit, and the squared sums of the norm.
 // Owns the collectives and the places for what they gather. A plain value beside the layout of the state
 // (state_layout.hpp). Does not decide when: the passes of a step program do (parallel/program/passes.hpp).
 
+#include "comm/execution/pieces.hpp"
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/state_layout.hpp"
 
@@ -12,11 +13,17 @@
 
 namespace trainstone {
 
+/// The gather of a unit's parameters.
+struct UnitGather {
+  PlannedCollective planned;
+  Pieces pieces; ///< where the owners' shares of its groups lie in the unit; empty: one after the other
+};
+
 struct GatherPlan {
-  std::vector<std::optional<PlannedCollective>> of_group; ///< of every group's parameters; none on an axis of length 1
-  std::optional<PlannedCollective> norm;                  ///< of the squared sums of all blocks
-  Index prefetch = 1;                                     ///< groups that are gathered ahead
-  Index slots = 0;                                        ///< for whole groups, where parameters are sharded
+  std::vector<std::optional<UnitGather>> of_unit; ///< none on an axis of length 1
+  std::optional<PlannedCollective> norm;          ///< of the squared sums of all blocks
+  Index prefetch = 1;                             ///< units that are gathered ahead
+  Index slots = 0;                                ///< for whole units, where parameters are sharded
   /// The updated shares of owners are gathered after the update, because every rank keeps all parameters.
   bool after_update = false;
 
@@ -26,8 +33,11 @@ struct GatherPlan {
   std::optional<Axis> sharers() const;
 };
 
+/// Whether gathers of two units of a plan are the same: a model of many blocks has few kinds.
+bool are_alike(UnitGather const& gather, UnitGather const& other);
+
 /// Of gathers that are alike, the first one.
-std::vector<PlannedCollective const*> different_gathers(GatherPlan const& gathers);
+std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers);
 
 GatherPlan make_gather_plan(Index prefetch, AlgorithmChoice const& choice, StateLayout const& layout);
 

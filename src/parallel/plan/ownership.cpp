@@ -14,19 +14,21 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-std::vector<Rank> balanced_owners(std::vector<ParameterGroup> const& groups, Rank members) {
+/// Of every group.
+std::vector<Rank> balanced_owners(std::vector<ParameterGroup> const& groups, std::vector<ParameterUnit> const& units,
+                                  Rank members) {
   using Load = std::pair<Index, Rank>; // elements so far, of whom
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (Rank member = 0; member < members; ++member) loads.emplace(0, member);
-  std::vector<std::size_t> by_size(groups.size());
+  std::vector<std::size_t> by_size(units.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
-  std::ranges::stable_sort(by_size, std::greater<>(), [&](std::size_t group) { return groups[group].padded; });
+  std::ranges::stable_sort(by_size, std::greater<>(), [&](std::size_t unit) { return units[unit].padded; });
   std::vector<Rank> owners(groups.size());
-  for (std::size_t const group : by_size) {
+  for (std::size_t const unit : by_size) {
     auto const [elements, member] = loads.top();
     loads.pop();
-    loads.emplace(elements + groups[group].padded, member);
-    owners[group] = member;
+    loads.emplace(elements + units[unit].padded, member);
+    for (Index group = units[unit].first_group; group <= units[unit].last_group; ++group) owners[at(group)] = member;
   }
   return owners;
 }
@@ -55,8 +57,9 @@ Ownership Ownership::of_parts(std::vector<ParameterGroup> const& groups, Rank me
   return Ownership(groups, {}, members);
 }
 
-Ownership Ownership::of_groups(std::vector<ParameterGroup> const& groups, Rank members) {
-  return Ownership(groups, balanced_owners(groups, members), members);
+Ownership Ownership::of_units(std::vector<ParameterGroup> const& groups, std::vector<ParameterUnit> const& units,
+                              Rank members) {
+  return Ownership(groups, balanced_owners(groups, units, members), members);
 }
 
 Ownership Ownership::of_one(std::vector<ParameterGroup> const& groups, Rank members, Rank owner) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Says which rank of a shard group owns which elements of every parameter group: a part of each group, or whole groups.
+// Says which rank of a shard group owns which elements of every parameter group: a part of each group, or whole units.
 // A plain value, the same on all ranks. Its size does not grow with the number of elements. Does not know which parts
 // of the training state are sharded.
 
@@ -17,10 +17,11 @@ public:
   Ownership() = default;
   /// Member m owns the m-th of equal parts of every group.
   static Ownership of_parts(std::vector<ParameterGroup> const& groups, Rank members);
-  /// Every group has one owner. Groups are dealt out from the largest to the smallest; equal groups go in their order.
-  /// Each group goes to the member with the fewest elements so far, and to the first of equal members. A member may own
+  /// Every unit has one owner. Units are dealt out from the largest to the smallest; equal units go in their order.
+  /// Each unit goes to the member with the fewest elements so far, and to the first of equal members. A member may own
   /// nothing.
-  static Ownership of_groups(std::vector<ParameterGroup> const& groups, Rank members);
+  static Ownership of_units(std::vector<ParameterGroup> const& groups, std::vector<ParameterUnit> const& units,
+                            Rank members);
 
   /// One member owns everything.
   static Ownership of_one(std::vector<ParameterGroup> const& groups, Rank members, Rank owner);

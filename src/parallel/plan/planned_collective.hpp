@@ -22,7 +22,7 @@ struct PlannedCollective {
 /// This rank's schedule of a planned collective.
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank);
 
-/// Whether gathers of two groups of a plan are the same problem: a model of many blocks has few kinds.
+/// Whether gathers of two units of a plan are the same problem: a model of many blocks has few kinds.
 bool are_alike(PlannedCollective const& gather, PlannedCollective const& other);
 
 /// The axis whose ranks share the memory in which the collective works, if they do.

@@ -19,7 +19,7 @@ void append_member(Pieces& pieces, ReductionPlan const& reductions, StateLayout 
   for (BucketPart const& part : bucket.parts) {
     Range const share = layout.ownership.share(part.group, member);
     if (share.empty()) continue;
-    Index const first = layout.groups[at(part.group)].offset - begin + share.begin;
+    Index const first = reductions.gradients.gradients[at(part.gradient)].offset - begin + share.begin;
     pieces.append({first + part.of_share.begin, first + part.of_share.end});
   }
 }
@@ -79,10 +79,14 @@ Range ReductionPlan::run_memory(Index run) const {
   Index const roots = std::ssize(buckets.runs) - 1, root_elements = buckets.runs.back().memory.size();
   if (run == roots) return {0, flat.size()};
   Index slot = 0;
-  for (BucketGroup const& other : buckets.runs)
-    if (other.first_group != 0) slot = std::max(slot, other.memory.size());
+  for (BucketRun const& other : buckets.runs)
+    if (other.first_unit != 0) slot = std::max(slot, other.memory.size());
   Index const begin = root_elements + run % in_flight * slot;
   return {begin, begin + flat.size()};
+}
+
+Index ReductionPlan::fresh_offset(Index gradient, Index run) const {
+  return run_memory(run).begin + gradients.gradients[at(gradient)].offset - buckets.runs[at(run)].memory.begin;
 }
 
 Index ReductionPlan::fresh_elements() const {
@@ -123,7 +127,8 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   plan.rounds_sums = plan.storage != layout.types.gradients;
   plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !each;
   plan.fresh_gradients_apart = plan.reduce_each && (layout.sharding.gradients || several);
-  plan.buckets = make_buckets(table, layout.mesh, layout.ownership, parallel, bytes_per_value(plan.storage));
+  plan.gradients = make_gradient_layout(layout, plan.ordered);
+  plan.buckets = make_buckets(table, layout, plan.gradients, parallel, bytes_per_value(plan.storage));
   plan.collectives = plan_collectives(parallel, choice, layout);
   return plan;
 }

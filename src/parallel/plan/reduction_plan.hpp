@@ -6,6 +6,7 @@
 
 #include "comm/execution/pieces.hpp"
 #include "parallel/plan/bucket.hpp"
+#include "parallel/plan/gradient_layout.hpp"
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/state_layout.hpp"
 
@@ -19,6 +20,7 @@ namespace trainstone {
 using BucketReduction = std::vector<PlannedCollective>;
 
 struct ReductionPlan {
+  GradientLayout gradients;
   BucketPlan buckets;
   BucketReduction collectives; ///< of a bucket without elements
   Index in_flight = 2;         ///< reductions at a time
@@ -47,9 +49,18 @@ struct ReductionPlan {
   /// Whether fresh gradients become sums in place, micro-batch by micro-batch (ordered only), before they are reduced.
   bool folds_in_place() const { return ordered && !fresh_gradients_apart; }
 
+  /// Whether the two parts of the token table's gradient lie apart and are added at the end of a step.
+  bool adds_parts_of_table() const { return gradients.looked_up().has_value(); }
+
   /// A run's memory among the fresh gradients, or in the flat gradient.
   Range run_memory(Index run) const;
+  /// A gradient among the fresh gradients, or in the flat gradient. \param[in] run  the one that it belongs to
+  Index fresh_offset(Index gradient, Index run) const;
   Index fresh_elements() const;
+  /// Of the summed gradients that a rank keeps.
+  Index kept_elements(StateLayout const& layout) const {
+    return layout.sharding.gradients ? gradients.share_elements : gradients.elements;
+  }
   /// Whether gradients of two runs lie in the same memory: one must be reduced before the other is written.
   bool share_memory(Index run, Index other) const { return run_memory(run).overlaps(run_memory(other)); }
   /// Whether one of two buckets must be reduced before the other one's reduction starts: both need the same scratch.

@@ -10,7 +10,8 @@ namespace {
 
 Ownership ownership_of(ParallelConfig const& parallel, StateLayout const& layout) {
   if (parallel.updates_alone()) return Ownership::of_one(layout.groups, layout.mesh.shard, 0);
-  if (parallel.partition == StatePartition::inter_layer) return Ownership::of_groups(layout.groups, layout.mesh.shard);
+  if (parallel.partition == StatePartition::inter_layer)
+    return Ownership::of_units(layout.groups, layout.units, layout.mesh.shard);
   return Ownership::of_parts(layout.groups, layout.mesh.shard);
 }
 
@@ -47,6 +48,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   layout.topology = topology;
   layout.rank = rank;
   layout.groups = table.groups();
+  layout.units = table.units();
   layout.ownership = ownership_of(parallel, layout);
   layout.sharding = sharding_of(parallel, mesh);
   layout.types = state_types(precision);

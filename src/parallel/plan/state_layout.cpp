@@ -1,5 +1,6 @@
 #include "parallel/plan/state_layout.hpp"
 
+#include "core/error.hpp"
 #include "kernels/norm_block.hpp"
 
 #include <algorithm>
@@ -7,6 +8,14 @@
 namespace trainstone {
 
 Index StateLayout::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
+
+Index StateLayout::largest_unit() const { return std::ranges::max(units, {}, &ParameterUnit::padded).padded; }
+
+Index StateLayout::unit_of(Index group) const {
+  auto const found = std::ranges::find_if(units, [=](ParameterUnit const& unit) { return unit.has(group); });
+  TRAINSTONE_REQUIRE(found != units.end(), "group {} is in none of {} units", group, units.size());
+  return std::distance(units.begin(), found);
+}
 
 Index StateLayout::share_begin(Index group, bool shares_alone) const {
   return shares_alone ? share_offset(group) : groups[static_cast<std::size_t>(group)].offset + share(group).begin;

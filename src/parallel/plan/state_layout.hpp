@@ -27,6 +27,7 @@ struct StateLayout {
   Topology topology = Topology::one_node(1); ///< of all ranks
   Rank rank = 0;
   std::vector<ParameterGroup> groups;
+  std::vector<ParameterUnit> units;
   Ownership ownership; ///< among the ranks of a shard group
   Sharding sharding;
   StateTypes types;
@@ -40,15 +41,17 @@ struct StateLayout {
 
   Index elements() const { return groups.back().offset + groups.back().padded; }
   Index largest_group() const;
-  /// Elements of all of this rank's shares; and of the parameters and summed gradients that it keeps.
+  Index largest_unit() const;
+  /// The unit that a group is in.
+  Index unit_of(Index group) const;
+  /// Elements of all of this rank's shares, and of the parameters that it keeps.
   Index share_elements() const { return ownership.elements(member()); }
   Index parameter_elements() const { return sharding.parameters ? share_elements() : elements(); }
-  Index gradient_elements() const { return sharding.gradients ? share_elements() : elements(); }
 
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
   Range share(Index group) const { return ownership.share(group, member()); }
   Index share_offset(Index group) const { return ownership.offset(group, member()); }
-  /// Where this rank's share of a group begins, in a vector of its shares alone or of everything.
+  /// Where this rank's share of a group begins, in a vector of its shares alone or of all parameters.
   Index share_begin(Index group, bool shares_alone) const;
   /// Where the norm's block sums of an owner's share of a group begin among all block sums. These are ordered by
   /// member, then by group.

@@ -48,16 +48,19 @@ private:
   bool m_defined = false;
 };
 
-/// The elements of a group that a bucket takes, on one rank. Slice o belongs to owner o of the group.
+/// The elements of a gradient that a bucket takes, on one rank. Slice o belongs to owner o of the group.
 struct GradientCell {
   Index bucket;
-  Index run; ///< of the bucket
-  Index group;
-  std::vector<Range> elements;                       ///< of the group, by slice
-  bool fresh_in_use = false, sums_in_use = false;    ///< by a collective that nobody has waited for
-  std::vector<ContributionSum> fresh;                ///< by slice
-  std::vector<ContributionSum> sums;                 ///< by slice; of micro-batches
-  std::vector<std::vector<ContributionSum>> waiting; ///< by level of the tree over micro-batches, by slice
+  Index run;                                              ///< of the bucket
+  Index gradient;                                         ///< of GradientLayout::gradients
+  Index group;                                            ///< whose gradient it is
+  Index unit;                                             ///< that the group is in
+  bool looked_up;                                         ///< embed's part alone
+  std::vector<Range> elements = {};                       ///< of the group, by slice
+  bool fresh_in_use = false, sums_in_use = false;         ///< by a collective that nobody has waited for
+  std::vector<ContributionSum> fresh = {};                ///< by slice
+  std::vector<ContributionSum> sums = {};                 ///< by slice; of micro-batches
+  std::vector<std::vector<ContributionSum>> waiting = {}; ///< by level of the tree over micro-batches, by slice
 };
 
 } // namespace trainstone::Impl

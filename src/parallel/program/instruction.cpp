@@ -8,9 +8,9 @@ namespace trainstone {
 
 namespace {
 
-std::string group_name(ShardPlan const& plan, Index group) {
-  if (group < 0 || group >= std::ssize(plan.layout.groups)) return fmt::format("group {}", group);
-  return plan.layout.groups[static_cast<std::size_t>(group)].name;
+std::string unit_name(ShardPlan const& plan, Index unit) {
+  if (unit < 0 || unit >= std::ssize(plan.layout.units)) return fmt::format("unit {}", unit);
+  return plan.layout.units[static_cast<std::size_t>(unit)].name;
 }
 
 std::string part_name(ShardPlan const& plan, Index part) {
@@ -22,7 +22,7 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   switch (act) {
   case Act::gather:
   case Act::publish:
-  case Act::fold: return group_name(plan, subject);
+  case Act::fold: return unit_name(plan, subject);
   case Act::forward:
   case Act::backward: return part_name(plan, subject);
   case Act::reduce:
@@ -45,6 +45,7 @@ std::string_view to_string(Act act) {
   case Act::reduce: return "reduce";
   case Act::accumulate: return "accumulate";
   case Act::reduce_sums: return "reduce sums of";
+  case Act::tie: return "tie the token table";
   case Act::agree: return "agree on losses";
   case Act::norm: return "norm";
   case Act::update: return "update";

@@ -17,18 +17,19 @@ struct ShardPlan;
 /// What an instruction does. Parts are numbered in the order of forward (model/part.hpp).
 enum class Act {
   load,        ///< brings the tokens of a micro-batch to this rank
-  gather,      ///< starts to bring the parameters of a group together in a slot
+  gather,      ///< starts to bring the parameters of a unit together in a slot
   forward,     ///< of a part
   loss,        ///< of a micro-batch: its losses and, in a training, the gradient of the logits
   backward,    ///< of a part, or of one piece of it
-  fold,        ///< gives a group's gradient of a micro-batch its place in the balanced tree over micro-batches
+  fold,        ///< gives a unit's gradient of a micro-batch its place in the balanced tree over micro-batches
   reduce,      ///< starts to add up a bucket's gradients of a micro-batch over ranks
   accumulate,  ///< adds what was reduced of a bucket to its sums over micro-batches
   reduce_sums, ///< starts to add up a bucket's sums over replicas
+  tie,         ///< adds embed's part of the token table's gradient to head's, where they lie apart
   agree,       ///< losses and requests of all ranks meet
   norm,        ///< of the summed gradient
   update,      ///< of the parameters that this rank owns
-  publish,     ///< starts to bring a group's updated parameters to all ranks that keep them, unless they are there
+  publish,     ///< starts to bring a unit's updated parameters to all ranks that keep them, unless they are there
   wait,        ///< for what another act has started
 };
 
@@ -38,7 +39,7 @@ struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject = none; ///< a group (gather, publish, fold), a part (forward, backward), a bucket (reduce and the like)
+  Index subject = none; ///< a unit (gather, publish, fold), a part (forward, backward), a bucket (reduce and the like)
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for

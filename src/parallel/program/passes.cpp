@@ -13,20 +13,20 @@ Instruction wait_for(Act started, Index subject, Index micro_batch = Instruction
   return {.act = Act::wait, .subject = subject, .micro_batch = micro_batch, .slot = slot, .started = started};
 }
 
-/// The uses of groups by an order: which group each is of, and to which use an instruction belongs.
+/// The uses of units by an order: which unit each is of, and to which use an instruction belongs.
 struct Uses {
-  std::vector<Index> groups;
+  std::vector<Index> units;
   std::vector<Index> of_instruction; ///< none: it reads no parameters
 
   Uses(Instructions const& order, PartTable const& parts) {
     for (Instruction const& instruction : order) {
-      Index const group = group_read_by(instruction, parts);
-      if (group == Instruction::none) {
+      Index const unit = unit_read_by(instruction, parts);
+      if (unit == Instruction::none) {
         of_instruction.push_back(Instruction::none);
         continue;
       }
-      if (groups.empty() || group != groups.back()) groups.push_back(group);
-      of_instruction.push_back(std::ssize(groups) - 1);
+      if (units.empty() || unit != units.back()) units.push_back(unit);
+      of_instruction.push_back(std::ssize(units) - 1);
     }
   }
 };
@@ -48,11 +48,11 @@ Instructions evaluation_order(Index parts, Index micro_batch) {
   return order;
 }
 
-Index group_read_by(Instruction const& instruction, PartTable const& parts) {
+Index unit_read_by(Instruction const& instruction, PartTable const& parts) {
   bool const forward = instruction.act == Act::forward, backward = instruction.act == Act::backward;
   if (!forward && !backward) return Instruction::none;
   Part const part = parts[instruction.subject];
-  return backward && part.kind == PartKind::embed ? Instruction::none : group_of(part);
+  return backward && part.kind == PartKind::embed ? Instruction::none : unit_of(part);
 }
 
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
@@ -61,8 +61,8 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
   Instructions out;
   Index started = 0, waited = 0;
   auto const start_up_to = [&](Index end) {
-    for (; started < std::min(end, static_cast<Index>(std::ssize(uses.groups))); ++started)
-      out.push_back({.act = Act::gather, .subject = uses.groups[at(started)], .slot = started % slots});
+    for (; started < std::min(end, static_cast<Index>(std::ssize(uses.units))); ++started)
+      out.push_back({.act = Act::gather, .subject = uses.units[at(started)], .slot = started % slots});
   };
   if (plan.overlap) start_up_to(slots);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -72,7 +72,7 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
       instruction.slot = use % slots;
       if (use == waited) {
         start_up_to(use + 1);
-        out.push_back(wait_for(Act::gather, uses.groups[at(use)], Instruction::none, use % slots));
+        out.push_back(wait_for(Act::gather, uses.units[at(use)], Instruction::none, use % slots));
         ++waited;
         if (plan.overlap) start_up_to(use + slots);
       }
@@ -83,19 +83,19 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
 }
 
 Instructions with_publication(Instructions const& order, ShardPlan const& plan) {
-  Index const groups = std::ssize(plan.layout.groups), slots = plan.gathers.in_flight();
+  Index const units = std::ssize(plan.layout.units), slots = plan.gathers.in_flight();
   Instructions out;
-  Index waited = 0, started = std::min(slots, groups); // the update has started these
+  Index waited = 0, started = std::min(slots, units); // the update has started these
   auto const publish_up_to = [&](Index end) {
-    for (; started < std::min(end, groups); ++started)
+    for (; started < std::min(end, units); ++started)
       out.push_back({.act = Act::publish, .subject = started, .slot = started % slots});
   };
   for (Instruction const& instruction : order) {
-    if (Index const group = group_read_by(instruction, plan.parts); group == waited && waited < groups) {
-      publish_up_to(group + 1);
-      out.push_back(wait_for(Act::publish, group, Instruction::none, group % slots));
+    if (Index const unit = unit_read_by(instruction, plan.parts); unit == waited && waited < units) {
+      publish_up_to(unit + 1);
+      out.push_back(wait_for(Act::publish, unit, Instruction::none, unit % slots));
       ++waited;
-      publish_up_to(group + slots);
+      publish_up_to(unit + slots);
     }
     out.push_back(instruction);
   }
@@ -103,11 +103,11 @@ Instructions with_publication(Instructions const& order, ShardPlan const& plan) 
 }
 
 Instructions publication_after_update(ShardPlan const& plan) {
-  Index const groups = std::ssize(plan.layout.groups), slots = plan.gathers.in_flight();
+  Index const units = std::ssize(plan.layout.units), slots = plan.gathers.in_flight();
   Instructions out;
-  for (Index group = 0; group < (plan.overlap ? std::min(slots, groups) : groups); ++group) {
-    out.push_back({.act = Act::publish, .subject = group, .slot = group % slots});
-    if (!plan.overlap) out.push_back(wait_for(Act::publish, group, Instruction::none, group % slots));
+  for (Index unit = 0; unit < (plan.overlap ? std::min(slots, units) : units); ++unit) {
+    out.push_back({.act = Act::publish, .subject = unit, .slot = unit % slots});
+    if (!plan.overlap) out.push_back(wait_for(Act::publish, unit, Instruction::none, unit % slots));
   }
   return out;
 }
@@ -129,13 +129,14 @@ Instructions GradientPass::finish() {
   Instructions out;
   meet_across_replicas(std::ssize(m_in_flight), out);
   while (!m_in_flight.empty()) retire_oldest(out);
+  if (m_reductions->adds_parts_of_table()) out.push_back({.act = Act::tie});
   return out;
 }
 
 /// Fresh gradients go into memory where gradients of other runs or of earlier micro-batches may still be reduced.
 void GradientPass::before_backward(Instruction const& backward, Instructions& out) {
   if (!m_reductions->fresh_gradients_apart) return;
-  Index const run = m_reductions->buckets.run_of_group(m_plan->parts.group(backward.subject));
+  Index const run = m_reductions->buckets.run_of_unit(m_plan->parts.unit(backward.subject));
   auto const is_there = [&](InFlight const& work) {
     bool const beside_it = work.run == run && work.micro_batch == backward.micro_batch; // buckets that are complete
     return !beside_it && m_reductions->share_memory(run, work.run);
@@ -144,28 +145,29 @@ void GradientPass::before_backward(Instruction const& backward, Instructions& ou
 }
 
 void GradientPass::add_backward(Instruction backward, Instructions& out) {
-  Index const group = m_plan->parts.group(backward.subject), micro_batch = backward.micro_batch;
+  Index const unit = m_plan->parts.unit(backward.subject), micro_batch = backward.micro_batch;
   std::vector<BackwardPiece> const& pieces = m_plan->parts.backward(backward.subject);
-  if (!pieces.back().completes) return out.push_back(backward);
+  bool const completes_nothing = pieces.back().complete_from == m_plan->layout.units[at(unit)].padded;
+  if (completes_nothing) return out.push_back(backward);
   Index const last = std::ssize(pieces) - 1;
   bool const starts_inside =
-      last > 0 && complete_buckets(group, pieces[at(last - 1)].written.begin, micro_batch) > m_started;
+      last > 0 && complete_buckets(unit, pieces[at(last - 1)].complete_from, micro_batch) > m_started;
   for (Index piece = starts_inside ? 0 : last; piece <= last; ++piece) {
     if (starts_inside) backward.piece = piece;
     out.push_back(backward);
-    after_piece(group, pieces[at(piece)].written.begin, micro_batch, out);
+    after_piece(unit, pieces[at(piece)].complete_from, micro_batch, out);
   }
 }
 
-/// The gradients of the group's elements from `complete_from` on are there.
-void GradientPass::after_piece(Index group, Index complete_from, Index micro_batch, Instructions& out) {
+/// The gradients of the unit's elements from `complete_from` on are there.
+void GradientPass::after_piece(Index unit, Index complete_from, Index micro_batch, Instructions& out) {
   bool const all = complete_from == 0;
   if (all && m_reductions->folds_in_place())
-    out.push_back({.act = Act::fold, .subject = group, .micro_batch = micro_batch});
-  Index const complete = complete_buckets(group, complete_from, micro_batch);
+    out.push_back({.act = Act::fold, .subject = unit, .micro_batch = micro_batch});
+  Index const complete = complete_buckets(unit, complete_from, micro_batch);
   if (complete == 0) return;
-  if (m_started == 0) meet_across_replicas(std::ssize(m_in_flight), out); // those of other groups
-  Index const run = m_reductions->buckets.run_of_group(group);
+  if (m_started == 0) meet_across_replicas(std::ssize(m_in_flight), out); // those of other units
+  Index const run = m_reductions->buckets.run_of_unit(unit);
   Index const first = m_buckets == Buckets::all ? m_reductions->buckets.runs[at(run)].first_bucket : run;
   for (; m_started < complete; ++m_started) start(first + m_started, run, micro_batch, out);
   if (!all) return;
@@ -173,12 +175,12 @@ void GradientPass::after_piece(Index group, Index complete_from, Index micro_bat
   while (!m_plan->overlap && !m_in_flight.empty()) retire_oldest(out);
 }
 
-/// How many buckets of the group's run can be reduced then: all of them, or slices of the group that are complete. Of
+/// How many buckets of the unit's run can be reduced then: all of them, or slices of the unit that are complete. Of
 /// the slices of every owner's share, that of the first owner lies first.
-Index GradientPass::complete_buckets(Index group, Index complete_from, Index micro_batch) const {
-  BucketGroup const& run = m_reductions->buckets.runs[at(m_reductions->buckets.run_of_group(group))];
+Index GradientPass::complete_buckets(Index unit, Index complete_from, Index micro_batch) const {
+  BucketRun const& run = m_reductions->buckets.runs[at(m_reductions->buckets.run_of_unit(unit))];
   bool const reduces = m_reductions->reduce_each || is_last(micro_batch);
-  if (!reduces || group != run.first_group) return 0; // the group that completes the run
+  if (!reduces || unit != run.first_unit) return 0; // the unit that completes the run
   if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
   bool const early =
       m_plan->overlap && !m_reductions->collectives.empty() && run.share > 0 && !m_reductions->folds_in_place();

@@ -19,25 +19,25 @@ Instructions training_order(Index parts, Index micro_batch);
 /// Forward and loss.
 Instructions evaluation_order(Index parts, Index micro_batch);
 
-/// The group whose parameters an instruction reads; none: it reads no parameters.
-Index group_read_by(Instruction const& instruction, PartTable const& parts);
+/// The unit whose parameters an instruction reads; none: it reads no parameters.
+Index unit_read_by(Instruction const& instruction, PartTable const& parts);
 
-/// Sharded parameters: every use of a group is preceded by a gather into a slot, gathers.prefetch uses ahead if the
-/// plan overlaps. There are gathers.in_flight() slots. Instructions that follow each other and read the same group are
+/// Sharded parameters: every use of a unit is preceded by a gather into a slot, gathers.prefetch uses ahead if the
+/// plan overlaps. There are gathers.in_flight() slots. Instructions that follow each other and read the same unit are
 /// one use.
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan);
 
-/// Parameters that every rank keeps and owners update: the first use of a group after an update waits until the group
-/// was published, and starts to publish the group that is gathers.prefetch further.
+/// Parameters that every rank keeps and owners update: the first use of a unit after an update waits until the unit
+/// was published, and starts to publish the unit that is gathers.prefetch further.
 Instructions with_publication(Instructions const& order, ShardPlan const& plan);
 
-/// What an update starts: the first groups, or all of them, one by one, if the plan does not overlap.
+/// What an update starts: the first units, or all of them, one by one, if the plan does not overlap.
 Instructions publication_after_update(ShardPlan const& plan);
 
 /// Adds up gradients. One object sees all micro-batches of a step, in order.
 ///
 /// If fresh gradients lie in memory of their own, a bucket is reduced over ranks and then added to the sums. In the
-/// last micro-batch its sums may meet across replicas; they start to do so when the next group's reductions start. The
+/// last micro-batch its sums may meet across replicas; they start to do so when the next unit's reductions start. The
 /// pass waits for a bucket when another bucket needs the scratch or the memory. Otherwise a bucket is reduced in place,
 /// after the last micro-batch. Then a reduction whose scratch is in use starts when the earlier one has ended. Such
 /// reductions keep their order.
@@ -58,7 +58,7 @@ public:
 
   /// \param[in] order  of the next micro-batch, which may have instructions of other passes
   Instructions operator()(Instructions const& order);
-  /// Waits for everything that has been started.
+  /// Waits for everything that has been started, and adds the parts of the token table's gradient that lie apart.
   Instructions finish();
 
 private:
@@ -72,8 +72,8 @@ private:
 
   void before_backward(Instruction const& backward, Instructions& out);
   void add_backward(Instruction backward, Instructions& out);
-  void after_piece(Index group, Index complete_from, Index micro_batch, Instructions& out);
-  Index complete_buckets(Index group, Index complete_from, Index micro_batch) const;
+  void after_piece(Index unit, Index complete_from, Index micro_batch, Instructions& out);
+  Index complete_buckets(Index unit, Index complete_from, Index micro_batch) const;
   void start(Index bucket, Index run, Index micro_batch, Instructions& out);
   void advance(InFlight& work, Instructions& out) const;
   void meet_across_replicas(Index oldest, Instructions& out);

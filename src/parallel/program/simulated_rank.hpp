@@ -33,6 +33,7 @@ public:
   void backward(Instruction const& instruction);
   void fold(Instruction const& instruction);
   void accumulate(Instruction const& instruction);
+  void tie(Instruction const& instruction);
   void agree(Instruction const& instruction);
   void norm(Instruction const& instruction);
   void update(Instruction const& instruction);
@@ -45,8 +46,8 @@ public:
   void begin_gather(Instruction const& instruction);
   void end_gather(Instruction const& instruction);
   /// Whether the updated parameters are there, or on their way.
-  bool is_published(Index group) const;
-  bool is_under_way(Index group) const { return m_whole[index(group)].under_way; }
+  bool is_published(Index unit) const;
+  bool is_under_way(Index unit) const { return m_whole[index(unit)].under_way; }
   void begin_publish(Instruction const& instruction);
   void end_publish(Instruction const& instruction);
   Index version() const { return m_version; }
@@ -60,8 +61,8 @@ public:
   Rank owner(Index group, std::size_t slice) const;
 
 private:
-  struct Copy { ///< of a group's parameters
-    Index group = Instruction::none;
+  struct Copy { ///< of a unit's parameters
+    Index unit = Instruction::none;
     Index version = Instruction::none;
     bool under_way = false;
     bool read = true; ///< since it was gathered
@@ -71,11 +72,15 @@ private:
   Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
     return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
-  void write_gradients(Instruction const& instruction, Index piece);
-  void read_parameters(Instruction const& instruction, Index group);
+  void write_gradients(Instruction const& instruction, Index number_of_piece);
+  void read_parameters(Instruction const& instruction, Index unit);
   void read_tokens(Instruction const& instruction) const;
   void require_there(Instruction const& instruction, std::optional<PlacedActivation> const& missing) const;
-  void require_unused(Instruction const& instruction, Index group, Range const& written) const;
+  void require_unused(Instruction const& instruction, Index unit, BackwardPiece const& piece) const;
+  void require_complete(Instruction const& instruction, GradientCell const& cell) const;
+  bool was_written(Index part, Index number_of_piece, GradientCell const& cell, std::size_t slice) const;
+  bool writes(Index part, BackwardPiece const& piece, GradientCell const& cell, std::size_t slice) const;
+  Range in_unit(GradientCell const& cell, std::size_t slice) const;
   void fold_into_tree(GradientCell& cell, std::size_t slice, ContributionSum value, Index micro_batch,
                       ContributionSum& result);
   ContributionSum of_micro_batch(GradientCell const& cell, std::size_t slice, Rank of, Index number) const;
@@ -86,7 +91,7 @@ private:
   ShardPlan const* m_plan;
   StateLayout const* m_layout;
   Index m_version = 0;       ///< updates of the shares that this rank owns
-  std::vector<Copy> m_whole; ///< by group, where every rank keeps all parameters
+  std::vector<Copy> m_whole; ///< by unit, where every rank keeps all parameters
   std::vector<Copy> m_slots;
   std::vector<bool> m_loaded;  ///< by micro-batch
   std::vector<Index> m_losses; ///< by micro-batch: how often
@@ -94,9 +99,9 @@ private:
   Index m_stream_part = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
   Index m_piece = 0;                                                                 ///< of its backward, the next one
   std::vector<GradientCell> m_cells;
-  Index m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
-  bool m_has_norm = false;                         ///< of the last step
-  Index m_sections = 0;                            ///< that have ended
+  Index m_tied = 0, m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
+  bool m_has_norm = false;                                     ///< of the last step
+  Index m_sections = 0;                                        ///< that have ended
 };
 
 } // namespace trainstone::Impl

@@ -15,19 +15,21 @@ namespace {
 std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
 
 /// \param[in,out] all  from `first` on gathers alone
-void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index group,
+void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index unit,
                 std::uint64_t times) {
-  auto const& gather = plan.gathers.of_group[static_cast<std::size_t>(group)];
+  auto const& gather = plan.gathers.of_unit[static_cast<std::size_t>(unit)];
   if (!gather) return;
-  auto const same = std::find_if(all.begin() + first, all.end(),
-                                 [&](RepeatedCollective const& other) { return are_alike(*gather, other.planned); });
+  auto const same = std::find_if(all.begin() + first, all.end(), [&](RepeatedCollective const& other) {
+    return are_alike(*gather, {other.planned, other.pieces});
+  });
   if (same != all.end())
     same->times += times;
   else
-    all.push_back({"parameters", *gather, bytes_per_value(plan.layout.types.parameters), {}, times});
+    all.push_back(
+        {"parameters", gather->planned, bytes_per_value(plan.layout.types.parameters), gather->pieces, times});
 }
 
-/// How often each run is reduced, and each group gathered.
+/// How often each run is reduced, and each unit gathered.
 struct Tally {
   std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers;
 
@@ -67,6 +69,14 @@ std::uint64_t norm_launches(ShardPlan const& plan) {
   return launches;
 }
 
+/// Groups of a unit of which this rank has a share.
+std::uint64_t groups_shared(ShardPlan const& plan, Index unit) {
+  auto const& [name, first, last, offset, padded] = plan.layout.units[static_cast<std::size_t>(unit)];
+  std::uint64_t shared = 0;
+  for (Index group = first; group <= last; ++group) shared += plan.layout.share(group).empty() ? 0 : 1;
+  return shared;
+}
+
 /// By run: the parts of which this rank has a share, over all buckets of the run.
 std::vector<std::uint64_t> shares_of_runs(ShardPlan const& plan) {
   auto const has_share = [&](BucketPart const& part) { return !plan.layout.share(part.group).empty(); };
@@ -80,12 +90,13 @@ std::vector<std::uint64_t> shares_of_runs(ShardPlan const& plan) {
 std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> const& shares,
                            Instruction const& instruction, Index times) {
   switch (instruction.act) {
-  case Act::gather:
-    return count_of(times) * (plan.layout.share(instruction.subject).empty() ? 0 : 1); // the share, into its slot
+  case Act::gather: return count_of(times) * groups_shared(plan, instruction.subject); // the shares, into their slot
   case Act::fold: return fold_launches(plan, instruction.micro_batch, times);
   case Act::accumulate:
     return shares[static_cast<std::size_t>(instruction.subject)] *
            (plan.reductions.ordered ? fold_launches(plan, instruction.micro_batch, times) : count_of(times));
+  case Act::tie:
+    return count_of(times) * (plan.layout.share(plan.reductions.gradients.looked_up()->group).empty() ? 0 : 1);
   case Act::norm: return count_of(times) * norm_launches(plan);
   default: return 0;
   }
@@ -111,18 +122,18 @@ std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segme
       all[row->second].times += times * count;
     }
   std::ptrdiff_t const reductions = std::ssize(all);
-  for (auto const& [group, times] : tally.gathers) add_gather(all, reductions, plan, group, times);
+  for (auto const& [unit, times] : tally.gathers) add_gather(all, reductions, plan, unit, times);
   return all;
 }
 
 std::vector<RepeatedCollective> publications_of(StepProgram const& outline, ShardPlan const& plan) {
-  std::set<Index> groups;
+  std::set<Index> units;
   for (std::vector<Segment> const* part : {&outline.update, &outline.step})
     for (Segment const& segment : *part)
       for (Instruction const& instruction : segment.instructions)
-        if (instruction.act == Act::publish) groups.insert(instruction.subject);
+        if (instruction.act == Act::publish) units.insert(instruction.subject);
   std::vector<RepeatedCollective> all;
-  for (Index const group : groups) add_gather(all, 0, plan, group, 1);
+  for (Index const unit : units) add_gather(all, 0, plan, unit, 1);
   return all;
 }
 

@@ -111,6 +111,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   }
   case Act::fold:
   case Act::accumulate:
+  case Act::tie:
   case Act::update: return {of_elements(member, instruction)};
   case Act::wait: return {};
   }
@@ -141,7 +142,14 @@ Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction)
   switch (instruction.act) {
   case Act::norm: return nanoseconds(share * m_parts->norm_of_element);
   case Act::update: return nanoseconds(share * m_parts->update_of_element);
-  case Act::fold: return nanoseconds(fold * static_cast<double>(m_plan->layout.groups[at(instruction.subject)].padded));
+  case Act::fold:
+    return nanoseconds(fold *
+                       static_cast<double>(m_plan->reductions.gradients.units[at(instruction.subject)].memory.size()));
+  case Act::tie: {
+    Index const table = m_plan->reductions.gradients.looked_up()->group;
+    return nanoseconds(m_parts->add_of_element *
+                       static_cast<double>(m_plan->layout.ownership.share(table, member).size()));
+  }
   case Act::accumulate: {
     double elements = 0;
     for (BucketPart const& part : m_plan->reductions.buckets.bucket(instruction.subject).parts)
@@ -187,15 +195,18 @@ CollectivePrice StepPrices::of(PlannedCollective const& planned, std::optional<A
   return price;
 }
 
-/// Of sharded parameters a rank copies its share into the slot.
+/// Of sharded parameters a rank copies its shares into the slot.
 InstructionPrice StepPrices::of_gather(Rank member, Instruction const& instruction) {
   InstructionPrice price;
+  ParameterUnit const& unit = m_plan->layout.units[at(instruction.subject)];
+  Index copied = 0;
+  for (Index group = unit.first_group; group <= unit.last_group; ++group)
+    copied += m_plan->layout.ownership.share(group, member).size();
   if (instruction.act == Act::gather)
-    price.compute =
-        nanoseconds(m_parts->copy_of_element *
-                    static_cast<double>(m_plan->layout.ownership.share(instruction.subject, member).size()));
-  if (auto const& gather = m_plan->gathers.of_group[at(instruction.subject)])
-    price.collectives.push_back(of(*gather, gather->axis, bytes_per_value(m_plan->layout.types.parameters)));
+    price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
+  if (auto const& gather = m_plan->gathers.of_unit[at(instruction.subject)])
+    price.collectives.push_back(
+        of(gather->planned, gather->planned.axis, bytes_per_value(m_plan->layout.types.parameters)));
   return price;
 }
 

@@ -136,6 +136,7 @@ private:
     case Act::backward: state.backward(instruction); return true;
     case Act::fold: state.fold(instruction); return true;
     case Act::accumulate: state.accumulate(instruction); return true;
+    case Act::tie: state.tie(instruction); return true;
     case Act::update: state.update(instruction); return true;
     case Act::agree:
       if (!meet_all(player, instruction)) return false;
@@ -178,8 +179,8 @@ private:
     work->version = player.state.version();
     if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
-      if (plan.gathers.of_group[at(instruction.subject)])
-        work->steps.emplace_back(line_name(Axis::shard, player), plan.gathers.of_group[at(instruction.subject)]);
+      if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
+        work->steps.emplace_back(line_name(Axis::shard, player), gather->planned);
     } else {
       player.state.begin_reduction(instruction);
       for (PlannedCollective const& step :

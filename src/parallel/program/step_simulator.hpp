@@ -29,7 +29,7 @@ enum class StepDefect {
   order_by_timing,      ///< it depends on timing which of two collectives of a communicator starts first
   never_read,           ///< parameters are gathered, and no part reads them
   incomplete,           ///< a step, an update or an evaluation lacks one of its acts, or has it twice
-  malformed,            ///< an instruction names a part, group, bucket or micro-batch that does not exist
+  malformed,            ///< an instruction names a part, unit, bucket or micro-batch that does not exist
   missing_contribution, ///< a gradient ends without that of some micro-batch
   doubled_contribution, ///< a gradient ends with that of some micro-batch twice
 };

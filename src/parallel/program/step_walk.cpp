@@ -19,7 +19,7 @@ public:
   explicit Walker(std::vector<ShardPlan> plans)
       : m_plans(std::move(plans)),
         m_plan(m_plans.front()),
-        m_states(m_plan.layout.groups.size()),
+        m_states(m_plan.layout.units.size()),
         m_slots(at(m_plan.gathers.in_flight())) {}
 
   std::vector<Moment> walk() {
@@ -32,7 +32,7 @@ public:
       if (!starts && !std::exchange(started, true)) add_moment();
       play(one);
     });
-    for (GroupState& state : m_states)
+    for (UnitState& state : m_states)
       if (state.gradient == Holding::own) state.gradient = Holding::whole; // of one rank, which adds up nothing
     m_next.name = "update";
     m_versions_end = true;
@@ -44,7 +44,7 @@ public:
 
 private:
   struct Slot {
-    Index group = Instruction::none;
+    Index unit = Instruction::none;
     bool there = false;
   };
 
@@ -85,17 +85,17 @@ private:
   /// Parts of a block between which nothing starts are one moment.
   void compute(Instruction const& one) {
     Part const part = m_plan.parts[one.subject];
-    ParameterGroup const& group = m_plan.layout.groups[at(group_of(part))];
+    ParameterUnit const& unit = m_plan.layout.units[at(unit_of(part))];
     bool const forward = one.act == Act::forward, is_of_block = part.block >= 0;
-    if (!forward) m_states[at(group_of(part))].gradient = Holding::own;
-    m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? group.name : to_string(part));
+    if (!forward) m_states[at(unit_of(part))].gradient = Holding::own;
+    m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? unit.name : to_string(part));
     Moment const& last = m_moments.back();
     if (last.name != m_next.name || !m_next.before.empty() || !last.after.empty()) add_moment();
   }
 
   /// The next moment begins here.
   void add_moment() {
-    std::vector<GroupState> const before = m_states;
+    std::vector<UnitState> const before = m_states;
     for (Index g = 0; g < std::ssize(m_states); ++g) m_states[at(g)].parameters = parameters_of(g);
     for (Index g = 0; g < std::ssize(m_states); ++g)
       if (m_plan.layout.sharding.parameters && before[at(g)].parameters == Holding::whole &&
@@ -105,17 +105,17 @@ private:
     m_moments.push_back(std::exchange(m_next, {}));
   }
 
-  Holding parameters_of(Index group) const {
+  Holding parameters_of(Index unit) const {
     if (m_plan.layout.mesh.shard == 1) return Holding::whole;
     if (m_versions_end) return Holding::share; // shares change, so what was gathered is old
     if (m_plan.gathers.after_update) {
-      auto const found = m_published.find(group);
+      auto const found = m_published.find(unit);
       if (found == m_published.end()) return Holding::share;
       return found->second ? Holding::whole : Holding::under_way;
     }
     Holding held = Holding::share;
     for (Slot const& slot : m_slots)
-      if (slot.group == group && held != Holding::whole) held = slot.there ? Holding::whole : Holding::under_way;
+      if (slot.unit == unit && held != Holding::whole) held = slot.there ? Holding::whole : Holding::under_way;
     return held;
   }
 
@@ -126,13 +126,12 @@ private:
   }
 
   void set_gradients(Index bucket, Holding held) {
-    for (BucketPart const& part : m_plan.reductions.buckets.bucket(bucket).parts)
-      m_states[at(part.group)].gradient = held;
+    for (Index const unit : units_of(bucket)) m_states[at(unit)].gradient = held;
   }
 
-  WalkedCollective of_parameters(Index group) const {
-    return collective("parameters of " + m_plan.layout.groups[at(group)].name,
-                      [=](ShardPlan const& plan) { return *plan.gathers.of_group[at(group)]; });
+  WalkedCollective of_parameters(Index unit) const {
+    return collective("parameters of " + m_plan.layout.units[at(unit)].name,
+                      [=](ShardPlan const& plan) { return plan.gathers.of_unit[at(unit)]->planned; });
   }
 
   template <class Planned>
@@ -154,7 +153,7 @@ private:
     bool follows = false;
     for (std::size_t step = 0; step < m_plan.reductions.collectives.size(); ++step) {
       if (m_plan.reductions.is_of_sums(m_plan.reductions.collectives[step]) != (one.act == Act::reduce_sums)) continue;
-      started.push_back(collective(what_is_reduced(step) + names_of(bucket), [&](ShardPlan const& plan) {
+      started.push_back(collective(what_is_reduced(step) + names_of(one.subject), [&](ShardPlan const& plan) {
         return plan.reductions.reduction_of(bucket, plan.layout)[step];
       }));
       started.back().follows = follows;
@@ -171,18 +170,25 @@ private:
     return is_sum ? "the sum of the gradient of " : "its share of the gradient of ";
   }
 
-  std::string names_of(Bucket const& bucket) const {
+  /// Whole units: the walk's buckets are not slices.
+  std::vector<Index> units_of(Index bucket) const {
+    BucketRun const& run = m_plan.reductions.buckets.runs[at(m_plan.reductions.buckets.bucket(bucket).run)];
+    std::vector<Index> units;
+    for (Index unit = run.first_unit; unit <= run.last_unit; ++unit) units.push_back(unit);
+    return units;
+  }
+
+  std::string names_of(Index bucket) const {
     std::string names;
-    for (BucketPart const& part : bucket.parts)
-      names += (names.empty() ? "" : ", ") + m_plan.layout.groups[at(part.group)].name;
+    for (Index const unit : units_of(bucket)) names += (names.empty() ? "" : ", ") + m_plan.layout.units[at(unit)].name;
     return names;
   }
 
   std::vector<ShardPlan> const m_plans;
   ShardPlan const& m_plan;
-  std::vector<GroupState> m_states;
+  std::vector<UnitState> m_states;
   std::vector<Slot> m_slots;
-  std::map<Index, bool> m_published;   ///< groups: under way, or there
+  std::map<Index, bool> m_published;   ///< units: under way, or there
   std::vector<Instruction> m_reducing; ///< started, and nobody has waited for them
   Index m_used = Instruction::none;    ///< the slot
   bool m_versions_end = false;
@@ -194,12 +200,13 @@ private:
 
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
                    Topology const& topology) {
-  ParallelConfig one_group_each = parallel;
-  Index const largest = std::ranges::max(table.groups(), {}, &ParameterGroup::padded).padded;
-  one_group_each.bucket_bytes = one_group_each.first_bucket_bytes = static_cast<double>(largest) * sizeof(float);
+  ParallelConfig one_unit_each = parallel;
+  Index largest = std::ranges::max(table.units(), {}, &ParameterUnit::padded).padded;
+  if (parallel.reduction == ReductionMode::ordered) largest += table.groups().front().padded; // of the token table two
+  one_unit_each.bucket_bytes = one_unit_each.first_bucket_bytes = static_cast<double>(largest) * sizeof(float);
   StepWalk walk;
   for (Rank rank = 0; rank < topology.ranks(); ++rank)
-    walk.plans.push_back(make_shard_plan(one_group_each, {}, {}, comm, table, topology, rank, 1));
+    walk.plans.push_back(make_shard_plan(one_unit_each, {}, {}, comm, table, topology, rank, 1));
   walk.moments = Walker(walk.plans).walk();
   return walk;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// One training step of a strategy as a list of moments. A moment says which part of every parameter group each rank
-// has, and which collectives start. Owns the states as plain values. They come from the step program that a training
-// plays. Texts and pictures of them are in src/report. A collective counts as under way until the program waits for it,
-// so the walk does not depend on timing. Neither computes nor needs MPI.
+// One training step of a strategy as a list of moments. A moment says which part of every unit of parameters each
+// rank has, and which collectives start. Owns the states as plain values. They come from the step program that a
+// training plays. Texts and pictures of them are in src/report. A collective counts as under way until the program
+// waits for it, so the walk does not depend on timing. Neither computes nor needs MPI.
 
 #include "parallel/plan/shard_plan.hpp"
 
@@ -12,7 +12,7 @@
 
 namespace trainstone {
 
-/// The part of a group that a rank has.
+/// The part of a unit that a rank has.
 enum class Holding {
   nothing,
   share,     ///< its share; of a gradient: of the sum over ranks
@@ -21,10 +21,10 @@ enum class Holding {
   whole,     ///< all; of a gradient: of the sum over ranks
 };
 
-struct GroupState {
+struct UnitState {
   Holding parameters = Holding::share;
   Holding gradient = Holding::nothing;
-  bool operator==(GroupState const&) const = default;
+  bool operator==(UnitState const&) const = default;
 };
 
 /// A collective that starts at a moment, on all ranks.
@@ -38,9 +38,9 @@ struct WalkedCollective {
 
 struct Moment {
   std::string name;                     ///< "start", "forward embed", "update"
-  std::vector<Index> dropped;           ///< groups whose whole parameters are given up, as it begins
+  std::vector<Index> dropped;           ///< units whose whole parameters are given up, as it begins
   std::vector<WalkedCollective> before; ///< that start as it begins
-  std::vector<GroupState> states;       ///< of all groups, while it lasts
+  std::vector<UnitState> states;        ///< of all units, while it lasts
   std::vector<WalkedCollective> after;  ///< that start as it ends
 };
 
@@ -53,7 +53,7 @@ struct StepWalk {
   Rank ranks() const { return layout().mesh.ranks(); }
 };
 
-/// A step in the middle of a training, of one micro-batch per rank; every bucket is one group.
+/// A step in the middle of a training, of one micro-batch per rank; every bucket is one unit.
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
                    Topology const& topology);

@@ -73,7 +73,7 @@ struct CheckpointManifest {
 };
 
 /// Version of the text's form. A program reads only its own version.
-inline constexpr int checkpoint_version = 2;
+inline constexpr int checkpoint_version = 3;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every

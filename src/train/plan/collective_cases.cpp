@@ -100,10 +100,10 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
     for (Bucket const& bucket : buckets_to_try(plan.reductions.buckets))
       cases.push_back(case_of_bucket(plan, bucket, step));
   }
-  if (!plan.gathers.of_group.front()) return cases;
-  append_every_kind(cases, *plan.gathers.of_group.front());
-  auto const elements = [](auto const& gather) { return gather->problem.elements(); };
-  PlannedCollective largest = **std::ranges::max_element(plan.gathers.of_group, {}, elements);
+  if (!plan.gathers.of_unit.front()) return cases;
+  append_every_kind(cases, plan.gathers.of_unit.front()->planned);
+  auto const elements = [](auto const& gather) { return gather->planned.problem.elements(); };
+  PlannedCollective largest = (*std::ranges::max_element(plan.gathers.of_unit, {}, elements))->planned;
   Storage const storage = storage_to_try(plan.layout.types.parameters, largest.problem.ranks());
   set_elements(largest, elements_with_a_cut_message(largest, storage));
   cases.push_back({largest, storage});

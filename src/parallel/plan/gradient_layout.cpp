@@ -1,0 +1,44 @@
+#include "parallel/plan/gradient_layout.hpp"
+
+#include "core/error.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+constexpr Index token_table = 0; // the first group
+
+void append(GradientLayout& all, StateLayout const& layout, Index group, bool looked_up) {
+  all.gradients.push_back({group, looked_up, all.elements, all.share_elements});
+  all.elements += layout.groups[static_cast<std::size_t>(group)].padded;
+  all.share_elements += layout.share(group).size();
+}
+
+} // namespace
+
+Gradient const& GradientLayout::of_group(Index group) const {
+  auto const found =
+      std::ranges::find_if(gradients, [=](Gradient const& one) { return one.group == group && !one.looked_up; });
+  TRAINSTONE_REQUIRE(found != gradients.end(), "group {} has no gradient", group);
+  return *found;
+}
+
+std::optional<Gradient> GradientLayout::looked_up() const {
+  auto const found = std::ranges::find_if(gradients, &Gradient::looked_up);
+  return found == gradients.end() ? std::nullopt : std::optional(*found);
+}
+
+GradientLayout make_gradient_layout(StateLayout const& layout, bool parts_of_table_apart) {
+  GradientLayout all;
+  for (ParameterUnit const& unit : layout.units) {
+    Index const first = std::ssize(all.gradients), begin = all.elements;
+    for (Index group = unit.first_group; group <= unit.last_group; ++group) append(all, layout, group, false);
+    if (parts_of_table_apart && unit.has(token_table)) append(all, layout, token_table, true);
+    all.units.push_back({first, std::ssize(all.gradients) - 1, {begin, all.elements}});
+  }
+  return all;
+}
+
+} // namespace trainstone
