@@ -1,0 +1,251 @@
+#include "parallel/pipeline/stage_program.hpp"
+
+#include "core/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+using Work = std::pair<Index, Index>; // micro-batch, chunk
+
+/// Buffers of one kind. The first free one is taken, so that their number is the peak of those in use.
+class Buffers {
+public:
+  Index take(Work const& work) {
+    TRAINSTONE_REQUIRE(!has(work), "micro-batch {}, chunk {} is in its order twice", work.first, work.second);
+    Index const number = std::ranges::find(m_used, false) - m_used.begin();
+    if (number == std::ssize(m_used)) m_used.push_back(false);
+    m_used[static_cast<std::size_t>(number)] = true;
+    m_number[work] = number;
+    return number;
+  }
+  Index number(Work const& work) const {
+    auto const found = m_number.find(work);
+    TRAINSTONE_REQUIRE(found != m_number.end(), "micro-batch {}, chunk {} has no buffer: its order lacks an operation",
+                       work.first, work.second);
+    return found->second;
+  }
+  bool has(Work const& work) const { return m_number.contains(work); }
+  void release(Work const& work) {
+    m_used[static_cast<std::size_t>(number(work))] = false;
+    m_number.erase(work);
+  }
+  void hand_over(Work const& from, Work const& to) {
+    m_number[to] = number(from);
+    m_number.erase(from);
+  }
+  Index count() const { return std::ssize(m_used); }
+
+private:
+  std::vector<bool> m_used;
+  std::map<Work, Index> m_number;
+};
+
+class StageWriter {
+public:
+  StageWriter(PipelineShape const& shape, Index stage, StageOrder const& order, ReceiveAhead ahead)
+      : m_shape(shape), m_stage(stage), m_order(order), m_ahead(ahead == ReceiveAhead::one_message) {
+    m_splits = std::ranges::find(order, ChunkAct::weights, &ChunkOperation::act) != order.end();
+    for (ChunkOperation const& operation : order) {
+      Work const work(operation.micro_batch, operation.chunk);
+      if (operation.act == ChunkAct::forward && receives(shape, MessageKind::activation, stage, operation.chunk))
+        m_activations.needed.push_back(work);
+      if (operation.act == ChunkAct::backward && receives(shape, MessageKind::gradient, stage, operation.chunk))
+        m_gradients.needed.push_back(work);
+    }
+  }
+
+  StageProgram write() {
+    if (m_ahead) {
+      post(MessageKind::activation);
+      post(MessageKind::gradient);
+    }
+    for (ChunkOperation const& operation : m_order) {
+      Work const work(operation.micro_batch, operation.chunk);
+      switch (operation.act) {
+      case ChunkAct::forward: forward(work); break;
+      case ChunkAct::backward: backward(work); break;
+      case ChunkAct::weights: weights(work); break;
+      }
+    }
+    if (m_sent_gradient) wait_sent_gradient();
+    m_program.slots = m_slots.count();
+    m_program.inputs = m_inputs.count();
+    m_program.gradients = m_gradient_buffers.count();
+    return std::move(m_program);
+  }
+
+private:
+  /// Receives of a kind, in the order in which they are needed.
+  struct Receives {
+    std::vector<Work> needed;
+    std::size_t posted = 0;
+  };
+
+  StageInstruction& add(StageAct act, MessageKind kind, Work const& work) {
+    m_program.instructions.push_back({act, kind, work.first, work.second});
+    return m_program.instructions.back();
+  }
+  StageInstruction& add(StageAct act, Work const& work) {
+    StageInstruction& instruction = add(act, MessageKind::activation, work);
+    instruction.slot = m_slots.number(work);
+    instruction.input = m_inputs.number(work);
+    return instruction;
+  }
+
+  Receives& receives_of(MessageKind kind) { return kind == MessageKind::activation ? m_activations : m_gradients; }
+
+  /// The next receive of the kind, if there is one.
+  void post(MessageKind kind) {
+    Receives& ahead = receives_of(kind);
+    if (ahead.posted == ahead.needed.size()) return;
+    Work const work = ahead.needed[ahead.posted++];
+    StageInstruction& receive = add(StageAct::receive, kind, work);
+    if (kind == MessageKind::activation)
+      receive.input = m_inputs.take(work);
+    else
+      receive.gradient = m_gradient_buffers.take(work);
+  }
+
+  void await(MessageKind kind, Work const& work) {
+    if (!m_ahead) post(kind);
+    StageInstruction& wait = add(StageAct::wait_receive, kind, work);
+    if (kind == MessageKind::activation)
+      wait.input = m_inputs.number(work);
+    else
+      wait.gradient = m_gradient_buffers.number(work);
+    if (m_ahead) post(kind);
+  }
+
+  void forward(Work const& work) {
+    bool const turns_round = m_shape.is_last(m_stage, work.second);
+    if (receives(m_shape, MessageKind::activation, m_stage, work.second))
+      await(MessageKind::activation, work);
+    else
+      m_inputs.take(work);
+    m_slots.take(work);
+    StageInstruction& instruction = add(StageAct::forward, work);
+    if (turns_round) instruction.gradient = m_gradient_buffers.take(work);
+    if (sends(m_shape, MessageKind::activation, m_stage, work.second))
+      add(StageAct::send, MessageKind::activation, work).slot = m_slots.number(work);
+  }
+
+  void backward(Work const& work) {
+    if (receives(m_shape, MessageKind::gradient, m_stage, work.second)) await(MessageKind::gradient, work);
+    if (sends(m_shape, MessageKind::activation, m_stage, work.second))
+      add(StageAct::wait_send, MessageKind::activation, work).slot = m_slots.number(work);
+    Index const gradient = take_gradient(work);
+    add(StageAct::backward, work).gradient = gradient;
+    if (!m_splits) release(work);
+    if (sends(m_shape, MessageKind::gradient, m_stage, work.second)) {
+      if (m_sent_gradient) wait_sent_gradient();
+      add(StageAct::send, MessageKind::gradient, work).gradient = gradient;
+      m_sent_gradient = work;
+    } else if (m_shape.is_first(m_stage, work.second)) {
+      m_gradient_buffers.release(work);
+    }
+  }
+
+  /// The gradient of a chunk's output: received, turned round by the head, or left by the next chunk of a lone stage.
+  Index take_gradient(Work const& work) {
+    if (!m_gradient_buffers.has(work)) m_gradient_buffers.hand_over({work.first, work.second + 1}, work);
+    return m_gradient_buffers.number(work);
+  }
+
+  void weights(Work const& work) {
+    add(StageAct::weights, work);
+    release(work);
+  }
+
+  void release(Work const& work) {
+    m_slots.release(work);
+    m_inputs.release(work);
+  }
+
+  void wait_sent_gradient() {
+    add(StageAct::wait_send, MessageKind::gradient, *m_sent_gradient).gradient =
+        m_gradient_buffers.number(*m_sent_gradient);
+    m_gradient_buffers.release(*m_sent_gradient);
+    m_sent_gradient.reset();
+  }
+
+  PipelineShape m_shape;
+  Index m_stage;
+  StageOrder const& m_order;
+  bool m_ahead;
+  bool m_splits = false;
+  Receives m_activations, m_gradients;
+  Buffers m_slots, m_inputs, m_gradient_buffers;
+  std::optional<Work> m_sent_gradient; ///< nobody has waited for its send
+  StageProgram m_program;
+};
+
+std::string buffer_text(StageInstruction const& one) {
+  if (one.act == StageAct::receive || one.act == StageAct::wait_receive)
+    return one.kind == MessageKind::activation ? fmt::format(" into input {}", one.input)
+                                               : fmt::format(" into gradient {}", one.gradient);
+  if (one.kind == MessageKind::activation) return fmt::format(" from slot {}", one.slot);
+  return fmt::format(" from gradient {}", one.gradient);
+}
+
+std::string_view verb(StageAct act) {
+  switch (act) {
+  case StageAct::receive: return "receive";
+  case StageAct::wait_receive: return "wait for receive of";
+  case StageAct::forward: return "forward";
+  case StageAct::backward: return "backward";
+  case StageAct::weights: return "weights";
+  case StageAct::send: return "send";
+  case StageAct::wait_send: return "wait for send of";
+  }
+  return "unknown";
+}
+
+ChunkAct chunk_act(StageAct act) {
+  if (act == StageAct::forward) return ChunkAct::forward;
+  return act == StageAct::backward ? ChunkAct::backward : ChunkAct::weights;
+}
+
+} // namespace
+
+std::string_view to_string(MessageKind kind) { return kind == MessageKind::activation ? "activation" : "gradient"; }
+
+std::string to_string(StageInstruction const& instruction, Index chunks) {
+  std::string const chunk = chunks > 1 ? fmt::format(", chunk {}", instruction.chunk) : "";
+  if (computes(instruction.act))
+    return fmt::format("{} {}{}, slot {}", verb(instruction.act), instruction.micro_batch, chunk, instruction.slot);
+  return fmt::format("{} {} {}{}{}", verb(instruction.act), to_string(instruction.kind), instruction.micro_batch, chunk,
+                     buffer_text(instruction));
+}
+
+PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
+                                      ReceiveAhead ahead) {
+  TRAINSTONE_REQUIRE(std::ssize(orders) == shape.stages, "{} orders for {} stages", orders.size(), shape.stages);
+  PipelineProgram program{.shape = shape};
+  for (Index stage = 0; stage < shape.stages; ++stage) {
+    StageOrder const& order = orders[static_cast<std::size_t>(stage)];
+    program.stages.push_back(StageWriter(shape, stage, order, ahead).write());
+    if (std::ranges::find(order, ChunkAct::weights, &ChunkOperation::act) != order.end())
+      program.splits_backward = true;
+  }
+  return program;
+}
+
+std::vector<StageOrder> orders_of(PipelineProgram const& program) {
+  std::vector<StageOrder> orders;
+  for (StageProgram const& stage : program.stages) {
+    StageOrder& order = orders.emplace_back();
+    for (StageInstruction const& one : stage.instructions)
+      if (computes(one.act)) order.push_back({chunk_act(one.act), one.micro_batch, one.chunk});
+  }
+  return orders;
+}
+
+} // namespace trainstone
