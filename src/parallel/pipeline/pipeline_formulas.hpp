@@ -1,0 +1,40 @@
+#pragma once
+
+// Closed forms of pipelines with equal stages, as textbooks print them: what the simulation must find. Pure functions.
+// A schedule without closed forms has none here, and everything else works with it.
+
+#include "parallel/pipeline/pipeline_timeline.hpp"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+/// p stages, m micro-batches, v chunks per stage; forward f, gradients of inputs b and of parameters w of a stage.
+struct PipelineFormulas {
+  Ticks time = 0;                             ///< without messages
+  double bubble_ratio = 0;                    ///< idle time / computing time
+  std::vector<Index> in_flight = {};          ///< by stage: chunks whose activations are kept at a time
+  Index messages = 0;                         ///< of all stages: 2 m (p v - 1)
+  std::optional<Index> exposed_messages = {}; ///< times of a short message that add to the time; none: no closed form
+
+  /// Idle time / all time.
+  double bubble_share() const { return bubble_ratio / (1 + bubble_ratio); }
+};
+
+/// | schedule | time | bubble ratio | in flight at stage i | exposed messages |
+/// | naive | m p (f + b) | p - 1 | 1 | 2 (p-1) m |
+/// | gpipe | (m + p - 1)(f + b) | (p-1)/m | m | 2 (p-1) |
+/// | 1f1b | as gpipe | as gpipe | min(m, p-i) | 2 (p-1) + 2 floor((m-1)(p-1)/p) = 2 (p-1) m/p + 2 (p-2) if p divides m
+/// | | 1f1b-eager | as gpipe | as gpipe | min(m, 2 (p-1-i) + 1) | 2 (p-1) | | interleaved | (m + (p-1)/v)(f + b) |
+/// (p-1)/(v m) | min(m v, 2 (p-1-i) + (v-1) p + 1) | 2 (p v - 1) | | zb-h1, w <= f | max(m (f + b + w) + (p-1)(f + b -
+/// w), (m + p - 1)(f + b) + w) | | min(m, p) | with f = b = w:
+///   2 (p-1) + 2 min(p-1, floor((m-1)(p-1)/p)) |
+/// b includes w but for zb-h1. A message is shorter than every operation.
+/// \param[in] stage  times of a stage; the number of chunks divides them
+/// \return none if there are no closed forms for this schedule or these times
+std::optional<PipelineFormulas> pipeline_formulas(std::string_view schedule, PipelineShape const& shape,
+                                                  ChunkPrice const& stage);
+
+} // namespace trainstone
