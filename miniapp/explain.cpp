@@ -1,5 +1,5 @@
 // trainstone explain: what every rank holds after every round of a collective, or at every moment of a training step,
-// as text and as a picture.
+// as text and as a picture. Schedules of pipelines are explained in explain_pipeline.cpp.
 
 #include "explain.hpp"
 
@@ -8,6 +8,7 @@
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
+#include "parallel/pipeline/pipeline_schedules.hpp"
 #include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_walk.hpp"
 #include "report/explanation_svg.hpp"
@@ -43,11 +44,18 @@ std::int64_t count_if_given(std::string const& flag, std::string const& text, bo
   return parse_count(flag, text, least, most);
 }
 
+Rank ranks_of(ExplainArguments const& arguments, Index least, Index most) {
+  return static_cast<Rank>(parse_count("--ranks", arguments.ranks.empty() ? "4" : arguments.ranks, least, most));
+}
+std::int64_t nodes_of(ExplainArguments const& arguments, Rank ranks) {
+  return parse_count("--nodes", arguments.nodes.empty() ? "1" : arguments.nodes, 1, ranks);
+}
+
 Problem problem_of(ExplainArguments const& arguments) {
   Collective const collective = parse_collective(arguments.subject);
   bool const served = has_servers(collective);
-  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, served ? 2 : 1, most_ranks));
-  auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
+  Rank const ranks = ranks_of(arguments, served ? 2 : 1, most_ranks);
+  auto const nodes = static_cast<int>(nodes_of(arguments, ranks));
   auto const root =
       static_cast<Rank>(count_if_given("--root", arguments.root, has_root(collective), collective, 0, ranks - 1, 0));
   auto const servers =
@@ -74,6 +82,22 @@ void require_not_given(std::initializer_list<std::pair<char const*, std::string>
     TRAINSTONE_REQUIRE_INPUT(value.empty(), "{}: {} has none, leave it out", flag, subject);
 }
 
+void require_pipeline_alone(ExplainArguments const& arguments) {
+  require_not_given({{"--ranks", arguments.ranks},
+                     {"--nodes", arguments.nodes},
+                     {"--elements", arguments.elements},
+                     {"--root", arguments.root},
+                     {"--servers", arguments.servers},
+                     {"--segment", arguments.segment},
+                     {"--shared", arguments.shared ? "given" : ""},
+                     {"--shard-group", arguments.shard_group},
+                     {"--prefetch", arguments.prefetch},
+                     {"--deck", arguments.deck.path},
+                     {"--machine", arguments.machine_file},
+                     {"--trace", arguments.trace_file}},
+                    arguments.subject);
+}
+
 /// A GPT so small that its numbers can be followed.
 constexpr GptConfig small_model{.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
 
@@ -89,8 +113,8 @@ void require_strategy_alone(ExplainArguments const& arguments) {
 
 StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strategy) {
   require_strategy_alone(arguments);
-  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks));
-  auto const nodes = static_cast<int>(parse_count("--nodes", arguments.nodes, 1, ranks));
+  Rank const ranks = ranks_of(arguments, 1, most_ranks);
+  auto const nodes = static_cast<int>(nodes_of(arguments, ranks));
   ParallelConfig parallel{.strategy = strategy.strategy, .zero_stage = strategy.zero_stage};
   StateSharers const sharers = strategy.row().sharers;
   bool const hybrid = sharers == StateSharers::group, gathers = sharers != StateSharers::none;
@@ -125,8 +149,8 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   require_strategy_alone(arguments);
   TRAINSTONE_REQUIRE_INPUT(!arguments.deck.path.empty() && !arguments.machine_file.empty(),
                            "a timeline needs --deck and --machine");
-  auto const ranks = static_cast<Rank>(parse_count("--ranks", arguments.ranks, 1, most_ranks_of_timelines));
-  std::int64_t const nodes = parse_count("--nodes", arguments.nodes, 1, ranks);
+  Rank const ranks = ranks_of(arguments, 1, most_ranks_of_timelines);
+  std::int64_t const nodes = nodes_of(arguments, ranks);
   Deck const deck = deck_with(arguments, strategy);
   RunConfig const config = resolve(deck, ranks);
   ResolvedRun const run = resolve_run(config, imagined_topology(config, ranks, nodes));
@@ -159,11 +183,14 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
       .add_option("SUBJECT", arguments.subject,
-                  fmt::format("a collective (all_reduce, broadcast, ...) or a strategy ({})", strategy_names()))
+                  fmt::format("a collective (all_reduce, broadcast, ...), a strategy ({}) or \"{}\"", strategy_names(),
+                              pipeline_subject))
       ->required();
-  command.add_option("ALGORITHM", arguments.algorithm, "algorithm of the collective: ring, tree, ...");
-  command.add_option("--ranks", arguments.ranks, "number of ranks")->capture_default_str();
-  command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->capture_default_str();
+  command.add_option("ALGORITHM", arguments.algorithm,
+                     fmt::format("algorithm of the collective: ring, tree, ...; schedule of the pipeline: {}",
+                                 pipeline_schedule_names()));
+  command.add_option("--ranks", arguments.ranks, "number of ranks")->default_str("4");
+  command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->default_str("1");
   command.add_option("--elements", arguments.elements, "number of elements; default two per block");
   command.add_option("--root", arguments.root, "root of broadcast, reduce, gather, scatter; default 0");
   command.add_option("--servers", arguments.servers, "number of ranks that are parameter servers; default 1");
@@ -183,10 +210,16 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--machine", arguments.machine_file, "peaks.json of calibrate --deck, for a timeline");
   command.add_option("--trace", arguments.trace_file,
                      "trace.file of a run of the deck: show its step of median length beside the timeline");
+  describe_explain_pipeline(command, arguments.pipeline);
   command.add_option("--svg", arguments.svg_file, "also write a picture to this file");
 }
 
 int explain(ExplainArguments const& arguments) {
+  if (arguments.subject == pipeline_subject) {
+    require_pipeline_alone(arguments);
+    return explain_pipeline(arguments);
+  }
+  require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
   bool const is_timed =
       !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
@@ -199,8 +232,8 @@ int explain(ExplainArguments const& arguments) {
                     arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
-                           "\"{}\" is no collective and no strategy, must be one of {}; or {}", arguments.subject,
-                           fmt::join(known, ", "), strategy_names());
+                           "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}",
+                           arguments.subject, fmt::join(known, ", "), strategy_names(), pipeline_subject);
   Problem const problem = problem_of(arguments);
   Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);

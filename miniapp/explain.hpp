@@ -6,6 +6,7 @@
 #include "deck/deck.hpp"
 
 #include <string>
+#include <utility>
 
 namespace CLI {
 class App;
@@ -13,13 +14,27 @@ class App;
 
 namespace trainstone {
 
+/// The flags of `explain pipeline`, as typed; empty if not given.
+struct PipelineArguments {
+  std::string stages;        ///< a number or a range like 2:8, as the next two; empty: 4
+  std::string micro_batches; ///< empty: 8
+  std::string chunks;        ///< empty: 2 if the schedule has chunks, else 1
+  std::string forward;       ///< a time, or one per stage; empty: 1
+  std::string backward;      ///< likewise; empty: 2
+  std::string head;          ///< empty: 0
+  std::string message;       ///< empty: 0
+  std::string slots;         ///< of a search; empty: any number
+  bool search = false;
+  bool json = false;
+};
+
 /// The flags as typed; empty if not given.
 struct ExplainArguments {
-  std::string subject;   ///< a collective, or a strategy of training
-  std::string algorithm; ///< of a collective
-  std::string ranks = "4";
-  std::string nodes = "1";
-  std::string elements; ///< empty: two per block
+  std::string subject;   ///< a collective, a strategy of training, or "pipeline"
+  std::string algorithm; ///< of a collective; the schedule of a pipeline
+  std::string ranks;     ///< empty: 4
+  std::string nodes;     ///< empty: 1
+  std::string elements;  ///< empty: two per block
   std::string root;
   std::string servers;
   std::string segment;
@@ -30,6 +45,7 @@ struct ExplainArguments {
   DeckInput deck;           ///< of a strategy, with a machine: its predicted timeline is shown instead
   std::string machine_file; ///< peaks.json with the parts of the deck
   std::string trace_file;   ///< of a run of the deck, laid over the timeline; empty: none
+  PipelineArguments pipeline;
 };
 
 void describe_explain(CLI::App& command, ExplainArguments& arguments);
@@ -37,5 +53,12 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments);
 /// One process, without MPI: prints the text and writes the picture. \throws InputError for the first flag that is
 /// wrong
 int explain(ExplainArguments const& arguments);
+
+inline constexpr char const* pipeline_subject = "pipeline";
+void describe_explain_pipeline(CLI::App& command, PipelineArguments& arguments);
+/// explain() for the schedule of a pipeline; the other flags have been refused.
+int explain_pipeline(ExplainArguments const& arguments);
+/// The first flag of a pipeline that was given, with its value; empty if there is none.
+std::pair<char const*, std::string> pipeline_flag_given(PipelineArguments const& arguments);
 
 } // namespace trainstone

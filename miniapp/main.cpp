@@ -199,7 +199,8 @@ void describe_options(CLI::App& app, CommandLine& line) {
       line.calibrate);
   describe_explain(
       *app.add_subcommand("explain",
-                          "show what every rank holds after every round of a collective, or in a training step"),
+                          "show what every rank holds after every round of a collective or in a training step, or what "
+                          "the stages of a pipeline do"),
       line.explain);
 }
 

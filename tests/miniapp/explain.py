@@ -1,4 +1,5 @@
 """What `trainstone explain` prints and draws, and what it refuses."""
+import json
 import unittest
 import xml.etree.ElementTree
 
@@ -48,6 +49,46 @@ class Explain(unittest.TestCase):
         self.assertEqual([text for text in root.iter() if "href" in str(text.attrib)], [], "nothing from elsewhere")
 
 
+class ExplainPipelines(unittest.TestCase):
+    def test_the_cells_of_lectures_are_counted(self):
+        futures = {m: start("explain", "pipeline", "gpipe", "--stages", 3, "--micro-batches", m, "--backward", 1)
+                   for m in (1, 2, 3)}
+        for micro_batches, cells in {1: 9, 2: 12, 3: 15}.items():
+            with self.subTest(micro_batches=micro_batches):
+                outcome = futures[micro_batches].result()
+                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+                for direction in ("forward", "backward"):
+                    self.assertIn(f"  {direction}: 6 of {cells} cells of a micro-batch", outcome.out)
+                self.assertEqual(outcome.out.count("wait "), 12 - sum(line.endswith("wait") for line in outcome.out.splitlines()))
+
+    def test_every_flag_is_taken(self):
+        cases = {
+            ("1f1b",): ["on 4 stages, 8 micro-batches: forward 1, backward 2", "waiting: 36 of 132 cells (27.3 %)", "gap 0 %"],
+            ("interleaved", "--chunks", 2, "--message", "0.01"): ["time 28.64; no order takes less than 28.5", "hides 0.14"],
+            ("zb-h1",): ["forward 1, backward 1, weights 1", "time 27;"],
+            ("naive", "--stages", 2, "--micro-batches", 1, "--head", 2.5): ["head 2.5", "time 8.5;"],
+            ("1f1b", "--forward", "1,2,1,1", "--micro-batches", 6, "--search", "--slots", 3):
+                ["search on 4 stages", "at most 3 slots takes 33", "1f1b takes 31 with 4 slots"],
+            ("gpipe", "--stages", "2:4", "--micro-batches", "4:5"): ["not hidden", "4       5 "],
+        }
+        futures = {arguments: start("explain", "pipeline", *arguments) for arguments in cases}
+        for arguments, words in cases.items():
+            with self.subTest(arguments=arguments):
+                outcome = futures[arguments].result()
+                self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
+                for word in words:
+                    self.assertIn(word, outcome.out)
+
+    def test_the_picture_and_json_hold_every_operation(self):
+        outcome = run("explain", "pipeline", "1f1b", "--stages", 3, "--micro-batches", 4, "--json", "--svg", "pipe.svg")
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", ["pipe.svg"]), outcome)
+        root = xml.etree.ElementTree.parse(outcome.folder / "pipe.svg").getroot()
+        self.assertEqual(sum(bar.get("class") == "forward" for bar in root.iter(SVG + "rect")), 3 * 4 + 1)  # and the key
+        explained = json.loads(outcome.out)
+        acts = [one["act"] for program in explained["programs"] for one in program["instructions"]]
+        self.assertEqual([acts.count(act) for act in ("forward", "backward", "send", "receive")], [12, 12, 16, 16])
+
+
 class ExplainStrategies(unittest.TestCase):
     def test_every_strategy_is_walked_through_to_its_sum(self):
         cases = {
@@ -91,6 +132,18 @@ class Refusals(RefusalTest):
             "a shard group of a collective": (start(*ring, "--shard-group", 2), ["--shard-group", "has none"]),
             "no shard group": (start("explain", "hsdp"), ["--shard-group", "divisor of 4"]),
             "a shard group that divides nothing": (start("explain", "hsdp", "--shard-group", 3), ["divide", "2 or 4"]),
+            "unknown schedule": (start("explain", "pipeline", "2f1b"), ['"2f1b"', "naive, gpipe, 1f1b"]),
+            "ranks of a pipeline": (start("explain", "pipeline", "1f1b", "--ranks", 4), ["--ranks", "pipeline has none"]),
+            "stages of a strategy": (start("explain", "ddp", "--stages", 4), ["--stages", "ddp has none"]),
+            "micro-batches that stages do not divide": (start("explain", "pipeline", "interleaved", "--micro-batches", 10),
+                                                        ["no multiple of 4", "8 and 12"]),
+            "chunks of 1f1b": (start("explain", "pipeline", "1f1b", "--chunks", 2), ["1 chunk per stage, not 2"]),
+            "a time that is none": (start("explain", "pipeline", "1f1b", "--forward", "x"), ["--forward x", "like 2.5"]),
+            "times of too few stages": (start("explain", "pipeline", "1f1b", "--forward", "1,2"), ["1, or 4"]),
+            "slots without a search": (start("explain", "pipeline", "1f1b", "--slots", 2), ["--slots", "add --search"]),
+            "a search of chunks": (start("explain", "pipeline", "interleaved", "--search"), ["--search", "1 chunk per stage"]),
+            "pictures of many pipelines": (start("explain", "pipeline", "1f1b", "--stages", "2:3", "--svg", "p.svg"),
+                                           ["--svg", "one pipeline"]),
             "unknown collective": (start("explain", "allreduce", "ring"), ['"allreduce"', "all_reduce, reduce_scatter", "zero3"]),
             "unknown algorithm": (start("explain", "all_reduce", "rings"), ['"rings"', "ring", "butterfly"]),
             "no ranks": (start(*ring, "--ranks", 0), ["--ranks", "1 to 64"]),
