@@ -44,8 +44,11 @@ Json stage_json(PipelineExplanation const& explanation, std::size_t stage) {
     prices.push_back({{"forward", chunk.forward}, {"backward", chunk.backward}, {"weights", chunk.weights}});
   for (std::size_t i = 0; i < program.instructions.size(); ++i)
     instructions.push_back(instruction_json(program.instructions[i], timeline.spans[i]));
-  return {{"slots", program.slots}, {"inputs", program.inputs}, {"gradients", program.gradients},
-          {"busy", timeline.busy},  {"chunks", prices},         {"instructions", instructions}};
+  Json slots_in_use = Json::array();
+  for (SlotsInUse const& moment : timeline.slots) slots_in_use.push_back({moment.time, moment.slots});
+  return {{"slots", program.slots},      {"inputs", program.inputs}, {"gradients", program.gradients},
+          {"busy", timeline.busy},       {"chunks", prices},         {"slots_in_use", slots_in_use},
+          {"instructions", instructions}};
 }
 
 Json formulas_json(std::optional<PipelineFormulas> const& formulas) {

@@ -1,11 +1,13 @@
 // The picture of a pipeline. Part of pipeline_text.hpp.
 
+#include "report/axis.hpp"
 #include "report/pipeline_text.hpp"
 #include "report/svg.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainstone {
 
@@ -20,7 +22,7 @@ constexpr double slots_height = 22; // of the largest number of slots
 constexpr double lane_gap = 14;
 constexpr double line_height = 18;
 constexpr double least_width_of_label = 22;
-constexpr int ticks = 8;
+constexpr std::size_t most_ticks = 12;
 
 // Every rule is of this picture alone, because the style of a picture in a page is the whole page's.
 constexpr char const* style =
@@ -93,6 +95,7 @@ private:
     for (auto const& [look, meaning] :
          {Entry{"forward", "forward"}, Entry{"backward", "backward"}, Entry{"weights", "gradients of parameters"},
           Entry{"wait", "wait"}, Entry{"slots", "slots in use"}}) {
+      if (look == std::string_view("weights") && !m_explanation.program.splits_backward) continue;
       rectangle(place, place + 22, m_y - 14, 18, look, meaning);
       m_body += text_at(place + 28, m_y, meaning, "class=\"small\"");
       place += 48 + width_of(meaning);
@@ -103,13 +106,14 @@ private:
   void axis() {
     m_y += line_height;
     double const height = static_cast<double>(m_shape.stages) * (lane_height + slots_height + lane_gap);
-    for (int tick = 0; tick <= ticks; ++tick) {
-      double const place = margin + label_width + time_width * tick / ticks;
+    auto const unit = static_cast<double>(m_explanation.unit);
+    std::vector<double> const times =
+        linear_ticks({0, static_cast<double>(std::max<Ticks>(1, m_timeline.time)) / unit}, most_ticks);
+    for (double const time : times) {
+      double const place = x(std::llround(time * unit));
       m_body += fmt::format("<line class=\"tick\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n",
                             place, m_y + 4, m_y + 4 + height);
-      double const time = static_cast<double>(m_timeline.time) * tick / ticks;
-      m_body +=
-          text_at(place, m_y, fmt::format("{:.4g}", time / static_cast<double>(m_explanation.unit)), "class=\"small\"");
+      m_body += text_at(place, m_y, tick_text(time, times), "class=\"small\"");
     }
     m_y += 8;
   }

@@ -73,8 +73,10 @@ void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape
   PipelinePrices prices = equal_prices(shape, stage);
   PipelineTimeline const timeline = play_pipeline(program, prices);
   Printed const printed{std::string(schedule.name), p, m, v, stage.forward, stage.backward, stage.weights};
+  Ticks const bound = pipeline_bound(shape, program.splits_backward, prices);
+  CHECK(timeline.time >= bound);
   std::optional<PipelineFormulas> const formulas = pipeline_formulas(schedule.name, shape, stage);
-  REQUIRE(formulas);
+  if (!formulas) return; // a schedule without closed forms
   CHECK(v * timeline.time == printed.time());
   CHECK(timeline.time == formulas->time);
   bool same_slots = true;
@@ -89,11 +91,9 @@ void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape
   CHECK(std::ssize(timeline.messages) == 2 * m * (p * v - 1));
   CHECK(formulas->messages == 2 * m * (p * v - 1));
 
-  Ticks const bound = pipeline_bound(shape, program.splits_backward, prices);
   bool const reaches = schedule.name == "naive"   ? m == 1 || p == 1
                        : schedule.splits_backward ? stage.forward == stage.weights && m >= p
                                                   : true;
-  CHECK(timeline.time >= bound);
   CHECK((!reaches || timeline.time == bound));
 
   prices.message = 1;
@@ -108,7 +108,7 @@ TEST_CASE("schedules of pipelines take the time, slots and messages of their clo
   Index pipelines = 0;
   for_each_pipeline([&](PipelineSchedule const& schedule, PipelineShape const& shape) {
     for (Ticks const ratio : {1, 2}) check_pipeline(schedule, shape, ratio);
-    ++pipelines;
+    if (pipeline_formulas(schedule.name, shape, stage_times(schedule, 1))) ++pipelines;
   });
   CHECK(pipelines == 5 * 8 * 32 + 4 * 53); // interleaved: 53 pairs of stages and micro-batches
 }
@@ -196,7 +196,7 @@ TEST_CASE("what a schedule cannot do is refused with the nearest legal values") 
   refused("1f1b", {4, 8, 2}, "1 chunk per stage, not 2");
   refused("gpipe", {0, 8, 1}, "at least 1 stage");
   CHECK_THROWS_MATCHES(parse_pipeline_schedule("2f1b"), InputError,
-                       MessageMatches(ContainsSubstring("naive, gpipe, 1f1b, 1f1b-eager, interleaved, zb-h1")));
+                       MessageMatches(ContainsSubstring("must be one of " + pipeline_schedule_names())));
   PipelineSchedule const& interleaved = parse_pipeline_schedule("interleaved");
   CHECK(blocks_problem(interleaved, {4, 8, 3}, 12).empty());
   CHECK_THAT(blocks_problem(interleaved, {4, 8, 2}, 12), ContainsSubstring("have 1 or 3 chunks per stage, not 2"));

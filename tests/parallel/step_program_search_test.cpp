@@ -61,9 +61,16 @@ std::optional<Ticks> time_of(std::vector<std::vector<bool> const*> const& orders
   return std::ranges::max(clock);
 }
 
+Index peak_of(std::vector<bool> const& order) {
+  Index kept = 0, peak = 0;
+  for (bool const is_forward : order) peak = std::max(peak, kept += is_forward ? 1 : -1);
+  return peak;
+}
+
 struct Exhausted {
   Ticks time = 1 << 30;
-  Index orders = 0; ///< that do not wait for ever
+  Index orders = 0;                  ///< that do not wait for ever
+  std::vector<Index> in_flight = {}; ///< by stage: the least peak of the fastest orders
 };
 
 Exhausted exhaust(PipelineShape const& shape, PipelinePrices const& prices, Index slots) {
@@ -73,8 +80,13 @@ Exhausted exhaust(PipelineShape const& shape, PipelinePrices const& prices, Inde
   std::function<void(std::size_t)> const choose = [&](std::size_t stage) {
     if (stage == orders.size()) {
       std::optional<Ticks> const time = time_of(orders, prices);
-      if (time) ++found.orders;
-      if (time) found.time = std::min(found.time, *time);
+      if (!time) return;
+      ++found.orders;
+      if (*time > found.time) return;
+      if (*time < found.time || found.in_flight.empty()) found.in_flight.assign(orders.size(), shape.micro_batches);
+      found.time = *time;
+      for (std::size_t i = 0; i < orders.size(); ++i)
+        found.in_flight[i] = std::min(found.in_flight[i], peak_of(*orders[i]));
       return;
     }
     for (auto const& choice : choices) {
@@ -97,8 +109,8 @@ PipelinePrices random_prices(PipelineShape const& shape, std::mt19937& random) {
 } // namespace
 
 TEST_CASE("no order of equal stages is faster than 1F1B") {
-  for (auto const& [stages, micro_batches] :
-       {std::pair(2, 2), std::pair(2, 3), std::pair(2, 4), std::pair(2, 5), std::pair(3, 3), std::pair(3, 4)})
+  for (auto const& [stages, micro_batches] : {std::pair(2, 2), std::pair(2, 3), std::pair(2, 4), std::pair(2, 5),
+                                              std::pair(3, 3), std::pair(3, 4), std::pair(4, 4)})
     for (Ticks const ratio : {1, 2}) {
       PipelineShape const shape{stages, micro_batches, 1};
       CAPTURE(stages, micro_batches, ratio);
@@ -107,6 +119,9 @@ TEST_CASE("no order of equal stages is faster than 1F1B") {
       CHECK(found.time == play_pipeline(program_of("1f1b", shape), prices).time);
       CHECK(found.time == pipeline_bound(shape, false, prices));
       CHECK(found.orders > 2);
+      // 1F1B keeps the least on all stages at once
+      for (Index i = 0; i < stages; ++i)
+        CHECK(found.in_flight[static_cast<std::size_t>(i)] == std::min<Index>(micro_batches, stages - i));
     }
 }
 

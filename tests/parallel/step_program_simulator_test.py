@@ -174,6 +174,7 @@ class SecondSimulator(unittest.TestCase):
         self.assertEqual(len(pipeline.partners), 2 * pipeline.m * (pipeline.p * pipeline.v - 1))
         slots = pipeline.slots(ends)
         self.assertEqual([program["slots"] for program in explained["programs"]], slots)
+        self.assertEqual([max(used for _, used in program["slots_in_use"]) for program in explained["programs"]], slots)
         price = explained["programs"][0]["chunks"][0]
         times = [pipeline.v * price[part] for part in ("forward", "backward", "weights")]
         taught = closed_forms(explained["schedule"], pipeline.p, pipeline.m, pipeline.v, *times)

@@ -121,6 +121,13 @@ std::string nearest_multiples(Index number, Index unit) {
                     : fmt::format("the nearest are {} and {}", below, below + unit);
 }
 
+std::vector<std::string_view> names_with_chunks() {
+  std::vector<std::string_view> names;
+  for (PipelineSchedule const& schedule : schedules)
+    if (schedule.has_chunks) names.push_back(schedule.name);
+  return names;
+}
+
 } // namespace
 
 std::string_view to_string(ChunkAct act) {
@@ -158,7 +165,8 @@ std::string shape_problem(PipelineSchedule const& schedule, PipelineShape const&
     return fmt::format("a pipeline has at least 1 stage, 1 micro-batch and 1 chunk; these are {}, {} and {}", stages,
                        micro_batches, chunks);
   if (chunks > 1 && !schedule.has_chunks)
-    return fmt::format("{} has 1 chunk per stage, not {}; only interleaved has more", schedule.name, chunks);
+    return fmt::format("{} has 1 chunk per stage, not {}; {} can have more", schedule.name, chunks,
+                       fmt::join(names_with_chunks(), " and "));
   if (!schedule.needs_whole_groups) return "";
   if (stages == 1) return fmt::format("{} needs at least 2 stages, this pipeline has 1", schedule.name);
   if (micro_batches % stages != 0)
