@@ -57,18 +57,21 @@ private:
 
   /// "forward 1, backward 2": of a stage; of each stage if they differ.
   std::string times() const {
-    auto const list = [&](char const* name, Ticks ChunkPrice::* member) {
+    PipelinePrices without_head = m_explanation.prices;
+    without_head.head = 0;
+    bool const equal = equal_stage(without_head).has_value();
+    auto const list = [&](StageAct act) {
       std::string text;
-      bool const equal = equal_stage(m_explanation.prices).has_value();
-      for (auto const& chunks : m_explanation.prices.chunks) {
+      for (Index stage = 0; stage < (equal ? 1 : m_shape.stages); ++stage) {
         Ticks sum = 0;
-        for (ChunkPrice const& chunk : chunks) sum += chunk.*member;
-        if (text.empty() || !equal) text += (text.empty() ? "" : " ") + units(sum);
+        for (Index chunk = 0; chunk < m_shape.chunks; ++chunk)
+          sum += without_head.of(m_shape, m_program.splits_backward, act, stage, chunk);
+        text += (text.empty() ? "" : " ") + units(sum);
       }
-      return fmt::format("{} {}", name, text);
+      return text;
     };
-    std::string text = list("forward", &ChunkPrice::forward) + ", " + list("backward", &ChunkPrice::backward);
-    if (m_program.splits_backward) text += ", " + list("weights", &ChunkPrice::weights);
+    std::string text = fmt::format("forward {}, backward {}", list(StageAct::forward), list(StageAct::backward));
+    if (m_program.splits_backward) text += ", weights " + list(StageAct::weights);
     if (m_explanation.prices.head > 0) text += ", head " + units(m_explanation.prices.head);
     if (m_explanation.prices.message > 0) text += ", message " + units(m_explanation.prices.message);
     return text;

@@ -95,6 +95,17 @@ TEST_CASE("a lost message is found") {
   other.check(PipelineDefect::not_started, 2, "(wait for receive of activation 1");
 }
 
+TEST_CASE("a stage that never computes gradients of parameters is found") {
+  Broken broken("zb-h1");
+  std::erase_if(broken.stage(1), [](StageInstruction const& one) { return one.act == weights; });
+  broken.check(PipelineDefect::written_while_used, 1, "is still used by micro-batch 0");
+  PipelineShape const shape{2, 2, 1};
+  std::vector<StageOrder> orders = make_pipeline_order(parse_pipeline_schedule("zb-h1"), shape);
+  std::erase_if(orders[1], [](ChunkOperation const& one) { return one.act == ChunkAct::weights; });
+  broken.program = make_pipeline_program(shape, orders);
+  broken.check(PipelineDefect::missing, 1, "ends without weights of micro-batch 0");
+}
+
 TEST_CASE("a doubled operation is found") {
   Broken broken;
   broken.repeat(1, forward, 0);

@@ -149,6 +149,7 @@ TEST_CASE("the search finds the fastest of all orders of unequal stages") {
       CHECK_FALSE(found.cut_off);
       CHECK(found.least == exhaust(shape, prices, slots).time);
       CHECK(found.time >= found.least);
+      CHECK(found.least >= slots_bound(shape, prices, slots));
       ++searched;
       reached += found.is_best() ? 1 : 0;
     }
@@ -163,7 +164,9 @@ TEST_CASE("a search that is cut off says so and keeps the bound as certificate")
   prices.chunks[2][0] = {1, 7};
   PipelineSearchResult const found = search_pipeline_order(shape, prices, {.slots = 3, .most_steps = 5});
   CHECK(found.cut_off);
-  CHECK(found.least == pipeline_bound(shape, false, prices));
+  CHECK(pipeline_bound(shape, false, prices) == 7 + 12 * 8 + 7);
+  CHECK(slots_bound(shape, prices, 3) == 4 * 28);
+  CHECK(found.least == 4 * 28);
   CHECK(found.time >= found.least);
   CHECK_FALSE(find_pipeline_defect(make_pipeline_program(shape, found.orders)));
   PipelineShape const chunked{2, 2, 2};

@@ -65,6 +65,18 @@ Ticks pipeline_bound(PipelineShape const& shape, bool splits_backward, PipelineP
   return static_cast<Ticks>(bound_of(loads_of(shape, splits_backward, prices), shape.micro_batches));
 }
 
+Ticks slots_bound(PipelineShape const& shape, PipelinePrices const& prices, Index slots) {
+  Ticks const turns = (shape.micro_batches + slots - 1) / slots;
+  Ticks before = 0, round = 0, bound = 0;
+  for (Index stage = 0; stage < shape.stages; ++stage) round += prices.load(stage);
+  for (Index stage = 0; stage < shape.stages; ++stage) {
+    bound = std::max(bound, before + turns * round);
+    before += prices.load(stage);
+    round -= prices.load(stage);
+  }
+  return bound;
+}
+
 double gap_percent(Ticks time, Ticks bound) {
   return bound > 0 ? 100 * static_cast<double>(time - bound) / static_cast<double>(bound) : 0;
 }

@@ -16,6 +16,13 @@ namespace trainstone {
 /// Complexity: O(stages x chunks).
 Ticks pipeline_bound(PipelineShape const& shape, bool splits_backward, PipelinePrices const& prices);
 
+/// The same for stages with few slots, and one chunk per stage. A micro-batch takes a slot of stage i at least while it
+/// goes forward and backward through this stage and those after it: r_i = sum over l >= i of f_l + b_l. With K slots,
+/// some slot is taken by ceil(m / K) micro-batches. So an order takes at least
+///   max over i of (sum over l < i of f_l) + ceil(m / K) r_i + (sum over l < i of b_l).
+/// Complexity: O(stages). \param[in] slots  of every stage, at least 1
+Ticks slots_bound(PipelineShape const& shape, PipelinePrices const& prices, Index slots);
+
 /// (time - bound) / bound in percent.
 double gap_percent(Ticks time, Ticks bound);
 

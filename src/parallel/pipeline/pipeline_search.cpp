@@ -37,7 +37,7 @@ public:
       : m_shape(shape),
         m_limits(limits),
         m_slots(limits.slots > 0 ? limits.slots : shape.micro_batches),
-        m_bound(pipeline_bound(shape, false, prices)),
+        m_bound(std::max(pipeline_bound(shape, false, prices), slots_bound(shape, prices, m_slots))),
         m_stages(at(shape.stages)) {
     for (Index stage = 0; stage < shape.stages; ++stage) {
       m_forward.push_back(prices.of(shape, false, StageAct::forward, stage, 0));

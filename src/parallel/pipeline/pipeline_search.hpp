@@ -2,8 +2,8 @@
 
 // The fastest order of a pipeline with one chunk per stage, for stages that may differ and a limit of slots. Branch and
 // bound over all orders whose micro-batches ascend in both directions. The search stops early where an order reaches
-// the bound of pipeline_bound.hpp, and says if it was cut off. Messages cost nothing in the search, and every chunk may
-// keep what it sends: so what it proves holds for all buffers. Pure.
+// the bounds of pipeline_bound.hpp, and says if it was cut off. Messages cost nothing in the search, and every chunk
+// may keep what it sends: so what it proves holds for all buffers. Pure.
 
 #include "parallel/pipeline/pipeline_timeline.hpp"
 

@@ -15,12 +15,12 @@ void require(bool condition, PipelineDefect defect, fmt::format_string<Values...
 
 } // namespace
 
-SimulatedStage::SimulatedStage(PipelineProgram const& program, Index stage) : m_program(program), m_stage(stage) {
+SimulatedStage::SimulatedStage(PipelineProgram const& program, Index stage)
+    : m_program(program), m_stage(stage), m_splits(program.splits_backward) {
   StageProgram const& own = program.stages[static_cast<std::size_t>(stage)];
   m_slots.buffers.resize(static_cast<std::size_t>(std::max<Index>(0, own.slots)));
   m_inputs.buffers.resize(static_cast<std::size_t>(std::max<Index>(0, own.inputs)));
   m_gradients.buffers.resize(static_cast<std::size_t>(std::max<Index>(0, own.gradients)));
-  m_splits = std::ranges::find(own.instructions, StageAct::weights, &StageInstruction::act) != own.instructions.end();
 }
 
 SimulatedStage::Buffer& SimulatedStage::at(Pool& pool, Index number) {

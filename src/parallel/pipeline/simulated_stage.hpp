@@ -68,7 +68,7 @@ private:
 
   PipelineProgram const& m_program;
   Index m_stage;
-  bool m_splits = false; ///< this stage computes `weights`
+  bool m_splits;
   Pool m_slots{"slot"}, m_inputs{"input"}, m_gradients{"gradient"};
   std::map<Work, Done> m_done;
   std::map<std::pair<MessageKind, Work>, bool> m_received, m_sent; ///< whether a wait has followed

@@ -50,9 +50,13 @@ private:
 
 class StageWriter {
 public:
-  StageWriter(PipelineShape const& shape, Index stage, StageOrder const& order, ReceiveAhead ahead)
-      : m_shape(shape), m_stage(stage), m_order(order), m_ahead(ahead == ReceiveAhead::one_message) {
-    m_splits = std::ranges::find(order, ChunkAct::weights, &ChunkOperation::act) != order.end();
+  StageWriter(PipelineShape const& shape, Index stage, StageOrder const& order, bool splits_backward,
+              ReceiveAhead ahead)
+      : m_shape(shape),
+        m_stage(stage),
+        m_order(order),
+        m_splits(splits_backward),
+        m_ahead(ahead == ReceiveAhead::one_message) {
     for (ChunkOperation const& operation : order) {
       Work const work(operation.micro_batch, operation.chunk);
       if (operation.act == ChunkAct::forward && receives(shape, MessageKind::activation, stage, operation.chunk))
@@ -179,8 +183,8 @@ private:
   PipelineShape m_shape;
   Index m_stage;
   StageOrder const& m_order;
+  bool m_splits;
   bool m_ahead;
-  bool m_splits = false;
   Receives m_activations, m_gradients;
   Buffers m_slots, m_inputs, m_gradient_buffers;
   std::optional<Work> m_sent_gradient; ///< nobody has waited for its send
@@ -229,12 +233,12 @@ PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<St
                                       ReceiveAhead ahead) {
   TRAINSTONE_REQUIRE(std::ssize(orders) == shape.stages, "{} orders for {} stages", orders.size(), shape.stages);
   PipelineProgram program{.shape = shape};
-  for (Index stage = 0; stage < shape.stages; ++stage) {
-    StageOrder const& order = orders[static_cast<std::size_t>(stage)];
-    program.stages.push_back(StageWriter(shape, stage, order, ahead).write());
+  for (StageOrder const& order : orders)
     if (std::ranges::find(order, ChunkAct::weights, &ChunkOperation::act) != order.end())
       program.splits_backward = true;
-  }
+  for (Index stage = 0; stage < shape.stages; ++stage)
+    program.stages.push_back(
+        StageWriter(shape, stage, orders[static_cast<std::size_t>(stage)], program.splits_backward, ahead).write());
   return program;
 }
 
