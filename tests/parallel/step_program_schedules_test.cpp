@@ -185,6 +185,31 @@ TEST_CASE("a stage alone sends nothing, also between its chunks") {
   CHECK(orders_of(program) == std::vector<StageOrder>{order});
 }
 
+TEST_CASE("an evaluation keeps nothing and fills the pipeline once") {
+  for (Index stages = 1; stages <= 8; ++stages)
+    for (Index micro_batches = 1; micro_batches <= 32; ++micro_batches)
+      for (Index const chunks : {1, 2}) {
+        PipelineShape const shape{stages, micro_batches, chunks};
+        CAPTURE(stages, micro_batches, chunks);
+        std::vector<StageOrder> const orders(static_cast<std::size_t>(stages), evaluation_order(shape));
+        PipelineProgram const program = make_pipeline_program(shape, orders);
+        CHECK(program.forward_only);
+        std::optional<PipelineFinding> const defect = find_pipeline_defect(program);
+        REQUIRE((defect ? defect->message : "") == "");
+        PipelineTimeline const timeline = play_pipeline(program, equal_prices(shape, {2, 4}));
+        if (chunks == 1 || micro_batches % stages == 0)
+          CHECK(chunks * timeline.time == 2 * (chunks * micro_batches + stages - 1));
+        CHECK(std::ssize(timeline.messages) == micro_batches * (stages * chunks - 1) * (stages > 1 ? 1 : 0));
+        bool small = true;
+        for (Index i = 0; i < stages; ++i) {
+          StageProgram const& own = program.stages[static_cast<std::size_t>(i)];
+          small =
+              small && own.slots <= 2 && own.inputs <= 2 && own.gradients == 0 && own.slots == timeline.peak_slots(i);
+        }
+        CHECK(small);
+      }
+}
+
 TEST_CASE("what a schedule cannot do is refused with the nearest legal values") {
   auto const refused = [](std::string_view schedule, PipelineShape const& shape, std::string const& words) {
     CHECK_THROWS_MATCHES(make_pipeline_order(parse_pipeline_schedule(schedule), shape), InputError,

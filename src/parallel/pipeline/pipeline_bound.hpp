@@ -1,7 +1,7 @@
 #pragma once
 
 // The least time that any order of a pipeline's operations can take, and where the time of a timeline goes. Messages
-// cost nothing in the bound. Pure functions.
+// cost nothing in the bound. For trainings, not for evaluations. Pure functions.
 
 #include "parallel/pipeline/pipeline_timeline.hpp"
 

@@ -187,6 +187,15 @@ std::string blocks_problem(PipelineSchedule const& schedule, PipelineShape const
                      plural(blocks, "block"), plural(shape.stages, "stage"), fmt::join(legal, " or "), shape.chunks);
 }
 
+StageOrder evaluation_order(PipelineShape const& shape) {
+  StageOrder order;
+  for (Index group = 0; group < shape.micro_batches; group += shape.stages)
+    for (Index chunk = 0; chunk < shape.chunks; ++chunk)
+      for (Index j = group; j < std::min(shape.micro_batches, group + shape.stages); ++j)
+        order.push_back({ChunkAct::forward, j, chunk});
+  return order;
+}
+
 std::vector<StageOrder> make_pipeline_order(PipelineSchedule const& schedule, PipelineShape const& shape) {
   std::string const problem = shape_problem(schedule, shape);
   TRAINSTONE_REQUIRE_INPUT(problem.empty(), "{}", problem);

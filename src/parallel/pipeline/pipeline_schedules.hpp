@@ -81,4 +81,8 @@ std::string blocks_problem(PipelineSchedule const& schedule, PipelineShape const
 /// The orders of all stages. \throws InputError if the schedule does not exist for the shape
 std::vector<StageOrder> make_pipeline_order(PipelineSchedule const& schedule, PipelineShape const& shape);
 
+/// Forward alone, the same for all stages: groups of as many micro-batches as stages run through all chunks. For every
+/// shape.
+StageOrder evaluation_order(PipelineShape const& shape);
+
 } // namespace trainstone

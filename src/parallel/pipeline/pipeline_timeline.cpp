@@ -80,6 +80,7 @@ private:
     if (!place || *place >= theirs.size()) return false;
     Ticks const begin = std::max(mine[*place].time, theirs[*place].time);
     clock() = std::max(clock(), begin + m_prices.message);
+    if (one.act == StageAct::wait_send && m_program.forward_only) leave_slot();
     if (one.act == StageAct::wait_receive)
       m_timeline.messages.push_back({one.kind, StageNeighbours{m_stage, m_program.shape.stages}.sender(one.kind),
                                      m_stage, one.micro_batch, one.chunk, begin, begin + m_prices.message});
@@ -92,9 +93,12 @@ private:
     clock() += takes;
     own().busy += takes;
     StageAct const last = m_program.splits_backward ? StageAct::weights : StageAct::backward;
-    if (one.act == last) own().slots.push_back({clock(), --m_used[at(m_stage)]});
+    bool const sent = sends(m_program.shape, MessageKind::activation, m_stage, one.chunk);
+    if (m_program.forward_only ? !sent : one.act == last) leave_slot();
     m_timeline.time = std::max(m_timeline.time, clock());
   }
+
+  void leave_slot() { own().slots.push_back({clock(), --m_used[at(m_stage)]}); }
 
   PipelineProgram const& m_program;
   PipelinePrices const& m_prices;

@@ -119,7 +119,7 @@ void SimulatedStage::wait_send(StageInstruction const& one) {
   Pool& pool = pool_of(one, false, number);
   require_has(pool, number, Use::sending, work_of(one));
   m_sent[{one.kind, work_of(one)}] = true;
-  if (one.kind == MessageKind::gradient)
+  if (one.kind == MessageKind::gradient || m_program.forward_only)
     release(pool, number);
   else
     at(pool, number).use = Use::made;
@@ -137,8 +137,13 @@ void SimulatedStage::forward(StageInstruction const& one) {
   else
     take(m_inputs, one.input, Use::arrived, work);
   take(m_slots, one.slot, Use::made, work);
-  if (shape.is_last(m_stage, one.chunk)) take(m_gradients, one.gradient, Use::arrived, work);
   m_done[work] = Done::forward;
+  if (m_program.forward_only) {
+    release(m_inputs, one.input);
+    if (!sends(shape, MessageKind::activation, m_stage, one.chunk)) release(m_slots, one.slot);
+  } else if (shape.is_last(m_stage, one.chunk)) {
+    take(m_gradients, one.gradient, Use::arrived, work);
+  }
 }
 
 void SimulatedStage::backward(StageInstruction const& one) {
@@ -189,7 +194,7 @@ void SimulatedStage::complete(Work const& work) {
 }
 
 void SimulatedStage::require_done_all() const {
-  Done const last = m_splits ? Done::weights : Done::backward;
+  Done const last = m_program.forward_only ? Done::forward : m_splits ? Done::weights : Done::backward;
   for (Index chunk = 0; chunk < m_program.shape.chunks; ++chunk)
     for (Index j = 0; j < m_program.shape.micro_batches; ++j)
       require(done({j, chunk}) == last, PipelineDefect::missing, "ends without {} of micro-batch {}, chunk {}",
@@ -209,7 +214,8 @@ void SimulatedStage::require_complete() const {
   for (Index chunk = 0; chunk < m_program.shape.chunks; ++chunk)
     for (Index j = 0; j < m_program.shape.micro_batches; ++j)
       for (MessageKind const kind : {MessageKind::activation, MessageKind::gradient})
-        require(!sends(m_program.shape, kind, m_stage, chunk) || m_sent.contains({kind, {j, chunk}}),
+        require(!sends(m_program.shape, kind, m_stage, chunk) ||
+                    (m_program.forward_only && kind == MessageKind::gradient) || m_sent.contains({kind, {j, chunk}}),
                 PipelineDefect::missing, "ends without a send of {} {}, chunk {}", to_string(kind), j, chunk);
   for (Pool const* const pool : {&m_slots, &m_inputs, &m_gradients})
     require(pool->peak == std::ssize(pool->buffers), PipelineDefect::wrong_count, "has {} {}s and uses {}",

@@ -50,18 +50,18 @@ private:
 
 class StageWriter {
 public:
-  StageWriter(PipelineShape const& shape, Index stage, StageOrder const& order, bool splits_backward,
-              ReceiveAhead ahead)
-      : m_shape(shape),
+  StageWriter(PipelineProgram const& program, Index stage, StageOrder const& order, ReceiveAhead ahead)
+      : m_shape(program.shape),
         m_stage(stage),
         m_order(order),
-        m_splits(splits_backward),
+        m_splits(program.splits_backward),
+        m_forward_only(program.forward_only),
         m_ahead(ahead == ReceiveAhead::one_message) {
     for (ChunkOperation const& operation : order) {
       Work const work(operation.micro_batch, operation.chunk);
-      if (operation.act == ChunkAct::forward && receives(shape, MessageKind::activation, stage, operation.chunk))
+      if (operation.act == ChunkAct::forward && receives(m_shape, MessageKind::activation, stage, operation.chunk))
         m_activations.needed.push_back(work);
-      if (operation.act == ChunkAct::backward && receives(shape, MessageKind::gradient, stage, operation.chunk))
+      if (operation.act == ChunkAct::backward && receives(m_shape, MessageKind::gradient, stage, operation.chunk))
         m_gradients.needed.push_back(work);
     }
   }
@@ -80,6 +80,7 @@ public:
       }
     }
     if (m_sent_gradient) wait_sent_gradient();
+    if (m_sent_activation) wait_sent_activation();
     m_program.slots = m_slots.count();
     m_program.inputs = m_inputs.count();
     m_program.gradients = m_gradient_buffers.count();
@@ -136,9 +137,16 @@ private:
       m_inputs.take(work);
     m_slots.take(work);
     StageInstruction& instruction = add(StageAct::forward, work);
-    if (turns_round) instruction.gradient = m_gradient_buffers.take(work);
-    if (sends(m_shape, MessageKind::activation, m_stage, work.second))
-      add(StageAct::send, MessageKind::activation, work).slot = m_slots.number(work);
+    if (turns_round && !m_forward_only) instruction.gradient = m_gradient_buffers.take(work);
+    bool const has_send = sends(m_shape, MessageKind::activation, m_stage, work.second);
+    if (m_forward_only && m_sent_activation) wait_sent_activation();
+    if (has_send) add(StageAct::send, MessageKind::activation, work).slot = m_slots.number(work);
+    if (!m_forward_only) return;
+    m_inputs.release(work);
+    if (has_send)
+      m_sent_activation = work;
+    else
+      m_slots.release(work);
   }
 
   void backward(Work const& work) {
@@ -173,6 +181,12 @@ private:
     m_inputs.release(work);
   }
 
+  void wait_sent_activation() {
+    add(StageAct::wait_send, MessageKind::activation, *m_sent_activation).slot = m_slots.number(*m_sent_activation);
+    m_slots.release(*m_sent_activation);
+    m_sent_activation.reset();
+  }
+
   void wait_sent_gradient() {
     add(StageAct::wait_send, MessageKind::gradient, *m_sent_gradient).gradient =
         m_gradient_buffers.number(*m_sent_gradient);
@@ -184,10 +198,12 @@ private:
   Index m_stage;
   StageOrder const& m_order;
   bool m_splits;
+  bool m_forward_only;
   bool m_ahead;
   Receives m_activations, m_gradients;
   Buffers m_slots, m_inputs, m_gradient_buffers;
-  std::optional<Work> m_sent_gradient; ///< nobody has waited for its send
+  std::optional<Work> m_sent_gradient;   ///< nobody has waited for its send
+  std::optional<Work> m_sent_activation; ///< likewise, of an evaluation
   StageProgram m_program;
 };
 
@@ -232,13 +248,15 @@ std::string to_string(StageInstruction const& instruction, Index chunks) {
 PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
                                       ReceiveAhead ahead) {
   TRAINSTONE_REQUIRE(std::ssize(orders) == shape.stages, "{} orders for {} stages", orders.size(), shape.stages);
-  PipelineProgram program{.shape = shape};
-  for (StageOrder const& order : orders)
-    if (std::ranges::find(order, ChunkAct::weights, &ChunkOperation::act) != order.end())
-      program.splits_backward = true;
+  auto const some = [&](ChunkAct act) {
+    return std::ranges::any_of(orders, [&](StageOrder const& order) {
+      return std::ranges::find(order, act, &ChunkOperation::act) != order.end();
+    });
+  };
+  PipelineProgram program{
+      .shape = shape, .splits_backward = some(ChunkAct::weights), .forward_only = !some(ChunkAct::backward)};
   for (Index stage = 0; stage < shape.stages; ++stage)
-    program.stages.push_back(
-        StageWriter(shape, stage, orders[static_cast<std::size_t>(stage)], program.splits_backward, ahead).write());
+    program.stages.push_back(StageWriter(program, stage, orders[static_cast<std::size_t>(stage)], ahead).write());
   return program;
 }
 

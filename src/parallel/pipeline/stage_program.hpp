@@ -14,6 +14,9 @@
 // buffer has the chunk's input for as long, and begins with the receive. So a message that is received ahead has an
 // input buffer more than there are slots. In a gradient buffer the gradient of the residual stream arrives, is worked
 // on in place and is sent on. In the last stage it begins with the forward, because the head turns round at once.
+//
+// If no stage has a backward, the program is an evaluation: nothing is kept. A slot then ends with the send of what it
+// has.
 
 #include "parallel/pipeline/pipeline_schedules.hpp"
 
@@ -71,6 +74,7 @@ struct StageProgram {
 struct PipelineProgram {
   PipelineShape shape;
   bool splits_backward = false; ///< some act computes `weights`
+  bool forward_only = false;    ///< an evaluation
   std::vector<StageProgram> stages = {};
 
   bool operator==(PipelineProgram const&) const = default;
