@@ -7,6 +7,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <cmath>
 #include <random>
 
 using namespace trainstone;
