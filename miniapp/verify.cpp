@@ -40,18 +40,19 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
   Deck const deck = parse_deck(text, input);
   for (auto const& [key, origin] : deck.origins) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
-    bool const of_both = key.starts_with("kernels.") || key == "model.attention" || key == "comm.buffers";
+    bool const of_both =
+        key.starts_with("kernels.") || key == "model.attention" || key == "memory.recompute" || key == "comm.buffers";
     bool const of_matrix = of_both || key.starts_with("model.dropout");
     bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
               fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels, model.attention, "
-                          "model.dropout and comm.buffers",
+                          "model.dropout, memory.recompute and comm.buffers",
                           key));
     if (given && !model_file.empty() && !of_reference)
       fail_at(deck, key,
               fmt::format("{} comes from the reference's files; verify takes only keys of kernels and parallel, "
-                          "model.attention, and the algorithms and buffers of comm",
+                          "model.attention, memory.recompute, and the algorithms and buffers of comm",
                           key));
   }
   return deck.config;

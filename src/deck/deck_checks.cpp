@@ -108,6 +108,22 @@ Problem precision_problem(RunConfig const& config) {
   return std::nullopt;
 }
 
+Problem recompute_problem(RunConfig const& config) {
+  std::vector<Recompute> const& values = config.model_options.recompute;
+  auto const count = std::ssize(values);
+  if (count > 1 && count != config.model.layers)
+    return problem("memory.recompute",
+                   "memory.recompute has {} values, and the model has {} blocks; nearest legal values: one value for "
+                   "all blocks, or {} values",
+                   count, config.model.layers, config.model.layers);
+  bool const selects = std::ranges::find(values, Recompute::selective) != values.end();
+  if (selects && config.model_options.attention == AttentionKind::flash)
+    return problem("memory.recompute",
+                   "memory.recompute = \"selective\" computes probabilities again, which model.attention = \"flash\" "
+                   "never keeps; nearest legal values: \"none\" or \"full\"");
+  return std::nullopt;
+}
+
 Problem overflow_problem(RunConfig const& config) {
   if (config.faults.overflow_rank == 0 || config.faults.overflow_step > 0) return std::nullopt;
   return problem("faults.overflow.rank", "faults.overflow.rank needs faults.overflow.step, counted from 1");
@@ -187,6 +203,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_delay_problem(config.faults)) return found;
   if (Problem found = gemm_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
+  if (Problem found = recompute_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;
   if (Problem found = order_fault_problem(config)) return found;
   return fault_problem(config);

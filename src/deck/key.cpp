@@ -64,7 +64,7 @@ std::string type_name(Key const& key) {
   case KeyType::text: return "a string";
   case KeyType::quantity: return description(key.dimension);
   case KeyType::number_list: return fmt::format("a list of {} numbers", key.length);
-  case KeyType::text_list: return "a list of strings";
+  case KeyType::text_list: return key.one_will_do ? "a string or a list of strings" : "a list of strings";
   }
   return {};
 }
@@ -88,13 +88,16 @@ std::optional<std::string> find_problem(Key const& key, DeckValue const& value) 
       if (std::optional<std::string> problem = range_problem(key, element)) return problem;
     }
   }
-  if (auto const* choice = std::get_if<std::string>(&value); choice && !key.choices.empty()) {
-    bool const known = std::find(key.choices.begin(), key.choices.end(), *choice) != key.choices.end();
-    // A choice that is empty by default may also be given as empty: "none".
-    if (!known && value != key.default_value()) {
-      return fmt::format("{} = {} is unknown, must be {}", key.name, to_toml(*choice), legal_values(key));
-    }
-  }
+  auto const choice_problem = [&](std::string const& choice) -> std::optional<std::string> {
+    if (key.choices.empty() || std::find(key.choices.begin(), key.choices.end(), choice) != key.choices.end())
+      return std::nullopt;
+    return fmt::format("{} = {} is unknown, must be {}", key.name, to_toml(choice), legal_values(key));
+  };
+  if (value == key.default_value()) return std::nullopt; // a choice that is empty by default may also be given as empty
+  if (auto const* choice = std::get_if<std::string>(&value)) return choice_problem(*choice);
+  if (auto const* choices = std::get_if<std::vector<std::string>>(&value))
+    for (std::string const& choice : *choices)
+      if (std::optional<std::string> problem = choice_problem(choice)) return problem;
   return std::nullopt;
 }
 

@@ -32,8 +32,9 @@ struct Key {
   std::string unit;                      ///< of numbers; empty = none
   Dimension dimension = Dimension::time; ///< of quantities
   LegalRange range;                      ///< of numbers, of each number of a list, and of quantities in SI units
-  std::vector<std::string> choices;      ///< of texts; empty = any text
+  std::vector<std::string> choices;      ///< of texts, and of each text of a list; empty = any text
   std::size_t length = 0;                ///< of lists; 0 = any
+  bool one_will_do = false;              ///< a list of one element may be given as the element
   std::string meaning;
   std::function<DeckValue(RunConfig const&)> get;
   std::function<void(RunConfig&, DeckValue const&)> set;

@@ -121,4 +121,31 @@ Key choice(char const* name, Section RunConfig::* section, Enum Section::* membe
   return result;
 }
 
+/// Choices among the values of an enum, by name; the default is the first one.
+template <class Section, class Enum>
+Key choices(char const* name, Section RunConfig::* section, std::vector<Enum> Section::* member,
+            std::vector<std::pair<std::string, Enum>> const& table, std::string meaning) {
+  Key result;
+  result.name = name;
+  result.type = KeyType::text_list;
+  result.one_will_do = true;
+  result.meaning = std::move(meaning);
+  for (auto const& entry : table) result.choices.push_back(entry.first);
+  result.get = [=](RunConfig const& config) {
+    std::vector<std::string> names;
+    for (Enum const one : config.*section.*member)
+      names.push_back(
+          std::find_if(table.begin(), table.end(), [=](auto const& entry) { return entry.second == one; })->first);
+    return names.empty() ? std::vector{table.front().first} : names;
+  };
+  result.set = [=](RunConfig& config, DeckValue const& value) {
+    (config.*section.*member).clear();
+    for (std::string const& text : std::get<std::vector<std::string>>(value))
+      (config.*section.*member).push_back(std::find_if(table.begin(), table.end(), [&](auto const& entry) {
+                                            return entry.first == text;
+                                          })->second);
+  };
+  return result;
+}
+
 } // namespace trainstone::Impl

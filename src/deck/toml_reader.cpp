@@ -60,7 +60,9 @@ std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
     return text ? wrapped(read_quantity(*text, key.dimension)) : std::nullopt;
   }
   case KeyType::number_list: return wrapped(elements<double>(node));
-  case KeyType::text_list: return wrapped(elements<std::string>(node));
+  case KeyType::text_list:
+    if (key.one_will_do && node.is_string()) return std::vector{*node.value<std::string>()};
+    return wrapped(elements<std::string>(node));
   }
   return std::nullopt;
 }
@@ -135,8 +137,9 @@ Setting read_override(std::string const& assignment, Origin::Kind kind) {
   Key const* const key = find_key(name);
   if (!key && is_section(name)) fail(origin, "", fmt::format("{} is a section: set one key of it at a time", name));
   if (!key) fail_unknown(name, false, origin, "");
-  bool const is_string = key->type == KeyType::text || key->type == KeyType::quantity;
-  bool const bare = is_string && (text.empty() || (text.front() != '"' && text.front() != '\''));
+  bool const is_string = key->type == KeyType::text || key->type == KeyType::quantity || key->one_will_do;
+  bool const bare =
+      is_string && (text.empty() || std::string_view("\"'[").find(text.front()) == std::string_view::npos);
   if (bare) return make_setting(*key, toml::value<std::string>(text), origin, "");
   try {
     toml::table const table = toml::parse("value = " + text);

@@ -213,11 +213,19 @@ std::vector<Key> parallel_keys() {
   };
 }
 
+std::vector<Key> memory_keys() {
+  return {choices("memory.recompute", &RunConfig::model_options, &GptOptions::recompute,
+                  {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
+                  "what blocks compute again before their backward instead of keeping it; one value for all blocks, or "
+                  "a value each; selective: the probabilities of materialized attention; full: all but a block's "
+                  "output")};
+}
+
 } // namespace
 
 std::vector<Key> training_keys() {
-  return joined(
-      {class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys()});
+  return joined({class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys(),
+                 memory_keys()});
 }
 
 } // namespace trainstone::Impl

@@ -22,7 +22,9 @@ PlannedTensor planned_activation(std::string const& name, Activation what, Stora
 } // namespace
 
 std::string to_string(PlacedActivation const& placed) {
-  std::string const prefix = placed.block < 0 ? "" : "block " + std::to_string(placed.block) + " ";
+  std::string prefix;
+  if (placed.block == PlacedActivation::recomputed) prefix = "recomputed ";
+  if (placed.block >= 0) prefix = "block " + std::to_string(placed.block) + " ";
   return prefix + names[static_cast<std::size_t>(placed.what)];
 }
 
@@ -43,23 +45,44 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   }
 }
 
-std::vector<PlacedActivation> activations_of(GptConfig const& config, GptOptions const& options) {
-  std::set<Activation> const all = activations_written(options);
+ActivationPlaces::ActivationPlaces(Index layers, GptOptions const& options)
+    : m_layers(layers), m_options(options), m_written(activations_written(options)) {
+  for (Index block = 0; block < layers; ++block)
+    if (Recompute const how = options.recompute_of(block); !m_recomputed.contains(how))
+      m_recomputed[how] = recomputed(how, options);
+}
+
+bool ActivationPlaces::is_recomputed(Activation what, Index block) const {
+  return m_recomputed.at(m_options.recompute_of(block)).contains(what);
+}
+
+PlacedActivation ActivationPlaces::operator()(Activation what, Index block) const {
+  if (what == Activation::stream && block == 0) return {Activation::embedded, PlacedActivation::of_model};
+  if (what == Activation::stream) return {Activation::output, block - 1};
+  if (what == Activation::d_branch) return {Activation::d_qkv, PlacedActivation::of_model};
+  if (!is_of_block(what)) return {what, PlacedActivation::of_model};
+  return {what, is_recomputed(what, block) ? PlacedActivation::recomputed : block};
+}
+
+std::vector<PlacedActivation> ActivationPlaces::all() const {
   std::vector<PlacedActivation> placed;
+  std::set<Activation> shared;
   auto const add = [&](Activation first, Activation last, Index block) {
-    for (auto what = all.lower_bound(first); what != all.end() && *what <= last; ++what)
-      placed.push_back({*what, block});
+    for (auto what = m_written.lower_bound(first); what != m_written.end() && *what <= last; ++what)
+      if (block < 0 || !is_recomputed(*what, block)) placed.push_back({*what, block});
   };
-  add(Activation::embedded, Activation::embedded_mask, -1);
-  for (Index block = 0; block < config.layers; ++block) add(Activation::ln1, Activation::fcproj_mask, block);
-  add(Activation::lnf, Activation::d_fc, -1);
+  add(Activation::embedded, Activation::embedded_mask, PlacedActivation::of_model);
+  for (Index block = 0; block < m_layers; ++block) add(Activation::ln1, Activation::fcproj_mask, block);
+  for (auto const& [how, all] : m_recomputed) shared.insert(all.begin(), all.end());
+  for (Activation const what : shared) placed.push_back({what, PlacedActivation::recomputed});
+  add(Activation::lnf, Activation::d_fc, PlacedActivation::of_model);
   return placed;
 }
 
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options) {
   std::vector<PlannedTensor> plan;
-  for (PlacedActivation const& placed : activations_of(config, options))
+  for (PlacedActivation const& placed : ActivationPlaces(config.layers, options).all())
     plan.push_back(
         planned_activation(to_string(placed), placed.what, storage, extents_of(placed.what, config, shape).elements()));
   return plan;

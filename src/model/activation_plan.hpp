@@ -7,6 +7,8 @@
 #include "core/memory_plan.hpp"
 #include "model/config.hpp"
 
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -86,25 +88,39 @@ struct Extents {
 /// Statistics have one column.
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape);
 
-/// An activation, and the block whose it is; -1: of none.
+/// An activation's place in memory.
 struct PlacedActivation {
+  static constexpr Index of_model = -1;   ///< it lies there once
+  static constexpr Index recomputed = -2; ///< once for all blocks that compute it again
+
   Activation what;
-  Index block;
+  Index block; ///< whose it is, or one of the above
+
+  bool operator==(PlacedActivation const&) const = default;
 };
 
-/// In whose memory an activation lies that a part names. \param[in] block  the part's; of head, the number of blocks
-constexpr PlacedActivation in_memory(Activation what, Index block) {
-  if (what == Activation::stream && block == 0) return {Activation::embedded, -1};
-  if (what == Activation::stream) return {Activation::output, block - 1};
-  if (what == Activation::d_branch) return {Activation::d_qkv, -1};
-  return {what, is_of_block(what) ? block : -1};
-}
-
-/// "logits", "block 3 qkv"
+/// "logits", "block 3 qkv", "recomputed qkv"
 std::string to_string(PlacedActivation const& placed);
 
-/// All activations with memory, in the order of their memory: what the parts write, and the losses.
-std::vector<PlacedActivation> activations_of(GptConfig const& config, GptOptions const& options);
+/// In which memory the activations lie that parts name.
+class ActivationPlaces {
+public:
+  ActivationPlaces() = default;
+  ActivationPlaces(Index layers, GptOptions const& options);
+
+  /// \param[in] block  the part's; of head, the number of blocks
+  PlacedActivation operator()(Activation what, Index block) const;
+  /// All activations with memory, in the order of their memory: what the parts write, and the losses.
+  std::vector<PlacedActivation> all() const;
+
+private:
+  bool is_recomputed(Activation what, Index block) const;
+
+  Index m_layers = 0;
+  GptOptions m_options;
+  std::set<Activation> m_written;
+  std::map<Recompute, std::set<Activation>> m_recomputed; ///< by those that blocks have
+};
 
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,

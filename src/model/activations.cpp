@@ -6,6 +6,11 @@ namespace trainstone {
 
 namespace {
 
+/// Of a row of memory.
+std::size_t row_of(PlacedActivation const& placed) {
+  return static_cast<std::size_t>(placed.block - PlacedActivation::recomputed);
+}
+
 void* take(Arena& arena, PlacedActivation const& placed, Storage storage, Index elements) {
   std::string const name = to_string(placed);
   if (is_mask(placed.what)) return arena.vector<MaskByte>(name, elements).data();
@@ -16,9 +21,13 @@ void* take(Arena& arena, PlacedActivation const& placed, Storage storage, Index 
 
 Activations::Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage,
                          GptOptions const& options)
-    : m_config(config), m_shape(shape), m_storage(storage), m_memory(static_cast<std::size_t>(config.layers + 1)) {
-  for (PlacedActivation const& placed : activations_of(config, options))
-    m_memory[static_cast<std::size_t>(placed.block + 1)][static_cast<std::size_t>(placed.what)] =
+    : m_config(config),
+      m_shape(shape),
+      m_storage(storage),
+      m_places(config.layers, options),
+      m_memory(static_cast<std::size_t>(config.layers - PlacedActivation::recomputed)) {
+  for (PlacedActivation const& placed : m_places.all())
+    m_memory[row_of(placed)][static_cast<std::size_t>(placed.what)] =
         take(arena, placed, storage, extents(placed.what).elements());
 }
 
@@ -44,8 +53,8 @@ Matrix<MaskByte> Activations::mask(Activation what, Index block) const {
 }
 
 void* Activations::memory(Activation what, Index block) const {
-  PlacedActivation const placed = in_memory(what, block);
-  return m_memory[static_cast<std::size_t>(placed.block + 1)][static_cast<std::size_t>(placed.what)];
+  PlacedActivation const placed = m_places(what, block);
+  return m_memory[row_of(placed)][static_cast<std::size_t>(placed.what)];
 }
 
 } // namespace trainstone

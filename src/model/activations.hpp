@@ -25,6 +25,8 @@ public:
   /// The type of all but statistics and masks.
   Storage storage() const { return m_storage; }
 
+  ActivationPlaces const& places() const { return m_places; }
+
   /// What is neither a statistic nor a mask. `block` is not looked at for what is of no block. Activation::stream of a
   /// block is what the block begins with; of block `layers`, what the head begins with.
   StoredMatrix matrix(Activation what, Index block) const;
@@ -39,7 +41,8 @@ private:
   GptConfig m_config;
   MicroBatchShape m_shape;
   Storage m_storage;
-  std::vector<std::array<void*, activation_kinds>> m_memory; ///< of no block, then by block; null: not in the plan
+  ActivationPlaces m_places;
+  std::vector<std::array<void*, activation_kinds>> m_memory; ///< by place's block, from recomputed on; null: none
 };
 
 } // namespace trainstone

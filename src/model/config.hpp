@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainstone {
 
@@ -44,12 +45,30 @@ enum class AttentionKind {
 };
 enum class DropoutMasks { recomputed, stored };
 
+/// What a block computes a second time, before its backward, so that it need not keep it meanwhile. Blocks that do so
+/// share the memory.
+enum class Recompute {
+  none,
+  selective, ///< the probabilities of materialised attention
+  full,      ///< all but what the block ends with
+};
+
+constexpr std::string_view to_string(Recompute how) {
+  return how == Recompute::none ? "none" : how == Recompute::selective ? "selective" : "full";
+}
+
 /// How a model of that shape is computed.
 struct GptOptions {
   AttentionKind attention = AttentionKind::materialized;
   double dropout = 0; ///< rate in training: after the embedding, of attention's probabilities, of both branches
   DropoutMasks dropout_masks = DropoutMasks::recomputed; ///< in backward; flash attention always recomputes its own
+  std::vector<Recompute> recompute = {};                 ///< of every block; one value: of all; empty: none
+
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }
+  Recompute recompute_of(std::int64_t block) const {
+    if (recompute.empty()) return Recompute::none;
+    return recompute.size() == 1 ? recompute.front() : recompute[static_cast<std::size_t>(block)];
+  }
 };
 
 /// The types in which a model's numbers are stored. Arithmetic, statistics and losses are fp32.

@@ -17,7 +17,7 @@ std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); 
 class CountedKernels final : public PartKernels {
 public:
   CountedKernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options, ModelStorage storage,
-                 Write mode, bool trains)
+                 Write mode = Write::overwrite, bool trains = true)
       : m_config(config),
         m_shape(shape),
         m_options(options),
@@ -34,7 +34,16 @@ public:
     m_pass = pass;
     if (pass == Pass::forward) return describe_forward(part, *this);
     if (pass == Pass::loss) return describe_loss(*this);
+    if (pass == Pass::recompute) return describe_recompute(part, m_how, *this);
     for (DescribePiece const piece : backward_pieces(part)) piece(*this);
+  }
+  /// Of one part, once.
+  void describe(PartPass const& what) {
+    m_mode = what.mode;
+    m_trains = what.trains;
+    m_how = what.recompute;
+    m_each_once = true;
+    describe(what.part, what.pass);
   }
   std::vector<KernelUse> take() { return std::move(m_uses); }
 
@@ -68,6 +77,10 @@ public:
     else
       attention("flash_attention::forward", flash_attention_forward_flops, 4 * size(Activation::attention),
                 size(Activation::log_sum_exp) * sizeof(float));
+  }
+  void attention_probabilities() override {
+    attention("attention::probabilities", attention_probabilities_flops, 2 * size(Activation::attention),
+              pairs_bytes());
   }
   void loss() override {
     std::uint64_t const elements = m_rows * count_of(m_config.vocab);
@@ -154,7 +167,7 @@ private:
   }
   void add(KernelUse use) {
     bool const of_block = m_part == PartKind::attention || m_part == PartKind::mlp;
-    use.count = of_block ? m_config.layers : 1;
+    use.count = of_block && !m_each_once ? m_config.layers : 1;
     m_uses.push_back(std::move(use));
   }
 
@@ -164,6 +177,8 @@ private:
   ModelStorage m_storage;
   Write m_mode;
   bool m_trains;
+  bool m_each_once = false; ///< and not for all parts of a kind
+  Recompute m_how = Recompute::none;
   std::uint64_t m_rows, m_channels, m_value_bytes, m_gradient_bytes;
   PartKind m_part = PartKind::embed;
   Pass m_pass = Pass::forward;
@@ -225,6 +240,13 @@ std::vector<KernelUse> training_kernels(GptConfig const& config, MicroBatchShape
   describe_evaluation(kernels);
   for (PartKind const part : {PartKind::head, PartKind::mlp, PartKind::attention, PartKind::embed})
     kernels.describe(part, Pass::backward);
+  return kernels.take();
+}
+
+std::vector<KernelUse> part_kernels(PartPass const& what, GptConfig const& config, MicroBatchShape shape,
+                                    GptOptions const& options, ModelStorage storage) {
+  CountedKernels kernels(config, shape, options, storage);
+  kernels.describe(what);
   return kernels.take();
 }
 

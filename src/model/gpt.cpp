@@ -35,6 +35,11 @@ void with_kernels(Impl::LaunchedPart const& part, Body const& body) {
 
 } // namespace
 
+bool Gpt::keeps_output(Part part) const {
+  if (part.kind != PartKind::attention) return true;
+  return m_activations.places()(Activation::middle, part.block).block == part.block;
+}
+
 StoredMatrix Gpt::output(Part part) const {
   switch (part.kind) {
   case PartKind::embed: return m_activations.matrix(Activation::embedded, -1);
@@ -68,6 +73,14 @@ void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mod
   Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch);
   launched_part.mode = mode;
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_loss(kernels); });
+}
+
+void Gpt::recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters) {
+  TimedRegion const region([&] { return "trainstone::model::recompute " + to_string(part); });
+  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  launched_part.parameters = parameters;
+  Recompute const how = m_options.recompute_of(part.block);
+  with_kernels(launched_part, [&](PartKernels& kernels) { describe_recompute(part.kind, how, kernels); });
 }
 
 void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,

@@ -64,6 +64,11 @@ public:
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
+  /// Computes again what the part's block has not kept (GptOptions::recompute). Until the next part of a block runs
+  /// forward or computes again, its backward finds it. Runs on `exec`; returns without fencing.
+  /// \param[in] parameters (padded)   of the unit that the part reads
+  void recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
+
   /// Runs the part's backward on `exec`; returns without fencing. Parts run in reverse order, head first. The head
   /// writes the gradient of root without the position table. Embed completes it, in the same memory, but for what
   /// target.looked_up says.
@@ -72,6 +77,8 @@ public:
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target, std::optional<Index> piece = {});
 
+  /// Whether the output of the part's forward is there until the micro-batch's backward.
+  bool keeps_output(Part part) const;
   /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp).
   StoredMatrix output(Part part) const;
 

@@ -77,6 +77,10 @@ public:
       flash_attention_forward<T>(m_exec, qkv, m_of.shape.batch, m_of.config.heads, dropout,
                                  statistics(Activation::log_sum_exp), out);
   }
+  void attention_probabilities() override {
+    attention_forward<T>(m_exec, matrix(Activation::qkv), m_of.config.heads, probabilities(), {},
+                         at(DropoutSite::attention), attention_mask());
+  }
   void loss() override {
     Matrix<T> const logits = matrix(Activation::logits);
     Vector<float> const losses = statistics(Activation::losses);

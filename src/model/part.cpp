@@ -51,7 +51,8 @@ std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tenso
 
 } // namespace
 
-PartTable::PartTable(ParameterTable const& table) : m_layers(std::ssize(table.units()) - 1) {
+PartTable::PartTable(ParameterTable const& table, GptOptions options)
+    : m_layers(std::ssize(table.units()) - 1), m_options(std::move(options)) {
   at(PartKind::head) = {
       {groups_in_root(table, gradients_written(PartKind::head).front()), table.units().front().padded}};
   at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -59,7 +60,8 @@ struct BackwardPiece {
 class PartTable {
 public:
   PartTable() = default;
-  explicit PartTable(ParameterTable const& table);
+  /// \param[in] options  say which blocks compute what again
+  explicit PartTable(ParameterTable const& table, GptOptions options = {});
 
   Index size() const { return 2 + 2 * m_layers; }
   Part operator[](Index number) const;
@@ -70,6 +72,11 @@ public:
     return unit == 0 ? std::array{Index{0}, size() - 1} : std::array{2 * unit - 1, 2 * unit};
   }
 
+  Index layers() const { return m_layers; }
+  /// What the part's block computes again before its backward.
+  Recompute recompute(Part part) const { return part.block < 0 ? Recompute::none : m_options.recompute_of(part.block); }
+  GptOptions const& options() const { return m_options; }
+
   /// The pieces of backward, in order. Those of a block go from the end of the unit to its begin. Head writes the token
   /// table and the final norm, and completes nothing: embed adds to the token table.
   std::vector<BackwardPiece> const& backward(PartKind kind) const { return m_backward[static_cast<std::size_t>(kind)]; }
@@ -79,6 +86,7 @@ private:
   std::vector<BackwardPiece>& at(PartKind kind) { return m_backward[static_cast<std::size_t>(kind)]; }
 
   Index m_layers = 0;
+  GptOptions m_options;
   std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
 };
 

@@ -38,8 +38,10 @@ void attention_forward(PartKernels& k) {
   k.add_and_norm(stream, branch, bias, middle, second_norm);
 }
 
+void expand(PartKernels& k) { k.linear_gelu(ln2, fcw, fcb, fc, gelu); }
+
 void mlp_forward(PartKernels& k) {
-  k.linear_gelu(ln2, fcw, fcb, fc, gelu);
+  expand(k);
   k.linear(gelu, fcprojw, {}, branch);
   MaybeTensor const bias = drop_branch(k, Site::fcproj, fcprojb, fcproj_mask);
   k.add(middle, branch, bias, output);
@@ -112,6 +114,13 @@ void describe_forward(PartKind kind, PartKernels& kernels) {
   case PartKind::mlp: return mlp_forward(kernels);
   case PartKind::head: return head_forward(kernels);
   }
+}
+
+void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels) {
+  bool const attends = kind == PartKind::attention;
+  if (how == Recompute::selective && attends) kernels.attention_probabilities();
+  if (how == Recompute::full && attends) attention_forward(kernels);
+  if (how == Recompute::full && kind == PartKind::mlp) expand(kernels);
 }
 
 void describe_loss(PartKernels& kernels) { kernels.loss(); }

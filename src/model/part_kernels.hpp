@@ -52,6 +52,8 @@ public:
   virtual void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) = 0;
   /// From `qkv` to `attention`.
   virtual void attend() = 0;
+  /// From `qkv` to `probabilities` alone, as attend() leaves them; of materialised attention.
+  virtual void attention_probabilities() = 0;
   /// From `logits` to `losses`; in training, logits become their gradient.
   virtual void loss() = 0;
 
@@ -69,6 +71,9 @@ public:
 };
 
 void describe_forward(PartKind kind, PartKernels& kernels);
+/// What a part of a block computes again: of its forward all that its backward reads. The last product of a block is
+/// not among it, because nobody reads its result again. Empty for Recompute::none.
+void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels);
 /// Between the forward and the backward of head.
 void describe_loss(PartKernels& kernels);
 

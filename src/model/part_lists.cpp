@@ -47,6 +47,11 @@ public:
     write({Activation::attention, is_flash() ? Activation::log_sum_exp : Activation::probabilities});
     if (!is_flash() && m_options.keeps_masks()) write({Activation::attention_mask});
   }
+  void attention_probabilities() override {
+    read({Activation::qkv});
+    write({Activation::probabilities});
+    if (m_options.keeps_masks()) write({Activation::attention_mask});
+  }
   void loss() override {
     read({Activation::logits});
     write({Activation::logits, Activation::losses});
@@ -126,6 +131,24 @@ std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options)
   for (Activation const what : forward.written())
     if (!is_work_space(what) && read.contains(what)) kept.insert(what);
   return kept;
+}
+
+std::set<Activation> recomputed(PartKind kind, Recompute how, GptOptions const& options) {
+  ListedKernels kernels(options);
+  describe_recompute(kind, how, kernels);
+  return without_work_space(kernels.written());
+}
+
+std::set<Activation> recomputed(Recompute how, GptOptions const& options) {
+  std::set<Activation> all;
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp}) all.merge(recomputed(kind, how, options));
+  return all;
+}
+
+std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions const& options) {
+  ListedKernels kernels(options);
+  describe_recompute(kind, how, kernels);
+  return without_work_space(kernels.read());
 }
 
 std::set<Activation> read_by_forward(PartKind kind, GptOptions const& options) {

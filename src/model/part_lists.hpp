@@ -24,6 +24,12 @@ std::set<Activation> read_by_forward(PartKind kind, GptOptions const& options);
 std::set<Activation> read_by_loss(GptOptions const& options);
 std::set<Activation> read_by_backward(PartKind kind, GptOptions const& options);
 
+/// The activations of a block that its parts write when they compute again: blocks need no memory of their own for
+/// them. And those that must be there before a part does so.
+std::set<Activation> recomputed(Recompute how, GptOptions const& options);
+std::set<Activation> recomputed(PartKind kind, Recompute how, GptOptions const& options);
+std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions const& options);
+
 /// By piece of the part's backward: the tensors whose gradients it writes.
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind);
 

@@ -13,6 +13,8 @@ std::vector<GemmUse> products_of(std::vector<KernelUse> const& uses, Pass pass) 
   return products;
 }
 
+} // namespace
+
 ModelFlops flops_of(std::vector<KernelUse> const& uses) {
   ModelFlops sum;
   for (KernelUse const& use : uses) {
@@ -31,8 +33,6 @@ std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& 
   }
   return sum;
 }
-
-} // namespace
 
 std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage) {
   return products_of(evaluation_kernels(config, shape, {}, storage), Pass::forward);

@@ -19,7 +19,7 @@
 
 namespace trainstone {
 
-enum class Pass { forward, loss, backward };
+enum class Pass { forward, loss, recompute, backward };
 
 struct KernelWork {
   Phase phase = Phase::other;
@@ -37,9 +37,23 @@ struct KernelUse {
   std::int64_t count = 1; ///< per micro-batch: the number of parts of the kind
 };
 
+/// What one instruction computes.
+struct PartPass {
+  PartKind part; ///< of the loss: head
+  Pass pass;
+  Write mode = Write::overwrite;         ///< how backward treats gradients of parameters
+  bool trains = true;                    ///< or evaluates
+  Recompute recompute = Recompute::none; ///< how the part's block does
+  auto operator<=>(PartPass const&) const = default;
+};
+
+/// Its kernels for one micro-batch, in the order in which they start.
+std::vector<KernelUse> part_kernels(PartPass const& what, GptConfig const& config, MicroBatchShape shape,
+                                    GptOptions const& options = {}, ModelStorage storage = {});
+
 /// The kernels of one micro-batch in the order in which they start, those of a block once: forward and loss of an
 /// evaluation, or forward, loss and backward of a training. `mode` is how backward treats gradients of parameters:
-/// overwrite in the first micro-batch of a step, add in the others.
+/// overwrite in the first micro-batch of a step, add in the others. Nothing is computed again.
 std::vector<KernelUse> evaluation_kernels(GptConfig const& config, MicroBatchShape shape,
                                           GptOptions const& options = {}, ModelStorage storage = {});
 std::vector<KernelUse> training_kernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {},
@@ -63,6 +77,9 @@ std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape sha
 /// All these products, with both modes: every product that a rank of a run may have to compute.
 std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
 
+/// Kernels that the uses start. Providers may start several kernels for a product.
+std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm);
+
 /// GEMM and attention operations that are executed: padded vocabulary, the causal half of attention, or the tiles of
 /// flash attention.
 struct ModelFlops {
@@ -70,6 +87,8 @@ struct ModelFlops {
   std::uint64_t attention = 0;
   std::uint64_t total() const { return gemm + attention; }
 };
+
+ModelFlops flops_of(std::vector<KernelUse> const& uses);
 
 /// One micro-batch: forward alone, and forward and backward.
 ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});

@@ -72,12 +72,20 @@ constexpr std::array times_of_part{
     std::pair{"backward_adding", &PartTimes::OfPart::backward_adding},
 };
 
+/// Files without them are of decks that compute nothing again.
+constexpr std::array recompute_times_of_part{
+    std::pair{"recompute_selective", &PartTimes::OfPart::recompute_selective},
+    std::pair{"recompute_full", &PartTimes::OfPart::recompute_full},
+};
+
 Json parts_json(MeasuredParts const& parts) {
   Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
   for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
   for (auto const& [kind_of_part, times] : parts.times.parts) {
     std::string const part(to_string(kind_of_part));
     for (auto const& [name, member] : times_of_part) json["part_seconds"][part][name] = finite(times.*member, part);
+    for (auto const& [name, member] : recompute_times_of_part)
+      json["part_seconds"][part][name] = finite(times.*member, part);
   }
   return json;
 }
@@ -98,6 +106,9 @@ MeasuredParts read_parts(JsonFile const& document) {
     for (auto const& [name, member] : times_of_part)
       parts.times.parts[*found].*member =
           document.non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name));
+    for (auto const& [name, member] : recompute_times_of_part)
+      parts.times.parts[*found].*member =
+          document.optional_non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name)).value_or(0);
   }
   return parts;
 }

@@ -18,6 +18,7 @@ Part first_bad_part(DiagnosedTraining const& training, bool is_mine) {
   std::int64_t const head = std::ssize(all) - 1;
   std::int64_t bad = is_mine ? 0 : head;
   auto const is_bad = [&](std::int64_t part) {
+    if (!training.model.keeps_output(all[static_cast<std::size_t>(part)])) return false; // a later part shows it
     StoredMatrix const output = training.model.output(all[static_cast<std::size_t>(part)]);
     return has_non_finite(training.exec, output.flat(), training.count);
   };

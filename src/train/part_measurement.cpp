@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace trainstone {
@@ -32,8 +33,9 @@ BatchSource tokens_below(std::int64_t vocab) {
 /// What is timed together: an act on a kind of part, in a first micro-batch or a later one.
 struct TimedKind {
   Act act;
-  std::optional<PartKind> part; ///< of forward and backward
-  bool later;
+  std::optional<PartKind> part = {}; ///< of forward, recompute and backward
+  bool later = false;                ///< of backward
+  Recompute how = Recompute::none;   ///< of recompute
   auto operator<=>(TimedKind const&) const = default;
 };
 
@@ -43,9 +45,11 @@ public:
   explicit StepTimes(PartTable const& parts) : m_parts(parts) {}
 
   void add(Instruction const& one, double seconds) {
-    bool const of_part = one.act == Act::forward || one.act == Act::backward;
-    auto const part = of_part ? std::optional(m_parts[one.subject].kind) : std::nullopt;
-    auto& [sum, count] = m_step[{one.act, part, one.act == Act::backward && one.micro_batch > 0}];
+    TimedKind kind{.act = one.act, .later = one.act == Act::backward && one.micro_batch > 0};
+    if (one.act == Act::forward || one.act == Act::recompute || one.act == Act::backward)
+      kind.part = m_parts[one.subject].kind;
+    if (one.act == Act::recompute) kind.how = m_parts.recompute(m_parts[one.subject]);
+    auto& [sum, count] = m_step[kind];
     sum += seconds;
     if (one.piece == Instruction::none || one.piece == 0) ++count; // pieces make one backward
   }
@@ -54,11 +58,15 @@ public:
       if (counts) m_means[kind].push_back(total.first / static_cast<double>(total.second));
     m_step.clear();
   }
-  double median(Act act, std::optional<PartKind> part = {}, bool later = false) const {
-    auto const found = m_means.find({act, part, later});
-    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(act), part ? to_string(*part) : "");
+  double median(TimedKind const& kind) const {
+    auto const found = m_means.find(kind);
+    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(kind.act),
+                       kind.part ? to_string(*kind.part) : "");
     return median_of(found->second);
   }
+  double median(Act act) const { return median(TimedKind{.act = act}); }
+  /// 0 if no step does it.
+  double median_if_any(TimedKind const& kind) const { return m_means.contains(kind) ? median(kind) : 0; }
 
   static double median_of(std::vector<double> samples) {
     std::ranges::sort(samples);
@@ -106,8 +114,10 @@ void measure_accumulate(ExecutionSpace const& exec, Communicator& communicator, 
 PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
   PartTimes times;
   for (PartKind const kind : part_kinds)
-    times.parts[kind] = {steps.median(Act::forward, kind), steps.median(Act::backward, kind),
-                         steps.median(Act::backward, kind, true)};
+    times.parts[kind] = {steps.median({Act::forward, kind}), steps.median({Act::backward, kind}),
+                         steps.median({Act::backward, kind, true}),
+                         steps.median_if_any({Act::recompute, kind, false, Recompute::selective}),
+                         steps.median_if_any({Act::recompute, kind, false, Recompute::full})};
   auto const elements = static_cast<double>(plan.parallel.layout.share_elements());
   times.load = steps.median(Act::load);
   times.loss = steps.median(Act::loss);
@@ -127,12 +137,25 @@ PartTimes of_slowest(ExecutionSpace const& exec, Communicator& communicator, Par
                            &times.copy_of_element,
                            &times.add_of_element};
   for (auto& [kind, part] : times.parts)
-    for (double* const one : {&part.forward, &part.backward, &part.backward_adding}) all.push_back(one);
+    for (double* const one :
+         {&part.forward, &part.backward, &part.backward_adding, &part.recompute_selective, &part.recompute_full})
+      all.push_back(one);
   std::vector<double> values;
   for (double const* const one : all) values.push_back(*one);
   control_all_reduce(exec, communicator, Operation::max, values);
   for (std::size_t i = 0; i < all.size(); ++i) *all[i] = values[i];
   return times;
+}
+
+/// What blocks do differently, each in turn. The last block may find its activations where they are, so each value that
+/// there is stands before it, too.
+std::vector<Recompute> in_turn(GptOptions const& options, std::int64_t layers) {
+  std::set<Recompute> const different(options.recompute.begin(), options.recompute.end());
+  std::vector<Recompute> const values(different.begin(), different.end());
+  std::vector<Recompute> all;
+  for (std::size_t block = 0; !values.empty() && std::ssize(all) < layers; ++block)
+    all.push_back(values[block % values.size()]);
+  return all;
 }
 
 } // namespace
@@ -143,6 +166,7 @@ RunConfig measured_training(RunConfig const& config) {
   training.model = config.model;
   training.model.layers = std::min(config.model.layers, most_layers);
   training.model_options = config.model_options;
+  if (config.model.layers > most_layers) training.model_options.recompute = in_turn(config.model_options, most_layers);
   training.data.sequence = config.data.sequence;
   training.batch = {config.batch.micro, micro_batches, micro_batches * config.batch.micro};
   training.precision = config.precision;

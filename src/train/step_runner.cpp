@@ -40,6 +40,7 @@ void Trainer::play(Instruction const& instruction, PlayedStep& played) {
   switch (instruction.act) {
   case Act::load: return load(played, instruction.micro_batch);
   case Act::forward: return forward(instruction, played);
+  case Act::recompute: return recompute(instruction);
   case Act::loss: return loss(instruction, played);
   case Act::backward: return backward(instruction, played);
   case Act::agree: return agree(played);
@@ -80,6 +81,12 @@ void Trainer::forward(Instruction const& instruction, PlayedStep const& played) 
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
                   m_engine.parameters(unit_of(part), instruction.slot));
   m_faults.after_forward(m_exec, part, played.step, m_model.output(part));
+}
+
+void Trainer::recompute(Instruction const& instruction) {
+  Part const part = m_plan->parallel.parts[instruction.subject];
+  m_model.recompute(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
+                    m_engine.parameters(unit_of(part), instruction.slot));
 }
 
 void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {

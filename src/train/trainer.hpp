@@ -104,6 +104,7 @@ private:
   float gradient_scale(std::int64_t step) const;
   Dropout dropout(std::int64_t step, Index micro_batch) const;
   void forward(Instruction const& instruction, PlayedStep const& played);
+  void recompute(Instruction const& instruction);
   void loss(Instruction const& instruction, PlayedStep const& played);
   void backward(Instruction const& instruction, PlayedStep& played);
   void wait(Instruction const& instruction, PlayedStep& played);

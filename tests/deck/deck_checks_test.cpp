@@ -37,6 +37,27 @@ TEST_CASE("a model without shape is refused", "[deck]") {
         "inputs/small.toml:5: model.context = 0: must be at least 1 (or give model.preset)");
 }
 
+TEST_CASE("what blocks compute again is one value, or one per block, and attention must keep it otherwise", "[deck]") {
+  RunConfig const one = read_small({"memory.recompute=full"}).config;
+  CHECK(one.model_options.recompute == std::vector{Recompute::full});
+  std::int64_t const layers = one.model.layers;
+  std::string list = "[\"none\"";
+  for (std::int64_t block = 1; block < layers; ++block) list += ", \"selective\"";
+  RunConfig const each = read_small({"memory.recompute=" + list + "]"}).config;
+  CHECK(std::ssize(each.model_options.recompute) == layers);
+  CHECK(each.model_options.recompute_of(0) == Recompute::none);
+  CHECK(each.model_options.recompute_of(layers - 1) == Recompute::selective);
+  CHECK_THAT(error_with({"memory.recompute=" + list + ", \"full\"]"}),
+             ContainsSubstring("nearest legal values: one value for all blocks, or "));
+  CHECK_THAT(error_with({"memory.recompute=selective", "model.attention=flash"}),
+             EndsWith("nearest legal values: \"none\" or \"full\""));
+  CHECK(error_with({"memory.recompute=full", "model.attention=flash"}) == "no InputError");
+  CHECK_THAT(error_with({"memory.recompute=some"}), EndsWith("must be one of none, selective, full"));
+  CHECK_THAT(error_with({"memory.recompute=[\"full\", \"some\"]"}), ContainsSubstring("\"some\" is unknown"));
+  CHECK_THAT(error_of(small_deck + "[memory]\nrecompute = 3\n"),
+             ContainsSubstring("memory.recompute is an integer, must be a string or a list of strings"));
+}
+
 TEST_CASE("products that are measured are refused in ordered mode", "[deck]") {
   CHECK(error_with({"kernels.gemm=measured"}) == "no InputError");
   CHECK_THAT(error_with({"kernels.gemm=measured", "parallel.reduction=ordered"}),

@@ -78,6 +78,9 @@ struct TestModel {
     gpt.loss(exec, batch, LossMode::training);
     for (Part part : all | std::views::reverse) {
       Index const unit = unit_of(part);
+      if (part.kind == PartKind::mlp && options.recompute_of(part.block) != Recompute::none)
+        for (PartKind const kind : {PartKind::attention, PartKind::mlp})
+          gpt.recompute(exec, {kind, part.block}, batch, of_unit(parameters, unit));
       gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write});
     }
   }
@@ -114,6 +117,13 @@ inline std::vector<GptOptions> all_options() {
       all.push_back({.attention = attention, .dropout = 0.25, .dropout_masks = masks});
   }
   return all;
+}
+
+/// Of two blocks, with what their attention keeps.
+inline std::vector<std::vector<Recompute>> all_recomputations(AttentionKind attention) {
+  using enum Recompute;
+  if (attention == AttentionKind::flash) return {{full}, {full, none}, {none, full}};
+  return {{full}, {selective}, {full, none}, {selective, full}};
 }
 
 } // namespace trainstone::test

@@ -186,6 +186,20 @@ TEST_CASE("masks that are stored and masks that are recomputed give the same bit
   CHECK(gradients[0] == gradients[1]);
 }
 
+TEST_CASE("what is computed again gives the bits of what is kept", "[model]") {
+  GptOptions options = GENERATE(from_range(all_options()));
+  ExecutionSpace const exec;
+  auto const gradients_with = [&](std::vector<Recompute> const& recompute) {
+    options.recompute = recompute;
+    Fp32Model model(exec, small, {3, 7}, options);
+    model.forward_backward(exec, model.load());
+    return copy_to_host(exec, model.gradients, "test");
+  };
+  std::vector<float> const kept = gradients_with({});
+  for (std::vector<Recompute> const& recompute : all_recomputations(options.attention))
+    CHECK(gradients_with(recompute) == kept);
+}
+
 TEST_CASE("each piece of a block's backward completes the elements that the table says, and writes no others",
           "[model]") {
   ExecutionSpace const exec;

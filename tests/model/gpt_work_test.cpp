@@ -98,6 +98,30 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan in every
   CHECK(works_of(counted) == works_of(uses, provider));
 }
 
+TEMPLATE_LIST_TEST_CASE("what is computed again is counted as planned: FLOPs and bytes of every kernel", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions options = GENERATE(from_range(all_options()));
+  ExecutionSpace const exec;
+  for (std::vector<Recompute> const& recompute : all_recomputations(options.attention)) {
+    options.recompute = recompute;
+    Model model(exec, even, even_rows, options);
+    MicroBatch const batch = model.load();
+    KernelTable counted;
+    {
+      ThreadKernelTable const counting(&counted);
+      model.forward_backward(exec, batch);
+    }
+    auto uses = training_kernels(even, even_rows, options, Write::overwrite, Model::storage);
+    for (Index block = 0; block < even.layers; ++block)
+      for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
+        PartPass const again{.part = kind, .pass = Pass::recompute, .recompute = options.recompute_of(block)};
+        std::ranges::copy(part_kernels(again, even, even_rows, options, Model::storage), std::back_inserter(uses));
+      }
+    CHECK(works_of(counted) == works_of(uses, model.provider));
+  }
+}
+
 TEST_CASE("a block starts these kernels, and the plan counts as many more for every block", "[model]") {
   ExecutionSpace const exec;
   Fp32Model model(exec, small, {3, 7}, {}, GemmProvider::kokkos);

@@ -186,6 +186,56 @@ TEST_CASE("the activation plan adds up to the closed form without dropout, stati
         bytes_per_value(storage) * (layers * block + ends + work) + 4 * statistics);
 }
 
+TEST_CASE("blocks that compute again keep their output, or all but the scores, and share the rest", "[model]") {
+  Storage const storage = GENERATE(Storage::fp32, Storage::bf16);
+  auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));
+  MicroBatchShape const even{32 * batch.batch, batch.sequence};
+  auto const n = static_cast<std::uint64_t>(even.rows()), c = static_cast<std::uint64_t>(config.channels);
+  auto const t = static_cast<std::uint64_t>(even.sequence), layers = static_cast<std::uint64_t>(config.layers);
+  auto const heads = static_cast<std::uint64_t>(config.heads), e = static_cast<std::uint64_t>(bytes_per_value(storage));
+  auto const bytes = [&](std::vector<Recompute> const& recompute) {
+    return total_bytes(activation_plan(config, even, storage, {.recompute = recompute}));
+  };
+  std::uint64_t const block = e * (16 * n * c + heads * t * n) + 16 * n, output = e * n * c, scores = e * heads * t * n;
+  CHECK(bytes({Recompute::full}) == bytes({}) - layers * block + layers * output + block - output);
+  CHECK(bytes({Recompute::selective}) == bytes({}) - layers * scores + scores);
+  CHECK(bytes({Recompute::none}) == bytes({}));
+  std::vector<Recompute> first(static_cast<std::size_t>(config.layers), Recompute::none);
+  first.front() = Recompute::full;
+  CHECK(bytes(first) == bytes({})); // of one block nothing can be shared
+}
+
+TEST_CASE("what is computed again is what backward reads, without the last product", "[model]") {
+  using enum Activation;
+  using Set = std::set<Activation>;
+  CHECK(recomputed(Recompute::none, {}).empty());
+  CHECK(recomputed(Recompute::selective, {}) == Set{probabilities});
+  CHECK(recomputed(Recompute::full, {}) ==
+        Set{ln1, ln1_mean, ln1_rstd, qkv, probabilities, attention, middle, ln2, ln2_mean, ln2_rstd, fc, gelu});
+  GptOptions const stored{.dropout = 0.1, .dropout_masks = DropoutMasks::stored};
+  CHECK(recomputed(Recompute::selective, stored) == Set{probabilities, attention_mask});
+  CHECK_FALSE(recomputed(Recompute::full, stored).contains(fcproj_mask)); // of the last product, which is kept
+  CHECK(read_by_recompute(PartKind::attention, Recompute::full, {}) == Set{stream});
+  CHECK(read_by_recompute(PartKind::attention, Recompute::selective, {}) == Set{qkv});
+  CHECK(read_by_recompute(PartKind::mlp, Recompute::full, {}) == Set{ln2});
+}
+
+TEST_CASE("computing a block again takes 16 n h^2 of its forward's 24, and attention's forward or half of it",
+          "[model]") {
+  GptConfig const config{3, 2, 16, 8, 30};
+  MicroBatchShape const batch{2, 8};
+  std::uint64_t const n = 16, h = 16, forward = 2 * 2 * 2 * 8 * 8 * 9; // 2 samples, 2 heads of 8, 8 x 9 / 2 pairs
+  auto const flops = [&](PartKind kind, Recompute how) {
+    return flops_of(part_kernels({.part = kind, .pass = Pass::recompute, .recompute = how}, config, batch));
+  };
+  CHECK(flops(PartKind::attention, Recompute::full).gemm == 2 * n * 4 * h * h);
+  CHECK(flops(PartKind::mlp, Recompute::full).gemm == 2 * n * 4 * h * h);
+  CHECK(flops(PartKind::attention, Recompute::full).attention == forward);
+  CHECK(flops(PartKind::attention, Recompute::selective).attention == forward / 2);
+  CHECK(flops(PartKind::attention, Recompute::selective).gemm == 0);
+  CHECK(flops(PartKind::mlp, Recompute::selective).total() == 0);
+}
+
 TEST_CASE("stored masks take a byte per element, and flash attention nothing that grows with T^2", "[model]") {
   Storage const storage = GENERATE(Storage::fp32, Storage::bf16, Storage::fp16);
   auto const [config, batch] = GENERATE(from_range(std::begin(shapes), std::end(shapes)));

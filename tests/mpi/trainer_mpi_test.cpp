@@ -71,7 +71,9 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
   auto const model = GENERATE(odd, GptConfig{1, 1, 7, 3, 130}, GptConfig{3, 2, 16, 6, 50});
   Index const accumulation = GENERATE(1, 3);
   Communicator world = Communicator::world();
-  TrainingRun run(world, training_config(model, {2, accumulation, 2 * accumulation * world.size()}));
+  RunConfig config = training_config(model, {2, accumulation, 2 * accumulation * world.size()});
+  config.model_options.recompute = {GENERATE(Recompute::none, Recompute::selective, Recompute::full)};
+  TrainingRun run(world, config);
   counters() = {};
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);

@@ -20,11 +20,13 @@ struct Steps {
   std::vector<ShardPlan> plans;
   std::vector<StepProgram> programs;
 
-  explicit Steps(ParallelConfig const& parallel, Rank ranks = 4, Index micro_batches = 2) {
+  explicit Steps(ParallelConfig const& parallel, Rank ranks = 4, Index micro_batches = 2,
+                 GptOptions const& options = {}) {
     GptConfig const model{.layers = 2, .heads = 1, .channels = 16, .context = 4, .vocab = 16};
     ParameterTable const table(model, ranks);
     for (Rank rank = 0; rank < ranks; ++rank) {
-      plans.push_back(make_shard_plan(parallel, {}, {}, {}, table, Topology::one_node(ranks), rank, micro_batches));
+      plans.push_back(
+          make_shard_plan(parallel, {}, {}, {}, table, Topology::one_node(ranks), rank, micro_batches, options));
       programs.push_back(make_step_program(plans.back()));
     }
     if (find_step_defect(plans, programs)) throw Error("a program is wrong from the beginning");
@@ -87,6 +89,7 @@ ParallelConfig const zero1{.strategy = Strategy::zero, .zero_stage = 1};
 ParallelConfig const zero2{.strategy = Strategy::zero, .zero_stage = 2};
 ParallelConfig const zero3{.strategy = Strategy::zero, .zero_stage = 3};
 ParallelConfig const hsdp{.strategy = Strategy::hsdp, .shard_group = 2};
+ParallelConfig const ordered{.reduction = ReductionMode::ordered};
 
 } // namespace
 
@@ -104,6 +107,43 @@ TEST_CASE("a group that a rank does not gather is found by the next collective",
         1, [=](Instruction const& one) { return one.act == act && one.started != Act::reduce && one.subject == 1; }, 1);
   check_found(steps, StepDefect::other_order,
               "rank 1: \"reduce bucket 0, micro-batch 0\": rank 0 starts \"gather block 0");
+}
+
+TEST_CASE("a block that does not compute again what another block has overwritten is found",
+          "[parallel][program][defects]") {
+  Steps full(ddp, 2, 2, {.recompute = {Recompute::full}});
+  full.drop_everywhere(is(Act::recompute, 1)); // attention of block 0; block 1 finds what it has left
+  check_found(full, StepDefect::undefined_read,
+              "\"recompute mlp 0, micro-batch 0\": activation \"recomputed ln2\" of the micro-batch is not there");
+  Steps half(ddp, 2, 2, {.recompute = {Recompute::full}});
+  half.drop_everywhere(is(Act::recompute, 2), 1);
+  check_found(half, StepDefect::undefined_read,
+              "\"backward mlp 0, micro-batch 1\": activation \"recomputed fc\" of the micro-batch is not there");
+  Steps selective(zero3, 2, 2, {.recompute = {Recompute::selective}});
+  selective.drop_everywhere(is(Act::recompute, 1));
+  check_found(selective, StepDefect::undefined_read,
+              "\"backward attention 0, micro-batch 0\": activation \"recomputed probabilities\" of");
+}
+
+TEST_CASE("the two parts of the token table's gradient must be added once, when both are complete",
+          "[parallel][program][defects]") {
+  Steps none(ordered);
+  none.drop_everywhere(is(Act::tie));
+  check_found(none, StepDefect::undefined_read, "\"norm\": the two parts of the token table's gradient have not been");
+  Steps twice(ordered);
+  twice.repeat_everywhere(is(Act::tie));
+  check_found(twice, StepDefect::incomplete, "\"tie the token table\" was done 2 times");
+  Steps early(ordered);
+  for (Rank rank = 0; rank < 4; ++rank) {
+    auto const [list, place] = early.find(rank, is(Act::tie));
+    list->erase(list->begin() + place);
+    auto const [before, wait] = early.find(rank, waits_for(Act::reduce));
+    before->insert(before->begin() + wait, {.act = Act::tie});
+  }
+  check_found(early, StepDefect::undefined_read, "\"tie the token table\": bucket");
+  Steps fast(ddp);
+  fast.at(0, is(Act::norm)).act = Act::tie;
+  check_found(fast, StepDefect::malformed, "\"tie the token table\": the token table has one gradient");
 }
 
 TEST_CASE("a gather that no part reads is found", "[parallel][program][defects]") {

@@ -11,6 +11,8 @@
 #include <catch2/generators/catch_generators_range.hpp>
 
 #include <set>
+#include <string>
+#include <vector>
 
 using namespace trainstone;
 
@@ -22,6 +24,7 @@ struct Case {
   Index micro_batches;
   Index layers;
   Index channels = 4; ///< with 16, buckets are slices of a block
+  std::vector<Recompute> recompute = {};
 };
 
 std::vector<ShardPlan> plans_of(Case const& one) {
@@ -30,7 +33,8 @@ std::vector<ShardPlan> plans_of(Case const& one) {
   Topology const topology = Topology::one_node(one.ranks);
   std::vector<ShardPlan> plans;
   for (Rank rank = 0; rank < one.ranks; ++rank)
-    plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, table, topology, rank, one.micro_batches));
+    plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, table, topology, rank, one.micro_batches,
+                                    {.recompute = one.recompute}));
   return plans;
 }
 
@@ -175,6 +179,50 @@ TEST_CASE("instructions are told in words", "[parallel][program]") {
                                           "accumulate bucket 1, micro-batch 0",
                                           "agree on losses",
                                           "norm"});
+}
+
+TEST_CASE("programs that compute again are proved, and gather no more often", "[parallel][program]") {
+  Rank const ranks = GENERATE(1, 2, 4);
+  using enum Recompute;
+  int proved = 0;
+  auto const gathers = [&](Case const& one) {
+    Index count = 0;
+    for_each_instruction(make_step_program(plans_of(one).front()).step,
+                         [&](Instruction const& instruction) { count += instruction.act == Act::gather ? 1 : 0; });
+    return count;
+  };
+  for (ParallelConfig const& parallel : all_strategies(ranks))
+    for (std::vector<Recompute> const& recompute : {std::vector{full}, {selective}, {none, full, selective}}) {
+      Case again{parallel, ranks, 2, 3, 4, recompute};
+      proved += check_proved(again);
+      if (find_parallel_problem(parallel, {}, ranks, 2)) continue;
+      Case once = again;
+      once.recompute = {};
+      CHECK(gathers(again) == gathers(once));
+    }
+  CHECK(proved >= 6);
+}
+
+TEST_CASE("blocks compute again before their backward, but for the one that ran last", "[parallel][program]") {
+  using enum Recompute;
+  auto const words = [](std::vector<Recompute> const& recompute) {
+    ShardPlan const plan = plans_of({{}, 1, 1, 2, 4, recompute}).front();
+    std::vector<std::string> found;
+    for_each_instruction(make_step_program(plan).step, [&](Instruction const& one) {
+      if (one.act == Act::backward || one.act == Act::recompute) found.push_back(to_string(one, plan));
+    });
+    return found;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(words({full}) == Words{"backward head, micro-batch 0", "backward mlp 1, micro-batch 0",
+                               "backward attention 1, micro-batch 0", "recompute attention 0, micro-batch 0",
+                               "recompute mlp 0, micro-batch 0", "backward mlp 0, micro-batch 0",
+                               "backward attention 0, micro-batch 0", "backward embed, micro-batch 0"});
+  CHECK(words({selective}) == Words{"backward head, micro-batch 0", "backward mlp 1, micro-batch 0",
+                                    "backward attention 1, micro-batch 0", "backward mlp 0, micro-batch 0",
+                                    "recompute attention 0, micro-batch 0", "backward attention 0, micro-batch 0",
+                                    "backward embed, micro-batch 0"});
+  CHECK(std::ranges::count_if(words({full, none}), [](auto const& one) { return one.starts_with("recompute"); }) == 0);
 }
 
 TEST_CASE("slices of a block are reduced behind the piece of backward that completes them", "[parallel][program]") {

@@ -315,6 +315,28 @@ TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 13 for no
   CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + rank_micro_batches * (4 * layers + 2));
 }
 
+TEST_CASE("all blocks but the last one compute again: 8 kernels and 16 n h^2 FLOPs each, or one kernel",
+          "[train][plan]") {
+  std::uint64_t const layers = GENERATE(1, 2, 5), rank_micro_batches = GENERATE(1, 3), n = 2 * 11, h = 12;
+  RunConfig config =
+      make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
+                  {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
+  RunPlan const none = plan_run(config, 0, 1);
+  std::uint64_t const times = rank_micro_batches * (layers - 1);
+  std::uint64_t const scores = 2 * 2 * 3 * 4 * 11 * 12 / 2; // a product: 2 samples, 3 heads of 4, 11 x 12 / 2 pairs
+  config.model_options.recompute = {Recompute::full};
+  RunPlan const full = plan_run(config, 0, 1);
+  CHECK(full.step_launches == none.step_launches + 8 * times);
+  CHECK(full.step_flops.gemm == none.step_flops.gemm + times * 16 * n * h * h);
+  CHECK(full.step_flops.attention == none.step_flops.attention + times * 2 * scores);
+  CHECK(full.evaluation_launches == none.evaluation_launches);
+  config.model_options.recompute = {Recompute::selective};
+  RunPlan const selective = plan_run(config, 0, 1);
+  CHECK(selective.step_launches == none.step_launches + times);
+  CHECK(selective.step_flops.gemm == none.step_flops.gemm);
+  CHECK(selective.step_flops.attention == none.step_flops.attention + times * scores);
+}
+
 TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose shares lie apart", "[train][plan]") {
   Index const layers = 3;
   Rank const ranks = GENERATE(2, 4, 7);

@@ -9,6 +9,10 @@ std::uint64_t attention_forward_flops(Index batch, Index sequence, Index heads, 
   return static_cast<std::uint64_t>(2 * batch * heads * head_size * sequence * (sequence + 1));
 }
 
+std::uint64_t attention_probabilities_flops(Index batch, Index sequence, Index heads, Index head_size) {
+  return attention_forward_flops(batch, sequence, heads, head_size) / 2;
+}
+
 std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size) {
   return 2 * attention_forward_flops(batch, sequence, heads, head_size);
 }

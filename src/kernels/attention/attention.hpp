@@ -15,6 +15,9 @@ namespace trainstone {
 /// FLOPs of attention_forward: two products over the lower triangle.
 std::uint64_t attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
+/// FLOPs of attention_forward without `out`: one product over the lower triangle.
+std::uint64_t attention_probabilities_flops(Index batch, Index sequence, Index heads, Index head_size);
+
 /// FLOPs of attention_backward: four products over the lower triangle.
 std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size);
 
@@ -23,11 +26,12 @@ std::uint64_t attention_backward_flops(Index batch, Index sequence, Index heads,
 /// \param[in]  exec             work is enqueued here; returns without fencing
 /// \param[in]  qkv (B T, 3 C)   \param[in] heads   C is a multiple of it
 /// \param[out] probabilities (B, NH, T, T)  overwritten, kept for backward; 0 above the diagonal
-/// \param[out] out (B T, C)     overwritten
+/// \param[out] out (B T, C)     overwritten; or empty: the probabilities are enough
 /// \param[in]  dropout          of the probabilities, on their way to the values; off: none
 /// \param[out] mask (B, NH, T, T)  written up to the diagonal; or empty: it is not kept
 /// \throws Error                if extents differ (message names both shapes)
-/// Work: attention_forward_flops; 4 B T C sizeof(T) + B NH T^2 sizeof(T) bytes, B NH T^2 more for a mask.
+/// Work: attention_forward_flops; 4 B T C sizeof(T) + B NH T^2 sizeof(T) bytes, B NH T^2 more for a mask. Without `out`
+/// attention_probabilities_flops, and 2 B T C in place of 4.
 template <class T>
 void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index heads, Tensor4<T> probabilities,
                        Matrix<T> out, Dropout const& dropout = {}, Tensor4<MaskByte> mask = {});

@@ -125,11 +125,15 @@ struct AttentionForward {
               round_up(queries.count, Tiles::patch_rows), shape.head_size);
     multiply_with_seen_keys(team, shape, queries, s.queries, q + shape.channels(), s.transposed_keys, scores);
     for (Index i = 0; i < queries.count; ++i) softmax(team, b, h, queries.first + i, scores.data + i * scores.stride);
+    if (!weighs()) return;
     weigh_values(team, s, queries, q + 2 * shape.channels(), scores);
     T* const out_rows = out.data() + shape.out_offset(b, h) + queries.first * shape.channels();
     tile_for(team, queries.count, shape.head_size,
              [&](int i, int d) { out_rows[i * shape.channels() + d] = from_float<T>(s.sums(i, d)); });
   }
+
+  /// Otherwise the probabilities are enough.
+  KOKKOS_INLINE_FUNCTION bool weighs() const { return out.size() > 0; }
 
   /// The probabilities of query t, whose scores become the weights of its values: 0 where they are masked or dropped.
   KOKKOS_INLINE_FUNCTION void softmax(Team const& team, Index b, Index h, Index t, float* scores) const {
@@ -152,6 +156,7 @@ struct AttentionForward {
     row_for(team, shape.sequence - stored, [&](Index u) { p[stored + u] = from_float<T>(0.0F); });
     team.team_barrier();
     if constexpr (drops) {
+      if (!weighs() && mask.memory == nullptr) return;
       float const scale = mask.rows.scale;
       mask.compute(team, shape, b, h, t, t + 1,
                    [&](Index u, bool kept) { scores[u] = kept ? scores[u] * scale : 0.0F; });
@@ -323,16 +328,20 @@ template <class T>
 void attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index heads, Tensor4<T> probabilities,
                        Matrix<T> out, Dropout const& dropout, Tensor4<MaskByte> mask) {
   Index const batch = Impl::extent(probabilities, 0), sequence = Impl::extent(probabilities, 2);
-  Index const channels = Impl::extent(out, 1);
+  Index const channels = Impl::extent(qkv, 1) / 3;
+  bool const weighs = out.size() > 0;
   Impl::AttentionShape const shape = Impl::attention_shape("attention_forward", batch, heads, sequence, channels);
   Impl::require_shape("attention_forward: probabilities", probabilities, {batch, heads, sequence, sequence});
   Impl::require_shape("attention_forward: qkv", qkv, {batch * sequence, 3 * channels});
-  Impl::require_shape("attention_forward: out", out, {batch * sequence, channels});
+  if (weighs) Impl::require_shape("attention_forward: out", out, {batch * sequence, channels});
   Impl::AttentionMask const kept = Impl::attention_mask("attention_forward: mask", dropout, shape, mask);
-  Kernel const kernel{.label = "trainstone::attention::forward",
+  auto const values = static_cast<std::uint64_t>((weighs ? 4 : 2) * batch * sequence * channels);
+  std::uint64_t const flops =
+      (weighs ? attention_forward_flops : attention_probabilities_flops)(batch, sequence, heads, shape.head_size);
+  Kernel const kernel{.label = weighs ? "trainstone::attention::forward" : "trainstone::attention::probabilities",
                       .phase = Phase::attention,
-                      .flops = attention_forward_flops(batch, sequence, heads, shape.head_size),
-                      .bytes = (4 * out.size() + probabilities.size()) * sizeof(T) + mask.size()};
+                      .flops = flops,
+                      .bytes = (values + probabilities.size()) * sizeof(T) + mask.size()};
   Impl::launch_attention(exec, kernel, dropout.is_on(), [&]<class Drops>(Drops) {
     return Impl::AttentionForward<T, Drops::value>{shape, qkv, probabilities, out, kept};
   });

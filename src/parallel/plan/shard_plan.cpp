@@ -37,7 +37,7 @@ std::vector<PlannedCollective> plan_start(AlgorithmChoice choice, StateLayout co
 
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
-                          Topology const& topology, Rank rank, Index rank_micro_batches) {
+                          Topology const& topology, Rank rank, Index rank_micro_batches, GptOptions const& options) {
   Mesh const mesh = mesh_of(parallel, topology.ranks());
   if (auto const problem = find_parallel_problem(parallel, comm, mesh.data(), rank_micro_batches))
     throw InputError(problem->message);
@@ -62,7 +62,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.reductions = make_reduction_plan(parallel, choice, table, layout);
   plan.gathers = make_gather_plan(parallel.prefetch, choice, layout);
   plan.state_broadcasts = plan_start(choice, layout);
-  plan.parts = PartTable(table);
+  plan.parts = PartTable(table, options);
   plan.overlap = parallel.overlap && granularity_of(parallel) != Granularity::step;
   return plan;
 }

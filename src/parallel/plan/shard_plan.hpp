@@ -34,9 +34,11 @@ struct ShardPlan {
 
 /// \param[in] parallel            checked: find_parallel_problem() has nothing to say
 /// \param[in] rank_micro_batches  that each rank runs in a step
+/// \param[in] options             of the model: what its blocks compute again
 /// \throws InputError   if an algorithm is unknown or cannot solve its problem
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
-                          Topology const& topology, Rank rank, Index rank_micro_batches);
+                          Topology const& topology, Rank rank, Index rank_micro_batches,
+                          GptOptions const& options = {});
 
 } // namespace trainstone

@@ -27,21 +27,30 @@ PartActivations const& of_kind(PartKind kind) {
 } // namespace
 
 ActivationMemory::ActivationMemory(PartTable const& parts)
-    : m_parts(&parts),
-      m_micro_batches(static_cast<std::size_t>((layers() + 1) * activation_kinds), Instruction::none) {}
+    : m_parts(&parts), m_places(parts.layers(), {.recompute = parts.options().recompute}) {
+  Index const rows = parts.layers() - PlacedActivation::recomputed;
+  m_contents.resize(static_cast<std::size_t>(rows * activation_kinds));
+  drop_all();
+}
 
 PlacedActivation ActivationMemory::place_of(Activation what, Part part) const {
-  return in_memory(what, part.kind == PartKind::head ? layers() : part.block);
+  return m_places(what, part.kind == PartKind::head ? m_parts->layers() : part.block);
+}
+
+ActivationMemory::Content ActivationMemory::content_of(PlacedActivation const& placed, Part part, Index micro_batch) {
+  return {micro_batch, placed.block == PlacedActivation::recomputed ? part.block : Instruction::none};
 }
 
 std::size_t ActivationMemory::index(PlacedActivation const& placed) {
-  return static_cast<std::size_t>((placed.block + 1) * activation_kinds + static_cast<Index>(placed.what));
+  Index const row = placed.block - PlacedActivation::recomputed;
+  return static_cast<std::size_t>(row * activation_kinds + static_cast<Index>(placed.what));
 }
 
 std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activation> const& read, Part part,
                                                                 Index micro_batch) const {
   for (Activation const what : read)
-    if (PlacedActivation const placed = place_of(what, part); m_micro_batches[index(placed)] != micro_batch)
+    if (PlacedActivation const placed = place_of(what, part);
+        m_contents[index(placed)] != content_of(placed, part, micro_batch))
       return placed;
   return std::nullopt;
 }
@@ -49,6 +58,11 @@ std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activat
 std::optional<PlacedActivation> ActivationMemory::missing_for_forward(Index part, Index micro_batch) const {
   Part const one = (*m_parts)[part];
   return first_missing(of_kind(one.kind).read_by_forward, one, micro_batch);
+}
+
+std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Index part, Index micro_batch) const {
+  Part const one = (*m_parts)[part];
+  return first_missing(read_by_recompute(one.kind, m_parts->recompute(one), {}), one, micro_batch);
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Index micro_batch) const {
@@ -61,13 +75,25 @@ std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Index par
   return first_missing(of_kind(one.kind).read_by_backward, one, micro_batch);
 }
 
+void ActivationMemory::write(std::set<Activation> const& all, Part part, Index micro_batch) {
+  for (Activation const what : all) {
+    PlacedActivation const placed = place_of(what, part);
+    m_contents[index(placed)] = content_of(placed, part, micro_batch);
+  }
+}
+
 void ActivationMemory::keep(Index part, Index micro_batch) {
   Part const one = (*m_parts)[part];
-  for (Activation const what : of_kind(one.kind).kept) m_micro_batches[index(place_of(what, one))] = micro_batch;
+  write(of_kind(one.kind).kept, one, micro_batch);
+}
+
+void ActivationMemory::recompute(Index part, Index micro_batch) {
+  Part const one = (*m_parts)[part];
+  write(recomputed(one.kind, m_parts->recompute(one), {}), one, micro_batch);
 }
 
 void ActivationMemory::drop(Index part) { keep(part, Instruction::none); }
 
-void ActivationMemory::drop_all() { m_micro_batches.assign(m_micro_batches.size(), Instruction::none); }
+void ActivationMemory::drop_all() { m_contents.assign(m_contents.size(), {Instruction::none, Instruction::none}); }
 
 } // namespace trainstone::Impl

@@ -24,6 +24,7 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   case Act::publish:
   case Act::fold: return unit_name(plan, subject);
   case Act::forward:
+  case Act::recompute:
   case Act::backward: return part_name(plan, subject);
   case Act::reduce:
   case Act::accumulate:
@@ -39,6 +40,7 @@ std::string_view to_string(Act act) {
   case Act::load: return "load";
   case Act::gather: return "gather";
   case Act::forward: return "forward";
+  case Act::recompute: return "recompute";
   case Act::loss: return "loss";
   case Act::backward: return "backward";
   case Act::fold: return "fold";

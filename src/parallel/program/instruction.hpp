@@ -19,6 +19,7 @@ enum class Act {
   load,        ///< brings the tokens of a micro-batch to this rank
   gather,      ///< starts to bring the parameters of a unit together in a slot
   forward,     ///< of a part
+  recompute,   ///< of a part: what its block has not kept for backward
   loss,        ///< of a micro-batch: its losses and, in a training, the gradient of the logits
   backward,    ///< of a part, or of one piece of it
   fold,        ///< gives a unit's gradient of a micro-batch its place in the balanced tree over micro-batches
@@ -39,7 +40,8 @@ struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject = none; ///< a unit (gather, publish, fold), a part (forward, backward), a bucket (reduce and the like)
+  Index subject =
+      none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and the like)
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for

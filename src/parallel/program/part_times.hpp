@@ -14,6 +14,9 @@ struct PartTimes {
     double forward = 0;
     double backward = 0;        ///< overwrites gradients
     double backward_adding = 0; ///< adds to gradients
+    double recompute_selective = 0, recompute_full = 0;
+
+    double recompute(Recompute how) const { return how == Recompute::full ? recompute_full : recompute_selective; }
     bool operator==(OfPart const&) const = default;
   };
 

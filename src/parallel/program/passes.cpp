@@ -49,10 +49,36 @@ Instructions evaluation_order(Index parts, Index micro_batch) {
 }
 
 Index unit_read_by(Instruction const& instruction, PartTable const& parts) {
-  bool const forward = instruction.act == Act::forward, backward = instruction.act == Act::backward;
-  if (!forward && !backward) return Instruction::none;
+  bool const backward = instruction.act == Act::backward;
+  if (instruction.act != Act::forward && instruction.act != Act::recompute && !backward) return Instruction::none;
   Part const part = parts[instruction.subject];
   return backward && part.kind == PartKind::embed ? Instruction::none : unit_of(part);
+}
+
+Instructions with_recomputation(Instructions const& order, PartTable const& parts) {
+  Instructions out;
+  Instruction holder{.act = Act::forward}; // the part that has left its block's activations in the shared memory
+  for (Instruction const& instruction : order) {
+    bool const computes = instruction.act == Act::forward || instruction.act == Act::backward;
+    Part const part = computes ? parts[instruction.subject] : Part{PartKind::embed};
+    Recompute const how = parts.recompute(part);
+    bool const attends = part.kind == PartKind::attention;
+    Index const attention = instruction.subject - (attends ? 0 : 1); // of the same block
+    bool const holds = holder.subject == attention && holder.micro_batch == instruction.micro_batch;
+    bool const begins = how == Recompute::full ? part.kind == PartKind::mlp : attends;
+    if (how != Recompute::none && instruction.act == Act::backward && begins && !holds) {
+      holder = {.act = Act::recompute, .subject = attention, .micro_batch = instruction.micro_batch};
+      out.push_back(holder);
+      if (how == Recompute::full)
+        out.push_back({.act = Act::recompute, .subject = attention + 1, .micro_batch = instruction.micro_batch});
+    }
+    if (how != Recompute::none && instruction.act == Act::forward) {
+      holder.subject = attention;
+      holder.micro_batch = instruction.micro_batch;
+    }
+    out.push_back(instruction);
+  }
+  return out;
 }
 
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {

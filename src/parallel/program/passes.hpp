@@ -22,6 +22,10 @@ Instructions evaluation_order(Index parts, Index micro_batch);
 /// The unit whose parameters an instruction reads; none: it reads no parameters.
 Index unit_read_by(Instruction const& instruction, PartTable const& parts);
 
+/// Before the backward of a block, its parts compute again what the block has not kept, unless it is still there:
+/// blocks that compute again share the memory, and the one that ran forward last has left its own.
+Instructions with_recomputation(Instructions const& order, PartTable const& parts);
+
 /// Sharded parameters: every use of a unit is preceded by a gather into a slot, gathers.prefetch uses ahead if the
 /// plan overlaps. There are gathers.in_flight() slots. Instructions that follow each other and read the same unit are
 /// one use.

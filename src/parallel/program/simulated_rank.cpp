@@ -52,6 +52,7 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   case Act::publish: require(instruction.slot, std::ssize(m_slots), "slot"); [[fallthrough]];
   case Act::fold: require(instruction.subject, std::ssize(m_layout->units), "unit"); break;
   case Act::forward:
+  case Act::recompute:
   case Act::backward: require(instruction.subject, m_plan->parts.size(), "part"); break;
   case Act::reduce:
   case Act::reduce_sums:
@@ -113,6 +114,13 @@ void SimulatedRank::forward(Instruction const& instruction) {
   require_there(instruction, m_activations.missing_for_forward(part, number));
   read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
   m_activations.keep(part, number);
+}
+
+void SimulatedRank::recompute(Instruction const& instruction) {
+  Index const part = instruction.subject, number = instruction.micro_batch;
+  require_there(instruction, m_activations.missing_for_recompute(part, number));
+  read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
+  m_activations.recompute(part, number);
 }
 
 void SimulatedRank::loss(Instruction const& instruction) {

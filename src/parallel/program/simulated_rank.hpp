@@ -29,6 +29,7 @@ public:
 
   void load(Instruction const& instruction);
   void forward(Instruction const& instruction);
+  void recompute(Instruction const& instruction);
   void loss(Instruction const& instruction);
   void backward(Instruction const& instruction);
   void fold(Instruction const& instruction);

@@ -92,6 +92,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
     return price;
   }
   case Act::forward:
+  case Act::recompute:
   case Act::backward: return {of_part(instruction)};
   case Act::loss: return {nanoseconds(m_parts->loss)};
   case Act::gather:
@@ -124,6 +125,8 @@ Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
   auto const found = m_parts->parts.find(kind);
   TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", to_string(kind));
   if (instruction.act == Act::forward) return nanoseconds(found->second.forward);
+  if (instruction.act == Act::recompute)
+    return nanoseconds(found->second.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject])));
   bool const adds = m_plan->reductions.adds_in_place() && instruction.micro_batch > 0;
   double const whole = adds ? found->second.backward_adding : found->second.backward;
   if (instruction.piece == Instruction::none) return nanoseconds(whole);

@@ -14,7 +14,7 @@ void append(Instructions& list, Instructions const& more) { list.insert(list.end
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 
 Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  Instructions list = training_order(plan.parts.size(), number);
+  Instructions list = with_recomputation(training_order(plan.parts.size(), number), plan.parts);
   if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
   if (publishes_ahead(plan) && number == 0) list = with_publication(list, plan);
   return gradients(list);

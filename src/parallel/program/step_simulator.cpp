@@ -132,6 +132,7 @@ private:
       state.load(instruction);
       return true;
     case Act::forward: state.forward(instruction); return true;
+    case Act::recompute: state.recompute(instruction); return true;
     case Act::loss: state.loss(instruction); return true;
     case Act::backward: state.backward(instruction); return true;
     case Act::fold: state.fold(instruction); return true;

@@ -5,7 +5,9 @@
 #include "core/timeline.hpp"
 #include "parallel/engine/parameter_changes.hpp"
 #include "parallel/engine/replica_check.hpp"
+#include "parallel/program/computed_work.hpp"
 #include "parallel/program/step_launches.hpp"
+#include "parallel/program/step_programs.hpp"
 
 namespace trainstone {
 
@@ -32,24 +34,18 @@ void add_batch_scatter(RunPlan& plan) {
   plan.validation_sent += sent;
 }
 
-/// Of every micro-batch one sums up its losses. Gradients are overwritten, but where backward adds up micro-batches.
-void add_launches(RunPlan& plan, RunConfig const& config) {
+void add_work(RunPlan& plan, RunConfig const& config) {
   ShardPlan const& parallel = plan.parallel;
-  auto const training = [&](Write mode) {
-    return 1 + training_launches(config.model, plan.shape, config.model_options, mode, plan.gemm, plan.storage());
+  StepProgram const outline = make_step_outline(parallel);
+  auto const work = [&](std::vector<Segment> const& segments, bool trains) {
+    return computed_work(segments, parallel, config.model, plan.shape, plan.gemm, trains);
   };
-  auto const micro_batches = static_cast<std::uint64_t>(plan.accumulation);
-  bool const adds = parallel.reductions.adds_in_place();
-  plan.step_launches = training(Write::overwrite) +
-                       (micro_batches - 1) * training(adds ? Write::add : Write::overwrite) +
-                       engine_step_launches(parallel);
+  ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
+  plan.step_flops = step.flops;
+  plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
-  plan.evaluation_launches = 1 + evaluation_launches(config.model, plan.shape, plan.gemm, plan.storage()) +
-                             engine_evaluation_launches(parallel);
-}
-
-ModelFlops times(Index count, ModelFlops flops) {
-  return {static_cast<std::uint64_t>(count) * flops.gemm, static_cast<std::uint64_t>(count) * flops.attention};
+  plan.evaluation_flops = evaluation.flops;
+  plan.evaluation_launches = evaluation.launches + engine_evaluation_launches(parallel);
 }
 
 } // namespace
@@ -77,7 +73,7 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
-                         config.batch.accumulation);
+                         config.batch.accumulation, config.model_options);
 }
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
@@ -117,9 +113,7 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.validation_sent = evaluation_traffic(plan.parallel);
   plan.validation_control = evaluation_control(plan.parallel);
   add_batch_scatter(plan);
-  plan.step_flops = times(config.batch.accumulation, training_flops(config.model, shape, config.model_options));
-  plan.evaluation_flops = evaluation_flops(config.model, shape, config.model_options);
-  add_launches(plan, config);
+  add_work(plan, config);
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace trainstone {
 
@@ -68,27 +69,43 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
   return step;
 }
 
+namespace {
+
+/// "selective, full": what blocks compute again; empty: nothing.
+std::string words_of(std::vector<Recompute> const& all) {
+  std::string words;
+  for (Recompute const how : std::set<Recompute>(all.begin(), all.end()))
+    if (how != Recompute::none) words += (words.empty() ? "" : ", ") + std::string(to_string(how));
+  return words;
+}
+
+} // namespace
+
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   GptOptions const& options = config.model_options;
   OptimizerConfig const& optimizer = config.optimizer;
   std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
   bool const mixed = config.precision.recipe != RecipeName::fp32;
   constexpr std::array optimizers{"adamw", "adam", "sgd"};
-  return {{"channels", fmt::format("{}", config.model.channels)},
-          {"heads", fmt::format("{}", config.model.heads)},
-          {"vocab", fmt::format("{}", config.model.vocab)},
-          {"sequence", fmt::format("{}", sequence)},
-          {"micro", fmt::format("{}", config.batch.micro)},
-          {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
-          {"dropout", options.dropout == 0                            ? "none"
-                      : options.dropout_masks == DropoutMasks::stored ? "masks stored"
-                                                                      : "masks recomputed"},
-          {"recipe", std::string(to_string(config.precision.recipe))},
-          {"storage", mixed ? std::string(to_string(config.precision.storage)) : "fp32"},
-          {"reduction", config.parallel.reduction == ReductionMode::ordered ? "ordered" : "fast"},
-          {"gemm", config.kernels.gemm},
-          {"optimizer", fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)),
-                                    optimizer.moments())}};
+  std::map<std::string, std::string> conditions{
+      {"channels", fmt::format("{}", config.model.channels)},
+      {"heads", fmt::format("{}", config.model.heads)},
+      {"vocab", fmt::format("{}", config.model.vocab)},
+      {"sequence", fmt::format("{}", sequence)},
+      {"micro", fmt::format("{}", config.batch.micro)},
+      {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
+      {"dropout", options.dropout == 0                            ? "none"
+                  : options.dropout_masks == DropoutMasks::stored ? "masks stored"
+                                                                  : "masks recomputed"},
+      {"recipe", std::string(to_string(config.precision.recipe))},
+      {"storage", mixed ? std::string(to_string(config.precision.storage)) : "fp32"},
+      {"reduction", config.parallel.reduction == ReductionMode::ordered ? "ordered" : "fast"},
+      {"gemm", config.kernels.gemm},
+      {"optimizer",
+       fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)), optimizer.moments())}};
+  if (std::string const recompute = words_of(options.recompute); !recompute.empty())
+    conditions["recompute"] = recompute;
+  return conditions;
 }
 
 StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,

@@ -7,6 +7,8 @@
 #include "train/injected_delay.hpp"
 #include "train/planned_trainer.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
 namespace {
@@ -24,6 +26,9 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.schedule = {ScheduleType::constant, 0, 1.0};
   config.precision.recipe = row.recipe;
   config.model_options = choices.model_options;
+  if (choices.model_options.recompute.empty()) config.model_options.recompute = row.recompute;
+  if (config.model_options.attention == AttentionKind::flash) // keeps no probabilities
+    std::ranges::replace(config.model_options.recompute, Recompute::selective, Recompute::full);
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
@@ -63,6 +68,19 @@ struct Variation {
   MatrixDelays delays;
 };
 
+/// Of the model's two blocks.
+std::vector<std::vector<Recompute>> const& recomputations() {
+  using enum Recompute;
+  static std::vector<std::vector<Recompute>> const all{{none}, {full}, {selective}, {full, none}, {selective, full}};
+  return all;
+}
+
+std::string words_of(std::vector<Recompute> const& recompute) {
+  std::string words;
+  for (Recompute const how : recompute) words += (words.empty() ? "" : "+") + std::string(to_string(how));
+  return words;
+}
+
 std::vector<Variation> variations(bool quick) {
   using enum MatrixDelays;
   if (quick) return {{true, true, slow_sends}, {false, true, slow_kernels}, {true, false, none}};
@@ -79,10 +97,10 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12}", row.micro_batches,
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
                      to_string(row.recipe), ranks, strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
-                     row.parallel.overlap ? "overlap" : "no overlap", delays);
+                     row.parallel.overlap ? "overlap" : "no overlap", delays, words_of(row.recompute));
 }
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers) {
@@ -93,6 +111,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
     row.delays = variation.delays;
     if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
     row.parallel.overlap = variation.overlap;
+    row.recompute = recomputations()[rows.size() % recomputations().size()];
     rows.push_back(row);
   };
   for (std::int64_t const micro_batches : {8, 16}) {

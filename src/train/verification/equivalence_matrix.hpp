@@ -25,13 +25,15 @@ struct MatrixRow {
   ParallelConfig parallel;
   std::string algorithm; ///< of reductions: ordered or shared
   MatrixDelays delays;
+  std::vector<Recompute> recompute = {}; ///< unless the run's choices name what is computed again
 };
 
-/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends"
+/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full"
 std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
-/// column at least once per strategy, and in mixed16 at least once over all strategies. With other buffers than the
+/// column at least once per strategy, and in mixed16 at least once over all strategies. What is computed again changes
+/// from row to row. With other buffers than the
 /// host's, algorithms of shared memory are left out.
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host);
 

@@ -1,0 +1,54 @@
+#include "parallel/program/computed_work.hpp"
+
+#include <map>
+#include <optional>
+
+namespace trainstone {
+
+namespace {
+
+std::optional<PartPass> pass_of(Instruction const& one, ShardPlan const& plan, bool trains) {
+  auto const of_part = [&](Pass pass) {
+    Part const part = plan.parts[one.subject];
+    return PartPass{.part = part.kind, .pass = pass, .trains = trains, .recompute = plan.parts.recompute(part)};
+  };
+  switch (one.act) {
+  case Act::forward: return of_part(Pass::forward);
+  case Act::recompute: return of_part(Pass::recompute);
+  case Act::loss: return PartPass{.part = PartKind::head, .pass = Pass::loss, .trains = trains};
+  case Act::backward: {
+    if (one.piece > 0) return std::nullopt; // pieces make one backward
+    PartPass backward = of_part(Pass::backward);
+    if (plan.reductions.adds_in_place() && one.micro_batch > 0) backward.mode = Write::add;
+    return backward;
+  }
+  default: return std::nullopt;
+  }
+}
+
+} // namespace
+
+ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const& plan, GptConfig const& model,
+                           MicroBatchShape shape, GemmChoice const& gemm, bool trains) {
+  std::map<PartPass, std::uint64_t> counts;
+  auto const count = [&](Instruction const& one, std::uint64_t times) {
+    if (std::optional<PartPass> const pass = pass_of(one, plan, trains)) counts[*pass] += times;
+  };
+  for (Segment const& segment : segments)
+    for (Instruction const& instruction : segment.instructions) { // all but the first time are alike
+      count(instruction, 1);
+      if (segment.times > 1) count(later(instruction, 1), static_cast<std::uint64_t>(segment.times - 1));
+    }
+  ModelStorage const storage{plan.layout.types.parameters, plan.reductions.storage};
+  ComputedWork work;
+  for (auto const& [pass, times] : counts) {
+    std::vector<KernelUse> const kernels = part_kernels(pass, model, shape, plan.parts.options(), storage);
+    ModelFlops const flops = flops_of(kernels);
+    work.flops.gemm += times * flops.gemm;
+    work.flops.attention += times * flops.attention;
+    work.launches += times * (launches_of(kernels, gemm) + (pass.pass == Pass::loss ? 1 : 0));
+  }
+  return work;
+}
+
+} // namespace trainstone

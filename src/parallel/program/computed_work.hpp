@@ -1,0 +1,25 @@
+#pragma once
+
+// What a program computes on one rank: the FLOPs and kernels of its parts and losses, counted instruction by
+// instruction. What the engine and the collectives start is counted apart (step_counts.hpp). Pure.
+
+#include "model/work.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "parallel/program/instruction.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainstone {
+
+struct ComputedWork {
+  ModelFlops flops;
+  std::uint64_t launches = 0; ///< with one that adds up the losses of a micro-batch
+};
+
+/// \param[in] trains  whether the segments are of a training, or of an evaluation
+/// Complexity: O(instructions).
+ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const& plan, GptConfig const& model,
+                           MicroBatchShape shape, GemmChoice const& gemm, bool trains);
+
+} // namespace trainstone
