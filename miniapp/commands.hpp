@@ -35,6 +35,8 @@ struct EstimateOptions {
   std::optional<std::uint64_t> device_memory; ///< bytes per rank
   std::string lecture;                        ///< empty: a deck is estimated
   std::optional<std::uint64_t> size;          ///< with a lecture: bytes
+  std::optional<std::int64_t> stages;         ///< with a lecture: of a pipeline
+  std::optional<std::int64_t> micro_batches;  ///< with a lecture: of a step
   std::string machine_file;                   ///< of a lecture or a step's time; empty: figures are assumed, or no time
   std::int64_t nodes = 1;                     ///< with a deck: number of nodes; ranks sit on them in blocks
   std::string json_file;                      ///< with a deck; empty: none

@@ -141,8 +141,11 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
 int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
-                           "estimate needs a DECK, or --lecture collectives|zero|models|capability|optimizer|networks");
+                           "estimate needs a DECK, or --lecture "
+                           "collectives|zero|models|capability|optimizer|networks|pipeline|activations");
   TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
+  TRAINSTONE_REQUIRE_INPUT(!options.stages && !options.micro_batches,
+                           "--stages and --micro-batches belong to --lecture pipeline");
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, ranks);

@@ -2,11 +2,13 @@
 
 #include "commands.hpp"
 
+#include "lectures/lecture_activations.hpp"
 #include "lectures/lecture_capability.hpp"
 #include "lectures/lecture_collectives.hpp"
 #include "lectures/lecture_models.hpp"
 #include "lectures/lecture_networks.hpp"
 #include "lectures/lecture_optimizer.hpp"
+#include "lectures/lecture_pipeline.hpp"
 #include "lectures/lecture_zero.hpp"
 #include "lectures/taught_collectives.hpp"
 #include "report/machine_source.hpp"
@@ -53,16 +55,30 @@ std::string optimizer(EstimateOptions const& /*options*/) { return lecture_optim
 
 std::string networks(EstimateOptions const& /*options*/) { return lecture_networks_text(compare_taught_networks()); }
 
+std::string pipeline(EstimateOptions const& options) {
+  return lecture_pipeline_text(compare_taught_pipeline(options.stages.value_or(taught_stages), options.micro_batches));
+}
+
+std::string activations(EstimateOptions const& /*options*/) {
+  return lecture_activations_text(compare_taught_activations());
+}
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
-  bool takes_ranks; ///< and --machine
-  bool takes_size;
+  bool takes_ranks = false; ///< and --machine
+  bool takes_size = false;
+  bool takes_stages = false; ///< and --micro-batches
 };
 constexpr std::array lectures{
-    Lecture{"collectives", collectives, true, true}, Lecture{"zero", zero, true, false},
-    Lecture{"models", models, false, false},         Lecture{"capability", capability, false, false},
-    Lecture{"optimizer", optimizer, false, false},   Lecture{"networks", networks, false, false},
+    Lecture{.name = "collectives", .text = collectives, .takes_ranks = true, .takes_size = true},
+    Lecture{.name = "zero", .text = zero, .takes_ranks = true},
+    Lecture{.name = "models", .text = models},
+    Lecture{.name = "capability", .text = capability},
+    Lecture{.name = "optimizer", .text = optimizer},
+    Lecture{.name = "networks", .text = networks},
+    Lecture{.name = "pipeline", .text = pipeline, .takes_stages = true},
+    Lecture{.name = "activations", .text = activations},
 };
 
 } // namespace
@@ -75,11 +91,14 @@ int estimate_lecture(EstimateOptions const& options) {
                            options.lecture, fmt::join(names, ", "));
   TRAINSTONE_REQUIRE_INPUT(options.common.deck.path.empty() && options.common.deck.overrides.empty() &&
                                !options.device_memory && options.nodes == 1 && options.json_file.empty(),
-                           "--lecture takes --ranks, --size and --machine; a DECK, --set, --device-mem, --nodes and "
+                           "--lecture takes --ranks, --size, --machine, --stages and --micro-batches; a DECK, --set, "
+                           "--device-mem, --nodes and "
                            "--json belong to an estimate without it");
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || (!options.ranks && options.machine_file.empty()),
                            "--ranks and --machine: the lecture \"{}\" has none", lecture->name);
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_size || !options.size, "--size belongs to --lecture collectives");
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_stages || (!options.stages && !options.micro_batches),
+                           "--stages and --micro-batches belong to --lecture pipeline");
   fmt::print("{}", lecture->text(options));
   return 0;
 }

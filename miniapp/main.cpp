@@ -115,9 +115,13 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
            "memory per rank, e.g. 80GiB: the estimate ends with FITS or DOES NOT FIT");
   estimate->add_option(
       "--lecture", line.estimate.lecture,
-      "collectives, zero, models, capability, optimizer or networks: print figures as they are taught beside the exact "
-      "ones; needs no deck");
+      "collectives, zero, models, capability, optimizer, networks, pipeline or activations: print figures as they are "
+      "taught beside the exact ones; needs no deck");
   add_size(*estimate, "--size", line.estimate.size, "with --lecture: data per rank, e.g. 1MiB");
+  estimate->add_option("--stages", line.estimate.stages,
+                       "with --lecture pipeline: number of stages; default 3, as on the slides");
+  estimate->add_option("--micro-batches", line.estimate.micro_batches,
+                       "with --lecture pipeline: number of micro-batches; default 1, 2 and 3, as on the slides");
   estimate->add_option("--machine", line.estimate.machine_file,
                        "peaks.json of calibrate: predict the time of a step, or price the collectives of the lecture");
   estimate->add_option("--nodes", line.estimate.nodes, "number of nodes; ranks sit on them in blocks; default 1")

@@ -62,12 +62,25 @@ class Lecture(unittest.TestCase):
         [row] = [line.split() for line in outcome.out.splitlines() if line.startswith("  all-gather, ring")]
         self.assertAlmostEqual(float(row[-2]), expected, delta=0.001)
 
+    def test_stages_and_micro_batches_of_a_pipeline_are_taken(self):
+        outcome = run("estimate", "--lecture=pipeline", "--stages=4", "--micro-batches=8")
+        self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+        self.assertIn("12 of 44", outcome.out)
+        shares = {line.split()[0]: line.split()[4:8] for line in outcome.out.splitlines()
+                  if re.match(r"  (naive|gpipe|1f1b) .*%", line)}
+        self.assertEqual({name: words[0] for name, words in shares.items()},
+                         {"naive": "75.0", "gpipe": "27.3", "1f1b": "27.3"})
+        for words in shares.values():
+            self.assertEqual(words[0], words[2])
+
     def test_each_lecture_prints_its_tables_without_a_deck(self):
         for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
                                "models": ["gpt3-175b", "174604259328", "as taught"],
                                "capability": ["as taught", "not in this program"],
                                "optimizer": ["as taught", "adam, adamw"],
-                               "networks": ["as taught", "TorchGPipe"]}.items():
+                               "networks": ["as taught", "TorchGPipe"],
+                               "pipeline": ["as taught", "6 of 9 ", "6 of 12 ", "6 of 15 ", "interleaved"],
+                               "activations": ["as taught", "430.3", "241.6", "30%~40%"]}.items():
             with self.subTest(lecture=lecture):
                 outcome = run("estimate", "--lecture", lecture)
                 self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
@@ -119,19 +132,26 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks, pipeline, activations"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
-            "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size and --machine"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks"]),
+            "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size, --machine, --stages"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks|pipeline|activations"]),
             "a file for a lecture": (start(*lecture, "--json", "x.json"), ["--json", "without it"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
             "a machine for models": (start("estimate", "--lecture", "models", "--machine", "peaks.json"),
                                      ["--machine", "models"]),
             "ranks for networks": (start("estimate", "--lecture", "networks", "--ranks", 8), ["--ranks", "networks"]),
+            "ranks for a pipeline": (start("estimate", "--lecture", "pipeline", "--ranks", 8), ["--ranks", "pipeline"]),
+            "one stage": (start("estimate", "--lecture", "pipeline", "--stages", 1), ["--stages 1", "2 to 64"]),
+            "no micro-batches": (start("estimate", "--lecture", "pipeline", "--micro-batches", 0),
+                                 ["--micro-batches 0", "1 to 1024"]),
+            "stages for activations": (start("estimate", "--lecture", "activations", "--stages", 3),
+                                       ["--stages", "--lecture pipeline"]),
+            "micro-batches for a deck": (start("estimate", Deck().path, "--micro-batches", 3), ["--lecture pipeline"]),
             "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),
             "one rank for zero": (start("estimate", "--lecture", "zero", "--ranks", 1), ["2 to 65536"]),
             "no machine file": (start(*lecture, "--machine", "peaks.json"),
