@@ -75,7 +75,7 @@ std::string ways_table(TaughtActivations const& lecture) {
              "batch, "
              "and a rank keeps what its micro-batch has. The formulas\n  leave out what is outside of the blocks, "
              "embedding, logits and gradients that are passed on; `estimate DECK` has it. Rows of\n  recomputation "
-             "are this program's plan without what is computed again. Selective recomputation drops the scores and "
+             "are this program's plan with memory.recompute. Selective recomputation drops the scores and "
              "their masks;\n  flash attention keeps none, so there is nothing to drop. Full recomputation keeps a "
              "block's output, which is the next one's\n  input, and needs what one block keeps once more while it is "
              "computed again: the taught 2 sbh leaves that out (table 3). The\n  rows of {} tensor ranks and of "

@@ -23,11 +23,13 @@ GptPreset const& gpt3() { return *std::ranges::find(gpt_presets, activations_mod
 
 MicroBatchShape one_sequence(GptConfig const& config) { return {1, config.context}; }
 
-/// What the blocks keep of one sequence in 16 bits: all blocks keep the same.
+/// What the blocks keep of one sequence in 16 bits, beside what they compute again: all blocks keep the same.
 class KeptByBlock {
 public:
-  KeptByBlock(GptConfig const& config, GptOptions const& options)
-      : m_plan(activation_plan(config, one_sequence(config), Storage::bf16, options)) {}
+  KeptByBlock(GptConfig const& config, GptOptions options, Recompute recompute = Recompute::none) {
+    options.recompute = {recompute};
+    m_plan = activation_plan(config, one_sequence(config), Storage::bf16, options);
+  }
 
   /// Nothing if the plan has no such tensor.
   double operator[](Activation what) const {
@@ -41,12 +43,6 @@ public:
       if (tensor.name.starts_with("block 0 ")) sum += static_cast<double>(tensor.bytes);
     return sum;
   }
-  /// Without the scores of attention, which selective recomputation computes again.
-  double all_but_scores() const {
-    return all() - (*this)[Activation::probabilities] - (*this)[Activation::attention_mask];
-  }
-  /// With full recomputation: the block's output.
-  double output_alone() const { return (*this)[Activation::output]; }
 
 private:
   std::vector<PlannedTensor> m_plan;
@@ -108,6 +104,8 @@ std::vector<KeptRow> way_rows() {
   GptConfig const& config = gpt3().config;
   auto const taught = [&](TaughtBytes const& bytes) { return scaled(bytes.of_sample(config)); };
   KeptByBlock const stored(config, masks_stored), recomputed(config, masks_recomputed), tiled(config, flash);
+  KeptByBlock const selective(config, masks_recomputed, Recompute::selective);
+  KeptByBlock const full(config, masks_recomputed, Recompute::full);
   constexpr double t = paper_tensor_ranks;
   return {
       {"attention's core", "8 sbh + 5 abss", taught({8, 5}), "", {}},
@@ -115,8 +113,8 @@ std::vector<KeptRow> way_rows() {
       {"all, masks stored", "34 sbh + 5 abss", taught(taught_block), "34 sbh + 3 abss", scaled(stored.all())},
       {"all, masks recomputed", "", {}, "32 sbh + 2 abss", scaled(recomputed.all())},
       {"all, flash attention", "", {}, "32 sbh", scaled(tiled.all())},
-      {"selective recomputation", "34 sbh", taught(taught_selective), "32 sbh", scaled(recomputed.all_but_scores())},
-      {"full recomputation", "2 sbh", taught(taught_full), "2 sbh", scaled(recomputed.output_alone())},
+      {"selective recomputation", "34 sbh", taught(taught_selective), "32 sbh", scaled(selective.all())},
+      {"full recomputation", "2 sbh", taught(taught_full), "2 sbh", scaled(full.all())},
       {fmt::format("{} tensor ranks, each", paper_tensor_ranks),
        "10 sbh + 24 sbh/t + 5 abss/t",
        taught({10 + 24 / t, 5 / t}),
@@ -130,6 +128,8 @@ KeptOfModelRow model_row(GptPreset const& preset) {
   GptConfig const& config = preset.config;
   auto const layers = static_cast<double>(config.layers);
   KeptByBlock const kept(config, masks_recomputed), tiled(config, flash);
+  KeptByBlock const selective(config, masks_recomputed, Recompute::selective);
+  KeptByBlock const full(config, masks_recomputed, Recompute::full);
   return {.name = std::string(preset.name),
           .context = config.context,
           .state =
@@ -139,32 +139,39 @@ KeptOfModelRow model_row(GptPreset const& preset) {
           .taught_full = layers * taught_full.of_sample(config),
           .kept = layers * kept.all(),
           .kept_flash = layers * tiled.all(),
-          .kept_selective = layers * kept.all_but_scores(),
-          .kept_full = layers * kept.output_alone(),
+          .kept_selective = layers * selective.all(),
+          .kept_full = layers * full.all(),
           .block_again = kept.all()};
 }
 
-/// Full recomputation repeats forward of the blocks, but for their last product: nobody reads its result again.
-RecomputationRow recomputation_row(GptPreset const& preset) {
-  double products = 0, again = 0, attention = 0, attention_forward = 0;
-  for (KernelUse const& use : training_kernels(preset.config, one_sequence(preset.config))) {
-    if (use.part != PartKind::attention && use.part != PartKind::mlp) continue;
-    auto const flops = static_cast<double>(use.work.flops);
-    bool const is_forward = use.pass == Pass::forward;
-    if (use.work.phase == Phase::gemm) products += flops;
-    if (use.work.phase == Phase::gemm && is_forward && use.name != "fcproj forward") again += flops;
-    if (use.work.phase == Phase::attention) attention += flops;
-    if (use.work.phase == Phase::attention && is_forward) attention_forward += flops;
+ModelFlops block_again(GptConfig const& config, Recompute how) {
+  ModelFlops sum;
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
+    PartPass const again{.part = kind, .pass = Pass::recompute, .recompute = how};
+    ModelFlops const flops = flops_of(part_kernels(again, config, one_sequence(config)));
+    sum.gemm += flops.gemm;
+    sum.attention += flops.attention;
   }
-  double const scores = attention_forward / 2, block = products + attention;
-  auto const blocks = static_cast<double>(preset.config.layers);
-  auto const step = static_cast<double>(training_flops(preset.config, one_sequence(preset.config)).total());
+  return sum;
+}
+
+RecomputationRow recomputation_row(GptPreset const& preset) {
+  GptConfig const& config = preset.config;
+  std::vector<KernelUse> of_block = training_kernels(config, one_sequence(config));
+  std::erase_if(of_block,
+                [](KernelUse const& use) { return use.part == PartKind::embed || use.part == PartKind::head; });
+  for (KernelUse& use : of_block) use.count = 1;
+  ModelFlops const once = flops_of(of_block), full = block_again(config, Recompute::full);
+  auto const block = static_cast<double>(once.total()), all = static_cast<double>(full.total());
+  auto const selective = static_cast<double>(block_again(config, Recompute::selective).total());
+  auto const blocks = static_cast<double>(config.layers);
+  auto const step = static_cast<double>(training_flops(config, one_sequence(config)).total());
   return {.name = std::string(preset.name),
-          .full_products = again / products,
-          .full_block = (again + attention_forward) / block,
-          .full_step = blocks * (again + attention_forward) / step,
-          .selective_block = scores / block,
-          .selective_step = blocks * scores / step};
+          .full_products = static_cast<double>(full.gemm) / static_cast<double>(once.gemm),
+          .full_block = all / block,
+          .full_step = blocks * all / step,
+          .selective_block = selective / block,
+          .selective_step = blocks * selective / step};
 }
 
 } // namespace
