@@ -23,14 +23,7 @@ struct PipelineFormulas {
   double bubble_share() const { return bubble_ratio / (1 + bubble_ratio); }
 };
 
-/// | schedule | time | bubble ratio | in flight at stage i | exposed messages |
-/// | naive | m p (f + b) | p - 1 | 1 | 2 (p-1) m |
-/// | gpipe | (m + p - 1)(f + b) | (p-1)/m | m | 2 (p-1) |
-/// | 1f1b | as gpipe | as gpipe | min(m, p-i) | 2 (p-1) + 2 floor((m-1)(p-1)/p) = 2 (p-1) m/p + 2 (p-2) if p divides m
-/// | | 1f1b-eager | as gpipe | as gpipe | min(m, 2 (p-1-i) + 1) | 2 (p-1) | | interleaved | (m + (p-1)/v)(f + b) |
-/// (p-1)/(v m) | min(m v, 2 (p-1-i) + (v-1) p + 1) | 2 (p v - 1) | | zb-h1, w <= f | max(m (f + b + w) + (p-1)(f + b -
-/// w), (m + p - 1)(f + b) + w) | | min(m, p) | with f = b = w:
-///   2 (p-1) + 2 min(p-1, floor((m-1)(p-1)/p)) |
+/// The closed forms of a schedule, if it has any; src/README.md has them as a table.
 /// b includes w but for zb-h1. A message is shorter than every operation.
 /// \param[in] stage  times of a stage; the number of chunks divides them
 /// \return none if there are no closed forms for this schedule or these times
