@@ -35,6 +35,20 @@ struct GptConfig {
   bool operator==(GptConfig const&) const = default;
 };
 
+/// Which of a model's parts a rank has: all, or those of a pipeline's stage. Blocks keep their numbers.
+struct ModelStage {
+  bool embed = true;
+  std::vector<std::int64_t> blocks; ///< ascending
+  bool head = true;
+
+  static ModelStage whole(GptConfig const& config) {
+    ModelStage all;
+    for (std::int64_t block = 0; block < config.layers; ++block) all.blocks.push_back(block);
+    return all;
+  }
+  bool operator==(ModelStage const&) const = default;
+};
+
 /// No member may be larger, so that sizes in bytes stay inside 64 bits: 12 layers channels^2 + (vocab + context)
 /// channels elements are below 2^57.
 inline constexpr GptConfig largest_gpt{10'000, 1'000'000, 1'000'000, 1'000'000'000, 1'000'000'000};

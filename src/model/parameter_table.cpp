@@ -3,8 +3,10 @@
 #include "core/error.hpp"
 #include "kernels/norm_block.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace trainstone {
 
@@ -72,27 +74,44 @@ bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Te
 
 ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks,
                                std::function<Split(Tensor)> const& split_of)
-    : m_config(config) {
+    : ParameterTable(config, ranks, ModelStage::whole(config), split_of) {}
+
+ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage,
+                               std::function<Split(Tensor)> const& split_of)
+    : m_config(config), m_stage(std::move(stage)) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
-  add_unit(
-      "root", -1,
-      {{"token table", {Tensor::wte}}, {"position table", {Tensor::wpe}}, {"final norm", {Tensor::lnfw, Tensor::lnfb}}},
-      ranks, split_of);
+  bool const embed = m_stage.embed, head = m_stage.head;
+  add_unit("root", -1,
+           {{"token table", {Tensor::wte}, embed || head},
+            {"position table", {Tensor::wpe}, embed},
+            {"final norm", {Tensor::lnfw, Tensor::lnfb}, head}},
+           ranks, split_of);
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
   for (std::int64_t block = 0; block < config.layers; ++block) {
     std::string const name = "block " + std::to_string(block);
-    add_unit(name, block, {{name, block_members}}, ranks, split_of);
+    bool const is_here = std::ranges::find(m_stage.blocks, block) != m_stage.blocks.end();
+    add_unit(name, block, {{name, block_members, is_here}}, ranks, split_of);
   }
+  TRAINSTONE_REQUIRE(!m_groups.empty(), "a stage has no parameters of {} blocks", config.layers);
 }
 
 void ParameterTable::add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups,
                               std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
   std::int64_t const first_group = std::ssize(m_groups), offset = m_groups.empty() ? 0 : size();
   for (Members const& members : groups) add_group(members, block, ranks, split_of);
-  m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
+  std::int64_t const groups_here = std::ssize(m_groups) - first_group;
+  if (groups_here > 0) m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
+}
+
+std::int64_t ParameterTable::unit_of(std::int64_t block) const {
+  bool const has_root = m_stage.embed || m_stage.head;
+  if (block < 0 && has_root) return 0;
+  auto const found = std::ranges::lower_bound(m_stage.blocks, block);
+  TRAINSTONE_REQUIRE(block >= 0 && found != m_stage.blocks.end() && *found == block, "block {} is not here", block);
+  return (found - m_stage.blocks.begin()) + (has_root ? 1 : 0);
 }
 
 void ParameterTable::add_group(Members const& members, std::int64_t block, std::int64_t ranks,
@@ -100,10 +119,10 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
   std::int64_t const group = std::ssize(m_groups);
   std::int64_t const first = m_groups.empty() ? 0 : size();
   std::int64_t offset = first, whole_offset = 0;
-  for (Tensor tensor : members.second) {
+  for (Tensor tensor : members.tensors) {
     Split const split = split_of ? split_of(tensor) : Split();
     auto const [rows, columns] = part_of(shape_of(tensor, m_config), split, tensor);
-    std::string const prefix = block < 0 ? "" : members.first + " ";
+    std::string const prefix = block < 0 ? "" : members.name + " ";
     ParameterTensor entry{prefix + std::string(to_string(tensor)),
                           tensor,
                           block,
@@ -119,11 +138,12 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
     m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.whole_size();
     offset += entry.size();
     whole_offset += entry.whole_size();
-    m_tensors.push_back(std::move(entry));
+    if (members.is_here) m_tensors.push_back(std::move(entry));
   }
+  if (!members.is_here) return; // but its parameters are counted
   std::int64_t const granule = ranks * norm_block;
   std::int64_t const elements = offset - first;
-  m_groups.push_back({members.first, first, elements, (elements + granule - 1) / granule * granule, whole_offset});
+  m_groups.push_back({members.name, first, elements, (elements + granule - 1) / granule * granule, whole_offset});
 }
 
 ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {

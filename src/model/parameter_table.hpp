@@ -95,8 +95,8 @@ struct ParameterGroup {
   std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
 };
 
-/// Groups side by side that the same parts read. They are gathered and reduced together. Unit 0 is root, the groups
-/// outside of blocks; unit i + 1 is block i.
+/// Groups side by side that the same parts read. They are gathered and reduced together. The units are root, which is
+/// the groups outside of blocks, and every block. A stage of a pipeline in the middle has no root.
 struct ParameterUnit {
   std::string name; ///< "root", "block 3"
   std::int64_t first_group, last_group;
@@ -108,16 +108,23 @@ struct ParameterUnit {
 
 class ParameterTable {
 public:
-  /// \param[in] split_of  which part of a tensor is here; empty: whole tensors
+  /// The whole model's parameters. \param[in] split_of  which part of a tensor is here; empty: whole tensors
   /// \throws InputError   if the configuration is not a model (find_problem of model/config.hpp), or if rows or columns
   ///                      cannot be cut into equal parts
   ParameterTable(GptConfig const& config, std::int64_t ranks, std::function<Split(Tensor)> const& split_of = {});
+  /// The parameters that a stage reads: the token table for embed and for head, positions for embed, the final norm for
+  /// head, and its blocks. Names and initial values are those of the whole model.
+  ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage,
+                 std::function<Split(Tensor)> const& split_of = {});
 
   std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
   std::vector<ParameterGroup> const& groups() const { return m_groups; }
   std::vector<ParameterUnit> const& units() const { return m_units; }
-  /// The unit with a block's tensors; of -1, with those outside of blocks.
-  static constexpr std::int64_t unit_of(std::int64_t block) { return block + 1; }
+  ModelStage const& stage() const { return m_stage; }
+  /// Blocks of the whole model.
+  std::int64_t layers() const { return m_config.layers; }
+  /// The unit with a block's tensors; of -1, with those outside of blocks. \throws Error if it is not here
+  std::int64_t unit_of(std::int64_t block) const;
   /// Where a tensor begins in its unit.
   std::int64_t offset_in_unit(ParameterTensor const& tensor) const {
     return tensor.offset - m_units[static_cast<std::size_t>(unit_of(tensor.block))].offset;
@@ -126,11 +133,15 @@ public:
 
   /// Elements of the flat vector, padding included: the Ψ of every formula.
   std::int64_t size() const { return m_groups.back().offset + m_groups.back().padded; }
-  /// Parameters of the model as published: no padding of vocabulary or groups.
+  /// Parameters of the whole model as published: no padding of vocabulary or groups.
   std::int64_t model_parameters() const { return m_model_parameters; }
 
 private:
-  using Members = std::pair<std::string, std::vector<Tensor>>; ///< of a group, with its name
+  struct Members { ///< of a group
+    std::string name;
+    std::vector<Tensor> tensors;
+    bool is_here;
+  };
 
   void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks,
                 std::function<Split(Tensor)> const& split_of);
@@ -138,6 +149,7 @@ private:
                  std::function<Split(Tensor)> const& split_of);
 
   GptConfig m_config;
+  ModelStage m_stage;
   std::vector<ParameterTensor> m_tensors;
   std::vector<ParameterGroup> m_groups;
   std::vector<ParameterUnit> m_units;

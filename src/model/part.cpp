@@ -24,13 +24,16 @@ std::string to_string(Part part) {
   return part.block < 0 ? kind : fmt::format("{} {}", kind, part.block);
 }
 
-std::vector<Part> parts(Index layers) {
-  std::vector<Part> all{{PartKind::embed}};
-  for (Index block = 0; block < layers; ++block) {
+std::vector<Part> parts(Index layers) { return parts(ModelStage::whole({.layers = layers})); }
+
+std::vector<Part> parts(ModelStage const& stage) {
+  std::vector<Part> all;
+  if (stage.embed) all.push_back({PartKind::embed});
+  for (Index const block : stage.blocks) {
     all.push_back({PartKind::attention, block});
     all.push_back({PartKind::mlp, block});
   }
-  all.push_back({PartKind::head});
+  if (stage.head) all.push_back({PartKind::head});
   return all;
 }
 
@@ -52,24 +55,35 @@ std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tenso
 } // namespace
 
 PartTable::PartTable(ParameterTable const& table, GptOptions options)
-    : m_layers(std::ssize(table.units()) - 1), m_options(std::move(options)) {
-  at(PartKind::head) = {
-      {groups_in_root(table, gradients_written(PartKind::head).front()), table.units().front().padded}};
-  at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};
-  Index end = table.units()[1].padded; // all blocks are alike
+    : m_layers(table.layers()), m_options(std::move(options)), m_of_unit(table.units().size()) {
+  for (Part const part : parts(table.stage())) {
+    Index const unit = table.unit_of(part.block);
+    m_of_unit[static_cast<std::size_t>(unit)].push_back(size());
+    m_parts.push_back({part, unit});
+  }
+  if (table.stage().embed || table.stage().head) add_root_pieces(table);
+  if (!table.stage().blocks.empty()) add_block_pieces(table);
+}
+
+void PartTable::add_root_pieces(ParameterTable const& table) {
+  auto const [embed, blocks, head] = table.stage();
+  Index const padded = table.units().front().padded;
+  auto const written = [&](PartKind kind) { return groups_in_root(table, gradients_written(kind).front()); };
+  if (head) at(PartKind::head) = {{written(PartKind::head), embed ? padded : 0}};
+  if (embed) at(PartKind::embed) = {{written(PartKind::embed), 0}};
+}
+
+/// All blocks are alike.
+void PartTable::add_block_pieces(ParameterTable const& table) {
+  Index const block = table.stage().blocks.front();
+  Index end = table.units()[static_cast<std::size_t>(table.unit_of(block))].padded;
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
     for (std::vector<Tensor> const& written : gradients_written(kind)) {
-      auto const place = [&](Tensor tensor) { return table.offset_in_unit(table.find(tensor, 0)); };
+      auto const place = [&](Tensor tensor) { return table.offset_in_unit(table.find(tensor, block)); };
       Index const begin = std::ranges::min(written | std::views::transform(place));
       at(kind).push_back({{{begin, end}}, begin});
       end = begin;
     }
-}
-
-Part PartTable::operator[](Index number) const {
-  if (number == 0) return {PartKind::embed};
-  if (number == size() - 1) return {PartKind::head};
-  return {number % 2 == 1 ? PartKind::attention : PartKind::mlp, (number - 1) / 2};
 }
 
 } // namespace trainstone

@@ -42,10 +42,8 @@ std::string to_string(Part part);
 
 /// embed, attention 0, mlp 0, ... , head: the order of forward.
 std::vector<Part> parts(Index layers);
-
-/// The unit whose parameters the part reads: root for embed and head (embed's backward reads none). Its gradient is the
-/// one that backward writes, too.
-constexpr Index unit_of(Part part) { return ParameterTable::unit_of(part.block); }
+/// Of these, the stage's.
+std::vector<Part> parts(ModelStage const& stage);
 
 /// A piece of a part's backward (backward_pieces of part_kernels.hpp), and what it does with the unit's gradient.
 struct BackwardPiece {
@@ -57,36 +55,49 @@ struct BackwardPiece {
   }
 };
 
+/// The parts of a stage, numbered in the order of forward.
 class PartTable {
 public:
   PartTable() = default;
   /// \param[in] options  say which blocks compute what again
   explicit PartTable(ParameterTable const& table, GptOptions options = {});
 
-  Index size() const { return 2 + 2 * m_layers; }
-  Part operator[](Index number) const;
-  Index unit(Index number) const { return unit_of((*this)[number]); }
+  Index size() const { return std::ssize(m_parts); }
+  Part operator[](Index number) const { return m_parts[static_cast<std::size_t>(number)].part; }
+  /// The unit whose parameters the part reads: root for embed and head (embed's backward reads none). Its gradient is
+  /// the one that backward writes, too.
+  Index unit(Index number) const { return m_parts[static_cast<std::size_t>(number)].unit; }
 
-  /// The two parts that read a unit, in the order of forward.
-  std::array<Index, 2> of_unit(Index unit) const {
-    return unit == 0 ? std::array{Index{0}, size() - 1} : std::array{2 * unit - 1, 2 * unit};
-  }
+  /// The parts that read a unit, in the order of forward.
+  std::vector<Index> const& of_unit(Index unit) const { return m_of_unit[static_cast<std::size_t>(unit)]; }
+  /// Whether the part's backward is the first one that writes its unit's gradient.
+  bool begins(Index number) const { return of_unit(unit(number)).back() == number; }
 
+  /// Blocks of the whole model.
   Index layers() const { return m_layers; }
   /// What the part's block computes again before its backward.
   Recompute recompute(Part part) const { return part.block < 0 ? Recompute::none : m_options.recompute_of(part.block); }
   GptOptions const& options() const { return m_options; }
 
   /// The pieces of backward, in order. Those of a block go from the end of the unit to its begin. Head writes the token
-  /// table and the final norm, and completes nothing: embed adds to the token table.
+  /// table and the final norm. If embed is here, too, head completes nothing: embed adds to the token table.
   std::vector<BackwardPiece> const& backward(PartKind kind) const { return m_backward[static_cast<std::size_t>(kind)]; }
   std::vector<BackwardPiece> const& backward(Index number) const { return backward((*this)[number].kind); }
 
 private:
+  struct PlacedPart {
+    Part part;
+    Index unit;
+  };
+
   std::vector<BackwardPiece>& at(PartKind kind) { return m_backward[static_cast<std::size_t>(kind)]; }
+  void add_root_pieces(ParameterTable const& table);
+  void add_block_pieces(ParameterTable const& table);
 
   Index m_layers = 0;
   GptOptions m_options;
+  std::vector<PlacedPart> m_parts;
+  std::vector<std::vector<Index>> m_of_unit;
   std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
 };
 

@@ -79,14 +79,14 @@ Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
 void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                  m_engine.parameters(unit_of(part), instruction.slot));
+                  m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot));
   m_faults.after_forward(m_exec, part, played.step, m_model.output(part));
 }
 
 void Trainer::recompute(Instruction const& instruction) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.recompute(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                    m_engine.parameters(unit_of(part), instruction.slot));
+                    m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot));
 }
 
 void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
@@ -97,10 +97,10 @@ void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
 
 void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
-  Index const unit = unit_of(part);
+  Index const unit = m_plan->parallel.parts.unit(instruction.subject);
   std::optional<Index> piece;
   if (instruction.piece != Instruction::none) piece = instruction.piece;
-  bool const begins = m_plan->parallel.parts.of_unit(unit).back() == instruction.subject && piece.value_or(0) == 0;
+  bool const begins = m_plan->parallel.parts.begins(instruction.subject) && piece.value_or(0) == 0;
   bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);

@@ -74,10 +74,10 @@ struct TestModel {
 
   void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
     std::vector<Part> const all = parts(config.layers);
-    for (Part part : all) gpt.forward(exec, part, batch, of_unit(parameters, unit_of(part)));
+    for (Part part : all) gpt.forward(exec, part, batch, of_unit(parameters, table.unit_of(part.block)));
     gpt.loss(exec, batch, LossMode::training);
     for (Part part : all | std::views::reverse) {
-      Index const unit = unit_of(part);
+      Index const unit = table.unit_of(part.block);
       if (part.kind == PartKind::mlp && options.recompute_of(part.block) != Recompute::none)
         for (PartKind const kind : {PartKind::attention, PartKind::mlp})
           gpt.recompute(exec, {kind, part.block}, batch, of_unit(parameters, unit));

@@ -205,7 +205,8 @@ TEST_CASE("each piece of a block's backward completes the elements that the tabl
   ExecutionSpace const exec;
   TestModel<float, float> model(exec, {1, 3, 12, 11, 29}, {2, 5});
   MicroBatch const batch = model.load();
-  for (Part const part : parts(1)) model.gpt.forward(exec, part, batch, model.of_unit(model.parameters, unit_of(part)));
+  for (Part const part : parts(1))
+    model.gpt.forward(exec, part, batch, model.of_unit(model.parameters, model.table.unit_of(part.block)));
   model.gpt.loss(exec, batch, LossMode::training);
   model.gpt.backward(exec, {PartKind::head}, batch, model.of_unit(model.parameters, 0),
                      {model.of_unit(model.gradients, 0), Write::overwrite});

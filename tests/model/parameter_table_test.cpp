@@ -6,7 +6,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <set>
@@ -71,6 +70,86 @@ TEST_CASE("the token table, the position table and the final norm are groups, an
   CHECK(table.offset_in_unit(table.find(Tensor::lnfb)) == 8448 + 2304 + 64); // 128 x 64 and 32 x 64, padded to 3 x 256
 }
 
+namespace {
+
+/// The rank's part of tensors that are cut for two ranks: heads, rows or columns.
+Split halved(Tensor tensor, std::int64_t part) {
+  switch (tensor) {
+  case Tensor::wte:
+  case Tensor::qkvw:
+  case Tensor::fcw: return {Split::Of::rows, 2, part};
+  case Tensor::qkvb:
+  case Tensor::fcb:
+  case Tensor::attprojw:
+  case Tensor::fcprojw: return {Split::Of::columns, 2, part};
+  default: return {};
+  }
+}
+
+ModelStage stage_of(std::int64_t first, std::int64_t end, std::int64_t layers) {
+  ModelStage stage{first == 0, {}, end == layers};
+  for (std::int64_t block = first; block < end; ++block) stage.blocks.push_back(block);
+  return stage;
+}
+
+} // namespace
+
+TEST_CASE("a stage has its blocks, the token table for embed and for head, and what one of these reads", "[model]") {
+  GptConfig const gpt2 = *find_preset("gpt2");
+  auto const elements = [&](ModelStage const& stage, std::int64_t parts) { // parts of tensors, and of groups
+    return ParameterTable(gpt2, parts, stage, [=](Tensor tensor) { return parts == 1 ? Split() : halved(tensor, 1); })
+        .size();
+  };
+  CHECK(elements(ModelStage::whole(gpt2), 1) == 124475904);
+  CHECK(elements(stage_of(0, 6, 12), 2) == 41382912);
+  CHECK(elements(stage_of(6, 12, 12), 2) == 40598016);
+  CHECK(elements(stage_of(0, 5, 12), 1) + elements(stage_of(5, 9, 12), 1) + elements(stage_of(9, 12, 12), 1) ==
+        124475904 + 50304 * 768); // the table is there twice
+
+  GptConfig const config{4, 2, 8, 5, 11};
+  ParameterTable const whole(config, 3);
+  std::size_t tensors = 0;
+  for (ModelStage const& stage :
+       {stage_of(0, 1, 4), stage_of(1, 3, 4), stage_of(3, 4, 4), ModelStage{false, {}, true}}) {
+    ParameterTable const table(config, 3, stage);
+    tensors += table.tensors().size();
+    CHECK(table.model_parameters() == whole.model_parameters());
+    for (ParameterTensor const& tensor : table.tensors()) { // as in the whole model
+      ParameterTensor const& same = whole.find(tensor.tensor, tensor.block);
+      CHECK(tensor.name == same.name);
+      CHECK(tensor.initial.first_counter == same.initial.first_counter);
+      if (tensor.block >= 0) CHECK(table.offset_in_unit(tensor) == whole.offset_in_unit(same));
+    }
+  }
+  CHECK(tensors == 4 * 12 + 2 + 3 + 3); // wte and wpe; wte and the final norm, on two stages
+  CHECK_THROWS_AS(ParameterTable(config, 3, stage_of(1, 3, 4)).unit_of(-1), Error);
+  CHECK_THROWS_AS(ParameterTable(config, 3, stage_of(1, 3, 4)).unit_of(3), Error);
+}
+
+TEST_CASE("parts of a stage keep their names, and embed or head alone completes its unit", "[model]") {
+  GptConfig const config{4, 2, 8, 5, 11};
+  auto const names = [](PartTable const& table) {
+    std::vector<std::string> all;
+    for (Index number = 0; number < table.size(); ++number) all.push_back(to_string(table[number]));
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  PartTable const first(ParameterTable(config, 1, stage_of(0, 1, 4))),
+      middle(ParameterTable(config, 1, stage_of(1, 3, 4)));
+  PartTable const last(ParameterTable(config, 1, ModelStage{false, {}, true}));
+  CHECK(names(first) == Names{"embed", "attention 0", "mlp 0"});
+  CHECK(names(middle) == Names{"attention 1", "mlp 1", "attention 2", "mlp 2"});
+  CHECK(names(last) == Names{"head"});
+  CHECK(first.begins(0)); // its unit's gradient: no head writes it before
+  CHECK(first.backward(PartKind::embed)[0].complete_from == 0);
+  CHECK(last.backward(PartKind::head)[0].complete_from == 0);
+  CHECK(middle.unit(0) == 0);
+  CHECK(middle.unit(3) == 1);
+  CHECK(middle.of_unit(1) == std::vector<Index>{2, 3});
+  CHECK(middle.layers() == 4);
+  CHECK(middle.backward(3).back().complete_from > 0);
+}
+
 TEST_CASE("initial values are keyed alike for every number of ranks and never share a counter", "[model]") {
   GptConfig const config{2, 2, 8, 5, 11};
   ParameterTable const one(config, 1), three(config, 3);
@@ -95,14 +174,14 @@ TEST_CASE("parts read the units that the formulas say, and a block's are complet
   CHECK(parts(2).size() == 6);
   CHECK(to_string(parts(2)[3]) == "attention 1");
   CHECK(to_string(parts(2)[4]) == "mlp 1");
-  CHECK(unit_of({PartKind::head}) == 0);
   ParameterTable const table({2, 4, 64, 32, 128}, 3);
   PartTable const all(table);
   REQUIRE(all.size() == 6);
   for (Index number = 0; number < all.size(); ++number) {
     CHECK(all[number] == parts(2)[static_cast<std::size_t>(number)]);
-    std::array<Index, 2> const of_unit = all.of_unit(all.unit(number));
-    CHECK(std::ranges::count(of_unit, number) == 1);
+    CHECK(all.unit(number) == table.unit_of(all[number].block));
+    CHECK(std::ranges::count(all.of_unit(all.unit(number)), number) == 1);
+    CHECK(all.begins(number) == (all[number].kind == PartKind::head || all[number].kind == PartKind::mlp));
   }
   std::vector<Index> begins;
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})

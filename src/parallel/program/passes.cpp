@@ -51,8 +51,8 @@ Instructions evaluation_order(Index parts, Index micro_batch) {
 Index unit_read_by(Instruction const& instruction, PartTable const& parts) {
   bool const backward = instruction.act == Act::backward;
   if (instruction.act != Act::forward && instruction.act != Act::recompute && !backward) return Instruction::none;
-  Part const part = parts[instruction.subject];
-  return backward && part.kind == PartKind::embed ? Instruction::none : unit_of(part);
+  bool const embeds = parts[instruction.subject].kind == PartKind::embed;
+  return backward && embeds ? Instruction::none : parts.unit(instruction.subject);
 }
 
 Instructions with_recomputation(Instructions const& order, PartTable const& parts) {

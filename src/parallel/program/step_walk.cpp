@@ -85,9 +85,10 @@ private:
   /// Parts of a block between which nothing starts are one moment.
   void compute(Instruction const& one) {
     Part const part = m_plan.parts[one.subject];
-    ParameterUnit const& unit = m_plan.layout.units[at(unit_of(part))];
+    Index const number = m_plan.parts.unit(one.subject);
+    ParameterUnit const& unit = m_plan.layout.units[at(number)];
     bool const forward = one.act == Act::forward, is_of_block = part.block >= 0;
-    if (!forward) m_states[at(unit_of(part))].gradient = Holding::own;
+    if (!forward) m_states[at(number)].gradient = Holding::own;
     m_next.name = (forward ? "forward " : "backward ") + (is_of_block ? unit.name : to_string(part));
     Moment const& last = m_moments.back();
     if (last.name != m_next.name || !m_next.before.empty() || !last.after.empty()) add_moment();
