@@ -79,8 +79,8 @@ std::vector<PipelineShape> shapes_of(PipelineArguments const& arguments, Pipelin
         std::string const found = shape_problem(schedule, shape);
         if (found.empty()) shapes.push_back(shape);
         if (problem.empty()) problem = found;
-        TRAINSTONE_REQUIRE_INPUT(std::ssize(shapes) <= most_shapes, "more than {} pipelines are asked for",
-                                 most_shapes);
+        TRAINSTONE_REQUIRE_INPUT(std::ssize(shapes) <= most_shapes,
+                                 "more than {0} pipelines are asked for; name at most {0}", most_shapes);
       }
   TRAINSTONE_REQUIRE_INPUT(!shapes.empty(), "{}", problem);
   return shapes;
@@ -96,6 +96,9 @@ PipelinePrices prices_of(PipelineArguments const& arguments, PipelineShape const
   PipelinePrices prices{.chunks = {},
                         .head = scale * parse_time("--head", or_else(arguments.head, "0")),
                         .message = scale * parse_time("--message", or_else(arguments.message, "0"))};
+  auto const is_zero = [](Ticks time) { return time == 0; };
+  TRAINSTONE_REQUIRE_INPUT(!std::ranges::all_of(forward, is_zero) || !std::ranges::all_of(backward, is_zero),
+                           "--forward and --backward are 0 for every stage; one of them must be above 0");
   for (std::size_t stage = 0; stage < forward.size(); ++stage) {
     ChunkPrice chunk{scale * forward[stage] / shape.chunks, scale * backward[stage] / shape.chunks};
     if (splits_backward) {
@@ -119,15 +122,16 @@ int explain_shapes(ExplainArguments const& arguments, PipelineSchedule const& sc
                    std::vector<PipelineShape> const& shapes) {
   TRAINSTONE_REQUIRE_INPUT(arguments.svg_file.empty() && !arguments.pipeline.search,
                            "--svg and --search are for one pipeline, these are {}", shapes.size());
-  std::vector<PipelineExplanation> explanations;
+  std::vector<std::vector<std::string>> rows;
   for (PipelineShape const& shape : shapes) {
-    PipelineExplanation explanation = explained(arguments.pipeline, schedule, shape);
+    PipelineExplanation const explanation = explained(arguments.pipeline, schedule, shape);
     if (arguments.pipeline.json)
       fmt::print("{}", pipeline_json(explanation));
     else
-      explanations.push_back(std::move(explanation));
+      rows.push_back(pipeline_row(explanation));
+    bool const is_last = &shape == &shapes.back();
+    if (!arguments.pipeline.json && is_last) fmt::print("{}", pipeline_table(explanation, std::move(rows)));
   }
-  if (!arguments.pipeline.json) fmt::print("{}", pipeline_table(explanations));
   return 0;
 }
 
@@ -187,6 +191,8 @@ std::pair<char const*, std::string> pipeline_flag_given(PipelineArguments const&
 
 int explain_pipeline(ExplainArguments const& arguments) {
   PipelineArguments const& flags = arguments.pipeline;
+  TRAINSTONE_REQUIRE_INPUT(!arguments.algorithm.empty(), "explain pipeline needs a schedule, one of {}",
+                           pipeline_schedule_names());
   PipelineSchedule const& schedule = parse_pipeline_schedule(arguments.algorithm);
   std::vector<PipelineShape> const shapes = shapes_of(flags, schedule);
   TRAINSTONE_REQUIRE_INPUT(flags.search || flags.slots.empty(), "--slots limits a search, add --search");

@@ -31,7 +31,7 @@ bool is_algorithm(std::string const& key) {
 
 /// All else that a deck can say is in the reference's files, or in the matrix, and refused here.
 RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
-  LlmcShape const shape = model_file.empty() ? LlmcShape{1, 1, 1, 1, 1, 128} : LlmcModelReader(model_file).shape();
+  LlmcShape const shape = model_file.empty() ? LlmcShape{1, 1, 2, 1, 1, 128} : LlmcModelReader(model_file).shape();
   std::string const text =
       fmt::format("model = {{ layers = {}, heads = {}, channels = {}, context = {}, vocab = {} }}\n"
                   "data = {{ source = \"synthetic\", steps = 10 }}\n"

@@ -34,7 +34,7 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
   std::int64_t const steps = options.quick ? 5 : 20;
   std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
-  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers())) {
+  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers(), choices.model_options)) {
     std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;

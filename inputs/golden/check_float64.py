@@ -79,7 +79,7 @@ DEFAULTS = {
     "optimizer": {"type": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1,
                   "decay": "matrices", "clip": 1.0, "schedule": "cosine", "warmup": 0, "final_lr_fraction": 0.1},
 }
-NO_EFFECT = ("parallel", "comm", "kernels", "bench")  # sections that do not change what is learned
+NO_EFFECT = ("parallel", "memory", "comm", "kernels", "bench")  # sections that do not change what is learned
 
 
 # --- deck -------------------------------------------------------------------------------------------------------------

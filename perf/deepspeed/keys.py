@@ -28,10 +28,10 @@ SETTLED = {
     "bf16.check_grad_overflow": ((False,), "a loss that is not finite ends the run", 'precision.loss_scale = "dynamic"'),
     "bf16.bf16_master_weights_and_grads": ((False,), "master copies are fp32", 'precision.recipe = "mixed16"'),
     "bf16.bf16_optimizer_states": ((False,), "moments are fp32", 'precision.recipe = "mixed16"'),
-    "activation_checkpointing.partition_activations": ((False,), "activations are kept", 'model.attention = "flash"'),
-    "activation_checkpointing.cpu_checkpointing": ((False,), "activations are kept", 'model.attention = "flash"'),
+    "activation_checkpointing.partition_activations": ((False,), "ranks share no activations", 'memory.recompute = "full"'),
+    "activation_checkpointing.cpu_checkpointing": ((False,), "activations stay where they are", 'memory.recompute = "full"'),
     "activation_checkpointing.contiguous_memory_optimization": ((False,), "activations are kept in one piece each", "none"),
-    "activation_checkpointing.number_checkpoints": ((None,), "activations are kept", 'model.attention = "flash"'),
+    "activation_checkpointing.number_checkpoints": ((None,), "blocks compute activations again", 'memory.recompute = "full"'),
     "activation_checkpointing.synchronize_checkpoint_boundary": ((False,), "activations are kept", "none"),
     "activation_checkpointing.profile": ((False,), "activations are kept", "bench.kernels"),
 }

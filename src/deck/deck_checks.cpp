@@ -1,5 +1,6 @@
 #include "deck/deck_checks.hpp"
 
+#include "core/plural.hpp"
 #include "model/part.hpp"
 #include "train/injected_delay.hpp"
 
@@ -112,10 +113,10 @@ Problem recompute_problem(RunConfig const& config) {
   std::vector<Recompute> const& values = config.model_options.recompute;
   auto const count = std::ssize(values);
   if (count > 1 && count != config.model.layers)
-    return problem("memory.recompute",
-                   "memory.recompute has {} values, and the model has {} blocks; nearest legal values: one value for "
-                   "all blocks, or {} values",
-                   count, config.model.layers, config.model.layers);
+    return problem(
+        "memory.recompute",
+        "memory.recompute has {}, and the model has {}; nearest legal values: one value for all blocks, or {}",
+        plural(count, "value"), plural(config.model.layers, "block"), plural(config.model.layers, "value"));
   bool const selects = std::ranges::find(values, Recompute::selective) != values.end();
   if (selects && config.model_options.attention == AttentionKind::flash)
     return problem("memory.recompute",

@@ -139,7 +139,8 @@ Setting read_override(std::string const& assignment, Origin::Kind kind) {
   if (!key) fail_unknown(name, false, origin, "");
   bool const is_string = key->type == KeyType::text || key->type == KeyType::quantity || key->one_will_do;
   bool const bare =
-      is_string && (text.empty() || std::string_view("\"'[").find(text.front()) == std::string_view::npos);
+      is_string && (text.empty() ||
+                    std::string_view(key->one_will_do ? "\"'[" : "\"'").find(text.front()) == std::string_view::npos);
   if (bare) return make_setting(*key, toml::value<std::string>(text), origin, "");
   try {
     toml::table const table = toml::parse("value = " + text);

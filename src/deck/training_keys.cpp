@@ -218,7 +218,7 @@ std::vector<Key> memory_keys() {
                   {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
                   "what blocks compute again before their backward instead of keeping it; one value for all blocks, or "
                   "a value each; selective: the probabilities of materialized attention; full: all but a block's "
-                  "output")};
+                  "output and, if masks are stored, the mask of its last dropout")};
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include "model/part_lists.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace trainstone {
@@ -45,15 +46,17 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   }
 }
 
-ActivationPlaces::ActivationPlaces(Index layers, GptOptions const& options)
-    : m_layers(layers), m_options(options), m_written(activations_written(options)) {
-  for (Index block = 0; block < layers; ++block)
-    if (Recompute const how = options.recompute_of(block); !m_recomputed.contains(how))
-      m_recomputed[how] = recomputed(how, options);
-}
-
-bool ActivationPlaces::is_recomputed(Activation what, Index block) const {
-  return m_recomputed.at(m_options.recompute_of(block)).contains(what);
+ActivationPlaces::ActivationPlaces(Index layers, GptOptions const& options) : m_written(activations_written(options)) {
+  for (Index block = 0; block < layers; ++block) {
+    Recompute const how = options.recompute_of(block);
+    std::shared_ptr<Flags const>& way = m_ways[how];
+    if (!way) {
+      Flags flags{};
+      for (Activation const what : recomputed(how, options)) flags[static_cast<std::size_t>(what)] = true;
+      way = std::make_shared<Flags const>(flags);
+    }
+    m_recomputed.push_back(way);
+  }
 }
 
 PlacedActivation ActivationPlaces::operator()(Activation what, Index block) const {
@@ -66,15 +69,16 @@ PlacedActivation ActivationPlaces::operator()(Activation what, Index block) cons
 
 std::vector<PlacedActivation> ActivationPlaces::all() const {
   std::vector<PlacedActivation> placed;
-  std::set<Activation> shared;
   auto const add = [&](Activation first, Activation last, Index block) {
     for (auto what = m_written.lower_bound(first); what != m_written.end() && *what <= last; ++what)
       if (block < 0 || !is_recomputed(*what, block)) placed.push_back({*what, block});
   };
   add(Activation::embedded, Activation::embedded_mask, PlacedActivation::of_model);
-  for (Index block = 0; block < m_layers; ++block) add(Activation::ln1, Activation::fcproj_mask, block);
-  for (auto const& [how, all] : m_recomputed) shared.insert(all.begin(), all.end());
-  for (Activation const what : shared) placed.push_back({what, PlacedActivation::recomputed});
+  for (Index block = 0; block < std::ssize(m_recomputed); ++block) add(Activation::ln1, Activation::fcproj_mask, block);
+  for (Activation const what : m_written) {
+    auto const has = [&](auto const& way) { return (*way.second)[static_cast<std::size_t>(what)]; };
+    if (is_of_block(what) && std::ranges::any_of(m_ways, has)) placed.push_back({what, PlacedActivation::recomputed});
+  }
   add(Activation::lnf, Activation::d_fc, PlacedActivation::of_model);
   return placed;
 }

@@ -7,7 +7,10 @@
 #include "core/memory_plan.hpp"
 #include "model/config.hpp"
 
+#include <array>
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -114,12 +117,15 @@ public:
   std::vector<PlacedActivation> all() const;
 
 private:
-  bool is_recomputed(Activation what, Index block) const;
+  using Flags = std::array<bool, activation_kinds>;
 
-  Index m_layers = 0;
-  GptOptions m_options;
+  bool is_recomputed(Activation what, Index block) const {
+    return (*m_recomputed[static_cast<std::size_t>(block)])[static_cast<std::size_t>(what)];
+  }
+
   std::set<Activation> m_written;
-  std::map<Recompute, std::set<Activation>> m_recomputed; ///< by those that blocks have
+  std::map<Recompute, std::shared_ptr<Flags const>> m_ways; ///< that blocks have, with what they compute again
+  std::vector<std::shared_ptr<Flags const>> m_recomputed;   ///< by block
 };
 
 /// The activation plan: every tensor with its bytes, in arena order.

@@ -64,11 +64,18 @@ enum class DropoutMasks { recomputed, stored };
 enum class Recompute {
   none,
   selective, ///< the probabilities of materialised attention
-  full,      ///< all but what the block ends with
+  full,      ///< all but the block's output and, if masks are stored, the mask of its last dropout
 };
 
 constexpr std::string_view to_string(Recompute how) {
   return how == Recompute::none ? "none" : how == Recompute::selective ? "selective" : "full";
+}
+
+/// "selective, full"
+inline std::string joined(std::vector<Recompute> const& all, std::string_view separator) {
+  std::string words;
+  for (Recompute const how : all) words += (words.empty() ? "" : std::string(separator)) + std::string(to_string(how));
+  return words;
 }
 
 /// How a model of that shape is computed.

@@ -64,8 +64,8 @@ public:
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
 
-  /// Computes again what the part's block has not kept (GptOptions::recompute). Until the next part of a block runs
-  /// forward or computes again, its backward finds it. Runs on `exec`; returns without fencing.
+  /// Computes again what the part's block has not kept (GptOptions::recompute). Until a part of another block runs
+  /// forward or computes again, the block's backward finds it. Runs on `exec`; returns without fencing.
   /// \param[in] parameters (padded)   of the unit that the part reads
   void recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace trainstone {
@@ -81,6 +82,10 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
     : m_config(config), m_stage(std::move(stage)) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
+  std::vector<std::int64_t> const& blocks = m_stage.blocks;
+  bool const ascends = std::ranges::adjacent_find(blocks, std::greater_equal()) == blocks.end();
+  TRAINSTONE_REQUIRE(blocks.empty() || (ascends && blocks.front() >= 0 && blocks.back() < config.layers),
+                     "the {} blocks of a stage are not ascending numbers below {}", blocks.size(), config.layers);
   bool const embed = m_stage.embed, head = m_stage.head;
   add_unit("root", -1,
            {{"token table", {Tensor::wte}, embed || head},

@@ -254,24 +254,30 @@ std::string pipeline_figures(PipelineExplanation const& explanation) {
 
 std::string pipeline_text(PipelineExplanation const& explanation) { return Text(explanation).write(); }
 
-std::string pipeline_table(std::vector<PipelineExplanation> const& explanations) {
-  PipelineExplanation const& first = explanations.front();
-  std::vector<std::vector<std::string>> rows{
-      {"stages", "micro-batches", "chunks", "time", "bound", "gap", "waiting", "slots", "messages", "not hidden"}};
-  for (PipelineExplanation const& one : explanations) {
-    PipelineShape const& shape = one.program.shape;
-    auto const units = [&](Ticks ticks) {
-      return fmt::format("{:.6g}", static_cast<double>(ticks) / static_cast<double>(one.unit));
-    };
-    Index slots = 0;
-    for (StageProgram const& stage : one.program.stages) slots = std::max(slots, stage.slots);
-    rows.push_back({std::to_string(shape.stages), std::to_string(shape.micro_batches), std::to_string(shape.chunks),
-                    units(one.timeline.time), units(one.bound),
-                    fmt::format("{:.3g} %", gap_percent(one.timeline.time, one.bound)),
-                    percent(one.timeline.idle_share()), std::to_string(slots),
-                    std::to_string(one.timeline.messages.size()), units(one.exposed)});
-  }
-  return fmt::format("{}: {}.\n\n{}", first.name, first.meaning, aligned(rows));
+std::vector<std::string> pipeline_row(PipelineExplanation const& explanation) {
+  PipelineShape const& shape = explanation.program.shape;
+  auto const units = [&](Ticks ticks) {
+    return fmt::format("{:.6g}", static_cast<double>(ticks) / static_cast<double>(explanation.unit));
+  };
+  Index slots = 0;
+  for (StageProgram const& stage : explanation.program.stages) slots = std::max(slots, stage.slots);
+  PipelineTimeline const& timeline = explanation.timeline;
+  return {std::to_string(shape.stages),
+          std::to_string(shape.micro_batches),
+          std::to_string(shape.chunks),
+          units(timeline.time),
+          units(explanation.bound),
+          fmt::format("{:.3g} %", gap_percent(timeline.time, explanation.bound)),
+          percent(timeline.idle_share()),
+          std::to_string(slots),
+          std::to_string(timeline.messages.size()),
+          units(explanation.exposed)};
+}
+
+std::string pipeline_table(PipelineExplanation const& any, std::vector<std::vector<std::string>> rows) {
+  rows.insert(rows.begin(), {"stages", "micro-batches", "chunks", "time", "bound", "gap", "waiting", "slots",
+                             "messages", "not hidden"});
+  return fmt::format("{}: {}.\n\n{}", any.name, any.meaning, aligned(rows));
 }
 
 } // namespace trainstone

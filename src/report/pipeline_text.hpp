@@ -36,8 +36,10 @@ PipelineExplanation explain_search(PipelineExplanation const& schedule, Pipeline
 
 std::string pipeline_text(PipelineExplanation const& explanation);
 
-/// One line per explanation of the same schedule: its figures. \param[in] explanations  at least one
-std::string pipeline_table(std::vector<PipelineExplanation> const& explanations);
+/// The figures of one pipeline, for a line of a table.
+std::vector<std::string> pipeline_row(PipelineExplanation const& explanation);
+/// Lines of the same schedule, under what the figures are. \param[in] any  of the explained pipelines
+std::string pipeline_table(PipelineExplanation const& any, std::vector<std::vector<std::string>> rows);
 
 /// One line. Times are in ticks; `ticks_per_unit` says how many are a unit.
 std::string pipeline_json(PipelineExplanation const& explanation);

@@ -34,7 +34,8 @@ constexpr char const* style =
 
 char const* look_of(Act act) {
   switch (act) {
-  case Act::forward: return "forward";
+  case Act::forward:
+  case Act::recompute: return "forward";
   case Act::loss:
   case Act::backward: return "backward";
   case Act::norm:
@@ -97,9 +98,9 @@ private:
     double at = margin;
     using Entry = std::pair<char const*, char const*>;
     for (auto const& [look, meaning] :
-         {Entry{"forward", "forward"}, Entry{"backward", "loss and backward"}, Entry{"update", "norm and update"},
-          Entry{"wait", "waits, and the core's part of collectives"}, Entry{"other", "other work"},
-          Entry{"collective", "collective under way"}}) {
+         {Entry{"forward", "forward and recomputation"}, Entry{"backward", "loss and backward"},
+          Entry{"update", "norm and update"}, Entry{"wait", "waits, and the core's part of collectives"},
+          Entry{"other", "other work"}, Entry{"collective", "collective under way"}}) {
       rectangle(at, at + 22, m_y - 14, look, meaning);
       m_body += text_at(at + 28, m_y, meaning, "class=\"small\"");
       at += 48 + width_of(meaning);

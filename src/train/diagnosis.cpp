@@ -39,8 +39,11 @@ std::string describe_non_finite(DiagnosedTraining const& training, std::span<dou
   if (micro_batch < std::ssize(losses)) {
     forward(micro_batch);
     bool const is_mine = !is_finite(losses[static_cast<std::size_t>(micro_batch)]);
-    return fmt::format("the first output that is not finite is that of part \"{}\"",
-                       to_string(first_bad_part(training, is_mine)));
+    Part const bad_part = first_bad_part(training, is_mine);
+    Part const before{PartKind::attention, bad_part.block};
+    bool const either = bad_part.kind == PartKind::mlp && !model.keeps_output(before);
+    return fmt::format("the first output that is not finite is that of part {}\"{}\"",
+                       either ? fmt::format("\"{}\" or ", to_string(before)) : "", to_string(bad_part));
   }
   Index const group = control_all_reduce(exec, communicator, Operation::max, engine.find_non_finite_group(count));
   if (group < 0) return "the norm overflows, all gradients are finite";

@@ -22,8 +22,8 @@ struct DiagnosedTraining {
   Vector<std::int64_t> count;
 };
 
-/// Names the first part whose output is not finite. If all outputs are finite, names a group whose gradient is not. The
-/// same text on all ranks. Collective; waits.
+/// Names the first part whose output is not finite, and the part before it, if a block has not kept that one's. If all
+/// outputs are finite, names a group whose gradient is not. The same text on all ranks. Collective; waits.
 /// \param[in] losses   of this rank's micro-batches, as many on all ranks
 /// \param[in] forward  runs a micro-batch of this rank forward once more; all ranks call it
 std::string describe_non_finite(DiagnosedTraining const& training, std::span<double const> losses,

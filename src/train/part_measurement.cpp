@@ -147,14 +147,13 @@ PartTimes of_slowest(ExecutionSpace const& exec, Communicator& communicator, Par
   return times;
 }
 
-/// What blocks do differently, each in turn. The last block may find its activations where they are, so each value that
-/// there is stands before it, too.
-std::vector<Recompute> in_turn(GptOptions const& options, std::int64_t layers) {
-  std::set<Recompute> const different(options.recompute.begin(), options.recompute.end());
-  std::vector<Recompute> const values(different.begin(), different.end());
+/// What blocks compute again, each value twice: the last block finds its activations where they are, and computes
+/// nothing again. Empty if no block does.
+std::vector<Recompute> each_twice(std::vector<Recompute> const& recompute) {
+  std::set<Recompute> different(recompute.begin(), recompute.end());
+  different.erase(Recompute::none);
   std::vector<Recompute> all;
-  for (std::size_t block = 0; !values.empty() && std::ssize(all) < layers; ++block)
-    all.push_back(values[block % values.size()]);
+  for (int time = 0; time < 2; ++time) all.insert(all.end(), different.begin(), different.end());
   return all;
 }
 
@@ -166,7 +165,8 @@ RunConfig measured_training(RunConfig const& config) {
   training.model = config.model;
   training.model.layers = std::min(config.model.layers, most_layers);
   training.model_options = config.model_options;
-  if (config.model.layers > most_layers) training.model_options.recompute = in_turn(config.model_options, most_layers);
+  training.model_options.recompute = each_twice(config.model_options.recompute);
+  if (!training.model_options.recompute.empty()) training.model.layers = std::ssize(training.model_options.recompute);
   training.data.sequence = config.data.sequence;
   training.batch = {config.batch.micro, micro_batches, micro_batches * config.batch.micro};
   training.precision = config.precision;

@@ -78,10 +78,25 @@ struct TestModel {
     gpt.loss(exec, batch, LossMode::training);
     for (Part part : all | std::views::reverse) {
       Index const unit = table.unit_of(part.block);
-      if (part.kind == PartKind::mlp && options.recompute_of(part.block) != Recompute::none)
+      if (part.kind == PartKind::mlp && options.recompute_of(part.block) != Recompute::none) {
+        spoil_recomputed(exec);
         for (PartKind const kind : {PartKind::attention, PartKind::mlp})
           gpt.recompute(exec, {kind, part.block}, batch, of_unit(parameters, unit));
+      }
       gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write});
+    }
+  }
+
+  /// What nobody computes again is NaN.
+  void spoil_recomputed(ExecutionSpace const& exec) {
+    std::uint64_t begin = 0;
+    for (PlannedTensor const& tensor : activation_plan(config, rows, storage.values, options)) {
+      if (tensor.name.starts_with("recomputed"))
+        Kokkos::deep_copy(exec,
+                          Vector<unsigned char>(
+                              reinterpret_cast<unsigned char*>(activation_memory.bytes().data()) + begin, tensor.bytes),
+                          0xff);
+      begin += tensor.bytes;
     }
   }
 

@@ -124,6 +124,9 @@ TEST_CASE("a stage has its blocks, the token table for embed and for head, and w
   CHECK(tensors == 4 * 12 + 2 + 3 + 3); // wte and wpe; wte and the final norm, on two stages
   CHECK_THROWS_AS(ParameterTable(config, 3, stage_of(1, 3, 4)).unit_of(-1), Error);
   CHECK_THROWS_AS(ParameterTable(config, 3, stage_of(1, 3, 4)).unit_of(3), Error);
+  CHECK_THROWS_AS(ParameterTable(config, 3, ModelStage{true, {1, 1}, true}), Error);
+  CHECK_THROWS_AS(ParameterTable(config, 3, ModelStage{true, {2, 1}, true}), Error);
+  CHECK_THROWS_AS(ParameterTable(config, 3, ModelStage{true, {3, 4}, true}), Error);
 }
 
 TEST_CASE("parts of a stage keep their names, and embed or head alone completes its unit", "[model]") {

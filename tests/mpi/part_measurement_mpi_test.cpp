@@ -57,6 +57,25 @@ TEST_CASE("the parts of a deck are measured without its strategy, and all ranks 
         std::ranges::equal(all_gather_values(world, time), std::vector(static_cast<std::size_t>(world.size()), time)));
 }
 
+TEST_CASE("what blocks compute again is measured, whichever blocks do", "[mpi][parts]") {
+  using enum Recompute;
+  auto const recompute = GENERATE(values<std::vector<Recompute>>(
+      {{full}, {none, none, none, none, none, full}, {none, selective, full, none, selective, full}}));
+  Communicator world = Communicator::world();
+  RunConfig config = config_of(RecipeName::fp32, ReductionMode::fast, world.size());
+  config.model_options.recompute = recompute;
+  config.model.layers = std::ssize(recompute);
+  MemoryLedger ledger;
+  PartTimes const times =
+      measure_parts(ExecutionSpace(), world, ledger, resolve_run(measured_training(config), Topology::one_node(1)),
+                    {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
+  PartTimes::OfPart const &attention = times.parts.at(PartKind::attention), &mlp = times.parts.at(PartKind::mlp);
+  CHECK(attention.recompute_full > 0);
+  CHECK(mlp.recompute_full > 0);
+  CHECK((attention.recompute_selective > 0) == (std::ranges::find(recompute, selective) != recompute.end()));
+  CHECK(mlp.recompute_selective == 0); // which keeps no probabilities
+}
+
 TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
   Communicator world = Communicator::world();
   RunConfig const config = config_of(RecipeName::fp32, ReductionMode::fast, world.size());

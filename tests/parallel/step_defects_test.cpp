@@ -146,6 +146,26 @@ TEST_CASE("the two parts of the token table's gradient must be added once, when 
   check_found(fast, StepDefect::malformed, "\"tie the token table\": the token table has one gradient");
 }
 
+TEST_CASE("embed's part of the token table's gradient is not set to zero while it is reduced",
+          "[parallel][program][defects]") {
+  ParallelConfig each = ordered; // one run of all gradients, which are reduced after every micro-batch
+  each.strategy = Strategy::zero;
+  each.zero_stage = 2;
+  Steps steps(each, 2, 2);
+  Index const root = std::ssize(steps.plans.front().reductions.buckets.runs) - 1;
+  Index const bucket = steps.plans.front().reductions.buckets.runs[static_cast<std::size_t>(root)].first_bucket;
+  for (Rank rank = 0; rank < 2; ++rank) { // of the first micro-batch, behind the next one's head
+    auto const [list, place] = steps.find(rank, waits_for(Act::reduce, bucket));
+    Instruction const wait = (*list)[static_cast<std::size_t>(place)];
+    Instruction const sum = (*list)[static_cast<std::size_t>(place) + 1];
+    REQUIRE(sum.act == Act::accumulate);
+    list->erase(list->begin() + place, list->begin() + place + 2);
+    auto const [next, head] = steps.find(rank, is(Act::backward, 5, 1));
+    next->insert(next->begin() + head + 1, {wait, sum});
+  }
+  check_found(steps, StepDefect::written_while_used, "\"backward head, micro-batch 1\": bucket");
+}
+
 TEST_CASE("a gather that no part reads is found", "[parallel][program][defects]") {
   Steps steps(zero3, 2, 1);
   steps.repeat_everywhere(waits_for(Act::gather, 1));

@@ -191,7 +191,7 @@ TEST_CASE("an evaluation keeps nothing and fills the pipeline once") {
       for (Index const chunks : {1, 2}) {
         PipelineShape const shape{stages, micro_batches, chunks};
         CAPTURE(stages, micro_batches, chunks);
-        std::vector<StageOrder> const orders(static_cast<std::size_t>(stages), evaluation_order(shape));
+        std::vector<StageOrder> const orders(static_cast<std::size_t>(stages), pipeline_evaluation_order(shape));
         PipelineProgram const program = make_pipeline_program(shape, orders);
         CHECK(program.forward_only);
         std::optional<PipelineFinding> const defect = find_pipeline_defect(program);

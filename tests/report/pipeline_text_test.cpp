@@ -98,8 +98,9 @@ TEST_CASE("JSON has the instructions of all stages", "[pipeline]") {
 }
 
 TEST_CASE("a table has a line per pipeline", "[pipeline]") {
-  std::string const table =
-      pipeline_table({explanation_of("gpipe", {2, 2, 1}, {1, 2}), explanation_of("gpipe", {4, 8, 1}, {1, 2})});
+  std::string const table = pipeline_table(explanation_of("gpipe", {2, 2, 1}, {1, 2}),
+                                           {pipeline_row(explanation_of("gpipe", {2, 2, 1}, {1, 2})),
+                                            pipeline_row(explanation_of("gpipe", {4, 8, 1}, {1, 2}))});
   CHECK(count(table, "\n") == 5);
   CHECK_THAT(table, ContainsSubstring("27.3 %"));
 }

@@ -330,6 +330,10 @@ TEST_CASE("all blocks but the last one compute again: 8 kernels and 16 n h^2 FLO
   CHECK(full.step_flops.gemm == none.step_flops.gemm + times * 16 * n * h * h);
   CHECK(full.step_flops.attention == none.step_flops.attention + times * 2 * scores);
   CHECK(full.evaluation_launches == none.evaluation_launches);
+  CHECK(full.model_gemm_flops == none.step_flops.gemm);
+  config.model_options.dropout = 0.1;
+  CHECK(plan_run(config, 0, 1).step_launches == full.step_launches + rank_micro_batches * (4 * layers + 2) + times);
+  config.model_options.dropout = 0;
   config.model_options.recompute = {Recompute::selective};
   RunPlan const selective = plan_run(config, 0, 1);
   CHECK(selective.step_launches == none.step_launches + times);

@@ -187,7 +187,7 @@ std::string blocks_problem(PipelineSchedule const& schedule, PipelineShape const
                      plural(blocks, "block"), plural(shape.stages, "stage"), fmt::join(legal, " or "), shape.chunks);
 }
 
-StageOrder evaluation_order(PipelineShape const& shape) {
+StageOrder pipeline_evaluation_order(PipelineShape const& shape) {
   StageOrder order;
   for (Index group = 0; group < shape.micro_batches; group += shape.stages)
     for (Index chunk = 0; chunk < shape.chunks; ++chunk)

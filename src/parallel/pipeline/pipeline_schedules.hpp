@@ -54,7 +54,7 @@ struct PipelineShape {
 
 /// A generator and what it is for.
 struct PipelineSchedule {
-  std::string_view name; ///< as decks and `explain` write it
+  std::string_view name; ///< as `explain` writes it
   std::string_view meaning;
   StageOrder (*order)(PipelineShape const& shape, Index stage);
   bool has_chunks = false;         ///< several chunks per stage make sense
@@ -83,6 +83,6 @@ std::vector<StageOrder> make_pipeline_order(PipelineSchedule const& schedule, Pi
 
 /// Forward alone, the same for all stages: groups of as many micro-batches as stages run through all chunks. For every
 /// shape.
-StageOrder evaluation_order(PipelineShape const& shape);
+StageOrder pipeline_evaluation_order(PipelineShape const& shape);
 
 } // namespace trainstone

@@ -33,10 +33,10 @@ std::vector<double> stage_costs(BlockCosts const& costs, std::vector<Index> cons
 
 enum class StageCut { even, balanced, listed };
 
-/// The value of `parallel.stages`. \throws InputError listing the legal values
+/// The name of a way to cut. \throws InputError listing the legal values
 StageCut parse_stage_cut(std::string_view name);
 
-/// The cut that a deck asks for. \param[in] listed  numbers of blocks, with StageCut::listed
+/// The cut in the way that is asked for. \param[in] listed  numbers of blocks, with StageCut::listed
 /// \throws InputError if the list has not one number for each stage, or not all blocks in sum
 std::vector<Index> cut_stages(StageCut cut, std::vector<Index> const& listed, BlockCosts const& costs, Index stages,
                               Index micro_batches);

@@ -64,7 +64,7 @@ struct ParallelConfig {
   double first_bucket_bytes = 1024.0 * 1024; ///< of the gradients that backward completes first
   bool overlap = true;                       ///< communicate while computing
   std::int64_t in_flight = 2;                ///< reductions at a time
-  std::int64_t prefetch = 1;                 ///< parameter groups that are gathered ahead
+  std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
   /// Whether rank 0 alone updates: then it owns everything.

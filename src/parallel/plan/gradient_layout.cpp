@@ -8,8 +8,6 @@ namespace trainstone {
 
 namespace {
 
-constexpr Index token_table = 0; // the first group
-
 void append(GradientLayout& all, StateLayout const& layout, Index group, bool looked_up) {
   all.gradients.push_back({group, looked_up, all.elements, all.share_elements});
   all.elements += layout.groups[static_cast<std::size_t>(group)].padded;
@@ -30,12 +28,12 @@ std::optional<Gradient> GradientLayout::looked_up() const {
   return found == gradients.end() ? std::nullopt : std::optional(*found);
 }
 
-GradientLayout make_gradient_layout(StateLayout const& layout, bool parts_of_table_apart) {
+GradientLayout make_gradient_layout(StateLayout const& layout, std::optional<Index> in_two_parts) {
   GradientLayout all;
   for (ParameterUnit const& unit : layout.units) {
     Index const first = std::ssize(all.gradients), begin = all.elements;
     for (Index group = unit.first_group; group <= unit.last_group; ++group) append(all, layout, group, false);
-    if (parts_of_table_apart && unit.has(token_table)) append(all, layout, token_table, true);
+    if (in_two_parts && unit.has(*in_two_parts)) append(all, layout, *in_two_parts, true);
     all.units.push_back({first, std::ssize(all.gradients) - 1, {begin, all.elements}});
   }
   return all;

@@ -39,7 +39,7 @@ struct GradientLayout {
   std::optional<Gradient> looked_up() const;
 };
 
-/// \param[in] parts_of_table_apart  whether embed's part of the token table's gradient lies apart from head's
-GradientLayout make_gradient_layout(StateLayout const& layout, bool parts_of_table_apart);
+/// \param[in] in_two_parts  the group of the token table, if embed's part of its gradient lies apart from head's
+GradientLayout make_gradient_layout(StateLayout const& layout, std::optional<Index> in_two_parts);
 
 } // namespace trainstone

@@ -12,7 +12,7 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-/// What a bucket has of one owner's shares, group by group.
+/// What a bucket has of one owner's shares, gradient by gradient.
 void append_member(Pieces& pieces, ReductionPlan const& reductions, StateLayout const& layout, Bucket const& bucket,
                    Rank member) {
   Index const begin = reductions.buckets.runs[at(bucket.run)].memory.begin;
@@ -127,7 +127,9 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   plan.rounds_sums = plan.storage != layout.types.gradients;
   plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !each;
   plan.fresh_gradients_apart = plan.reduce_each && (layout.sharding.gradients || several);
-  plan.gradients = make_gradient_layout(layout, plan.ordered);
+  std::optional<Index> in_two_parts; // where embed and head are both here
+  if (plan.ordered && table.stage().embed && table.stage().head) in_two_parts = table.find(Tensor::wte).group;
+  plan.gradients = make_gradient_layout(layout, in_two_parts);
   plan.buckets = make_buckets(table, layout, plan.gradients, parallel, bytes_per_value(plan.storage));
   plan.collectives = plan_collectives(parallel, choice, layout);
   return plan;

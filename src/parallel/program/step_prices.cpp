@@ -125,8 +125,11 @@ Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
   auto const found = m_parts->parts.find(kind);
   TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", to_string(kind));
   if (instruction.act == Act::forward) return nanoseconds(found->second.forward);
-  if (instruction.act == Act::recompute)
-    return nanoseconds(found->second.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject])));
+  if (instruction.act == Act::recompute) {
+    double const again = found->second.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject]));
+    TRAINSTONE_REQUIRE(again > 0, "no times of what part \"{}\" computes again", to_string(kind));
+    return nanoseconds(again);
+  }
   bool const adds = m_plan->reductions.adds_in_place() && instruction.micro_batch > 0;
   double const whole = adds ? found->second.backward_adding : found->second.backward;
   if (instruction.piece == Instruction::none) return nanoseconds(whole);

@@ -203,7 +203,8 @@ StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, Param
                    Topology const& topology) {
   ParallelConfig one_unit_each = parallel;
   Index largest = std::ranges::max(table.units(), {}, &ParameterUnit::padded).padded;
-  if (parallel.reduction == ReductionMode::ordered) largest += table.groups().front().padded; // of the token table two
+  if (parallel.reduction == ReductionMode::ordered)
+    largest += table.groups()[at(table.find(Tensor::wte).group)].padded; // its gradient has two parts
   one_unit_each.bucket_bytes = one_unit_each.first_bucket_bytes = static_cast<double>(largest) * sizeof(float);
   StepWalk walk;
   for (Rank rank = 0; rank < topology.ranks(); ++rank)

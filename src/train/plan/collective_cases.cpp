@@ -81,7 +81,7 @@ CollectiveCase case_of_bucket(ShardPlan const& plan, Bucket const& bucket, std::
 /// In blocks of every kind: none, one element, fewer than ranks, not as many in each, many.
 void append_every_kind(std::vector<CollectiveCase>& cases, PlannedCollective planned) {
   std::set<Rank> roots{planned.problem.root};
-  if (has_root(planned.problem.collective)) roots.insert(planned.problem.ranks() - 1); // owners of groups
+  if (has_root(planned.problem.collective)) roots.insert(planned.problem.ranks() - 1); // owners of units
   for (Rank const root : roots) {
     planned.problem.root = root;
     for (Index const elements : {Index{0}, Index{1}, Index{7}, Index{1009}, most_elements_tried}) {

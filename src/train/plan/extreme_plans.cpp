@@ -10,7 +10,7 @@ namespace trainstone {
 namespace {
 
 /// Indices on an axis: those that are extreme on the line of the plan's rank, and on the shard axis all that own whole
-/// groups.
+/// units.
 std::vector<Rank> extreme_indices(StateLayout const& layout, Axis axis) {
   std::vector<Rank> indices = extreme_ranks(layout.line(axis));
   for (Index group = 0; axis == Axis::shard && group < std::ssize(layout.groups); ++group)

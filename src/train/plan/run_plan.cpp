@@ -42,6 +42,8 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   };
   ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
   plan.step_flops = step.flops;
+  plan.model_gemm_flops = static_cast<std::uint64_t>(plan.accumulation) *
+                          training_flops(config.model, plan.shape, config.model_options).gemm;
   plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.evaluation_flops = evaluation.flops;

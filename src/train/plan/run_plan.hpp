@@ -47,6 +47,7 @@ struct RunPlan {
   Traffic validation_sent = {};          ///< per micro-batch of a validation: sharded parameters
   Traffic validation_control = {};       ///< per global batch of a validation: its losses
   ModelFlops step_flops = {};            ///< per step and rank
+  std::uint64_t model_gemm_flops = 0;    ///< of a step: without what blocks compute again
   ModelFlops evaluation_flops = {};      ///< per micro-batch of a validation
   std::uint64_t step_launches = 0;       ///< kernels per step, without those of the update
   std::uint64_t update_launches = 0;     ///< per update that is not skipped

@@ -50,7 +50,7 @@ double most_updated(StateLayout const& layout) {
 } // namespace
 
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
-  auto const flops = static_cast<double>(plan.step_flops.gemm) * plan.parallel.layout.mesh.data();
+  auto const flops = static_cast<double>(plan.model_gemm_flops) * plan.parallel.layout.mesh.data();
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;
@@ -68,18 +68,6 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
       step.communication_seconds += traffic_seconds(row.traffic, value_bytes, machine, network);
   return step;
 }
-
-namespace {
-
-/// "selective, full": what blocks compute again; empty: nothing.
-std::string words_of(std::vector<Recompute> const& all) {
-  std::string words;
-  for (Recompute const how : std::set<Recompute>(all.begin(), all.end()))
-    if (how != Recompute::none) words += (words.empty() ? "" : ", ") + std::string(to_string(how));
-  return words;
-}
-
-} // namespace
 
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   GptOptions const& options = config.model_options;
@@ -103,8 +91,9 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
       {"gemm", config.kernels.gemm},
       {"optimizer",
        fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)), optimizer.moments())}};
-  if (std::string const recompute = words_of(options.recompute); !recompute.empty())
-    conditions["recompute"] = recompute;
+  std::set<Recompute> again(options.recompute.begin(), options.recompute.end());
+  again.erase(Recompute::none);
+  if (!again.empty()) conditions["recompute"] = joined({again.begin(), again.end()}, ", ");
   return conditions;
 }
 

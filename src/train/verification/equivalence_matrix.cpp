@@ -26,9 +26,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.schedule = {ScheduleType::constant, 0, 1.0};
   config.precision.recipe = row.recipe;
   config.model_options = choices.model_options;
-  if (choices.model_options.recompute.empty()) config.model_options.recompute = row.recompute;
-  if (config.model_options.attention == AttentionKind::flash) // keeps no probabilities
-    std::ranges::replace(config.model_options.recompute, Recompute::selective, Recompute::full);
+  config.model_options.recompute = row.recompute;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
@@ -68,17 +66,12 @@ struct Variation {
   MatrixDelays delays;
 };
 
-/// Of the model's two blocks.
-std::vector<std::vector<Recompute>> const& recomputations() {
+/// Of the model's two blocks, what rows compute again in turn.
+std::vector<std::vector<Recompute>> recomputations(GptOptions const& options) {
   using enum Recompute;
-  static std::vector<std::vector<Recompute>> const all{{none}, {full}, {selective}, {full, none}, {selective, full}};
-  return all;
-}
-
-std::string words_of(std::vector<Recompute> const& recompute) {
-  std::string words;
-  for (Recompute const how : recompute) words += (words.empty() ? "" : "+") + std::string(to_string(how));
-  return words;
+  if (!options.recompute.empty()) return {options.recompute};
+  if (options.attention == AttentionKind::flash) return {{none}, {full}, {full, none}}; // it keeps no probabilities
+  return {{none}, {full}, {selective}, {full, none}, {selective, full}};
 }
 
 std::vector<Variation> variations(bool quick) {
@@ -100,18 +93,19 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
                      to_string(row.recipe), ranks, strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
-                     row.parallel.overlap ? "overlap" : "no overlap", delays, words_of(row.recompute));
+                     row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"));
 }
 
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers) {
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
   std::vector<MatrixRow> rows;
+  std::vector<std::vector<Recompute>> const again = recomputations(options);
   std::vector<Variation> const all = variations(quick);
   std::size_t next = 0; // of the one variation that a quick row of mixed16 gets
   auto const add = [&](MatrixRow row, Variation const& variation) {
     row.delays = variation.delays;
     if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
     row.parallel.overlap = variation.overlap;
-    row.recompute = recomputations()[rows.size() % recomputations().size()];
+    row.recompute = again[rows.size() % again.size()];
     rows.push_back(row);
   };
   for (std::int64_t const micro_batches : {8, 16}) {

@@ -25,17 +25,18 @@ struct MatrixRow {
   ParallelConfig parallel;
   std::string algorithm; ///< of reductions: ordered or shared
   MatrixDelays delays;
-  std::vector<Recompute> recompute = {}; ///< unless the run's choices name what is computed again
+  std::vector<Recompute> recompute = {}; ///< what the model's two blocks compute again
 };
 
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full"
 std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
-/// column at least once per strategy, and in mixed16 at least once over all strategies. What is computed again changes
-/// from row to row. With other buffers than the
-/// host's, algorithms of shared memory are left out.
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host);
+/// column but the last one at least once per strategy, and in mixed16 at least once over all strategies. What is
+/// computed again changes from row to row, unless `options` name it. With other buffers than the host's, algorithms of
+/// shared memory are left out.
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host,
+                                          GptOptions const& options = {});
 
 /// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.
 /// \param[in] choices  configuration whose kernels and message buffers are used
