@@ -97,7 +97,7 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
   for (std::int64_t block = 0; block < config.layers; ++block) {
     std::string const name = "block " + std::to_string(block);
-    bool const is_here = std::ranges::find(m_stage.blocks, block) != m_stage.blocks.end();
+    bool const is_here = std::ranges::binary_search(m_stage.blocks, block);
     add_unit(name, block, {{name, block_members, is_here}}, ranks, split_of);
   }
   TRAINSTONE_REQUIRE(!m_groups.empty(), "a stage has no parameters of {} blocks", config.layers);

@@ -9,6 +9,17 @@ from support import run, start
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def check_words(test, cases, *subject):
+    """Runs explain with each case's arguments behind the subject, and looks for the case's words in what it prints."""
+    futures = {arguments: start("explain", *subject, *arguments) for arguments in cases}
+    for arguments, words in cases.items():
+        with test.subTest(arguments=arguments):
+            outcome = futures[arguments].result()
+            test.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
+            for word in words:
+                test.assertIn(word, outcome.out)
+
+
 class Explain(unittest.TestCase):
     def test_the_ring_ends_with_everything_everywhere(self):
         outcome = run("explain", "all_reduce", "ring", "--ranks", 4)
@@ -30,13 +41,7 @@ class Explain(unittest.TestCase):
             ("barrier", "dissemination", "--ranks", 3): ["has heard of"],
             ("all_to_all", "pairwise", "--ranks", 1): ["0>0"],
         }
-        futures = {arguments: start("explain", *arguments) for arguments in cases}
-        for arguments, words in cases.items():
-            with self.subTest(arguments=arguments):
-                outcome = futures[arguments].result()
-                self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
-                for word in words:
-                    self.assertIn(word, outcome.out)
+        check_words(self, cases)
 
     def test_the_picture_is_a_whole_svg_file(self):
         outcome = run("explain", "all_reduce", "tree", "--ranks", 3, "--svg", "tree.svg")
@@ -71,13 +76,7 @@ class ExplainPipelines(unittest.TestCase):
                 ["search on 4 stages", "at most 3 slots takes 33", "1f1b takes 31 with 4 slots"],
             ("gpipe", "--stages", "2:4", "--micro-batches", "4:5"): ["not hidden", "4       5 "],
         }
-        futures = {arguments: start("explain", "pipeline", *arguments) for arguments in cases}
-        for arguments, words in cases.items():
-            with self.subTest(arguments=arguments):
-                outcome = futures[arguments].result()
-                self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
-                for word in words:
-                    self.assertIn(word, outcome.out)
+        check_words(self, cases, "pipeline")
 
     def test_the_picture_and_json_hold_every_operation(self):
         outcome = run("explain", "pipeline", "1f1b", "--stages", 3, "--micro-batches", 4, "--json", "--svg", "pipe.svg")

@@ -4,22 +4,15 @@
 
 #include "core/error.hpp"
 #include "core/views.hpp"
+#include "support/run_configs.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 using namespace trainstone;
+using trainstone::test::make_config;
 
 namespace {
-
-RunConfig make_config(GptConfig const& model, std::int64_t sequence, BatchConfig const& batch) {
-  RunConfig config;
-  config.model = model;
-  config.data.sequence = sequence;
-  config.batch = batch;
-  config.kernels.gemm = "kokkos";
-  return config;
-}
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t granule) { return (value + granule - 1) / granule * granule; }
 
@@ -302,66 +295,6 @@ TEST_CASE("buckets cut what is too large, and their number shows in the messages
   CHECK(plan_run(config, 0, ranks).step_sent().messages == 2 + 3);
 }
 
-TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 13 for norm and update", "[train][plan]") {
-  std::uint64_t const layers = GENERATE(1, 5), rank_micro_batches = GENERATE(1, 3);
-  RunConfig config =
-      make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
-                  {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
-  RunPlan const plan = plan_run(config, 0, 1);
-  CHECK(plan.step_launches == rank_micro_batches * (28 * layers + 11) + 3 * (layers + 3));
-  CHECK(plan.update_launches == 12 * layers + 4);
-  CHECK(plan.evaluation_launches == 10 * layers + 5);
-  config.model_options.dropout = 0.1;
-  CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + rank_micro_batches * (4 * layers + 2));
-}
-
-TEST_CASE("all blocks but the last one compute again: 8 kernels and 16 n h^2 FLOPs each, or one kernel",
-          "[train][plan]") {
-  std::uint64_t const layers = GENERATE(1, 2, 5), rank_micro_batches = GENERATE(1, 3), n = 2 * 11, h = 12;
-  RunConfig config =
-      make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
-                  {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
-  RunPlan const none = plan_run(config, 0, 1);
-  std::uint64_t const times = rank_micro_batches * (layers - 1);
-  std::uint64_t const scores = 2 * 2 * 3 * 4 * 11 * 12 / 2; // a product: 2 samples, 3 heads of 4, 11 x 12 / 2 pairs
-  config.model_options.recompute = {Recompute::full};
-  RunPlan const full = plan_run(config, 0, 1);
-  CHECK(full.step_launches == none.step_launches + 8 * times);
-  CHECK(full.step_flops.gemm == none.step_flops.gemm + times * 16 * n * h * h);
-  CHECK(full.step_flops.attention == none.step_flops.attention + times * 2 * scores);
-  CHECK(full.evaluation_launches == none.evaluation_launches);
-  CHECK(full.model_gemm_flops == none.step_flops.gemm);
-  config.model_options.dropout = 0.1;
-  CHECK(plan_run(config, 0, 1).step_launches == full.step_launches + rank_micro_batches * (4 * layers + 2) + times);
-  config.model_options.dropout = 0;
-  config.model_options.recompute = {Recompute::selective};
-  RunPlan const selective = plan_run(config, 0, 1);
-  CHECK(selective.step_launches == none.step_launches + times);
-  CHECK(selective.step_flops.gemm == none.step_flops.gemm);
-  CHECK(selective.step_flops.attention == none.step_flops.attention + times * scores);
-}
-
-TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose shares lie apart", "[train][plan]") {
-  Index const layers = 3;
-  Rank const ranks = GENERATE(2, 4, 7);
-  auto const plan_of = [&](Rank of, ParallelConfig const& parallel) {
-    RunConfig config = make_config({layers, 3, 12, 11, 29}, 11, {2, 3, 6 * of});
-    config.parallel = parallel;
-    return plan_run(config, 0, of);
-  };
-  auto const reductions = static_cast<std::uint64_t>(ranks - 1);
-  Granularity const granularity = GENERATE(Granularity::bucket, Granularity::step);
-  ParallelConfig const ddp{.granularity = granularity, .bucket_bytes = 1e3, .first_bucket_bytes = 1e3};
-  RunPlan const plan = plan_of(ranks, ddp);
-  auto const buckets = static_cast<std::uint64_t>(plan.parallel.reductions.buckets.buckets());
-  CHECK((buckets > 1) == (granularity == Granularity::bucket));
-  CHECK(plan.step_launches == plan_of(1, ddp).step_launches + reductions * buckets);
-  ParallelConfig const zero{
-      .strategy = Strategy::zero, .zero_stage = 1, .bucket_bytes = 1e9, .first_bucket_bytes = 1e9};
-  CHECK(plan_of(ranks, zero).step_launches ==
-        plan_of(1, zero).step_launches + reductions * (layers + 3)); // root has three groups
-}
-
 TEST_CASE("staged messages take pinned memory, which is told apart, and nothing else", "[train][plan]") {
   RunConfig config = make_config({3, 3, 12, 11, 29}, 11, {2, 3, 24});
   config.comm.buffers = unstaged_buffers;
@@ -396,17 +329,6 @@ TEST_CASE("what a run keeps for the files that it writes is planned where it is 
     CHECK(bytes_of("trace.file") == trace);
     CHECK(bytes_of("model.save") == save);
   }
-}
-
-TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", "[train][plan]") {
-  GptConfig const model{2, 3, 12, 11, 29};
-  RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);
-  RunPlan const four = plan_run(make_config(model, 11, {2, 4, 8}), 0, 1);
-  CHECK(four.step_flops.total() == 4 * once.step_flops.total());
-  std::uint64_t const arrays = 4 * memory_footprint(4 * 4 * 22), buckets = memory_footprint(4 * 4 * 23);
-  CategoryBytes expected = once.memory_bytes();
-  expected[MemoryCategory::data] = arrays + buckets;
-  CHECK(four.memory_bytes() == expected);
 }
 
 TEST_CASE("an unknown all-reduce is refused and the known ones are named", "[train][plan]") {
