@@ -84,7 +84,7 @@ Table table_of_first(Communicator const& communicator, Table const& table) {
 std::set<GemmShape> products(ResolvedRun const& run, Rank rank) {
   RunPlan const plan = plan_run(run, rank);
   std::set<GemmShape> found;
-  for (GemmShape shape : gemm_shapes(run.config.model, plan.shape, plan.storage())) {
+  for (GemmShape shape : gemm_shapes(run.config.model, plan.shape, plan.storage(), run.config.model_options)) {
     shape.epilogue = EpilogueKind::none;
     found.insert(shape);
   }

@@ -22,15 +22,20 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
   collectively(communicator, [&] {
     choices = read_choices(options.common.deck, "");
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
+    std::int64_t const chunks = choices.model_options.loss_chunks;
+    TRAINSTONE_REQUIRE_INPUT(matrix_rows % chunks == 0,
+                             "memory.loss_chunks = {} does not divide the matrix' {} rows; nearest legal values: {}",
+                             chunks, matrix_rows, nearest_divisors(matrix_rows, chunks));
     TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
   use_chosen_buffers(communicator, choices.comm.buffers, context.exec);
   bool const first = communicator.rank() == 0;
   if (first)
-    fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, {}\n", kokkos_description(),
+    fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, loss chunks {}, {}\n", kokkos_description(),
                to_string(communicator.buffers()), context.exec.concurrency(),
-               to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), describe_machine().cpu);
+               to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))),
+               choices.model_options.loss_chunks, describe_machine().cpu);
   std::int64_t const steps = options.quick ? 5 : 20;
   std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;

@@ -164,6 +164,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {
     fail_at(deck, problem->key, problem->message);
   }
+  if (std::optional<ConfigProblem> const problem = find_chunks_problem(config)) {
+    fail_at(deck, problem->key, problem->message);
+  }
   config.model_setup.load = relative_to(deck.path, config.model_setup.load);
   for (std::string& file : config.data.files) file = relative_to(deck.path, file);
   for (std::string& file : config.data.validation_files) file = relative_to(deck.path, file);

@@ -194,6 +194,17 @@ std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
       bytes, flops, tokens);
 }
 
+std::optional<ConfigProblem> find_chunks_problem(RunConfig const& config) {
+  std::int64_t const chunks = config.model_options.loss_chunks;
+  std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
+  std::int64_t const rows = config.batch.micro * sequence;
+  if (rows % chunks == 0) return std::nullopt;
+  return problem("memory.loss_chunks",
+                 "memory.loss_chunks = {} does not divide the {} rows of a micro-batch (batch.micro x data.sequence); "
+                 "nearest legal values: {}",
+                 chunks, rows, nearest_divisors(rows, chunks));
+}
+
 std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_problem(config.model)) return found;
   if (Problem found = source_problem(config)) return found;

@@ -21,6 +21,9 @@ std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config);
 /// The problem of keys that count in steps, once the length of the training in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);
 
+/// The problem of chunks of the loss that do not divide the rows of a micro-batch. The batch is resolved.
+std::optional<ConfigProblem> find_chunks_problem(RunConfig const& config);
+
 /// Whether bytes, FLOP or tokens of a step are too many to be counted in 64 bits. The batch is resolved.
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config);
 

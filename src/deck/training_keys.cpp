@@ -218,7 +218,11 @@ std::vector<Key> memory_keys() {
                   {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
                   "what blocks compute again before their backward instead of keeping it; one value for all blocks, or "
                   "a value each; selective: the probabilities of materialized attention; full: all but a block's "
-                  "output and, if masks are stored, the mask of its last dropout")};
+                  "output and, if masks are stored, the mask of its last dropout"),
+          number("memory.loss_chunks", &RunConfig::model_options, &GptOptions::loss_chunks, "",
+                 {.minimum = 1, .maximum = million},
+                 "equal parts of a micro-batch's rows, for which the head computes logits and their gradients one "
+                 "after the other; changes the order in which the token table's gradient is added up")};
 }
 
 } // namespace

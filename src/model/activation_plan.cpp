@@ -29,7 +29,7 @@ std::string to_string(PlacedActivation const& placed) {
   return prefix + names[static_cast<std::size_t>(placed.what)];
 }
 
-Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape) {
+Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
   Index const n = shape.rows(), c = config.channels;
   if (what == Activation::log_sum_exp) return {n * config.heads, 1};
   if (is_statistic(what)) return {n, 1};
@@ -41,7 +41,7 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   case Activation::fc:
   case Activation::gelu:
   case Activation::d_fc: return {n, 4 * c};
-  case Activation::logits: return {n, config.padded_vocab()};
+  case Activation::logits: return {n / options.loss_chunks, config.padded_vocab()};
   default: return {n, c};
   }
 }
@@ -87,8 +87,8 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
                                            GptOptions const& options) {
   std::vector<PlannedTensor> plan;
   for (PlacedActivation const& placed : ActivationPlaces(config.layers, options).all())
-    plan.push_back(
-        planned_activation(to_string(placed), placed.what, storage, extents_of(placed.what, config, shape).elements()));
+    plan.push_back(planned_activation(to_string(placed), placed.what, storage,
+                                      extents_of(placed.what, config, shape, options).elements()));
   return plan;
 }
 

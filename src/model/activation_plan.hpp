@@ -88,8 +88,8 @@ struct Extents {
   Index elements() const { return rows * columns; }
 };
 
-/// Statistics have one column.
-Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape);
+/// Statistics have one column. Logits are those of a chunk of rows.
+Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// An activation's place in memory.
 struct PlacedActivation {

@@ -23,6 +23,7 @@ Activations::Activations(GptConfig const& config, MicroBatchShape shape, Arena& 
                          GptOptions const& options)
     : m_config(config),
       m_shape(shape),
+      m_options(options),
       m_storage(storage),
       m_places(config.layers, options),
       m_memory(static_cast<std::size_t>(config.layers - PlacedActivation::recomputed)) {

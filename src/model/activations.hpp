@@ -36,10 +36,11 @@ public:
 
 private:
   void* memory(Activation what, Index block) const;
-  Extents extents(Activation what) const { return extents_of(what, m_config, m_shape); }
+  Extents extents(Activation what) const { return extents_of(what, m_config, m_shape, m_options); }
 
   GptConfig m_config;
   MicroBatchShape m_shape;
+  GptOptions m_options;
   Storage m_storage;
   ActivationPlaces m_places;
   std::vector<std::array<void*, activation_kinds>> m_memory; ///< by place's block, from recomputed on; null: none

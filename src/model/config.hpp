@@ -84,7 +84,12 @@ struct GptOptions {
   double dropout = 0; ///< rate in training: after the embedding, of attention's probabilities, of both branches
   DropoutMasks dropout_masks = DropoutMasks::recomputed; ///< in backward; flash attention always recomputes its own
   std::vector<Recompute> recompute = {};                 ///< of every block; one value: of all; empty: none
+  /// The head computes logits, losses and their gradients for so many equal parts of a micro-batch's rows, one after
+  /// the other, so that only one part's logits are there. The gradient of the token table is a sum over the parts, in
+  /// order.
+  std::int64_t loss_chunks = 1;
 
+  bool splits_loss() const { return loss_chunks > 1; }
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }
   Recompute recompute_of(std::int64_t block) const {
     if (recompute.empty()) return Recompute::none;

@@ -33,9 +33,10 @@ public:
     m_part = part;
     m_pass = pass;
     if (pass == Pass::forward) return describe_forward(part, *this);
-    if (pass == Pass::loss) return describe_loss(*this);
+    if (pass == Pass::loss) return describe_losses();
     if (pass == Pass::recompute) return describe_recompute(part, m_how, *this);
-    for (DescribePiece const piece : backward_pieces(part)) piece(*this);
+    std::vector<DescribePiece> const pieces = backward_pieces(part, m_options);
+    for (std::size_t piece = 0; piece < pieces.size(); ++piece) describe_piece(pieces, piece);
   }
   /// Of one part, once.
   void describe(PartPass const& what) {
@@ -47,7 +48,18 @@ public:
   }
   std::vector<KernelUse> take() { return std::move(m_uses); }
 
+  /// Of the head, chunk after chunk: all but the first one add to the token table's gradient.
+  void describe_piece(std::vector<DescribePiece> const& pieces, std::size_t piece) {
+    Write const mode = m_mode;
+    m_in_chunk = m_part == PartKind::head && m_options.splits_loss() && piece + 1 < pieces.size();
+    if (m_in_chunk && piece > 0) m_mode = Write::add;
+    pieces[piece](*this);
+    m_mode = mode;
+    m_in_chunk = false;
+  }
+
   bool drops() const override { return m_trains && m_options.dropout > 0; }
+  bool splits_loss() const override { return m_options.splits_loss(); }
 
   void embed(Activation out) override {
     count("embedding::forward", size(out), 3 * size(out) * m_value_bytes + m_rows * token_bytes);
@@ -83,8 +95,8 @@ public:
               pairs_bytes());
   }
   void loss() override {
-    std::uint64_t const elements = m_rows * count_of(m_config.vocab);
-    std::uint64_t const row_bytes = m_rows * (sizeof(float) + token_bytes);
+    std::uint64_t const elements = count_of(rows() * m_config.vocab);
+    std::uint64_t const row_bytes = count_of(rows()) * (sizeof(float) + token_bytes);
     if (!m_trains) return count("cross_entropy::forward", 4 * elements, elements * m_value_bytes + row_bytes);
     bool const keeps_powers = host_reaches_memory && m_storage.values == Storage::fp32;
     count("cross_entropy::backward", (keeps_powers ? 5 : 7) * elements,
@@ -102,13 +114,13 @@ public:
   void input_gradient(Activation, Tensor weight, MaybeActivation pre, Activation) override {
     auto const [out, in] = shape_of(weight, m_config);
     product(weight, " input gradient",
-            {m_shape.rows(), in, out, Transpose::no, Transpose::no, Write::overwrite, m_storage.values,
-             m_storage.values, pre ? EpilogueKind::gelu_gradient : EpilogueKind::none});
+            {rows(), in, out, Transpose::no, Transpose::no, Write::overwrite, m_storage.values, m_storage.values,
+             pre ? EpilogueKind::gelu_gradient : EpilogueKind::none});
   }
   void weight_gradient(Activation, Activation, Tensor weight, MaybeTensor bias) override {
     auto const [out, in] = shape_of(weight, m_config);
     product(weight, " weight gradient",
-            {out, in, m_shape.rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
+            {out, in, rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
              bias ? EpilogueKind::bias_gradient : EpilogueKind::none});
   }
   void norm_backward(Activation, Activation x, LayerNorm const&, Activation, Write d_x_mode) override {
@@ -129,7 +141,19 @@ private:
   static constexpr std::uint64_t token_bytes = sizeof(std::int32_t);
   using AttentionFlops = std::uint64_t(Index batch, Index sequence, Index heads, Index head_size);
 
-  std::uint64_t size(Activation what) const { return count_of(extents_of(what, m_config, m_shape).elements()); }
+  /// One loss, or one for every chunk.
+  void describe_losses() {
+    for (Index chunk = 0; chunk < m_options.loss_chunks; ++chunk) {
+      m_in_chunk = splits_loss();
+      describe_loss(*this);
+      m_in_chunk = false;
+    }
+  }
+  /// Of a kernel: those of a chunk, or all.
+  Index rows() const { return m_shape.rows() / (m_in_chunk ? m_options.loss_chunks : 1); }
+  std::uint64_t size(Activation what) const {
+    return count_of(extents_of(what, m_config, m_shape, m_options).elements());
+  }
   std::uint64_t size(MaybeTensor tensor) const {
     if (!tensor) return 0;
     auto const [rows, columns] = shape_of(*tensor, m_config);
@@ -156,8 +180,8 @@ private:
   void forward_product(Tensor weight, EpilogueKind epilogue) {
     auto const [out, in] = shape_of(weight, m_config);
     product(weight, " forward",
-            {m_shape.rows(), out, in, Transpose::no, Transpose::yes, Write::overwrite, m_storage.values,
-             m_storage.values, epilogue});
+            {rows(), out, in, Transpose::no, Transpose::yes, Write::overwrite, m_storage.values, m_storage.values,
+             epilogue});
   }
   /// Named like its weight, without the "w"; the token table's products are the head's.
   void product(Tensor weight, char const* what, GemmShape const& shape) {
@@ -178,6 +202,7 @@ private:
   Write m_mode;
   bool m_trains;
   bool m_each_once = false; ///< and not for all parts of a kind
+  bool m_in_chunk = false;  ///< of the rows of a split loss
   Recompute m_how = Recompute::none;
   std::uint64_t m_rows, m_channels, m_value_bytes, m_gradient_bytes;
   PartKind m_part = PartKind::embed;

@@ -7,7 +7,9 @@
 #include "model/parameter_runs.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace trainstone {
 
@@ -45,7 +47,7 @@ StoredMatrix Gpt::output(Part part) const {
   case PartKind::embed: return m_activations.matrix(Activation::embedded, -1);
   case PartKind::attention: return m_activations.matrix(Activation::middle, part.block);
   case PartKind::mlp: return m_activations.matrix(Activation::output, part.block);
-  case PartKind::head: return m_activations.matrix(Activation::logits, -1);
+  case PartKind::head: return m_activations.matrix(m_options.splits_loss() ? Activation::lnf : Activation::logits, -1);
   }
   throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
 }
@@ -69,9 +71,14 @@ void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_forward(part.kind, kernels); });
 }
 
-void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode) {
+void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters,
+               std::optional<Index> chunk) {
+  TRAINSTONE_REQUIRE(chunk.has_value() == m_options.splits_loss(), "the loss is computed in {} chunks",
+                     m_options.loss_chunks);
   Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch);
   launched_part.mode = mode;
+  launched_part.parameters = parameters;
+  launched_part.chunk = chunk;
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_loss(kernels); });
 }
 
@@ -91,8 +98,14 @@ void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batc
   launched_part.gradients = target.gradients;
   launched_part.looked_up = target.looked_up;
   launched_part.write = target.write;
-  std::span<DescribePiece const> pieces = backward_pieces(part.kind);
+  std::vector<DescribePiece> const all = backward_pieces(part.kind, m_options);
+  std::span<DescribePiece const> pieces = all;
   if (piece) pieces = pieces.subspan(static_cast<std::size_t>(*piece), 1);
+  if (part.kind == PartKind::head && m_options.splits_loss()) {
+    TRAINSTONE_REQUIRE(piece.has_value(), "the backward of head has {} pieces", all.size());
+    if (*piece < m_options.loss_chunks) launched_part.chunk = piece;
+    if (*piece > 0 && launched_part.chunk) launched_part.write = Write::add; // to the chunks before
+  }
   with_kernels(launched_part, [&](PartKernels& kernels) {
     for (DescribePiece const describe : pieces) describe(kernels);
   });

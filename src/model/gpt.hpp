@@ -62,7 +62,12 @@ public:
   void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
-  void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode);
+  /// \param[in] parameters (padded)   of the head's unit, if the loss is split (GptOptions::loss_chunks); not looked at
+  ///                                  otherwise
+  /// \param[in] chunk   of rows, if the loss is split. Its logits are computed first. In training the head's backward
+  ///                    of this chunk (its piece `chunk`) comes before the next chunk.
+  void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters = {},
+            std::optional<Index> chunk = {});
 
   /// Computes again what the part's block has not kept (GptOptions::recompute). Until a part of another block runs
   /// forward or computes again, the block's backward finds it. Runs on `exec`; returns without fencing.
@@ -79,7 +84,8 @@ public:
 
   /// Whether the output of the part's forward is there until the micro-batch's backward.
   bool keeps_output(Part part) const;
-  /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp).
+  /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp); if the loss is
+  /// split, the head's norm, (N, C).
   StoredMatrix output(Part part) const;
 
   /// (N) of the last loss().

@@ -33,6 +33,7 @@ struct LaunchedPart {
   trainstone::StoredVector gradients = {}; ///< of the part's unit, in backward
   trainstone::StoredVector looked_up = {}; ///< of the token table, where embed leaves its part apart
   Write write = Write::overwrite;          ///< of gradients
+  std::optional<Index> chunk = {};         ///< of rows, of a loss that is split, and of its backward
 };
 
 /// For parameters and activations that are stored as T.
@@ -42,6 +43,7 @@ public:
   explicit LaunchedKernels(LaunchedPart const& of) : m_of(of), m_exec(of.exec) {}
 
   bool drops() const override { return m_of.batch.dropout.is_on(); }
+  bool splits_loss() const override { return m_of.options.splits_loss(); }
 
   void embed(Activation out) override {
     embedding_forward<T>(m_exec, m_of.batch.tokens, weight_matrix(Tensor::wte), weight_matrix(Tensor::wpe),
@@ -83,12 +85,13 @@ public:
   }
   void loss() override {
     Matrix<T> const logits = matrix(Activation::logits);
-    Vector<float> const losses = statistics(Activation::losses);
+    Range const rows = rows_of_chunk();
+    Vector<float> const losses(statistics(Activation::losses).data() + rows.begin, logits.extent(0));
+    Vector<std::int32_t const> const targets(m_of.batch.targets.data() + rows.begin, logits.extent(0));
     if (m_of.mode == LossMode::training)
-      cross_entropy_backward_fused<T>(m_exec, logits, m_of.batch.targets, m_of.config.vocab, m_of.batch.gradient_scale,
-                                      losses);
+      cross_entropy_backward_fused<T>(m_exec, logits, targets, m_of.config.vocab, m_of.batch.gradient_scale, losses);
     else
-      cross_entropy_forward<T>(m_exec, logits, m_of.batch.targets, m_of.config.vocab, losses);
+      cross_entropy_forward<T>(m_exec, logits, targets, m_of.config.vocab, losses);
   }
 
   void embed_backward(Activation d_out) override {
@@ -135,7 +138,16 @@ private:
   Index block() const { return m_of.part.kind == PartKind::head ? m_of.config.layers : m_of.part.block; }
   Matrix<T> matrix(Activation what) const {
     trainstone::StoredMatrix const stored = m_of.activations.matrix(what, block());
-    return stored.as<T>();
+    Matrix<T> const whole = stored.as<T>();
+    if (!m_of.chunk || what == Activation::logits) return whole; // whose memory is a chunk's
+    Range const rows = rows_of_chunk();
+    return Matrix<T>(whole.data() + rows.begin * stored.columns, static_cast<std::size_t>(rows.size()),
+                     whole.extent(1));
+  }
+  /// All rows, if the loss is not split.
+  Range rows_of_chunk() const {
+    Index const size = m_of.shape.rows() / m_of.options.loss_chunks, begin = m_of.chunk.value_or(0) * size;
+    return {begin, begin + size};
   }
   Vector<float> statistics(Activation what) const { return m_of.activations.statistics(what, block()); }
   Matrix<MaskByte> mask_of(Activation what) const { return m_of.activations.mask(what, block()); }

@@ -68,9 +68,11 @@ PartTable::PartTable(ParameterTable const& table, GptOptions options)
 void PartTable::add_root_pieces(ParameterTable const& table) {
   auto const [embed, blocks, head] = table.stage();
   Index const padded = table.units().front().padded;
-  auto const written = [&](PartKind kind) { return groups_in_root(table, gradients_written(kind).front()); };
-  if (head) at(PartKind::head) = {{written(PartKind::head), embed ? padded : 0}};
-  if (embed) at(PartKind::embed) = {{written(PartKind::embed), 0}};
+  if (head)
+    for (std::vector<Tensor> const& written : gradients_written(PartKind::head, m_options))
+      at(PartKind::head).push_back({groups_in_root(table, written), padded});
+  if (head && !embed) at(PartKind::head).back().complete_from = 0;
+  if (embed) at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};
 }
 
 /// All blocks are alike.

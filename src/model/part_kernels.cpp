@@ -2,8 +2,6 @@
 
 #include "core/error.hpp"
 
-#include <array>
-
 namespace trainstone {
 
 namespace {
@@ -49,16 +47,22 @@ void mlp_forward(PartKernels& k) {
 
 void head_forward(PartKernels& k) {
   k.norm(stream, last_norm);
-  k.linear(lnf, wte, {}, logits);
+  if (!k.splits_loss()) k.linear(lnf, wte, {}, logits);
 }
 
 // Backward. The stream's gradient passes both halves of a block unchanged (residual). Each half adds the gradient
 // through its own branch. The branch's gradient is the stream's. With dropout it is 0 where an element was dropped.
 
-void head_backward(PartKernels& k) {
+void logits_backward(PartKernels& k) {
   k.input_gradient(logits, wte, {}, branch);
   k.weight_gradient(logits, lnf, wte, {});
-  k.norm_backward(branch, stream, last_norm, d_stream, Write::overwrite);
+}
+
+void last_norm_backward(PartKernels& k) { k.norm_backward(branch, stream, last_norm, d_stream, Write::overwrite); }
+
+void head_backward(PartKernels& k) {
+  logits_backward(k);
+  last_norm_backward(k);
 }
 
 Activation d_mlp(PartKernels const& k) { return k.drops() ? branch : d_stream; }
@@ -101,9 +105,12 @@ void embed_backward(PartKernels& k) {
   k.embed_backward(d_stream);
 }
 
-constexpr std::array<DescribePiece, 1> pieces_of_embed{embed_backward}, pieces_of_head{head_backward};
-constexpr std::array<DescribePiece, 3> pieces_of_attention{attproj_backward, qkv_backward, first_norm_backward};
-constexpr std::array<DescribePiece, 3> pieces_of_mlp{fcproj_backward, fc_backward, second_norm_backward};
+std::vector<DescribePiece> pieces_of_head(GptOptions const& options) {
+  if (!options.splits_loss()) return {head_backward};
+  std::vector<DescribePiece> pieces(static_cast<std::size_t>(options.loss_chunks), logits_backward);
+  pieces.push_back(last_norm_backward);
+  return pieces;
+}
 
 } // namespace
 
@@ -123,14 +130,17 @@ void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels) {
   if (how == Recompute::full && kind == PartKind::mlp) expand(kernels);
 }
 
-void describe_loss(PartKernels& kernels) { kernels.loss(); }
+void describe_loss(PartKernels& kernels) {
+  if (kernels.splits_loss()) kernels.linear(lnf, wte, {}, logits);
+  kernels.loss();
+}
 
-std::span<DescribePiece const> backward_pieces(PartKind kind) {
+std::vector<DescribePiece> backward_pieces(PartKind kind, GptOptions const& options) {
   switch (kind) {
-  case PartKind::embed: return pieces_of_embed;
-  case PartKind::attention: return pieces_of_attention;
-  case PartKind::mlp: return pieces_of_mlp;
-  case PartKind::head: return pieces_of_head;
+  case PartKind::embed: return {embed_backward};
+  case PartKind::attention: return {attproj_backward, qkv_backward, first_norm_backward};
+  case PartKind::mlp: return {fcproj_backward, fc_backward, second_norm_backward};
+  case PartKind::head: return pieces_of_head(options);
   }
   throw Error(fmt::format("no kind of part {}", static_cast<int>(kind)));
 }

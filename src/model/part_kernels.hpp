@@ -12,7 +12,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <vector>
 
 namespace trainstone {
 
@@ -36,6 +36,9 @@ public:
 
   /// Whether elements are dropped.
   virtual bool drops() const = 0;
+  /// Whether the head computes logits chunk by chunk of rows. Tensors of the loss and of a piece of the head's backward
+  /// are then those of a chunk.
+  virtual bool splits_loss() const = 0;
 
   /// out = the rows of the token table and of the position table
   virtual void embed(Activation out) = 0;
@@ -74,12 +77,13 @@ void describe_forward(PartKind kind, PartKernels& kernels);
 /// What a part of a block computes again: of its forward all that its backward reads. The last product of a block is
 /// not among it, because nobody reads its result again. Empty for Recompute::none.
 void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels);
-/// Between the forward and the backward of head.
+/// Between the forward and the backward of head; of a chunk, if the loss is split: with the chunk's logits.
 void describe_loss(PartKernels& kernels);
 
 /// The pieces of a part's backward, in order: what a piece has completed can be reduced while the next ones compute. Of
-/// a linear layer, the gradients of its weight and bias come before that of its input.
+/// a linear layer, the gradients of its weight and bias come before that of its input. If the loss is split, head has a
+/// piece for every chunk, which follows the chunk's loss, and one for its norm.
 using DescribePiece = void (*)(PartKernels& kernels);
-std::span<DescribePiece const> backward_pieces(PartKind kind);
+std::vector<DescribePiece> backward_pieces(PartKind kind, GptOptions const& options);
 
 } // namespace trainstone

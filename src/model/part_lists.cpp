@@ -16,6 +16,7 @@ public:
   std::vector<Tensor> const& gradients() const { return m_gradients; }
 
   bool drops() const override { return m_options.dropout > 0; }
+  bool splits_loss() const override { return m_options.splits_loss(); }
   void embed(Activation out) override { write({out}); }
   void norm(Activation x, LayerNorm const& norm) override {
     read({x});
@@ -115,7 +116,7 @@ std::set<Activation> activations_written(GptOptions const& options) {
   ListedKernels kernels(options);
   for (PartKind const kind : part_kinds) {
     describe_forward(kind, kernels);
-    for (DescribePiece const describe : backward_pieces(kind)) describe(kernels);
+    for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
   }
   describe_loss(kernels);
   return kernels.written();
@@ -124,8 +125,9 @@ std::set<Activation> activations_written(GptOptions const& options) {
 std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options) {
   ListedKernels forward(options), backward(options);
   describe_forward(kind, forward);
+  if (kind == PartKind::head) describe_loss(forward); // leaves the gradient of the logits
   for (PartKind const any : part_kinds)
-    for (DescribePiece const describe : backward_pieces(any)) describe(backward);
+    for (DescribePiece const describe : backward_pieces(any, options)) describe(backward);
   std::set<Activation> read = backward.read(), kept;
   if (read.contains(Activation::stream)) read.insert({Activation::embedded, Activation::output});
   for (Activation const what : forward.written())
@@ -165,14 +167,14 @@ std::set<Activation> read_by_loss(GptOptions const& options) {
 
 std::set<Activation> read_by_backward(PartKind kind, GptOptions const& options) {
   ListedKernels kernels(options);
-  for (DescribePiece const describe : backward_pieces(kind)) describe(kernels);
+  for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
   return without_work_space(kernels.read());
 }
 
-std::vector<std::vector<Tensor>> gradients_written(PartKind kind) {
+std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options) {
   std::vector<std::vector<Tensor>> by_piece;
-  for (DescribePiece const describe : backward_pieces(kind)) {
-    ListedKernels kernels({});
+  for (DescribePiece const describe : backward_pieces(kind, options)) {
+    ListedKernels kernels(options);
     describe(kernels);
     by_piece.push_back(kernels.gradients());
   }

@@ -15,7 +15,8 @@ namespace trainstone {
 /// The activations that a training of one micro-batch writes. Those of a block stand for all blocks.
 std::set<Activation> activations_written(GptOptions const& options);
 
-/// Of these, the ones that the part's forward writes and that backward reads: memory that waits for backward.
+/// Of these, the ones that the part's forward writes, or the loss behind head, and that backward reads: memory that
+/// waits for backward.
 std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options);
 
 /// The activations that must be there before a part's forward, before the loss, and before a part's backward. Work
@@ -31,6 +32,6 @@ std::set<Activation> recomputed(PartKind kind, Recompute how, GptOptions const& 
 std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions const& options);
 
 /// By piece of the part's backward: the tensors whose gradients it writes.
-std::vector<std::vector<Tensor>> gradients_written(PartKind kind);
+std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options = {});
 
 } // namespace trainstone

@@ -6,10 +6,10 @@ namespace trainstone {
 
 namespace {
 
-std::vector<GemmUse> products_of(std::vector<KernelUse> const& uses, Pass pass) {
+std::vector<GemmUse> products_of(std::vector<KernelUse> const& uses, std::set<Pass> const& passes) {
   std::vector<GemmUse> products;
   for (KernelUse const& use : uses)
-    if (use.product && use.pass == pass) products.push_back({use.name, *use.product, use.count});
+    if (use.product && passes.contains(use.pass)) products.push_back({use.name, *use.product, use.count});
   return products;
 }
 
@@ -34,19 +34,22 @@ std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& 
   return sum;
 }
 
-std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage) {
-  return products_of(evaluation_kernels(config, shape, {}, storage), Pass::forward);
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage,
+                                   GptOptions const& options) {
+  return products_of(evaluation_kernels(config, shape, options, storage), {Pass::forward, Pass::loss});
 }
 
-std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode, ModelStorage storage) {
-  return products_of(training_kernels(config, shape, {}, mode, storage), Pass::backward);
+std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode, ModelStorage storage,
+                                    GptOptions const& options) {
+  return products_of(training_kernels(config, shape, options, mode, storage), {Pass::backward});
 }
 
-std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage) {
+std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage,
+                                GptOptions const& options) {
   std::set<GemmShape> shapes;
-  for (auto const& uses :
-       {forward_gemms(config, shape, storage), backward_gemms(config, shape, Write::overwrite, storage),
-        backward_gemms(config, shape, Write::add, storage)})
+  for (auto const& uses : {forward_gemms(config, shape, storage, options),
+                           backward_gemms(config, shape, Write::overwrite, storage, options),
+                           backward_gemms(config, shape, Write::add, storage, options)})
     for (GemmUse const& use : uses) shapes.insert(use.shape);
   return shapes;
 }
@@ -70,9 +73,9 @@ std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, 
 }
 
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
-                                 ModelStorage storage) {
+                                 ModelStorage storage, GptOptions const& options) {
   std::uint64_t most = 0;
-  for (GemmShape const& product : gemm_shapes(config, shape, storage))
+  for (GemmShape const& product : gemm_shapes(config, shape, storage, options))
     most = std::max(most, gemm_scratch_bytes(gemm(product), product));
   return most;
 }

@@ -70,12 +70,14 @@ struct GemmUse {
 };
 
 /// The products of forward; the products of backward.
-std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
+std::vector<GemmUse> forward_gemms(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {},
+                                   GptOptions const& options = {});
 std::vector<GemmUse> backward_gemms(GptConfig const& config, MicroBatchShape shape, Write mode,
-                                    ModelStorage storage = {});
+                                    ModelStorage storage = {}, GptOptions const& options = {});
 
 /// All these products, with both modes: every product that a rank of a run may have to compute.
-std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {});
+std::set<GemmShape> gemm_shapes(GptConfig const& config, MicroBatchShape shape, ModelStorage storage = {},
+                                GptOptions const& options = {});
 
 /// Kernels that the uses start. Providers may start several kernels for a product.
 std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm);
@@ -103,6 +105,6 @@ std::uint64_t training_launches(GptConfig const& config, MicroBatchShape shape, 
 
 /// The largest scratch that any product above needs from its provider.
 std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape, GemmChoice const& gemm,
-                                 ModelStorage storage = {});
+                                 ModelStorage storage = {}, GptOptions const& options = {});
 
 } // namespace trainstone

@@ -90,7 +90,15 @@ void Trainer::recompute(Instruction const& instruction) {
 }
 
 void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
-  m_model.loss(m_exec, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], played.mode);
+  MicroBatch const& batch = m_loaded[static_cast<std::size_t>(instruction.micro_batch)];
+  if (instruction.piece == Instruction::none) {
+    m_model.loss(m_exec, batch, played.mode);
+  } else {
+    PartTable const& parts = m_plan->parallel.parts;
+    m_model.loss(m_exec, batch, played.mode, m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot),
+                 instruction.piece);
+    if (instruction.piece + 1 < parts.options().loss_chunks) return;
+  }
   if (played.after_loss) played.after_loss(instruction.micro_batch);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }

@@ -25,8 +25,9 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 }
 
 Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, RunPlan const& plan) {
-  return Allocation(ledger, MemoryCategory::buffers, "GEMM scratch",
-                    memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage())));
+  return Allocation(
+      ledger, MemoryCategory::buffers, "GEMM scratch",
+      memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), config.model_options)));
 }
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {

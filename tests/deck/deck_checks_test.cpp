@@ -58,6 +58,17 @@ TEST_CASE("what blocks compute again is one value, or one per block, and attenti
              ContainsSubstring("memory.recompute is an integer, must be a string or a list of strings"));
 }
 
+TEST_CASE("chunks of the loss divide the rows of a micro-batch", "[deck]") {
+  auto const resolved = [](std::string const& chunks) {
+    return input_error_of([&] { resolve(read_small({"memory.loss_chunks=" + chunks}), 1); }); // 2 x 16 rows
+  };
+  for (char const* const legal : {"1", "2", "32"}) CHECK(resolved(legal) == "no InputError");
+  CHECK_THAT(resolved("5"), EndsWith("does not divide the 32 rows of a micro-batch (batch.micro x data.sequence); "
+                                     "nearest legal values: 4 or 8"));
+  CHECK_THAT(resolved("64"), EndsWith("nearest legal values: 32"));
+  CHECK_THAT(error_with({"memory.loss_chunks=0"}), ContainsSubstring("must be 1 to"));
+}
+
 TEST_CASE("products that are measured are refused in ordered mode", "[deck]") {
   CHECK(error_with({"kernels.gemm=measured"}) == "no InputError");
   CHECK_THAT(error_with({"kernels.gemm=measured", "parallel.reduction=ordered"}),

@@ -9,6 +9,7 @@
 #include "support/views.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <ranges>
 #include <vector>
 
@@ -75,7 +76,13 @@ struct TestModel {
   void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
     std::vector<Part> const all = parts(config.layers);
     for (Part part : all) gpt.forward(exec, part, batch, of_unit(parameters, table.unit_of(part.block)));
-    gpt.loss(exec, batch, LossMode::training);
+    if (options.splits_loss())
+      for (Index chunk = 0; chunk < options.loss_chunks; ++chunk) {
+        gpt.loss(exec, batch, LossMode::training, of_unit(parameters, 0), chunk);
+        gpt.backward(exec, {PartKind::head}, batch, of_unit(parameters, 0), {of_unit(gradients, 0), write}, chunk);
+      }
+    else
+      gpt.loss(exec, batch, LossMode::training);
     for (Part part : all | std::views::reverse) {
       Index const unit = table.unit_of(part.block);
       if (part.kind == PartKind::mlp && options.recompute_of(part.block) != Recompute::none) {
@@ -83,7 +90,9 @@ struct TestModel {
         for (PartKind const kind : {PartKind::attention, PartKind::mlp})
           gpt.recompute(exec, {kind, part.block}, batch, of_unit(parameters, unit));
       }
-      gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write});
+      std::optional<Index> piece;
+      if (part.kind == PartKind::head && options.splits_loss()) piece = options.loss_chunks; // the norm
+      gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write}, piece);
     }
   }
 

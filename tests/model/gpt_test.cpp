@@ -186,6 +186,26 @@ TEST_CASE("masks that are stored and masks that are recomputed give the same bit
   CHECK(gradients[0] == gradients[1]);
 }
 
+TEST_CASE("a loss in chunks has the losses of the whole one, and its gradients but for the order of a sum", "[model]") {
+  Index const chunks = GENERATE(3, 7, 21);
+  ExecutionSpace const exec;
+  auto const trained = [&](Index in) {
+    Fp32Model model(exec, small, {3, 7}, {.loss_chunks = in});
+    MicroBatch const batch = model.load();
+    model.forward_backward(exec, batch);
+    model.forward_backward(exec, batch, Write::add); // to the gradients of an earlier micro-batch
+    return std::pair(copy_to_host(exec, model.gpt.losses(), "test"), copy_to_host(exec, model.gradients, "test"));
+  };
+  auto const [losses, gradients] = trained(1);
+  auto const [losses_in_chunks, gradients_in_chunks] = trained(chunks);
+  std::vector<double> const expected(gradients.begin(), gradients.end());
+  double const bound = 8 * 0x1p-23 * test::largest(std::span<float const>(gradients)) * std::sqrt(21.0); // N = 21 rows
+  CHECK(test::mismatches(std::span<float const>(gradients_in_chunks), std::span<double const>(expected), bound) == "");
+  std::vector<double> const wanted(losses.begin(), losses.end());
+  CHECK(test::mismatches(std::span<float const>(losses_in_chunks), std::span<double const>(wanted), 1e-6) == "");
+  CHECK(gradients_in_chunks != std::vector<float>(gradients.size(), 0));
+}
+
 TEST_CASE("what is computed again gives the bits of what is kept", "[model]") {
   GptOptions options = GENERATE(from_range(all_options()));
   ExecutionSpace const exec;

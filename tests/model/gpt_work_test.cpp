@@ -98,6 +98,23 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan in every
   CHECK(works_of(counted) == works_of(uses, provider));
 }
 
+TEMPLATE_LIST_TEST_CASE("a loss in chunks is counted as planned: FLOPs and bytes of every kernel", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions const options{.loss_chunks = GENERATE(2, 8)};
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  ExecutionSpace const exec;
+  Model model(exec, even, even_rows, options);
+  MicroBatch const batch = model.load();
+  KernelTable counted;
+  {
+    ThreadKernelTable const counting(&counted);
+    model.forward_backward(exec, batch, mode);
+  }
+  CHECK(works_of(counted) ==
+        works_of(training_kernels(even, even_rows, options, mode, Model::storage), model.provider));
+}
+
 TEMPLATE_LIST_TEST_CASE("what is computed again is counted as planned: FLOPs and bytes of every kernel", "[model]",
                         test::StorageAndGradientTypes) {
   using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;

@@ -205,6 +205,18 @@ TEST_CASE("blocks that compute again keep their output, or all but the scores, a
   CHECK(bytes(first) == bytes({})); // of one block nothing can be shared
 }
 
+TEST_CASE("a loss in chunks keeps the logits of one chunk and does the same work", "[model]") {
+  Storage const storage = GENERATE(Storage::fp32, Storage::bf16);
+  GptConfig const config{3, 2, 16, 8, 300};
+  MicroBatchShape const batch{64, 8};
+  GptOptions const chunks{.loss_chunks = 8};
+  std::uint64_t const logits = 512 * 384 * bytes_per_value(storage);
+  CHECK(total_bytes(activation_plan(config, batch, storage, chunks)) ==
+        total_bytes(activation_plan(config, batch, storage)) - logits / 8 * 7);
+  CHECK(training_flops(config, batch, chunks).gemm == training_flops(config, batch).gemm);
+  CHECK(evaluation_flops(config, batch, chunks).gemm == evaluation_flops(config, batch).gemm);
+}
+
 TEST_CASE("what is computed again is what backward reads, without the last product", "[model]") {
   using enum Activation;
   using Set = std::set<Activation>;

@@ -26,6 +26,27 @@ TEST_CASE("a block that does not compute again what another block has overwritte
               "\"backward attention 0, micro-batch 0\": activation \"recomputed probabilities\" of");
 }
 
+TEST_CASE("a chunk of the loss that overwrites logits, or that is left out, is found", "[parallel][program][defects]") {
+  GptOptions const chunks{.loss_chunks = 4};
+  auto const chunk = [](Act act, Index piece) {
+    return [=](Instruction const& one) { return one.act == act && one.piece == piece && one.micro_batch == 1; };
+  };
+  Steps swapped(zero3, 2, 2, chunks); // the next chunk's loss before this chunk's backward
+  for (Rank rank = 0; rank < 2; ++rank)
+    std::swap(swapped.at(rank, chunk(Act::backward, 1)), swapped.at(rank, chunk(Act::loss, 2)));
+  check_found(swapped, StepDefect::undefined_read,
+              "\"backward head, piece 1, micro-batch 1\": activation \"logits\" of the micro-batch is not there");
+  Steps without(ddp, 2, 2, chunks);
+  without.drop_everywhere(chunk(Act::loss, 2));
+  check_found(without, StepDefect::undefined_read, "\"backward head, piece 2, micro-batch 1\": activation \"logits\"");
+  Steps lost(ddp, 2, 2, chunks);
+  lost.drop_everywhere(chunk(Act::backward, 2));
+  check_found(lost, StepDefect::undefined_read, "\"backward head, piece 3, micro-batch 1\": piece 2 comes next");
+  Steps early(ddp, 2, 2, chunks);
+  for (Rank rank = 0; rank < 2; ++rank) early.at(rank, chunk(Act::loss, 3)).piece = 0;
+  check_found(early, StepDefect::undefined_read, "\"loss, chunk 0, micro-batch 1\": chunk 3 comes next");
+}
+
 TEST_CASE("the two parts of the token table's gradient must be added once, when both are complete",
           "[parallel][program][defects]") {
   Steps none(ordered);

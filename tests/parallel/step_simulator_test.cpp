@@ -25,6 +25,7 @@ struct Case {
   Index layers;
   Index channels = 4; ///< with 16, buckets are slices of a block
   std::vector<Recompute> recompute = {};
+  Index loss_chunks = 1;
 };
 
 std::vector<ShardPlan> plans_of(Case const& one) {
@@ -34,7 +35,7 @@ std::vector<ShardPlan> plans_of(Case const& one) {
   std::vector<ShardPlan> plans;
   for (Rank rank = 0; rank < one.ranks; ++rank)
     plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, table, topology, rank, one.micro_batches,
-                                    {.recompute = one.recompute}));
+                                    {.recompute = one.recompute, .loss_chunks = one.loss_chunks}));
   return plans;
 }
 
@@ -181,7 +182,7 @@ TEST_CASE("instructions are told in words", "[parallel][program]") {
                                           "norm"});
 }
 
-TEST_CASE("programs that compute again are proved, and gather no more often", "[parallel][program]") {
+TEST_CASE("programs that compute again or split the loss are proved, and gather no more often", "[parallel][program]") {
   Rank const ranks = GENERATE(1, 2, 4);
   using enum Recompute;
   int proved = 0;
@@ -193,8 +194,8 @@ TEST_CASE("programs that compute again are proved, and gather no more often", "[
   };
   for (ParallelConfig const& parallel : all_strategies(ranks))
     for (std::vector<Recompute> const& recompute : {std::vector{full}, {selective}, {none, full, selective}}) {
-      Case again{parallel, ranks, 2, 3, 4, recompute};
-      proved += check_proved(again);
+      Case again{parallel, ranks, 2, 3, 4, recompute, recompute.size() > 1 ? 8 : 1};
+      proved += check_reductions(again);
       if (find_parallel_problem(parallel, {}, ranks, 2)) continue;
       Case once = again;
       once.recompute = {};

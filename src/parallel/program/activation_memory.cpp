@@ -13,15 +13,26 @@ struct PartActivations {
   std::set<Activation> read_by_forward, kept, read_by_backward;
 };
 
-PartActivations const& of_kind(PartKind kind) {
-  static std::array const all = [] {
+/// Any number of chunks stands for all that are more than one.
+GptOptions options_of(bool splits_loss) { return {.loss_chunks = splits_loss ? 2 : 1}; }
+
+PartActivations const& of_kind(PartKind kind, bool splits_loss) {
+  auto const make = [](bool splits) {
     std::array<PartActivations, part_kinds.size()> by_kind;
+    GptOptions const options = options_of(splits);
     for (PartKind const each : part_kinds)
-      by_kind[static_cast<std::size_t>(each)] = {read_by_forward(each, {}), kept_for_backward(each, {}),
-                                                 read_by_backward(each, {})};
+      by_kind[static_cast<std::size_t>(each)] = {read_by_forward(each, options), kept_for_backward(each, options),
+                                                 read_by_backward(each, options)};
     return by_kind;
-  }();
-  return all[static_cast<std::size_t>(kind)];
+  };
+  static std::array const whole = make(false), split = make(true);
+  return (splits_loss ? split : whole)[static_cast<std::size_t>(kind)];
+}
+
+/// If the loss is split, logits are those of a chunk: the loss leaves them, and a piece of head's backward reads them.
+std::set<Activation> without_logits(std::set<Activation> all, bool splits_loss) {
+  if (splits_loss) all.erase(Activation::logits);
+  return all;
 }
 
 } // namespace
@@ -57,7 +68,7 @@ std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activat
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_forward(Index part, Index micro_batch) const {
   Part const one = (*m_parts)[part];
-  return first_missing(of_kind(one.kind).read_by_forward, one, micro_batch);
+  return first_missing(of_kind(one.kind, splits_loss()).read_by_forward, one, micro_batch);
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Index part, Index micro_batch) const {
@@ -66,13 +77,16 @@ std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Index pa
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Index micro_batch) const {
-  static std::set<Activation> const read = read_by_loss({});
-  return first_missing(read, {PartKind::head}, micro_batch);
+  return first_missing(read_by_loss(options_of(splits_loss())), {PartKind::head}, micro_batch);
 }
 
-std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Index part, Index micro_batch) const {
+std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Index part, Index micro_batch,
+                                                                       Index chunk) const {
   Part const one = (*m_parts)[part];
-  return first_missing(of_kind(one.kind).read_by_backward, one, micro_batch);
+  PlacedActivation const logits = place_of(Activation::logits, one);
+  if (chunk != Instruction::none && m_contents[index(logits)] != Content{micro_batch, chunk}) return logits;
+  return first_missing(without_logits(of_kind(one.kind, splits_loss()).read_by_backward, splits_loss()), one,
+                       micro_batch);
 }
 
 void ActivationMemory::write(std::set<Activation> const& all, Part part, Index micro_batch) {
@@ -84,7 +98,11 @@ void ActivationMemory::write(std::set<Activation> const& all, Part part, Index m
 
 void ActivationMemory::keep(Index part, Index micro_batch) {
   Part const one = (*m_parts)[part];
-  write(of_kind(one.kind).kept, one, micro_batch);
+  write(without_logits(of_kind(one.kind, splits_loss()).kept, splits_loss()), one, micro_batch);
+}
+
+void ActivationMemory::keep_logits(Index micro_batch, Index chunk) {
+  m_contents[index(place_of(Activation::logits, {PartKind::head}))] = {micro_batch, chunk};
 }
 
 void ActivationMemory::recompute(Index part, Index micro_batch) {

@@ -25,10 +25,13 @@ public:
   std::optional<PlacedActivation> missing_for_forward(Index part, Index micro_batch) const;
   std::optional<PlacedActivation> missing_for_recompute(Index part, Index micro_batch) const;
   std::optional<PlacedActivation> missing_for_loss(Index micro_batch) const;
-  std::optional<PlacedActivation> missing_for_backward(Index part, Index micro_batch) const;
+  /// \param[in] chunk  whose logits the backward of head reads; none: all, or it reads none
+  std::optional<PlacedActivation> missing_for_backward(Index part, Index micro_batch, Index chunk) const;
 
   /// A part's forward leaves what the part keeps for backward.
   void keep(Index part, Index micro_batch);
+  /// The loss of a chunk leaves the gradient of its logits.
+  void keep_logits(Index micro_batch, Index chunk);
   /// A part's recomputation leaves what the part's block has not kept.
   void recompute(Index part, Index micro_batch);
   /// Nobody reads what the part has kept any more.
@@ -36,12 +39,14 @@ public:
   void drop_all();
 
 private:
-  /// What a place holds: of which micro-batch, and of which block, if blocks share the place.
+  /// What a place holds: of which micro-batch; and of which block, if blocks share the place, or of which chunk of the
+  /// loss.
   struct Content {
-    Index micro_batch, block;
+    Index micro_batch, of;
     bool operator==(Content const&) const = default;
   };
 
+  bool splits_loss() const { return m_parts->options().splits_loss(); }
   PlacedActivation place_of(Activation what, Part part) const;
   static Content content_of(PlacedActivation const& placed, Part part, Index micro_batch);
   void write(std::set<Activation> const& all, Part part, Index micro_batch);

@@ -15,7 +15,9 @@ std::optional<PartPass> pass_of(Instruction const& one, ShardPlan const& plan, b
   switch (one.act) {
   case Act::forward: return of_part(Pass::forward);
   case Act::recompute: return of_part(Pass::recompute);
-  case Act::loss: return PartPass{.part = PartKind::head, .pass = Pass::loss, .trains = trains};
+  case Act::loss:
+    if (one.piece > 0) return std::nullopt; // chunks make one loss
+    return PartPass{.part = PartKind::head, .pass = Pass::loss, .trains = trains};
   case Act::backward: {
     if (one.piece > 0) return std::nullopt; // pieces make one backward
     PartPass backward = of_part(Pass::backward);

@@ -62,7 +62,8 @@ std::string to_string(Instruction const& instruction, ShardPlan const& plan) {
   Act const act = waits ? instruction.started : instruction.act;
   std::string text = fmt::format("{}{}", waits ? "wait for " : "", to_string(act));
   if (std::string const subject = subject_name(act, instruction.subject, plan); !subject.empty()) text += " " + subject;
-  if (instruction.piece != Instruction::none) text += fmt::format(", piece {}", instruction.piece);
+  if (instruction.piece != Instruction::none)
+    text += fmt::format(", {} {}", act == Act::loss ? "chunk" : "piece", instruction.piece);
   if (act == Act::gather && instruction.slot != Instruction::none)
     text += fmt::format(" {} slot {}", waits ? "in" : "into", instruction.slot);
   if (instruction.micro_batch != Instruction::none) text += fmt::format(", micro-batch {}", instruction.micro_batch);

@@ -45,7 +45,7 @@ struct Instruction {
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for
-  Index piece = none;       ///< of a backward between whose pieces something starts
+  Index piece = none;       ///< of a backward between whose pieces something happens; chunk of a loss that is split
 
   bool operator==(Instruction const&) const = default;
 };

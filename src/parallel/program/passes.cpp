@@ -33,23 +33,34 @@ struct Uses {
 
 } // namespace
 
-Instructions training_order(Index parts, Index micro_batch) {
-  Instructions order = evaluation_order(parts, micro_batch);
-  for (Index part = parts - 1; part >= 0; --part)
+Instructions training_order(PartTable const& parts, Index micro_batch) {
+  Instructions order;
+  Index const head = parts.size() - 1, chunks = parts.options().loss_chunks;
+  for (Instruction const& one : evaluation_order(parts, micro_batch)) {
+    order.push_back(one);
+    if (one.act == Act::loss && parts.options().splits_loss())
+      order.push_back({.act = Act::backward, .subject = head, .micro_batch = micro_batch, .piece = one.piece});
+  }
+  order.push_back({.act = Act::backward, .subject = head, .micro_batch = micro_batch});
+  if (parts.options().splits_loss()) order.back().piece = chunks;
+  for (Index part = head - 1; part >= 0; --part)
     order.push_back({.act = Act::backward, .subject = part, .micro_batch = micro_batch});
   return order;
 }
 
-Instructions evaluation_order(Index parts, Index micro_batch) {
+Instructions evaluation_order(PartTable const& parts, Index micro_batch) {
   Instructions order;
-  for (Index part = 0; part < parts; ++part)
+  for (Index part = 0; part < parts.size(); ++part)
     order.push_back({.act = Act::forward, .subject = part, .micro_batch = micro_batch});
-  order.push_back({.act = Act::loss, .micro_batch = micro_batch});
+  if (!parts.options().splits_loss()) order.push_back({.act = Act::loss, .micro_batch = micro_batch});
+  for (Index chunk = 0; parts.options().splits_loss() && chunk < parts.options().loss_chunks; ++chunk)
+    order.push_back({.act = Act::loss, .micro_batch = micro_batch, .piece = chunk});
   return order;
 }
 
 Index unit_read_by(Instruction const& instruction, PartTable const& parts) {
   bool const backward = instruction.act == Act::backward;
+  if (instruction.act == Act::loss && parts.options().splits_loss()) return parts.unit(parts.size() - 1); // the head's
   if (instruction.act != Act::forward && instruction.act != Act::recompute && !backward) return Instruction::none;
   bool const embeds = parts[instruction.subject].kind == PartKind::embed;
   return backward && embeds ? Instruction::none : parts.unit(instruction.subject);
@@ -175,6 +186,10 @@ void GradientPass::add_backward(Instruction backward, Instructions& out) {
   std::vector<BackwardPiece> const& pieces = m_plan->parts.backward(backward.subject);
   bool const completes_nothing = pieces.back().complete_from == m_plan->layout.units[at(unit)].padded;
   if (completes_nothing) return out.push_back(backward);
+  if (backward.piece != Instruction::none) { // the order has it piece by piece
+    out.push_back(backward);
+    return after_piece(unit, pieces[at(backward.piece)].complete_from, micro_batch, out);
+  }
   Index const last = std::ssize(pieces) - 1;
   bool const starts_inside =
       last > 0 && complete_buckets(unit, pieces[at(last - 1)].complete_from, micro_batch) > m_started;

@@ -14,10 +14,11 @@ namespace trainstone {
 
 using Instructions = std::vector<Instruction>;
 
-/// Forward, loss and backward of one micro-batch, all parts on this rank.
-Instructions training_order(Index parts, Index micro_batch);
+/// Forward, loss and backward of one micro-batch, all parts on this rank. If the loss is split, a chunk's backward
+/// follows its loss.
+Instructions training_order(PartTable const& parts, Index micro_batch);
 /// Forward and loss.
-Instructions evaluation_order(Index parts, Index micro_batch);
+Instructions evaluation_order(PartTable const& parts, Index micro_batch);
 
 /// The unit whose parameters an instruction reads; none: it reads no parameters.
 Index unit_read_by(Instruction const& instruction, PartTable const& parts);

@@ -59,6 +59,8 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;
   default: break;
   }
+  if (act == Act::loss && m_plan->parts.options().splits_loss())
+    require(instruction.piece, m_plan->parts.options().loss_chunks, "chunk");
   if (act == Act::backward && instruction.piece != Instruction::none)
     require(instruction.piece, std::ssize(m_plan->parts.backward(instruction.subject)), "piece");
   bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::tie && act != Act::agree &&
@@ -127,7 +129,14 @@ void SimulatedRank::loss(Instruction const& instruction) {
   Index const number = instruction.micro_batch;
   read_tokens(instruction);
   require_there(instruction, m_activations.missing_for_loss(number));
+  if (m_plan->parts.options().splits_loss()) {
+    read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
+    if (instruction.piece != m_losses[index(number)])
+      fail(StepDefect::undefined_read, instruction, fmt::format("chunk {} comes next", m_losses[index(number)]));
+    m_activations.keep_logits(number, instruction.piece);
+  }
   ++m_losses[index(number)];
+  if (instruction.piece > 0) return; // of the same micro-batch
   m_stream_part = m_plan->parts.size() - 1;
   m_stream_micro_batch = number;
   m_piece = 0;
@@ -141,7 +150,10 @@ void SimulatedRank::backward(Instruction const& instruction) {
   if (m_piece != (whole ? 0 : instruction.piece))
     fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", m_piece));
   if (part == 0) read_tokens(instruction);
-  require_there(instruction, m_activations.missing_for_backward(part, number));
+  bool const of_chunk = m_plan->parts[part].kind == PartKind::head && m_plan->parts.options().splits_loss() &&
+                        instruction.piece < m_plan->parts.options().loss_chunks;
+  require_there(instruction,
+                m_activations.missing_for_backward(part, number, of_chunk ? instruction.piece : Instruction::none));
   if (Index const unit = unit_read_by(instruction, m_plan->parts); unit != Instruction::none)
     read_parameters(instruction, unit);
 
@@ -156,8 +168,8 @@ void SimulatedRank::backward(Instruction const& instruction) {
 void SimulatedRank::agree(Instruction const& instruction) {
   ++m_agreed;
   for (std::size_t i = 0; i < m_losses.size(); ++i)
-    if (m_losses[i] != 1)
-      fail(m_losses[i] == 0 ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
+    if (Index const chunks = m_plan->parts.options().loss_chunks; m_losses[i] != chunks)
+      fail(m_losses[i] < chunks ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
            fmt::format("micro-batch {} has {} losses", i, m_losses[i]));
 }
 
@@ -193,7 +205,7 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
   require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
   require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
-  if (section == Section::evaluation) require_times(Act::loss, m_losses.front(), 1);
+  if (section == Section::evaluation) require_times(Act::loss, m_losses.front(), m_plan->parts.options().loss_chunks);
   m_tied = m_agreed = m_normed = m_updated = 0;
   ++m_sections;
   if (section == Section::update) return;

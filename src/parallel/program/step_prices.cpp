@@ -94,7 +94,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   case Act::forward:
   case Act::recompute:
   case Act::backward: return {of_part(instruction)};
-  case Act::loss: return {nanoseconds(m_parts->loss)};
+  case Act::loss: return {nanoseconds(m_parts->loss / static_cast<double>(m_plan->parts.options().loss_chunks))};
   case Act::gather:
   case Act::publish: return of_gather(member, instruction);
   case Act::reduce:
@@ -119,7 +119,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   return {};
 }
 
-/// Pieces of a backward take equal times.
+/// Pieces of a backward take equal times, and so do chunks of a loss.
 Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
   PartKind const kind = m_plan->parts[instruction.subject].kind;
   auto const found = m_parts->parts.find(kind);

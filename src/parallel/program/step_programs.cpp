@@ -14,7 +14,7 @@ void append(Instructions& list, Instructions const& more) { list.insert(list.end
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 
 Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  Instructions list = with_recomputation(training_order(plan.parts.size(), number), plan.parts);
+  Instructions list = with_recomputation(training_order(plan.parts, number), plan.parts);
   if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
   if (publishes_ahead(plan) && number == 0) list = with_publication(list, plan);
   return gradients(list);
@@ -59,7 +59,7 @@ StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   program.update.push_back({{{.act = Act::update}}});
   if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
 
-  Instructions evaluation = evaluation_order(plan.parts.size(), 0);
+  Instructions evaluation = evaluation_order(plan.parts, 0);
   if (plan.layout.sharding.parameters) evaluation = with_gathers(evaluation, plan);
   if (publishes_ahead(plan)) evaluation = with_publication(evaluation, plan);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});

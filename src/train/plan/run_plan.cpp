@@ -91,8 +91,9 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.memory = engine_memory(plan.parallel);
   add_items(plan, MemoryCategory::activations,
             activation_plan(config.model, shape, storage.values, config.model_options));
-  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
-                         memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage))});
+  plan.memory.push_back(
+      {MemoryCategory::buffers, "GEMM scratch",
+       memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, config.model_options))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
   add_items(plan, MemoryCategory::buffers, pinned);

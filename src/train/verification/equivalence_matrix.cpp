@@ -19,7 +19,7 @@ constexpr double tiny_bucket = 3000; // cuts every group of the model, on 8 rank
 RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
   RunConfig config;
   config.model = {2, 3, 24, 11, 29};
-  config.data.sequence = 10;
+  config.data.sequence = matrix_rows;
   config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.clip = 0.5; // acts in the first steps

@@ -19,6 +19,9 @@ namespace trainstone {
 enum class MatrixDelays { none, slow_sends, slow_kernels };
 
 /// A row of the matrix.
+/// Rows of a micro-batch: chunks of the loss must divide them.
+inline constexpr std::int64_t matrix_rows = 10;
+
 struct MatrixRow {
   std::int64_t micro_batches; ///< of a step, over all ranks
   RecipeName recipe;          ///< of precision: fp32 or mixed16, in bf16
