@@ -91,6 +91,25 @@ struct Extents {
 /// Statistics have one column. Logits are those of a chunk of rows.
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
+/// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp). Without
+/// a pipeline, there is one slot and one gradient.
+struct ActivationCopies {
+  Index slots = 1;     ///< of what chunks keep of a micro-batch for backward
+  Index inputs = 0;    ///< of the residual stream that a chunk receives, (N, C)
+  Index gradients = 1; ///< of the gradient of the residual stream, (N, C)
+
+  bool operator==(ActivationCopies const&) const = default;
+};
+
+/// The copies that a part works on.
+struct ActivationBuffers {
+  Index slot = 0;
+  Index input = 0;
+  Index gradient = 0;
+
+  bool operator==(ActivationBuffers const&) const = default;
+};
+
 /// An activation's place in memory.
 struct PlacedActivation {
   static constexpr Index of_model = -1;   ///< it lies there once

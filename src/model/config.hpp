@@ -40,6 +40,9 @@ struct ModelStage {
   bool embed = true;
   std::vector<std::int64_t> blocks; ///< ascending
   bool head = true;
+  /// How many of the blocks each chunk has. A chunk is a run of parts without another stage's part between them. Embed
+  /// begins the first chunk, head ends the last one. Empty: one chunk has all blocks.
+  std::vector<std::int64_t> chunks = {};
 
   static ModelStage whole(GptConfig const& config) {
     ModelStage all;

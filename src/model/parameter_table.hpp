@@ -93,7 +93,11 @@ struct ParameterGroup {
   std::int64_t size;       ///< elements of its tensors
   std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
   std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
+  std::int64_t number;     ///< among the groups of the whole model
 };
+
+/// ParameterGroup::number of the token table.
+inline constexpr std::int64_t token_table_group = 0;
 
 /// Groups side by side that the same parts read. They are gathered and reduced together. The units are root, which is
 /// the groups outside of blocks, and every block. A stage of a pipeline in the middle has no root.
@@ -154,6 +158,7 @@ private:
   std::vector<ParameterGroup> m_groups;
   std::vector<ParameterUnit> m_units;
   std::int64_t m_model_parameters = 0;
+  std::int64_t m_model_groups = 0; ///< that the whole model has, so far
 };
 
 } // namespace trainstone

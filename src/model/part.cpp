@@ -4,6 +4,7 @@
 #include "model/part_lists.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <ranges>
 #include <set>
 
@@ -37,6 +38,14 @@ std::vector<Part> parts(ModelStage const& stage) {
   return all;
 }
 
+std::vector<Index> blocks_by_chunk(ModelStage const& stage) {
+  if (stage.chunks.empty()) return {std::ssize(stage.blocks)};
+  Index const blocks = std::accumulate(stage.chunks.begin(), stage.chunks.end(), Index{0});
+  TRAINSTONE_REQUIRE(blocks == std::ssize(stage.blocks), "the chunks of a stage have {} blocks, the stage has {}",
+                     blocks, stage.blocks.size());
+  return stage.chunks;
+}
+
 namespace {
 
 /// Where the groups of these tensors lie in root.
@@ -61,12 +70,23 @@ PartTable::PartTable(ParameterTable const& table, GptOptions options)
     m_of_unit[static_cast<std::size_t>(unit)].push_back(size());
     m_parts.push_back({part, unit});
   }
+  add_chunks(table.stage());
   if (table.stage().embed || table.stage().head) add_root_pieces(table);
   if (!table.stage().blocks.empty()) add_block_pieces(table);
 }
 
+void PartTable::add_chunks(ModelStage const& stage) {
+  Index end = stage.embed ? 1 : 0;
+  for (Index const blocks : blocks_by_chunk(stage)) {
+    Index const begin = m_chunks.empty() ? 0 : end;
+    end += 2 * blocks;
+    m_chunks.push_back({begin, end});
+  }
+  if (stage.head) ++m_chunks.back().end;
+}
+
 void PartTable::add_root_pieces(ParameterTable const& table) {
-  auto const [embed, blocks, head] = table.stage();
+  bool const embed = table.stage().embed, head = table.stage().head;
   Index const padded = table.units().front().padded;
   if (head)
     for (std::vector<Tensor> const& written : gradients_written(PartKind::head, m_options))

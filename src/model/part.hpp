@@ -44,6 +44,9 @@ std::string to_string(Part part);
 std::vector<Part> parts(Index layers);
 /// Of these, the stage's.
 std::vector<Part> parts(ModelStage const& stage);
+/// How many blocks each chunk has, also if ModelStage::chunks is empty. \throws Error if they have not all blocks in
+/// sum
+std::vector<Index> blocks_by_chunk(ModelStage const& stage);
 
 /// A piece of a part's backward (backward_pieces of part_kernels.hpp), and what it does with the unit's gradient.
 struct BackwardPiece {
@@ -68,6 +71,10 @@ public:
   /// the one that backward writes, too.
   Index unit(Index number) const { return m_parts[static_cast<std::size_t>(number)].unit; }
 
+  Index chunks() const { return std::ssize(m_chunks); }
+  /// The numbers of the parts of a chunk (ModelStage::chunks): embed, blocks, head.
+  Range chunk_parts(Index chunk) const { return m_chunks[static_cast<std::size_t>(chunk)]; }
+
   /// The parts that read a unit, in the order of forward.
   std::vector<Index> const& of_unit(Index unit) const { return m_of_unit[static_cast<std::size_t>(unit)]; }
   /// Whether the part's backward is the first one that writes its unit's gradient.
@@ -91,12 +98,14 @@ private:
   };
 
   std::vector<BackwardPiece>& at(PartKind kind) { return m_backward[static_cast<std::size_t>(kind)]; }
+  void add_chunks(ModelStage const& stage);
   void add_root_pieces(ParameterTable const& table);
   void add_block_pieces(ParameterTable const& table);
 
   Index m_layers = 0;
   GptOptions m_options;
   std::vector<PlacedPart> m_parts;
+  std::vector<Range> m_chunks; ///< of numbers of parts
   std::vector<std::vector<Index>> m_of_unit;
   std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
 };

@@ -153,6 +153,25 @@ TEST_CASE("parts of a stage keep their names, and embed or head alone completes 
   CHECK(middle.backward(3).back().complete_from > 0);
 }
 
+TEST_CASE("the chunks of a stage are runs of its parts: embed begins the first one, head ends the last one",
+          "[model]") {
+  GptConfig const config{5, 2, 8, 5, 11};
+  auto const chunks = [&](ModelStage const& stage) {
+    PartTable const parts(ParameterTable(config, 1, stage));
+    std::vector<Range> all;
+    for (Index chunk = 0; chunk < parts.chunks(); ++chunk) all.push_back(parts.chunk_parts(chunk));
+    return all;
+  };
+  using Chunks = std::vector<Range>;
+  CHECK(chunks(ModelStage::whole(config)) == Chunks{{0, 12}});
+  CHECK(chunks({true, {0, 1, 3}, false, {2, 1}}) == Chunks{{0, 5}, {5, 7}});
+  CHECK(chunks({false, {2, 4}, true, {1, 1}}) == Chunks{{0, 2}, {2, 5}});
+  CHECK(chunks({true, {2}, false, {0, 1}}) == Chunks{{0, 1}, {1, 3}});
+  CHECK(chunks({false, {2}, true, {1, 0}}) == Chunks{{0, 2}, {2, 3}});
+  CHECK(chunks({false, {}, true}) == Chunks{{0, 1}});
+  CHECK_THROWS_AS(chunks({true, {0, 1, 3}, false, {1, 1}}), Error);
+}
+
 TEST_CASE("initial values are keyed alike for every number of ranks and never share a counter", "[model]") {
   GptConfig const config{2, 2, 8, 5, 11};
   ParameterTable const one(config, 1), three(config, 3);

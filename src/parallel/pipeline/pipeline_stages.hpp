@@ -4,6 +4,7 @@
 // the embedding, the last stage the head. A stage may have no block. Pure functions.
 
 #include "core/index.hpp"
+#include "parallel/plan/config.hpp"
 
 #include <optional>
 #include <string_view>
@@ -30,8 +31,6 @@ double stages_bound(BlockCosts const& costs, std::vector<Index> const& cut, Inde
 
 /// By stage: its blocks, the embedding, the head.
 std::vector<double> stage_costs(BlockCosts const& costs, std::vector<Index> const& cut);
-
-enum class StageCut { even, balanced, listed };
 
 /// The name of a way to cut. \throws InputError listing the legal values
 StageCut parse_stage_cut(std::string_view name);

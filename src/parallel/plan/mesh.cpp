@@ -25,14 +25,15 @@ std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
 }
 
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
-  auto const all = static_cast<Rank>(ranks);
+  bool const has_stages = parallel.pipeline > 1 && ranks % parallel.pipeline == 0;
+  auto const stages = static_cast<Rank>(has_stages ? parallel.pipeline : 1), all = static_cast<Rank>(ranks) / stages;
   StateSharers const sharers = row_of(parallel.strategy).sharers;
-  if (sharers == StateSharers::group && parallel.shard_group > 0 && ranks % parallel.shard_group == 0) {
+  if (sharers == StateSharers::group && parallel.shard_group > 0 && all % parallel.shard_group == 0) {
     auto const group = static_cast<Rank>(parallel.shard_group);
-    return {.shard = group, .replica = all / group};
+    return {.shard = group, .replica = all / group, .pipeline = stages};
   }
-  if (sharers == StateSharers::all || parallel.updates_alone()) return {.shard = all};
-  return {.replica = all};
+  if (sharers == StateSharers::all || parallel.updates_alone()) return {.shard = all, .pipeline = stages};
+  return {.replica = all, .pipeline = stages};
 }
 
 } // namespace trainstone

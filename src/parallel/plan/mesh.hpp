@@ -53,7 +53,8 @@ private:
   Rank stride(Axis axis) const;
 };
 
-/// The mesh of a strategy. data() is right even if find_parallel_problem() refuses the shard group.
+/// The mesh of a strategy. data() is right even if find_parallel_problem() refuses the shard group or the number of
+/// stages.
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks);
 
 } // namespace trainstone

@@ -48,6 +48,13 @@ struct StateLayout {
   Index share_elements() const { return ownership.elements(member()); }
   Index parameter_elements() const { return sharding.parameters ? share_elements() : elements(); }
 
+  /// Whether this stage counts a group where every parameter counts once: in the norm, hashes, checkpoints. The last
+  /// stage of a pipeline has a second copy of the token table, and does not count it.
+  bool counts(Index group) const {
+    return mesh.pipeline == 1 || mesh.index(Axis::pipeline, rank) == 0 ||
+           groups[static_cast<std::size_t>(group)].number != token_table_group;
+  }
+
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
   Range share(Index group) const { return ownership.share(group, member()); }
   Index share_offset(Index group) const { return ownership.offset(group, member()); }
