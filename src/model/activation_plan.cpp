@@ -1,23 +1,57 @@
 #include "model/activation_plan.hpp"
 
+#include "core/error.hpp"
 #include "model/part_lists.hpp"
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace trainstone {
 
 namespace {
 
 constexpr std::array<char const*, activation_kinds> names{
-    "embedded",    "embedded mask",  "ln1",       "ln1 mean",     "ln1 rstd",    "qkv",      "probabilities",
-    "log-sum-exp", "attention mask", "attention", "middle",       "ln2",         "ln2 mean", "ln2 rstd",
-    "fc",          "gelu",           "output",    "attproj mask", "fcproj mask", "lnf",      "lnf mean",
-    "lnf rstd",    "logits",         "losses",    "branch",       "d_stream",    "d_qkv",    "d_fc"};
+    "input",         "embedded",    "embedded mask",  "ln1",       "ln1 mean",     "ln1 rstd",    "qkv",
+    "probabilities", "log-sum-exp", "attention mask", "attention", "middle",       "ln2",         "ln2 mean",
+    "ln2 rstd",      "fc",          "gelu",           "output",    "attproj mask", "fcproj mask", "lnf",
+    "lnf mean",      "lnf rstd",    "logits",         "losses",    "branch",       "d_stream",    "d_qkv",
+    "d_fc"};
 
 PlannedTensor planned_activation(std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return planned<std::uint8_t>(name, elements);
   return planned(is_statistic(what) ? Storage::fp32 : storage, name, elements);
+}
+
+/// How an activation that is there several times is counted and chosen.
+struct CopiedBy {
+  char const* name;
+  Index ActivationCopies::* count;
+  Index ActivationBuffers::* number;
+};
+
+constexpr CopiedBy by_slot{"slot", &ActivationCopies::slots, &ActivationBuffers::slot};
+constexpr CopiedBy by_input{"input", &ActivationCopies::inputs, &ActivationBuffers::input};
+constexpr CopiedBy by_gradient{"gradient", &ActivationCopies::gradients, &ActivationBuffers::gradient};
+
+/// Null if it is there once.
+CopiedBy const* copied_by(PlacedActivation const& placed) {
+  switch (placed.what) {
+  case Activation::input: return &by_input;
+  case Activation::d_stream: return &by_gradient;
+  case Activation::embedded:
+  case Activation::embedded_mask: return &by_slot;
+  default: return placed.block >= 0 ? &by_slot : nullptr;
+  }
+}
+
+/// By the parts of a stage.
+std::set<Activation> written_by(ModelStage const& stage, GptOptions const& options) {
+  std::set<PartKind> kinds;
+  for (Part const part : parts(stage)) kinds.insert(part.kind);
+  std::set<Activation> written;
+  for (PartKind const kind : kinds) written.merge(activations_written(kind, options));
+  return written;
 }
 
 } // namespace
@@ -46,48 +80,118 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   }
 }
 
-ActivationPlaces::ActivationPlaces(Index layers, GptOptions const& options) : m_written(activations_written(options)) {
-  for (Index block = 0; block < layers; ++block) {
-    Recompute const how = options.recompute_of(block);
-    std::shared_ptr<Flags const>& way = m_ways[how];
-    if (!way) {
-      Flags flags{};
-      for (Activation const what : recomputed(how, options)) flags[static_cast<std::size_t>(what)] = true;
-      way = std::make_shared<Flags const>(flags);
+ActivationPlaces::ActivationPlaces(ModelStage stage, GptOptions const& options, ActivationCopies const& copies)
+    : m_stage(std::move(stage)), m_copies(copies), m_written(written_by(m_stage, options)) {
+  std::size_t begin = 0;
+  for (Index const size : blocks_by_chunk(m_stage)) {
+    bool const embed = m_stage.embed && m_chunk_ends.empty();
+    PlacedActivation stream{embed ? Activation::embedded : Activation::input, PlacedActivation::of_model};
+    for (std::size_t position = 0; position < static_cast<std::size_t>(size); ++position) {
+      add_block(m_stage.blocks[begin + position], position, stream, options);
+      stream = {Activation::output, m_blocks.back().place};
     }
-    m_recomputed.push_back(way);
+    m_chunk_ends.push_back(stream);
+    begin += static_cast<std::size_t>(size);
   }
 }
 
-PlacedActivation ActivationPlaces::operator()(Activation what, Index block) const {
-  if (what == Activation::stream && block == 0) return {Activation::embedded, PlacedActivation::of_model};
-  if (what == Activation::stream) return {Activation::output, block - 1};
+std::shared_ptr<ActivationPlaces::Flags const> const& ActivationPlaces::way(Recompute how, GptOptions const& options) {
+  std::shared_ptr<Flags const>& way = m_ways[how];
+  if (!way) {
+    Flags flags{};
+    for (Activation const what : recomputed(how, options)) flags[static_cast<std::size_t>(what)] = true;
+    way = std::make_shared<Flags const>(flags);
+  }
+  return way;
+}
+
+void ActivationPlaces::add_block(Index block, std::size_t position, PlacedActivation const& stream,
+                                 GptOptions const& options) {
+  std::shared_ptr<Flags const> const& again = way(options.recompute_of(block), options);
+  if (position == m_shared.size()) m_shared.push_back({block, *again});
+  SharedPlace& shared = m_shared[position];
+  for (std::size_t what = 0; what < shared.unused.size(); ++what) shared.unused[what] &= (*again)[what];
+  m_blocks.push_back({shared.block, stream, again});
+}
+
+std::size_t ActivationPlaces::index_of(Index block) const {
+  auto const found = std::ranges::lower_bound(m_stage.blocks, block);
+  TRAINSTONE_REQUIRE(found != m_stage.blocks.end() && *found == block, "block {} is not here", block);
+  return static_cast<std::size_t>(found - m_stage.blocks.begin());
+}
+
+PlacedActivation ActivationPlaces::place_of(Activation what, Index block) const {
   if (what == Activation::d_branch) return {Activation::d_qkv, PlacedActivation::of_model};
-  if (!is_of_block(what)) return {what, PlacedActivation::of_model};
-  return {what, is_recomputed(what, block) ? PlacedActivation::recomputed : block};
+  if (what != Activation::stream && !is_of_block(what)) return {what, PlacedActivation::of_model};
+  bool const of_head = m_blocks.empty() || block > m_stage.blocks.back();
+  if (what == Activation::stream && of_head) return m_chunk_ends.back();
+  PlacedBlock const& placed = m_blocks[index_of(block)];
+  if (what == Activation::stream) return placed.stream;
+  return {what, (*placed.recomputed)[static_cast<std::size_t>(what)] ? PlacedActivation::recomputed : placed.place};
+}
+
+PlacedActivation ActivationPlaces::operator()(Activation what, Index block, ActivationBuffers const& buffers) const {
+  PlacedActivation placed = place_of(what, block);
+  if (CopiedBy const* const by = copied_by(placed)) {
+    placed.copy = buffers.*by->number;
+    TRAINSTONE_REQUIRE(0 <= placed.copy && placed.copy < m_copies.*by->count, "{}: there is no {} {} among {}",
+                       to_string(placed), by->name, placed.copy, m_copies.*by->count);
+  }
+  return placed;
+}
+
+PlacedActivation ActivationPlaces::chunk_output(Index chunk) const {
+  PlacedActivation const& end = m_chunk_ends.at(static_cast<std::size_t>(chunk));
+  TRAINSTONE_REQUIRE(end.what != Activation::input, "chunk {} has neither a block nor embed", chunk);
+  return end;
 }
 
 std::vector<PlacedActivation> ActivationPlaces::all() const {
   std::vector<PlacedActivation> placed;
-  auto const add = [&](Activation first, Activation last, Index block) {
+  auto const add = [&](Activation first, Activation last, PlacedActivation const& place, Flags const& unused) {
     for (auto what = m_written.lower_bound(first); what != m_written.end() && *what <= last; ++what)
-      if (block < 0 || !is_recomputed(*what, block)) placed.push_back({*what, block});
+      if (!unused[static_cast<std::size_t>(*what)]) placed.push_back({*what, place.block, place.copy});
   };
-  add(Activation::embedded, Activation::embedded_mask, PlacedActivation::of_model);
-  for (Index block = 0; block < std::ssize(m_recomputed); ++block) add(Activation::ln1, Activation::fcproj_mask, block);
+  auto const add_once = [&](Activation first, Activation last, Index copy) {
+    add(first, last, {first, PlacedActivation::of_model, copy}, {});
+  };
+  for (Index number = 0; number < m_copies.inputs; ++number)
+    placed.push_back({Activation::input, PlacedActivation::of_model, number});
+  for (Index slot = 0; slot < m_copies.slots; ++slot) {
+    add_once(Activation::embedded, Activation::embedded_mask, slot);
+    for (SharedPlace const& shared : m_shared)
+      add(Activation::ln1, Activation::fcproj_mask, {Activation::ln1, shared.block, slot}, shared.unused);
+  }
   for (Activation const what : m_written) {
     auto const has = [&](auto const& way) { return (*way.second)[static_cast<std::size_t>(what)]; };
     if (is_of_block(what) && std::ranges::any_of(m_ways, has)) placed.push_back({what, PlacedActivation::recomputed});
   }
-  add(Activation::lnf, Activation::d_fc, PlacedActivation::of_model);
+  add_once(Activation::lnf, Activation::branch, 0);
+  for (Index number = 0; number < m_copies.gradients; ++number)
+    placed.push_back({Activation::d_stream, PlacedActivation::of_model, number});
+  add_once(Activation::d_qkv, Activation::d_fc, 0);
   return placed;
+}
+
+std::string ActivationPlaces::name(PlacedActivation const& placed) const {
+  CopiedBy const* const by = copied_by(placed);
+  if (by == nullptr || m_copies.*by->count == 1) return to_string(placed);
+  std::string const copy = fmt::format("{} {}", by->name, placed.copy);
+  return placed.what == Activation::input ? copy : copy + " " + to_string(placed);
 }
 
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options) {
+  return activation_plan(config, shape, storage, options, ModelStage::whole(config));
+}
+
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
+                                           GptOptions const& options, ModelStage const& stage,
+                                           ActivationCopies const& copies) {
+  ActivationPlaces const places(stage, options, copies);
   std::vector<PlannedTensor> plan;
-  for (PlacedActivation const& placed : ActivationPlaces(config.layers, options).all())
-    plan.push_back(planned_activation(to_string(placed), placed.what, storage,
+  for (PlacedActivation const& placed : places.all())
+    plan.push_back(planned_activation(places.name(placed), placed.what, storage,
                                       extents_of(placed.what, config, shape, options).elements()));
   return plan;
 }

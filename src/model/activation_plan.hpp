@@ -26,6 +26,7 @@ struct MicroBatchShape {
 
 /// In the order of their memory. N = B T rows.
 enum class Activation {
+  input,          ///< (N, C) residual stream that a chunk of a pipeline's stage receives
   embedded,       ///< (N, C)
   embedded_mask,  ///< (N, C); masks are there if they are kept
   ln1,            ///< (N, C); every block has its own from here on
@@ -54,7 +55,7 @@ enum class Activation {
   d_stream,       ///< (N, C) gradient of the residual stream, handed from part to part
   d_qkv,          ///< (N, 3C)
   d_fc,           ///< (N, 4C); the last one with memory of its own
-  stream,         ///< (N, C) that a part begins with: `embedded`, or `output` of the block before
+  stream,         ///< (N, C) that a part begins with: `embedded`, `input`, or `output` of the block before
   d_branch,       ///< (N, C) in the memory of d_qkv, which is written later
 };
 
@@ -91,8 +92,9 @@ struct Extents {
 /// Statistics have one column. Logits are those of a chunk of rows.
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
-/// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp). Without
-/// a pipeline, there is one slot and one gradient.
+/// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp).
+/// Without a pipeline, there is one slot and one gradient. A slot is used by one chunk at a time, so the blocks of
+/// different chunks share its memory.
 struct ActivationCopies {
   Index slots = 1;     ///< of what chunks keep of a micro-batch for backward
   Index inputs = 0;    ///< of the residual stream that a chunk receives, (N, C)
@@ -116,39 +118,70 @@ struct PlacedActivation {
   static constexpr Index recomputed = -2; ///< once for all blocks that compute it again
 
   Activation what;
-  Index block; ///< whose it is, or one of the above
+  Index block;    ///< whose it is, or one of the above; of the blocks of chunks that take turns, the first one
+  Index copy = 0; ///< the slot, the input or the gradient, if it is a part of one
 
   bool operator==(PlacedActivation const&) const = default;
 };
 
-/// "logits", "block 3 qkv", "recomputed qkv"
+/// "logits", "block 3 qkv", "recomputed qkv": without the copy
 std::string to_string(PlacedActivation const& placed);
 
 /// In which memory the activations lie that parts name.
 class ActivationPlaces {
 public:
   ActivationPlaces() = default;
-  ActivationPlaces(Index layers, GptOptions const& options);
+  /// Of the parts of a stage.
+  ActivationPlaces(ModelStage stage, GptOptions const& options, ActivationCopies const& copies = {});
 
-  /// \param[in] block  the part's; of head, the number of blocks
-  PlacedActivation operator()(Activation what, Index block) const;
-  /// All activations with memory, in the order of their memory: what the parts write, and the losses.
+  ModelStage const& stage() const { return m_stage; }
+  ActivationCopies const& copies() const { return m_copies; }
+
+  /// \param[in] block  the part's; of head, the number of the model's blocks
+  /// \throws Error if the stage has neither the block nor the copy
+  PlacedActivation operator()(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
+  /// Where a chunk without head leaves the residual stream: `output` of its last block, or `embedded`; of slot 0.
+  /// \throws Error if the chunk has neither block nor embed
+  PlacedActivation chunk_output(Index chunk) const;
+  /// All activations with memory, in the order of their memory: the inputs, what the parts write, and the losses.
   std::vector<PlacedActivation> all() const;
+  /// "slot 1 block 3 qkv", "gradient 0 d_stream", "input 2": the copy is named if there are several.
+  std::string name(PlacedActivation const& placed) const;
 
 private:
   using Flags = std::array<bool, activation_kinds>;
 
-  bool is_recomputed(Activation what, Index block) const {
-    return (*m_recomputed[static_cast<std::size_t>(block)])[static_cast<std::size_t>(what)];
-  }
+  struct PlacedBlock {
+    Index place;                             ///< PlacedActivation::block of what it keeps
+    PlacedActivation stream;                 ///< that it begins with
+    std::shared_ptr<Flags const> recomputed; ///< what it computes again
+  };
+  /// In a slot: of the first blocks of all chunks, of the second ones, and so on.
+  struct SharedPlace {
+    Index block;  ///< the first of these blocks
+    Flags unused; ///< what all of them compute again
+  };
 
+  std::shared_ptr<Flags const> const& way(Recompute how, GptOptions const& options);
+  void add_block(Index block, std::size_t position, PlacedActivation const& stream, GptOptions const& options);
+  std::size_t index_of(Index block) const;
+  PlacedActivation place_of(Activation what, Index block) const;
+
+  ModelStage m_stage;
+  ActivationCopies m_copies;
   std::set<Activation> m_written;
   std::map<Recompute, std::shared_ptr<Flags const>> m_ways; ///< that blocks have, with what they compute again
-  std::vector<std::shared_ptr<Flags const>> m_recomputed;   ///< by block
+  std::vector<PlacedBlock> m_blocks;                        ///< of the stage, in order
+  std::vector<SharedPlace> m_shared;
+  std::vector<PlacedActivation> m_chunk_ends; ///< by chunk, the residual stream behind its blocks
 };
 
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,
                                            Storage storage = Storage::fp32, GptOptions const& options = {});
+/// Of the parts of a stage.
+std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
+                                           GptOptions const& options, ModelStage const& stage,
+                                           ActivationCopies const& copies = {});
 
 } // namespace trainstone

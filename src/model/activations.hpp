@@ -12,6 +12,7 @@
 #include "model/config.hpp"
 
 #include <array>
+#include <cstddef>
 #include <vector>
 
 namespace trainstone {
@@ -21,6 +22,9 @@ public:
   /// Cuts the tensors of activation_plan(config, shape, storage, options) out of `arena`, in the same order.
   Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage = Storage::fp32,
               GptOptions const& options = {});
+  /// Of the parts of a stage.
+  Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage, GptOptions const& options,
+              ModelStage const& stage, ActivationCopies const& copies = {});
 
   /// The type of all but statistics and masks.
   Storage storage() const { return m_storage; }
@@ -29,13 +33,15 @@ public:
 
   /// What is neither a statistic nor a mask. `block` is not looked at for what is of no block. Activation::stream of a
   /// block is what the block begins with; of block `layers`, what the head begins with.
-  StoredMatrix matrix(Activation what, Index block) const;
-  Vector<float> statistics(Activation what, Index block) const;
+  /// \param[in] buffers  the copy, of what is there several times
+  StoredMatrix matrix(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
+  Vector<float> statistics(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
   /// Empty if it is not kept.
-  Matrix<MaskByte> mask(Activation what, Index block) const;
+  Matrix<MaskByte> mask(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
 
 private:
-  void* memory(Activation what, Index block) const;
+  void* memory(Activation what, Index block, ActivationBuffers const& buffers) const;
+  std::size_t row_of(PlacedActivation const& placed) const;
   Extents extents(Activation what) const { return extents_of(what, m_config, m_shape, m_options); }
 
   GptConfig m_config;
@@ -43,7 +49,8 @@ private:
   GptOptions m_options;
   Storage m_storage;
   ActivationPlaces m_places;
-  std::vector<std::array<void*, activation_kinds>> m_memory; ///< by place's block, from recomputed on; null: none
+  /// By copy, and in a copy by the place's block, from recomputed on; null: none.
+  std::vector<std::array<void*, activation_kinds>> m_memory;
 };
 
 } // namespace trainstone

@@ -112,13 +112,11 @@ std::set<Activation> without_work_space(std::set<Activation> all) {
 
 } // namespace
 
-std::set<Activation> activations_written(GptOptions const& options) {
+std::set<Activation> activations_written(PartKind kind, GptOptions const& options) {
   ListedKernels kernels(options);
-  for (PartKind const kind : part_kinds) {
-    describe_forward(kind, kernels);
-    for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
-  }
-  describe_loss(kernels);
+  describe_forward(kind, kernels);
+  for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
+  if (kind == PartKind::head) describe_loss(kernels);
   return kernels.written();
 }
 

@@ -12,8 +12,9 @@
 
 namespace trainstone {
 
-/// The activations that a training of one micro-batch writes. Those of a block stand for all blocks.
-std::set<Activation> activations_written(GptOptions const& options);
+/// The activations that a part's forward and backward write, and the loss behind head. Those of a block stand for all
+/// blocks.
+std::set<Activation> activations_written(PartKind kind, GptOptions const& options);
 
 /// Of these, the ones that the part's forward writes, or the loss behind head, and that backward reads: memory that
 /// waits for backward.

@@ -38,7 +38,8 @@ std::set<Activation> without_logits(std::set<Activation> all, bool splits_loss) 
 } // namespace
 
 ActivationMemory::ActivationMemory(PartTable const& parts)
-    : m_parts(&parts), m_places(parts.layers(), {.recompute = parts.options().recompute}) {
+    : m_parts(&parts),
+      m_places(ModelStage::whole({.layers = parts.layers()}), {.recompute = parts.options().recompute}) {
   Index const rows = parts.layers() - PlacedActivation::recomputed;
   m_contents.resize(static_cast<std::size_t>(rows * activation_kinds));
   drop_all();
