@@ -22,6 +22,9 @@ Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape s
       m_gemm(&gemm),
       m_options(options) {
   TRAINSTONE_REQUIRE(shape.sequence <= config.context, "sequence {} > context {}", shape.sequence, config.context);
+  TRAINSTONE_REQUIRE(m_activations.places().stage() == table.stage(),
+                     "parameters are of a stage of {} blocks, activations of another one of {}",
+                     table.stage().blocks.size(), m_activations.places().stage().blocks.size());
 }
 
 namespace {
@@ -39,20 +42,34 @@ void with_kernels(Impl::LaunchedPart const& part, Body const& body) {
 
 bool Gpt::keeps_output(Part part) const {
   if (part.kind != PartKind::attention) return true;
-  return m_activations.places()(Activation::middle, part.block).block == part.block;
+  return m_activations.places()(Activation::middle, part.block).block != PlacedActivation::recomputed;
 }
 
-StoredMatrix Gpt::output(Part part) const {
+StoredMatrix Gpt::output(Part part, ActivationBuffers const& buffers) const {
   switch (part.kind) {
-  case PartKind::embed: return m_activations.matrix(Activation::embedded, -1);
-  case PartKind::attention: return m_activations.matrix(Activation::middle, part.block);
-  case PartKind::mlp: return m_activations.matrix(Activation::output, part.block);
+  case PartKind::embed: return m_activations.matrix(Activation::embedded, -1, buffers);
+  case PartKind::attention: return m_activations.matrix(Activation::middle, part.block, buffers);
+  case PartKind::mlp: return m_activations.matrix(Activation::output, part.block, buffers);
   case PartKind::head: return m_activations.matrix(m_options.splits_loss() ? Activation::lnf : Activation::logits, -1);
   }
   throw Error(fmt::format("no kind of part {}", static_cast<int>(part.kind)));
 }
 
-Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch) const {
+StoredMatrix Gpt::input(Index number) const {
+  return m_activations.matrix(Activation::input, PlacedActivation::of_model, {.input = number});
+}
+
+StoredMatrix Gpt::chunk_output(Index chunk, Index slot) const {
+  PlacedActivation const placed = m_activations.places().chunk_output(chunk);
+  return m_activations.matrix(placed.what, placed.block, {.slot = slot});
+}
+
+StoredMatrix Gpt::stream_gradient(Index number) const {
+  return m_activations.matrix(Activation::d_stream, PlacedActivation::of_model, {.gradient = number});
+}
+
+Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch,
+                                 ActivationBuffers const& buffers) const {
   return {.exec = exec,
           .config = m_config,
           .options = m_options,
@@ -61,39 +78,43 @@ Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBat
           .activations = m_activations,
           .gemm = *m_gemm,
           .part = part,
-          .batch = batch};
+          .batch = batch,
+          .buffers = buffers};
 }
 
-void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters) {
+void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+                  ActivationBuffers const& buffers) {
   TimedRegion const region([&] { return "trainstone::model::forward " + to_string(part); });
-  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  Impl::LaunchedPart launched_part = launched(exec, part, batch, buffers);
   launched_part.parameters = parameters;
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_forward(part.kind, kernels); });
 }
 
 void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters,
-               std::optional<Index> chunk) {
+               std::optional<Index> chunk, ActivationBuffers const& buffers) {
+  TRAINSTONE_REQUIRE(m_table->stage().head, "a stage without head has no loss");
   TRAINSTONE_REQUIRE(chunk.has_value() == m_options.splits_loss(), "the loss is computed in {} chunks",
                      m_options.loss_chunks);
-  Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch);
+  Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch, buffers);
   launched_part.mode = mode;
   launched_part.parameters = parameters;
   launched_part.chunk = chunk;
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_loss(kernels); });
 }
 
-void Gpt::recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters) {
+void Gpt::recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+                    ActivationBuffers const& buffers) {
   TimedRegion const region([&] { return "trainstone::model::recompute " + to_string(part); });
-  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  Impl::LaunchedPart launched_part = launched(exec, part, batch, buffers);
   launched_part.parameters = parameters;
   Recompute const how = m_options.recompute_of(part.block);
   with_kernels(launched_part, [&](PartKernels& kernels) { describe_recompute(part.kind, how, kernels); });
 }
 
 void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-                   GradientTarget const& target, std::optional<Index> piece) {
+                   GradientTarget const& target, std::optional<Index> piece, ActivationBuffers const& buffers) {
   TimedRegion const region([&] { return "trainstone::model::backward " + to_string(part); });
-  Impl::LaunchedPart launched_part = launched(exec, part, batch);
+  Impl::LaunchedPart launched_part = launched(exec, part, batch, buffers);
   launched_part.parameters = parameters;
   launched_part.gradients = target.gradients;
   launched_part.looked_up = target.looked_up;

@@ -35,7 +35,8 @@ struct GradientTarget {
   StoredVector gradients; ///< of the part's unit, as the parameters or in fp32; backward leaves the padding alone
   Write write = Write::overwrite; ///< or add: to the gradients of earlier micro-batches
   /// What embed adds to the gradient of the token table: to these elements, which the caller has set. Empty: to those
-  /// in `gradients`, where head has left its part.
+  /// in `gradients`. There head has left its part; on a stage without head, the caller has set them to zero before the
+  /// first micro-batch, whatever `write` says.
   StoredVector looked_up = {};
 };
 
@@ -45,10 +46,13 @@ enum class LossMode {
   evaluation, ///< losses only
 };
 
+/// Of a stage of a pipeline, the parts of the stage alone. A chunk's parts run forward and backward with the same
+/// buffers: between the two, the slot and the input keep what backward reads.
 class Gpt {
 public:
   /// \param[in] table, gemm   outlive the object
-  /// \param[in] activations   of `config`, `shape` and `options`: their type is that of the parameters
+  /// \param[in] activations   of `config`, `shape`, `options` and the table's stage: their type is that of the
+  /// parameters
   Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations, Gemm& gemm,
       GptOptions const& options = {});
 
@@ -59,7 +63,8 @@ public:
 
   /// Runs the part's forward on `exec`; returns without fencing. The head ends with the logits.
   /// \param[in] parameters (padded)   of the unit that the part reads
-  void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
+  void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+               ActivationBuffers const& buffers = {});
 
   /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
   /// \param[in] parameters (padded)   of the head's unit, if the loss is split (GptOptions::loss_chunks); not looked at
@@ -67,32 +72,44 @@ public:
   /// \param[in] chunk   of rows, if the loss is split. Its logits are computed first. In training the head's backward
   ///                    of this chunk (its piece `chunk`) comes before the next chunk.
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters = {},
-            std::optional<Index> chunk = {});
+            std::optional<Index> chunk = {}, ActivationBuffers const& buffers = {});
 
-  /// Computes again what the part's block has not kept (GptOptions::recompute). Until a part of another block runs
-  /// forward or computes again, the block's backward finds it. Runs on `exec`; returns without fencing.
+  /// Computes again what the part's block has not kept (GptOptions::recompute). Until a part of another block, or of
+  /// this block with another slot, runs forward or computes again, the block's backward finds it. Runs on `exec`;
+  /// returns without fencing.
   /// \param[in] parameters (padded)   of the unit that the part reads
-  void recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters);
+  void recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
+                 ActivationBuffers const& buffers = {});
 
   /// Runs the part's backward on `exec`; returns without fencing. Parts run in reverse order, head first. The head
   /// writes the gradient of root without the position table. Embed completes it, in the same memory, but for what
-  /// target.looked_up says.
+  /// target.looked_up says. The head overwrites the gradient of the residual stream in its buffer; all other parts
+  /// read it there, and blocks leave there the gradient of what they begin with.
   /// \param[in] parameters (padded)   of the unit that the part reads; not looked at by embed
   /// \param[in] piece   this piece of it alone (PartTable::backward); pieces run in order
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-                GradientTarget const& target, std::optional<Index> piece = {});
+                GradientTarget const& target, std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
   /// Whether the output of the part's forward is there until the micro-batch's backward.
   bool keeps_output(Part part) const;
   /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp); if the loss is
   /// split, the head's norm, (N, C).
-  StoredMatrix output(Part part) const;
+  StoredMatrix output(Part part, ActivationBuffers const& buffers = {}) const;
+
+  /// What a stage of a pipeline receives and sends, (N, C) each. The residual stream that a chunk without embed begins
+  /// with is received into an input, and stays there until the chunk's backward.
+  StoredMatrix input(Index number) const;
+  /// The residual stream behind a chunk without head: the output of its last block, or of embed if it has no block.
+  StoredMatrix chunk_output(Index chunk, Index slot) const;
+  /// The gradient of the residual stream: before a chunk's backward that of its output, afterwards that of its input.
+  StoredMatrix stream_gradient(Index number) const;
 
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }
 
 private:
-  Impl::LaunchedPart launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch) const;
+  Impl::LaunchedPart launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch,
+                              ActivationBuffers const& buffers) const;
 
   GptConfig m_config;
   ParameterTable const* m_table;

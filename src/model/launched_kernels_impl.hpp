@@ -33,6 +33,7 @@ struct LaunchedPart {
   trainstone::StoredVector gradients = {}; ///< of the part's unit, in backward
   trainstone::StoredVector looked_up = {}; ///< of the token table, where embed leaves its part apart
   Write write = Write::overwrite;          ///< of gradients
+  ActivationBuffers buffers = {};          ///< the copies of activations
   std::optional<Index> chunk = {};         ///< of rows, of a loss that is split, and of its backward
 };
 
@@ -137,7 +138,7 @@ public:
 private:
   Index block() const { return m_of.part.kind == PartKind::head ? m_of.config.layers : m_of.part.block; }
   Matrix<T> matrix(Activation what) const {
-    trainstone::StoredMatrix const stored = m_of.activations.matrix(what, block());
+    trainstone::StoredMatrix const stored = m_of.activations.matrix(what, block(), m_of.buffers);
     Matrix<T> const whole = stored.as<T>();
     if (!m_of.chunk || what == Activation::logits) return whole; // whose memory is a chunk's
     Range const rows = rows_of_chunk();
@@ -149,8 +150,8 @@ private:
     Index const size = m_of.shape.rows() / m_of.options.loss_chunks, begin = m_of.chunk.value_or(0) * size;
     return {begin, begin + size};
   }
-  Vector<float> statistics(Activation what) const { return m_of.activations.statistics(what, block()); }
-  Matrix<MaskByte> mask_of(Activation what) const { return m_of.activations.mask(what, block()); }
+  Vector<float> statistics(Activation what) const { return m_of.activations.statistics(what, block(), m_of.buffers); }
+  Matrix<MaskByte> mask_of(Activation what) const { return m_of.activations.mask(what, block(), m_of.buffers); }
   UnitTensors<T const> weights() const { return {m_of.table, m_of.part.block, m_of.parameters.as<T>()}; }
   Matrix<T const> weight_matrix(Tensor tensor) const { return weights().matrix(tensor); }
   Vector<T const> weight_vector(Tensor tensor) const { return weights().vector(tensor); }

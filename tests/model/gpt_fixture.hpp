@@ -15,30 +15,36 @@
 
 namespace trainstone::test {
 
-/// A model with its memory, random parameters and a random batch. Parameters and activations are stored as T.
+/// A model, or a stage of one, with its memory, random parameters and a random batch. Parameters and activations are
+/// stored as T.
 template <class T, class Gradient>
 struct TestModel {
   static constexpr ModelStorage storage{storage_of<T>(), storage_of<Gradient>()};
 
   TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how = {},
             GemmProvider products = GemmProvider::automatic)
+      : TestModel(exec, shape, batch_shape, how, ModelStage::whole(shape), {}, products) {}
+
+  TestModel(ExecutionSpace const& exec, GptConfig const& shape, MicroBatchShape batch_shape, GptOptions const& how,
+            ModelStage const& stage, ActivationCopies const& copies, GemmProvider products = GemmProvider::automatic)
       : config(shape),
         options(how),
         rows(batch_shape),
-        table(config, 1),
+        table(config, 1, stage),
         provider(resolve_gemm_provider(products)),
         state_memory(
             ledger, MemoryCategory::parameters, "state",
             total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
         activation_memory(ledger, MemoryCategory::activations, "activations",
-                          total_bytes(activation_plan(config, rows, storage.values, options))),
+                          total_bytes(activation_plan(config, rows, storage.values, options, stage, copies))),
         scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
         state_arena(state_memory.bytes()),
         activation_arena(activation_memory.bytes()),
         parameters(state_arena.vector<T>("parameters", table.size())),
         gradients(state_arena.vector<Gradient>("gradients", table.size())),
         gemm(provider, scratch.bytes()),
-        gpt(config, table, rows, Activations(config, rows, activation_arena, storage.values, options), gemm, options) {
+        gpt(config, table, rows, Activations(config, rows, activation_arena, storage.values, options, stage, copies),
+            gemm, options) {
     for (Index g = 0; g < std::ssize(table.groups()); ++g) {
       ParameterGroup const& group = table.groups()[static_cast<std::size_t>(g)];
       DeviceTensor<float> const values(group.padded, 0.0f);
@@ -73,7 +79,9 @@ struct TestModel {
     return Vector<Element>(flat.data() + entry.offset, static_cast<std::size_t>(entry.padded));
   }
 
-  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite) {
+  /// Of the whole model. Embed leaves its part of the token table's gradient in `looked_up`, if that is given.
+  void forward_backward(ExecutionSpace const& exec, MicroBatch const& batch, Write write = Write::overwrite,
+                        StoredVector const& looked_up = {}) {
     std::vector<Part> const all = parts(config.layers);
     for (Part part : all) gpt.forward(exec, part, batch, of_unit(parameters, table.unit_of(part.block)));
     if (options.splits_loss())
@@ -92,7 +100,7 @@ struct TestModel {
       }
       std::optional<Index> piece;
       if (part.kind == PartKind::head && options.splits_loss()) piece = options.loss_chunks; // the norm
-      gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write}, piece);
+      gpt.backward(exec, part, batch, of_unit(parameters, unit), {of_unit(gradients, unit), write, looked_up}, piece);
     }
   }
 
