@@ -10,7 +10,9 @@
 #include "report/output.hpp"
 #include "report/timeline_text.hpp"
 #include "run_result.hpp"
+#include "stages_table.hpp"
 #include "train/plan/extreme_plans.hpp"
+#include "train/plan/pipeline_prediction.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <fmt/format.h>
@@ -32,11 +34,12 @@ void print_memory(RunPlan const& plan) {
   fmt::print("  {:<36} {:>16}  ({})\n", "total", plan.memory_bytes().total(), mebibytes(plan.memory_bytes().total()));
 }
 
-void print_parameters(RunPlan const& plan) {
-  std::int64_t const padded = plan.table.size();
+/// Of the whole model.
+void print_parameters(ParameterTable const& table) {
+  std::int64_t const padded = table.size();
   fmt::print("parameters {} of the model, {} stored ({} for padding of vocabulary and groups)\n",
-             plan.table.model_parameters(), padded, padded - plan.table.model_parameters());
-  for (ParameterGroup const& group : plan.table.groups())
+             table.model_parameters(), padded, padded - table.model_parameters());
+  for (ParameterGroup const& group : table.groups())
     fmt::print("  {:<36} {:>16}  padded to {}\n", group.name, group.size, group.padded);
 }
 
@@ -54,9 +57,10 @@ void print_work(RunPlan const& plan) {
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);
   double const tokens = static_cast<double>(plan.accumulation * plan.shape.rows());
-  fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens: {:.4e})\n", "sum",
-             static_cast<double>(plan.step_flops.total()),
-             6.0 * static_cast<double>(plan.table.model_parameters()) * tokens);
+  fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens{}: {:.4e})\n", "sum",
+             static_cast<double>(plan.step_flops.total()), plan.parallel.pipeline.has_stages() ? " / stages" : "",
+             6.0 * static_cast<double>(plan.table.model_parameters()) * tokens /
+                 static_cast<double>(plan.parallel.pipeline.shape.stages));
   fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
@@ -67,8 +71,19 @@ struct PredictedStep {
   char const* from;             ///< "parts", "peaks"
 };
 
+/// A pipeline, from the times of parts.
+PredictedStep predict_stages(RunConfig const& config, Topology const& topology, MachineSource const& machine) {
+  PipelinePrediction const step =
+      predict_pipeline(resolve_run(config, topology), machine.measured->parts->times, machine.model);
+  fmt::print("{}\n  times of parts, measured with {} per rank\n  {}\n", to_string(step),
+             plural(machine.measured->parts->threads, "thread"), machine.description);
+  double const computes = step.busiest_seconds + step.update_seconds;
+  return {computes, step.step_seconds() - computes, "parts"};
+}
+
 /// From the times of parts that belong to the deck.
 PredictedStep predict_from_parts(RunConfig const& config, RunPlan const& plan, MachineSource const& machine) {
+  if (plan.parallel.pipeline.has_stages()) return predict_stages(config, plan.parallel.layout.topology, machine);
   MeasuredParts const& parts = *machine.measured->parts;
   StepTimeline const timeline = predict_timeline(plan, parts.times, machine.model, config.comm.emulated_network());
   ClassTimeline const& busiest = timeline.busiest();
@@ -155,8 +170,9 @@ int estimate(EstimateOptions const& options) {
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
              config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
-  print_parameters(plan);
+  print_parameters(ParameterTable(config.model, plan.parallel.layout.mesh.data()));
   print_memory(plan);
+  fmt::print("{}", stages_table(resolve_run(config, topology)));
   print_work(plans.busiest);
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory

@@ -68,7 +68,7 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, std
     if (m_config.writes() && communicator.rank() == 0) m_lock.emplace(m_config.folder, ".lock", "checkpoint.dir");
   });
   if (m_config.writes()) m_all = from_first_rank(communicator, [&] { return checkpoints_in(m_config.folder); });
-  find_start(run.plan->parallel.layout);
+  find_start(state_vectors(run.plan->parallel.layout));
   find_own();
   require_nothing_later();
   if (!m_start) return;
@@ -77,16 +77,16 @@ RunCheckpoints::RunCheckpoints(PreparedRun const& run, RankContext& context, std
   m_info.restarts = start().restarts + 1;
 }
 
-void RunCheckpoints::find_start(StateLayout const& layout) {
+void RunCheckpoints::find_start(Index vectors) {
   Communicator const& communicator = m_context->communicator;
   if (m_config.resume == "none" || (m_config.resume == "auto" && !m_config.writes())) return;
   if (m_config.resume != "auto") {
-    m_start = verify_checkpoint(communicator, m_config.resume, m_identity, layout);
+    m_start = verify_checkpoint(communicator, m_config.resume, m_identity, m_model, vectors);
     return;
   }
   for (std::string const& name : m_all) {
     try {
-      m_start = verify_checkpoint(communicator, fs::path(m_config.folder) / name, m_identity, layout);
+      m_start = verify_checkpoint(communicator, fs::path(m_config.folder) / name, m_identity, m_model, vectors);
       return;
     } catch (CollectiveError const& problem) {
       if (problem.code() != ExitCode::usage) throw; // the file system has a problem, not the checkpoint

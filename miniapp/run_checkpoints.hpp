@@ -49,7 +49,7 @@ public:
   CheckpointInfo const& info() const { return m_info; }
 
 private:
-  void find_start(StateLayout const& layout);
+  void find_start(Index vectors);
   void find_own();
   void require_nothing_later() const;
 

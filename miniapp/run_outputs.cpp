@@ -1,34 +1,17 @@
 #include "run_outputs.hpp"
 
 #include "core/atomic_file.hpp"
-#include "core/host_copy.hpp"
 #include "model/llmc/llmc_parameters.hpp"
 #include "result/trace.hpp"
+#include "train/checkpoint/collected_parameters.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <exception>
 #include <numeric>
 #include <optional>
 #include <span>
 
 namespace trainstone {
-
-namespace {
-
-/// Part of a group, as fp32 in host memory that is there already.
-std::span<float const> copy_part(ExecutionSpace const& exec, ConstStoredVector part, std::span<float> out) {
-  char const* const reason = "trainstone::run::save_model: it goes to a file";
-  std::span<float> const values = out.first(static_cast<std::size_t>(part.size));
-  if (part.storage == Storage::fp32)
-    copy_to_host<float const>(exec, part.as<float>(), values, reason);
-  else
-    std::ranges::copy(copy_to_host(exec, part, reason), values.begin());
-  return values;
-}
-
-} // namespace
 
 RunOutputs::RunOutputs(PreparedRun const& run, RankContext& context, MemoryLedger& ledger)
     : m_run(&run), m_context(&context) {
@@ -93,22 +76,13 @@ void RunOutputs::save_model(Trainer& trainer) {
   collectively(communicator, [&] {
     if (communicator.rank() != 0) return;
     make_folder_of(path);
-    writer.emplace(path, m_run->config().model, plan.table, narrow ? Storage::bf16 : Storage::fp32);
-  });
-  std::exception_ptr problem; // other ranks come to the end of the collectives, too
-  trainer.engine().read_parameters([&](Index group, ConstStoredVector whole) {
-    if (!writer || problem) return;
-    try {
-      for (Index first = 0; first < whole.size; first += saved_at_a_time)
-        writer->write(
-            group, first,
-            copy_part(m_context->exec, whole.part(first, std::min(saved_at_a_time, whole.size - first)), m_part));
-    } catch (...) {
-      problem = std::current_exception();
-    }
+    writer.emplace(path, m_run->config().model, ParameterTable(m_run->config().model, 1),
+                   narrow ? Storage::bf16 : Storage::fp32);
   });
   collectively(communicator, [&] {
-    if (problem) std::rethrow_exception(problem);
+    collect_parameters(
+        m_context->exec, trainer.engine(), m_part,
+        [&](Index number, Index first, std::span<float const> values) { writer->write(number, first, values); });
     if (writer) writer->finish();
   });
   if (writer) fmt::print("model written to {}\n", path);

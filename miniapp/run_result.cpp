@@ -6,6 +6,7 @@
 #include "kernels/gemm/library_threads.hpp"
 #include "kernels/measurement/peaks.hpp"
 #include "result/released_curves.hpp"
+#include "stages_table.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <unistd.h>
@@ -110,7 +111,7 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  double const flops_per_second = static_cast<double>(run.plan->step_flops.total()) *
+  double const flops_per_second = static_cast<double>(executed_flops(run.resolved)) *
                                   run.plan->parallel.layout.mesh.data() * static_cast<double>(seconds.size()) /
                                   window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},

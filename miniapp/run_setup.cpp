@@ -2,6 +2,7 @@
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/buffers_start.hpp"
+#include "core/address_space.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
 #include "kernels/gemm/library_threads.hpp"
@@ -51,6 +52,12 @@ void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, 
               ExitCode::does_not_fit);
 }
 
+/// A limit of the process' address space (ulimit -v) counts what is mapped, libraries included.
+void require_address_space(PreparedRun const& run, std::uint64_t of_host) {
+  if (std::optional<std::uint64_t> const left = address_space_left())
+    require_room(run, "process", 1, of_host, *left);
+}
+
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
 /// the device's. Pinned memory, and what is kept for files, is always the machine's.
 void require_memory(PreparedRun const& run) {
@@ -62,6 +69,8 @@ void require_memory(PreparedRun const& run) {
     of_machine += on_devices ? of_host : total;
     if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += total - of_host;
   }
+  require_address_space(run, on_devices ? run.plan->pinned_bytes + run.plan->host_bytes
+                                        : run.plan->memory_bytes().total());
   require_room(run, "device", run.sharers.size(), of_device, current_device().memory_bytes);
   require_room(run, "machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
 }

@@ -62,10 +62,10 @@ int verify(VerifyOptions const& options, RankContext& context) {
   if (options.matrix) return verify_matrix(options, context);
   RunConfig choices;
   collectively(context.communicator, [&] {
-    check_reference_files(options.files, context.communicator.size());
     choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     Rank const data_ranks = mesh_of(choices.parallel, context.communicator.size()).data();
+    check_reference_files(options.files, data_ranks);
     if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, data_ranks, 1))
       throw InputError(problem->message);
   });

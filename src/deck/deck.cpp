@@ -7,6 +7,7 @@
 #include "deck/unread_keys.hpp"
 #include "parallel/plan/mesh.hpp"
 #include "parallel/plan/parallel_problems.hpp"
+#include "parallel/plan/pipeline_problems.hpp"
 #include "train/injected_delay.hpp"
 
 #include <cerrno>
@@ -153,12 +154,23 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                        : fmt::format("faults.order.rank = {} is no rank of this run; nearest legal value: {}", rank,
                                      ranks - 1));
   }
+  if (std::optional<ConfigProblem> const problem = find_stages_problem(config.parallel, ranks))
+    fail_at(deck, problem->key, problem->message);
   Rank const data_ranks = mesh_of(config.parallel, ranks).data();
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
+  if (std::int64_t const first = ranks - data_ranks, rank = config.faults.overflow_rank;
+      config.faults.overflow_step > 0 && rank < first)
+    fail_at(deck, "faults.overflow.rank",
+            fmt::format("faults.overflow.rank = {} has no loss: gradients overflow on the last stage; nearest legal "
+                        "value: {}",
+                        rank, first));
   config.batch = resolve_batch(config.batch, data_ranks);
   if (auto const problem = find_parallel_problem(config.parallel, config.comm, data_ranks, config.batch.accumulation)) {
+    fail_at(deck, problem->key, problem->message);
+  }
+  if (auto const problem = find_pipeline_problem(config.parallel, config.model.layers, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);
   }
   if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {

@@ -64,7 +64,9 @@ std::string type_name(Key const& key) {
   case KeyType::text: return "a string";
   case KeyType::quantity: return description(key.dimension);
   case KeyType::number_list: return fmt::format("a list of {} numbers", key.length);
-  case KeyType::text_list: return key.one_will_do ? "a string or a list of strings" : "a list of strings";
+  case KeyType::text_list:
+    if (key.takes_integers) return "a string or a list of integers";
+    return key.one_will_do ? "a string or a list of strings" : "a list of strings";
   }
   return {};
 }

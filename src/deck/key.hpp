@@ -35,6 +35,7 @@ struct Key {
   std::vector<std::string> choices;      ///< of texts, and of each text of a list; empty = any text
   std::size_t length = 0;                ///< of lists; 0 = any
   bool one_will_do = false;              ///< a list of one element may be given as the element
+  bool takes_integers = false;           ///< the elements of a list of texts may be given as whole numbers
   std::string meaning;
   std::function<DeckValue(RunConfig const&)> get;
   std::function<void(RunConfig&, DeckValue const&)> set;

@@ -48,6 +48,15 @@ std::optional<DeckValue> wrapped(std::optional<T> value) {
   return value ? std::optional<DeckValue>(std::move(*value)) : std::nullopt;
 }
 
+/// A list of integers, as texts.
+std::optional<DeckValue> integer_texts(toml::node const& node) {
+  toml::array const* const array = node.as_array();
+  if (!array || !array->is_homogeneous(toml::node_type::integer)) return std::nullopt;
+  std::vector<std::string> texts;
+  for (toml::node const& element : *array) texts.push_back(fmt::format("{}", *element.value<std::int64_t>()));
+  return texts;
+}
+
 /// The node's value as the key's type, if it has it.
 std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
   switch (key.type) {
@@ -62,6 +71,7 @@ std::optional<DeckValue> typed_value(Key const& key, toml::node const& node) {
   case KeyType::number_list: return wrapped(elements<double>(node));
   case KeyType::text_list:
     if (key.one_will_do && node.is_string()) return std::vector{*node.value<std::string>()};
+    if (std::optional<DeckValue> const texts = key.takes_integers ? integer_texts(node) : std::nullopt) return texts;
     return wrapped(elements<std::string>(node));
   }
   return std::nullopt;

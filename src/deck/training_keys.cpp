@@ -1,9 +1,14 @@
 #include "deck/benchmark_class.hpp"
 #include "deck/key_builders.hpp"
 #include "deck/key_sections.hpp"
+#include "parallel/pipeline/pipeline_schedules.hpp"
+#include "parallel/pipeline/pipeline_stages.hpp"
 #include "parallel/plan/strategies.hpp"
 
 #include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
 
 namespace trainstone::Impl {
 
@@ -213,6 +218,60 @@ std::vector<Key> parallel_keys() {
   };
 }
 
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (PipelineSchedule const& schedule : pipeline_schedules()) names.emplace_back(schedule.name);
+  return names;
+}
+
+std::int64_t parse_whole_number(std::string_view key, std::string const& text) {
+  std::int64_t number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  TRAINSTONE_REQUIRE_INPUT(error == std::errc() && end == text.data() + text.size(), "{}: \"{}\" is no whole number",
+                           key, text);
+  return number;
+}
+
+/// A way to cut, or a list of numbers of blocks.
+Key stages_key() {
+  Key key;
+  key.name = "parallel.stages";
+  key.type = KeyType::text_list;
+  key.one_will_do = key.takes_integers = true;
+  key.meaning =
+      "blocks of each stage of a pipeline, for example [4, 4, 3, 1]; even: as equal as possible; balanced: the "
+      "cut with the least bound over the FLOPs of embedding, blocks and head";
+  key.get = [](RunConfig const& config) {
+    ParallelConfig const& parallel = config.parallel;
+    std::vector<std::string> texts;
+    for (std::int64_t const blocks : parallel.stages) texts.push_back(fmt::format("{}", blocks));
+    if (parallel.stage_cut != StageCut::listed) texts = {parallel.stage_cut == StageCut::even ? "even" : "balanced"};
+    return texts;
+  };
+  key.set = [](RunConfig& config, DeckValue const& value) {
+    auto const& texts = std::get<std::vector<std::string>>(value);
+    bool const is_list = texts.size() != 1 || std::isdigit(static_cast<unsigned char>(texts.front().front())) != 0;
+    config.parallel.stages.clear();
+    config.parallel.stage_cut = is_list ? StageCut::listed : parse_stage_cut(texts.front());
+    for (std::string const& text : texts)
+      if (is_list) config.parallel.stages.push_back(parse_whole_number("parallel.stages", text));
+  };
+  return key;
+}
+
+std::vector<Key> pipeline_keys() {
+  auto const parallel = &RunConfig::parallel;
+  return {number("parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
+                 "groups of ranks among which the layers of the model are shared out; divides the ranks; the others "
+                 "share the batch; 1 = no pipeline"),
+          choice("parallel.pipeline_schedule", parallel, &ParallelConfig::pipeline_schedule, schedule_names(),
+                 "order of forward and backward on the stages of a pipeline; trainstone explain pipeline draws each"),
+          number("parallel.pipeline_chunks", parallel, &ParallelConfig::pipeline_chunks, "",
+                 {.minimum = 1, .maximum = million},
+                 "of schedule interleaved: parts of the model on each stage; stages x chunks divides model.layers"),
+          stages_key()};
+}
+
 std::vector<Key> memory_keys() {
   return {choices("memory.recompute", &RunConfig::model_options, &GptOptions::recompute,
                   {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
@@ -229,7 +288,7 @@ std::vector<Key> memory_keys() {
 
 std::vector<Key> training_keys() {
   return joined({class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys(),
-                 memory_keys()});
+                 pipeline_keys(), memory_keys()});
 }
 
 } // namespace trainstone::Impl

@@ -12,7 +12,8 @@ namespace trainstone {
 
 namespace {
 
-/// A key and those of its values with which another one is read; none: any but 0 or "".
+/// A key and those of its values with which another one is read; none: any but 0 or "", of integers any but the
+/// default.
 struct Reader {
   char const* key;
   std::vector<std::string> values;
@@ -46,6 +47,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
   Reader const buckets{"parallel.granularity", {"bucket"}};
+  Reader const stages{"parallel.pipeline", {}};
   Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
@@ -78,6 +80,9 @@ std::vector<ReadKey> const& read_keys() {
       {"parallel.first_bucket", {buckets}},
       {"parallel.in_flight", {several}},
       {"parallel.overlap", {several}},
+      {"parallel.pipeline_schedule", {stages}},
+      {"parallel.pipeline_chunks", {stages}},
+      {"parallel.stages", {stages}},
       {"checkpoint.every", {checkpoints}},
       {"checkpoint.every_steps", {checkpoints}},
       {"checkpoint.keep", {checkpoints}},
@@ -90,6 +95,7 @@ std::vector<ReadKey> const& read_keys() {
 bool reads(RunConfig const& config, Reader const& reader) {
   DeckValue const value = find_key(reader.key)->get(config);
   if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
+  if (std::holds_alternative<std::int64_t>(value)) return value != find_key(reader.key)->default_value();
   if (reader.values.empty()) return !std::get<std::string>(value).empty();
   return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();
 }

@@ -149,7 +149,8 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
   if (!members.is_here) return; // but its parameters are counted
   std::int64_t const granule = ranks * norm_block;
   std::int64_t const elements = offset - first;
-  m_groups.push_back({members.name, first, elements, (elements + granule - 1) / granule * granule, whole_offset, number});
+  m_groups.push_back(
+      {members.name, first, elements, (elements + granule - 1) / granule * granule, whole_offset, number});
 }
 
 ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {

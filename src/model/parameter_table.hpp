@@ -96,8 +96,9 @@ struct ParameterGroup {
   std::int64_t number;     ///< among the groups of the whole model
 };
 
-/// ParameterGroup::number of the token table.
+/// ParameterGroup::number of the token table, and how many groups the model has beside its blocks.
 inline constexpr std::int64_t token_table_group = 0;
+inline constexpr std::int64_t groups_outside_of_blocks = 3;
 
 /// Groups side by side that the same parts read. They are gathered and reduced together. The units are root, which is
 /// the groups outside of blocks, and every block. A stage of a pipeline in the middle has no root.

@@ -64,7 +64,7 @@ std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tenso
 } // namespace
 
 PartTable::PartTable(ParameterTable const& table, GptOptions options)
-    : m_layers(table.layers()), m_options(std::move(options)), m_of_unit(table.units().size()) {
+    : m_layers(table.layers()), m_stage(table.stage()), m_options(std::move(options)), m_of_unit(table.units().size()) {
   for (Part const part : parts(table.stage())) {
     Index const unit = table.unit_of(part.block);
     m_of_unit[static_cast<std::size_t>(unit)].push_back(size());

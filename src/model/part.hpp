@@ -71,9 +71,15 @@ public:
   /// the one that backward writes, too.
   Index unit(Index number) const { return m_parts[static_cast<std::size_t>(number)].unit; }
 
+  ModelStage const& stage() const { return m_stage; }
+  bool has_head() const { return m_stage.head; }
   Index chunks() const { return std::ssize(m_chunks); }
   /// The numbers of the parts of a chunk (ModelStage::chunks): embed, blocks, head.
   Range chunk_parts(Index chunk) const { return m_chunks[static_cast<std::size_t>(chunk)]; }
+  /// The chunk of a part.
+  Index chunk_of(Index number) const {
+    return std::ranges::upper_bound(m_chunks, number, {}, &Range::end) - m_chunks.begin();
+  }
 
   /// The parts that read a unit, in the order of forward.
   std::vector<Index> const& of_unit(Index unit) const { return m_of_unit[static_cast<std::size_t>(unit)]; }
@@ -103,6 +109,7 @@ private:
   void add_block_pieces(ParameterTable const& table);
 
   Index m_layers = 0;
+  ModelStage m_stage;
   GptOptions m_options;
   std::vector<PlacedPart> m_parts;
   std::vector<Range> m_chunks; ///< of numbers of parts

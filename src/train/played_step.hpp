@@ -21,8 +21,9 @@ struct PlayedStep {
   BatchSource const* source = nullptr;
   std::int64_t batch = 0; ///< number of the global batch in the source
   LossMode mode = LossMode::training;
-  std::int64_t step = 0;                      ///< from 1; 0: no step of the training, so nothing is dropped or injected
-  std::optional<float> gradient_scale = {};   ///< what the loss of a token is multiplied with; none: the training's
+  std::int64_t step = 0;                    ///< from 1; 0: no step of the training, so nothing is dropped or injected
+  std::optional<float> gradient_scale = {}; ///< what the loss of a token is multiplied with; none: the training's
+  std::function<void(Part, StoredMatrix output)> after_forward = {}; ///< of every part on this rank; may be empty
   std::function<void(Index)> after_loss = {}; ///< changes losses and logits of a micro-batch of this rank; may be empty
   std::function<Requests()> ask = {};         ///< this rank's requests, which travel with the losses; may be empty
   std::optional<UpdateNumbers> update = {};   ///< given before the update is played

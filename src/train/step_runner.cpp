@@ -79,26 +79,32 @@ Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
 void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                  m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot));
-  m_faults.after_forward(m_exec, part, played.step, m_model.output(part));
+                  m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
+                  instruction.buffers);
+  StoredMatrix const output = m_model.output(part, instruction.buffers);
+  m_faults.after_forward(m_exec, part, played.step, output);
+  if (played.after_forward) played.after_forward(part, output);
 }
 
 void Trainer::recompute(Instruction const& instruction) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.recompute(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                    m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot));
+                    m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
+                    instruction.buffers);
 }
 
 void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
   MicroBatch const& batch = m_loaded[static_cast<std::size_t>(instruction.micro_batch)];
-  if (instruction.piece == Instruction::none) {
-    m_model.loss(m_exec, batch, played.mode);
-  } else {
-    PartTable const& parts = m_plan->parallel.parts;
-    m_model.loss(m_exec, batch, played.mode, m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot),
-                 instruction.piece);
-    if (instruction.piece + 1 < parts.options().loss_chunks) return;
+  bool const splits = instruction.piece != Instruction::none;
+  PartTable const& parts = m_plan->parallel.parts;
+  ConstStoredVector parameters;
+  std::optional<Index> chunk;
+  if (splits) {
+    parameters = m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot);
+    chunk = instruction.piece;
   }
+  m_model.loss(m_exec, batch, played.mode, parameters, chunk, instruction.buffers);
+  if (splits && instruction.piece + 1 < parts.options().loss_chunks) return;
   if (played.after_loss) played.after_loss(instruction.micro_batch);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
@@ -113,8 +119,8 @@ void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
-                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece);
-  if (!reads && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
+                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece, instruction.buffers);
+  if (instruction.subject == 0 && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 
 /// The first wait behind the last backward: waits for the kernels of backward, too, without their time.
@@ -138,7 +144,9 @@ void Trainer::agree(PlayedStep& played) {
 /// Over all ranks: whoever ran a micro-batch, the sum has the same bits. The requests of a training step travel behind
 /// the losses, as a value of each rank.
 void Trainer::add_up_losses(PlayedStep& played) {
-  played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
+  played.losses.assign(static_cast<std::size_t>(m_plan->accumulation), 0.0); // without the head
+  if (m_plan->parallel.parts.has_head())
+    played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
   auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);

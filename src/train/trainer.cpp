@@ -32,10 +32,26 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
-  Activations all(config.model, plan.shape, arena, plan.storage().values, config.model_options);
+  Activations all(config.model, plan.shape, arena, plan.storage().values, config.model_options, plan.table.stage(),
+                  plan.parallel.pipeline.copies());
   TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
                      arena.capacity());
   return all;
+}
+
+/// What messages between the stages of a pipeline use.
+StageBuffers stage_buffers(Gpt const& model, PipelinePlan const& pipeline) {
+  StageBuffers buffers;
+  ActivationCopies const copies = pipeline.copies();
+  for (Index number = 0; number < copies.inputs; ++number) buffers.inputs.push_back(model.input(number).flat());
+  for (Index number = 0; number < copies.gradients; ++number)
+    buffers.gradients.push_back(model.stream_gradient(number).flat());
+  for (Index chunk = 0; chunk < pipeline.shape.chunks; ++chunk) {
+    std::vector<StoredVector>& of_chunk = buffers.outputs.emplace_back();
+    if (!sends(pipeline.shape, MessageKind::activation, pipeline.stage, chunk)) continue;
+    for (Index slot = 0; slot < copies.slots; ++slot) of_chunk.push_back(model.chunk_output(chunk, slot).flat());
+  }
+  return buffers;
 }
 
 /// What a part of the step took since its start. Where the host computes, it communicates only while it computes
@@ -60,7 +76,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_steps(steps),
       m_activation_memory(
           allocate(ledger, MemoryCategory::activations, "activations",
-                   activation_plan(config.model, plan.shape, plan.storage().values, config.model_options))),
+                   activation_plan(config.model, plan.shape, plan.storage().values, config.model_options,
+                                   plan.table.stage(), plan.parallel.pipeline.copies()))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
@@ -86,6 +103,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
     TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
                        pinned->capacity());
+  if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
   set_initial_parameters();
 }
 
@@ -188,9 +206,9 @@ void Trainer::require_equal_replicas(std::int64_t step) {
   m_engine.finish();
   ReplicaComparison const compared = compare_replicas(m_exec, *m_communicator, m_engine);
   if (compared.equal) return;
-  throw CollectiveError(fmt::format("step {}: parameters differ between ranks: {}", step,
-                                    describe_replicas(*m_communicator, compared.hash)),
-                        ExitCode::verification_failed);
+  throw CollectiveError(
+      fmt::format("step {}: parameters differ between ranks: {}", step, describe_replicas(*m_communicator, compared)),
+      ExitCode::verification_failed);
 }
 
 ParameterChanges Trainer::parameter_changes() {
@@ -206,9 +224,10 @@ ParameterChanges Trainer::gradient_sizes() {
 
 /// After the losses of the step are added up; collective.
 std::string Trainer::describe_non_finite(PlayedStep const& played) {
-  DiagnosedTraining const training{m_exec, *m_communicator, m_engine, m_model, m_count};
-  return trainstone::describe_non_finite(training, played.losses, [&](Index micro_batch) {
+  DiagnosedTraining const training{m_exec, *m_communicator, m_engine, m_config->model, m_count};
+  return trainstone::describe_non_finite(training, played.losses, [&](Index micro_batch, LookAtOutput const& look) {
     PlayedStep again = played;
+    again.after_forward = look;
     m_loader.begin(m_exec);
     play(m_program.evaluation, again, micro_batch);
   });

@@ -47,19 +47,35 @@ TEST_CASE("every key stores what it is given", "[deck]") {
     if (auto* quantity = std::get_if<Quantity>(&value)) quantity->value += 1;
     if (auto* numbers = std::get_if<std::vector<double>>(&value)) *numbers = {0.25, 0.75};
     if (auto* texts = std::get_if<std::vector<std::string>>(&value))
-      *texts = key.choices.empty() ? std::vector<std::string>{"x", "y"} : key.choices;
+      *texts = key.takes_integers    ? std::vector<std::string>{"3", "0"}
+               : key.choices.empty() ? std::vector<std::string>{"x", "y"}
+                                     : key.choices;
     key.set(config, value);
     CHECK(key.get(config) == value);
   }
 }
 
 TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
-  Deck const deck = read_small(
-      {"optimizer.lr=0.0003", "optimizer.eps=1e-8", "model.save=\"quo\\\"te\\\\ \\n\"", "optimizer.betas=[0.1, 0.95]",
-       "data.files=[\"a.txt\", \"b c.txt\"]", "faults.nan.step=3", "faults.nan.unit=mlp 1", "comm.check_order=true",
-       "faults.delay.where=send", "faults.delay.time=2 ms", "faults.delay.rank=0", "faults.slow.kernel=norm",
-       "faults.slow.factor=1.5", "faults.extra_message=true", "comm.emulated_network.latency=0.7 ms",
-       "comm.emulated_network.bandwidth=1.3 GiB/s", "trace.file=trace.json", "memory.recompute=[\"none\", \"full\"]"});
+  Deck const deck = read_small({"optimizer.lr=0.0003",
+                                "optimizer.eps=1e-8",
+                                "model.save=\"quo\\\"te\\\\ \\n\"",
+                                "optimizer.betas=[0.1, 0.95]",
+                                "data.files=[\"a.txt\", \"b c.txt\"]",
+                                "faults.nan.step=3",
+                                "faults.nan.unit=mlp 1",
+                                "comm.check_order=true",
+                                "faults.delay.where=send",
+                                "faults.delay.time=2 ms",
+                                "faults.delay.rank=0",
+                                "faults.slow.kernel=norm",
+                                "faults.slow.factor=1.5",
+                                "faults.extra_message=true",
+                                "comm.emulated_network.latency=0.7 ms",
+                                "comm.emulated_network.bandwidth=1.3 GiB/s",
+                                "trace.file=trace.json",
+                                "memory.recompute=[\"none\", \"full\"]",
+                                "parallel.pipeline=3",
+                                "parallel.stages=[2, 1, 0]"});
   Deck const again = read_text(print_deck(deck));
   CHECK(deck_hash(again) == deck_hash(deck));
   for (Key const& key : deck_keys()) {

@@ -1,8 +1,11 @@
 """What the system gives a run, beside what was predicted: nothing is compared that both have from one place."""
 import os
+import re
 
 from support import Deck, run, settings, start
 from training import TrainingTest
+
+DOES_NOT_FIT = 69
 
 
 class Resident(TrainingTest):
@@ -42,3 +45,30 @@ class Saved(TrainingTest):
         model = (saving.folder / "model.bin").stat().st_size
         self.assertGreater(model, 50e6)
         self.assertLess(abs(saving.peak_bytes - alone.peak_bytes), model / 4, f"{alone}{saving}")
+
+
+class AddressSpace(TrainingTest):
+    """A limit per process, as `ulimit -v` sets it."""
+
+    def limited(self, limit, *keys):
+        deck = Deck({"model.channels": "512", "model.layers": "16", "data.steps": "2", "data.validate_every": None,
+                     "data.validation_fraction": None, "batch.micro": "1", "batch.global": "4"})
+        wrapper = ("bash", "-c", f'ulimit -v {limit >> 10}; exec "$@"', "limited")
+        return run("run", deck.path, *settings("kernels.gemm=kokkos", *keys), ranks=4, wrapper=wrapper)
+
+    def test_a_model_that_does_not_fit_trains_on_stages(self):
+        def missing(outcome):
+            """Bytes that a rank needs, and has left."""
+            self.assertEqual(outcome.code, DOES_NOT_FIT, outcome)
+            found = re.search(r"1 rank on this process needs ([0-9.]+) MiB and it has ([0-9.]+) MiB", outcome.err)
+            self.assertTrue(found, outcome)
+            return [float(number) * 2 ** 20 for number in found.groups()]
+
+        stages = ("parallel.pipeline=4", "memory.recompute=full")
+        limit, enough = 1 << 30, 1 << 40
+        alone, left = missing(self.limited(limit))
+        on_stages = self.limited(enough, *stages).result["predicted"]["memory_bytes"]["total"]
+        self.assertGreater(alone, on_stages + 400e6)
+        between = int(limit - left + (alone + on_stages) / 2)
+        missing(self.limited(between))
+        self.assert_ended(self.limited(between, *stages), 0, "memory-model")

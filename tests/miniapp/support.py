@@ -135,16 +135,16 @@ def environment(variables=None):
     return {name: value for name, value in ours.items() if value is not None}
 
 
-def run(*arguments, ranks=1, variables=None, prepare=None):
+def run(*arguments, ranks=1, variables=None, prepare=None, wrapper=()):
     """Runs the program and waits. One rank starts without a launcher, as if Slurm had started it. `prepare` may fill the
-    working directory."""
+    working directory, `wrapper` has words before the command of a rank."""
     folder = new_folder()
     if prepare:
         prepare(folder)
     launcher = [Context.mpiexec, "-n", str(ranks)] if ranks > 1 else []
     if not launcher:
         variables = {"SLURM_STEP_NUM_TASKS": "1", **(variables or {})}
-    command = [*launcher, Context.program, *map(str, arguments)]
+    command = [*launcher, *wrapper, Context.program, *map(str, arguments)]
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
         process = subprocess.Popen(command, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL,
                                    stdout=out, stderr=err)

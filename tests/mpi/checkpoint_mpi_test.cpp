@@ -5,7 +5,7 @@
 
 #include "comm/execution/control.hpp"
 #include "parallel/engine/parameter_hash.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "support/training_run.hpp"
 #include "train/checkpoint/folder.hpp"
 
@@ -58,20 +58,6 @@ PrecisionConfig fp16_scaled() {
   return precision;
 }
 
-/// The same folder on all ranks, for the first rank's lifetime of the object.
-class SharedFolder {
-public:
-  explicit SharedFolder(Communicator const& world)
-      : m_world(&world), m_path(all_gather_texts(world, m_own.path()).front()) {}
-  ~SharedFolder() { barrier(*m_world); }
-  fs::path const& path() const { return m_path; }
-
-private:
-  Communicator const* m_world;
-  TemporaryFolder m_own;
-  fs::path m_path;
-};
-
 fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::path const& folder) {
   auto const [updates, loss_scaler] = run.trainer.state();
   CheckpointManifest about;
@@ -85,7 +71,8 @@ fs::path write(TrainingRun& run, Communicator& world, std::int64_t step, fs::pat
 std::uint64_t resumed_hash(Communicator& communicator, RunConfig const& config, fs::path const& checkpoint,
                            std::int64_t last) {
   TrainingRun run(communicator, config);
-  StoredCheckpoint const stored = verify_checkpoint(communicator, checkpoint, identity, run.plan.parallel.layout);
+  StoredCheckpoint const stored =
+      verify_checkpoint(communicator, checkpoint, identity, config.model, state_vectors(run.plan.parallel.layout));
   TrainingProgress const& progress = stored.manifest().progress;
   read_checkpoint(run.exec, run.trainer.engine(), stored);
   run.trainer.resume({progress.updates, progress.loss_scaler});
@@ -97,7 +84,7 @@ std::uint64_t resumed_hash(Communicator& communicator, RunConfig const& config, 
 std::string refusal_of(Communicator& world, TrainingRun const& run, fs::path const& checkpoint,
                        TrainingIdentity const& wanted = identity) {
   try {
-    verify_checkpoint(world, checkpoint, wanted, run.plan.parallel.layout);
+    verify_checkpoint(world, checkpoint, wanted, odd, state_vectors(run.plan.parallel.layout));
   } catch (CollectiveError const& error) {
     CHECK(error.code() == ExitCode::usage);
     return error.what();

@@ -60,15 +60,15 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_scratch(scratch),
       m_buffers(options.on_host ? MessageBuffers::host : communicator.buffers()),
       m_options(adapted(options, m_buffers, type)),
-      m_tag(communicator.take_tag()),
-      m_call(describe(m_schedule, operation, type, m_options.longest_message, m_tag.value())),
+      m_tag(options.tag ? options.tag : std::make_shared<HeldTag const>(communicator.take_tag())),
+      m_call(describe(m_schedule, operation, type, m_options.longest_message, m_tag->value())),
       m_round(m_schedule.rounds.size()) {
   require_extents();
   if (m_schedule.needs_shared_memory()) require_shared_buffers();
   m_messages = std::make_unique<Impl::MessageRounds>(
       m_schedule, communicator.topology(),
       Impl::MessageRounds::Settings{.comm = communicator.handle().comm,
-                                    .tag = m_tag.value(),
+                                    .tag = m_tag->value(),
                                     .type = type,
                                     .longest_message = m_options.longest_message,
                                     .persistent = m_options.persistent,

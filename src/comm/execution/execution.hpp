@@ -57,6 +57,9 @@ struct ExecutionOptions {
   /// after the event that start() gets. Work that is enqueued there after its end comes after it. For executions on an
   /// instance of their own. The caller's instance must outlive them.
   ExecutionSpace const* caller = nullptr;
+  /// A tag that executions of a communicator have in common; null: a tag of its own. Their messages meet in the order
+  /// in which the executions are started, whichever of them a rank starts: a channel with several buffers.
+  std::shared_ptr<HeldTag const> tag = nullptr;
 };
 
 /// A collective in execution; may be started again after it has ended.
@@ -162,7 +165,7 @@ private:
   Memory m_scratch;
   MessageBuffers m_buffers; ///< of this execution
   ExecutionOptions m_options;
-  HeldTag m_tag;
+  std::shared_ptr<HeldTag const> m_tag;
   CollectiveCall m_call;
   Span m_flight;                                      ///< while in flight
   std::optional<InstanceEvent> m_ready;               ///< of the caller's: what it begins after

@@ -33,11 +33,18 @@ LlmcShape llmc_shape_of(GptConfig const& config) {
   return {config.context, config.vocab, config.layers, config.heads, config.channels, config.padded_vocab()};
 }
 
+ParameterTensor const* find_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
+  auto const is_entry = [&](ParameterTensor const& entry) {
+    return to_string(entry.tensor) == tensor.name && layer_of(entry) == layer;
+  };
+  auto const found = std::ranges::find_if(table.tensors(), is_entry);
+  return found == table.tensors().end() ? nullptr : &*found;
+}
+
 ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
-  for (int kind = 0; kind < tensor_kinds; ++kind)
-    if (to_string(static_cast<Tensor>(kind)) == tensor.name)
-      return table.find(static_cast<Tensor>(kind), is_per_block(static_cast<Tensor>(kind)) ? layer : -1);
-  throw Error(fmt::format("no tensor {}", tensor.name));
+  ParameterTensor const* const found = find_entry(table, tensor, layer);
+  if (!found) throw Error(fmt::format("no tensor {} of layer {}", tensor.name, layer));
+  return *found;
 }
 
 Index common_elements(GptConfig const& config, LlmcTensor const& tensor) {

@@ -20,6 +20,8 @@ LlmcShape llmc_shape_of(GptConfig const& config);
 
 /// The tensor of `table` that is slice `layer` of the file's tensor.
 ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
+/// The same; null if it is on another stage.
+ParameterTensor const* find_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
 
 /// Number of first elements of a slice that both sides have: all elements, or for the token table the elements of the
 /// vocabulary.

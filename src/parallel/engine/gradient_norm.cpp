@@ -1,5 +1,6 @@
 #include "parallel/engine/gradient_norm.hpp"
 
+#include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/norm.hpp"
 
@@ -8,9 +9,12 @@
 namespace trainstone {
 
 GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout,
-                           std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging)
+                           Index layers, std::optional<PlannedCollective> const& gather, Arena& buffers,
+                           std::span<std::byte> staging)
     : m_exec(exec),
       m_layout(&layout),
+      m_layers(layers),
+      m_stages(layout.mesh.pipeline > 1 ? &communicators.of(Axis::pipeline) : nullptr),
       m_block_sums(buffers.vector<double>("norm block sums", layout.elements() / norm_block)),
       m_blocks_of_group(buffers.vector<double>("norm blocks of a group", layout.largest_group() / norm_block)),
       m_group_sums(buffers.vector<double>("norm group sums", std::ssize(layout.groups))) {
@@ -40,11 +44,21 @@ double GradientNorm::operator()(std::function<StoredVector(Index group)> const& 
     collect_shares(m_exec, gathered, m_layout->norm_blocks_begin(g, first_owner), blocks);
     tree_sum(m_exec, blocks, Vector<double>(m_group_sums.data() + g, 1));
   }
+  std::vector<double> const of_groups =
+      copy_to_host(m_exec, m_group_sums, "trainstone::parallel::norm: the host decides on clipping");
   double squares = 0;
-  for (double const sum :
-       copy_to_host(m_exec, m_group_sums, "trainstone::parallel::norm: the host decides on clipping"))
-    squares += sum;
+  for (double const sum : m_stages ? sums_of_model(of_groups) : of_groups) squares += sum;
   return std::sqrt(squares);
+}
+
+/// By number of the group in the whole model. One stage has each sum, the others add 0 to it: the bits stay.
+std::vector<double> GradientNorm::sums_of_model(std::vector<double> const& of_groups) const {
+  std::vector<double> sums(static_cast<std::size_t>(m_layers + groups_outside_of_blocks), 0.0);
+  for (std::size_t g = 0; g < of_groups.size(); ++g)
+    if (m_layout->counts(static_cast<Index>(g)))
+      sums[static_cast<std::size_t>(m_layout->groups[g].number)] = of_groups[g];
+  control_all_reduce(m_exec, *m_stages, Operation::sum, sums);
+  return sums;
 }
 
 } // namespace trainstone

@@ -16,15 +16,17 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace trainstone {
 
 class GradientNorm {
 public:
   /// Takes its part of engine_buffers() from `buffers`. \param[in] gather  of the squared sums, if shares are apart
+  /// \param[in] layers   blocks of the whole model
   /// \param[in] staging  pinned memory of the gather's messages
   /// Collective; everything referred to must outlive the object.
-  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout,
+  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout, Index layers,
                std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging);
 
   /// \param[in] share  this rank's share of a group's gradient
@@ -32,8 +34,12 @@ public:
   double operator()(std::function<StoredVector(Index group)> const& share);
 
 private:
+  std::vector<double> sums_of_model(std::vector<double> const& of_groups) const;
+
   ExecutionSpace m_exec;
   StateLayout const* m_layout;
+  Index m_layers;
+  Communicator* m_stages;      ///< of a pipeline; null: this rank has the whole model
   Vector<double> m_block_sums; ///< of all groups; by member of the shard group, then by group
   Vector<double> m_blocks_of_group, m_group_sums;
   std::optional<Execution> m_gather;

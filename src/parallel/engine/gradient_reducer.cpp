@@ -59,9 +59,10 @@ GradientTarget GradientReducer::target(Index unit, Index micro_batch, bool begin
   for (Index g = first; g <= last; ++g) {
     ParameterGroup const& group = m_layout->groups[at(layout.gradients[at(g)].group)];
     StoredVector const gradient = memory_of(g, group.padded);
-    if (layout.gradients[at(g)].looked_up) {
-      target.looked_up = gradient;
-      if (begins) set_to_zero(m_exec, gradient); // embed adds to it
+    bool const alone = m_reductions->looks_up_alone && group.number == token_table_group;
+    if (layout.gradients[at(g)].looked_up) target.looked_up = gradient;
+    if (layout.gradients[at(g)].looked_up || alone) {
+      if (begins && !(alone && is_sum)) set_to_zero(m_exec, gradient); // embed adds to it
     } else if (begins && m_reductions->fresh_gradients_apart && group.padded > group.size) {
       // Other units have been here, and backward leaves the padding alone. Later a reduction may be using it.
       set_to_zero(m_exec, gradient.part(group.size, group.padded - group.size));

@@ -13,7 +13,8 @@ namespace trainstone {
 
 namespace {
 
-/// A sum and a number of elements of each kind: ranks that hold the same count twice in both.
+/// A sum and a number of elements of each kind: ranks that hold the same count twice in both. Every stage has as many
+/// ranks, so every element counts as often as any other.
 constexpr Index values_sent = 2 * tensor_kinds;
 
 /// Of the elements of a tensor from `first` on.
@@ -41,9 +42,11 @@ std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
   return {{0, channels}, {2 * channels, 3 * channels}};
 }
 
+/// Every parameter of the model is on ranks of one stage.
 std::vector<TensorPart> tensor_parts(StateLayout const& layout, ParameterTable const& table) {
   std::vector<TensorPart> parts;
   for (Index group = 0; group < std::ssize(layout.groups); ++group) {
+    if (!layout.counts(group)) continue;
     Range const share = layout.share(group);
     for_each_run(table, group, share, [&](ParameterRun const& run) {
       for (Range const& telling : telling_ranges(run.tensor)) {

@@ -91,6 +91,9 @@ void ParameterGatherer::wait_published(Index unit) {
 }
 
 void ParameterGatherer::finish() {
+  // These use scratch in the order of use. A stage without the embedding uses its first unit last.
+  for (Index unit = 0; unit < std::ssize(m_layout->units); ++unit)
+    if (m_published[at(unit)].state == Publication::under_way) wait_published(unit);
   for (Index unit = 0; unit < std::ssize(m_layout->units); ++unit) {
     publish(unit, unit % m_plan->in_flight());
     wait_published(unit);

@@ -6,30 +6,40 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <vector>
 
 namespace trainstone {
 
+namespace {
+
+/// Of all ranks. With stages, the third value says whether copies of the token table differ.
+Index values_compared(StateLayout const& layout) { return layout.mesh.pipeline > 1 ? 3 : 2; }
+
+} // namespace
+
 ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& communicator, ShardedEngine& engine) {
-  std::uint64_t const hash = parameter_hash(exec, engine);
+  auto const [hash, copies_agree] = hash_parameters(exec, engine);
   auto const value = static_cast<std::int64_t>(hash);
-  std::array<std::int64_t, 2> most{value, ~value}; // the complement's maximum is the minimum's complement
+  // the complement's maximum is the minimum's complement
+  std::vector<std::int64_t> most{value, ~value};
+  if (values_compared(engine.plan().layout) > 2) most.push_back(copies_agree ? 0 : 1);
   control_all_reduce(exec, communicator, Operation::max, most);
-  return {most[0] == ~most[1], hash};
+  bool const all_agree = most.size() == 2 || most[2] == 0;
+  return {most[0] == ~most[1] && all_agree, hash, copies_agree};
 }
 
-std::string describe_replicas(Communicator const& communicator, std::uint64_t hash) {
+std::string describe_replicas(Communicator const& communicator, ReplicaComparison const& compared) {
+  std::vector<std::uint64_t> const hashes = all_gather_values(communicator, compared.hash);
+  std::vector<char> const agree = all_gather_values(communicator, static_cast<char>(compared.copies_agree));
   std::vector<std::string> texts;
-  for (std::uint64_t const one : all_gather_values(communicator, hash))
-    texts.push_back(fmt::format("hash {:016x}", one));
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
+    texts.push_back(fmt::format("hash {:016x}{}", hashes[rank],
+                                agree[rank] != 0 ? "" : ", first and last stage differ in the token table"));
   return ranks_by_text(texts);
 }
 
 Traffic replica_check_traffic(StateLayout const& layout) {
-  Traffic const agreed = control_traffic_of(2, layout.topology, layout.rank);
-  if (!hash_adds_up_shares(layout)) return agreed;
-  return agreed + control_traffic_of(1, layout.line(Axis::shard), layout.member());
+  return parameter_hash_traffic(layout) + control_traffic_of(values_compared(layout), layout.topology, layout.rank);
 }
 
 } // namespace trainstone

@@ -1,8 +1,8 @@
 #pragma once
 
 // Checks whether ranks that hold the same parameters hold the same bits. Owns the comparison between ranks and its
-// text; the hash is parallel/engine/parameter_hash.hpp. Parameters that one rank alone holds are part of the hash, but
-// are not compared.
+// text; the hash is parallel/engine/parameter_hash.hpp. The copies of the token table on the first and the last stage
+// are replicas, too. Parameters that one rank alone holds are part of the hash, but are not compared.
 
 #include "comm/execution/communicator.hpp"
 #include "parallel/engine/parameter_hash.hpp"
@@ -14,14 +14,16 @@ namespace trainstone {
 
 struct ReplicaComparison {
   bool equal;
-  std::uint64_t hash; ///< of all parameters, as this rank and those that it shards with see them
+  std::uint64_t hash; ///< of all parameters, as this rank and those that it shards with or has stages with see them
+  bool copies_agree;  ///< of the token table, as the same ranks see them
 };
 
 /// Collective; waits. The collectives of the engine must have finished. Sends replica_check_traffic().
 ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& communicator, ShardedEngine& engine);
 
-/// "ranks 0, 2: hash 0123456789abcdef; rank 1: hash ...". Collective, not counted.
-std::string describe_replicas(Communicator const& communicator, std::uint64_t hash);
+/// "ranks 0, 2: hash 0123456789abcdef; rank 1: hash ...". It also says on which ranks copies of the token table differ.
+/// Collective, not counted.
+std::string describe_replicas(Communicator const& communicator, ReplicaComparison const& compared);
 
 /// The traffic of a rank for one comparison.
 Traffic replica_check_traffic(StateLayout const& layout);

@@ -8,6 +8,7 @@
 #include "kernels/norm.hpp"
 #include "parallel/plan/engine_memory.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <utility>
@@ -92,7 +93,8 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                  take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
                       gather_scratch(plan.gathers, *m_layout)),
                  take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan))),
-      m_norm(exec, m_communicators, *m_layout, plan.gathers.norm, buffers, pinned.take(pinned_norm_bytes(plan))),
+      m_norm(exec, m_communicators, *m_layout, plan.parts.layers(), plan.gathers.norm, buffers,
+             pinned.take(pinned_norm_bytes(plan))),
       m_tensor_shares(tensor_shares(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
@@ -104,6 +106,20 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
     m_gradient_copy = optimizer.vector<float>("gradients in fp32", m_layout->share_elements());
   clear_moments();
   set_to_zero(exec, m_master);
+  if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
+}
+
+void ShardedEngine::connect_stages(Arena& buffers, PinnedMemory& pinned) {
+  std::optional<PlannedCollective> const& sum = m_plan->pipeline.table;
+  StoredVector table, scratch;
+  if (sum) {
+    auto const group = std::ranges::find(m_layout->groups, token_table_group, &ParameterGroup::number);
+    table = m_reducer.share(group - m_layout->groups.begin());
+    scratch = take_vector(buffers, m_plan->reductions.storage, "token table scratch",
+                          schedule_of(*sum, m_layout->mesh, m_layout->rank).scratch_elements);
+  }
+  m_stages.emplace(m_exec, m_communication, m_communicators.of(Axis::pipeline), m_queue, *m_plan, table, scratch,
+                   pinned);
 }
 
 void ShardedEngine::clear_moments() {
@@ -143,7 +159,9 @@ void ShardedEngine::execute(Instruction const& one) {
   case Act::reduce_sums: return waits ? m_reducer.wait_sums(one.subject) : m_reducer.reduce_sums(one.subject);
   case Act::fold: return m_reducer.fold(one.subject, one.micro_batch);
   case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
-  case Act::tie: return m_reducer.tie();
+  case Act::send:
+  case Act::receive: return waits ? m_stages.value().wait(one) : m_stages.value().start(one);
+  case Act::tie: return m_stages ? m_stages->tie() : m_reducer.tie();
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }
 }

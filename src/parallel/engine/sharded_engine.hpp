@@ -15,12 +15,14 @@
 #include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/engine/optimizer_update.hpp"
 #include "parallel/engine/parameter_gatherer.hpp"
+#include "parallel/engine/stage_exchange.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/instruction.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace trainstone {
 
@@ -34,7 +36,12 @@ public:
   ShardedEngine& operator=(ShardedEngine const&) = delete;
   ~ShardedEngine();
 
-  /// Executes gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what these have started.
+  /// Where a stage of a pipeline has what it exchanges with other stages; once, before the first send or receive.
+  /// Collective over the pipeline.
+  void prepare_messages(StageBuffers const& buffers) { m_stages.value().prepare(buffers); }
+
+  /// Executes send, receive, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what these have
+  /// started.
   void execute(Instruction const& instruction);
   /// The whole parameters of a unit: in a slot, if they are sharded. Valid until another unit is gathered there.
   ConstStoredVector parameters(Index unit, Index slot) const;
@@ -85,6 +92,7 @@ private:
   class NoProgress;
 
   void broadcast_state();
+  void connect_stages(Arena& buffers, PinnedMemory& pinned);
 
   ExecutionSpace m_exec, m_communication;
   ShardPlan const* m_plan;
@@ -99,6 +107,7 @@ private:
   GradientReducer m_reducer;
   ParameterGatherer m_gatherer;
   GradientNorm m_norm;
+  std::optional<StageExchange> m_stages; ///< of a pipeline
   std::vector<TensorShare> m_tensor_shares;
   bool m_busy = false; ///< inside of a function that starts or waits for collectives
 };

@@ -65,6 +65,7 @@ private:
       for (Index end = 0; end <= blocks(); ++end)
         for (Index begin = 0; begin <= end; ++begin) {
           double const so_far = least[at(stage)][at(begin)];
+          if (begin == end && 0 < stage && stage + 1 < m_stages) continue; // it has neither embed nor head
           if (so_far == infinite || term(stage, begin, end) > most) continue;
           double const value = add(stage, begin, end, so_far);
           if (value > least[at(stage + 1)][at(end)]) continue;
@@ -90,7 +91,10 @@ private:
 
 std::vector<Index> even_stages(Index blocks, Index stages) {
   std::vector<Index> counts;
-  for (Index stage = 0; stage < stages; ++stage) counts.push_back(blocks / stages + (stage < blocks % stages ? 1 : 0));
+  Index const alone =
+      stages == blocks + 2 ? 1 : 0; // the embedding: every block is a stage between the first and the last
+  for (Index stage = 0; stage < stages; ++stage)
+    counts.push_back(blocks / stages + (alone <= stage && stage < blocks % stages + alone ? 1 : 0));
   return counts;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
 // How many blocks each stage of a pipeline has. Blocks stay in order, so a cut is a list of numbers. Stage 0 also has
-// the embedding, the last stage the head. A stage may have no block. Pure functions.
+// the embedding, the last stage the head. Only these two may have no block. Pure functions.
 
 #include "core/index.hpp"
-#include "parallel/plan/config.hpp"
+#include "parallel/pipeline/stage_cut.hpp"
 
 #include <optional>
 #include <string_view>
@@ -19,7 +19,8 @@ struct BlockCosts {
   double head = 0;
 };
 
-/// As equal as possible in blocks: the first stages have one more if there is a remainder.
+/// As equal as possible in blocks: the first stages have one more if there is a remainder. With two stages more than
+/// blocks, the first and the last stage have none.
 std::vector<Index> even_stages(Index blocks, Index stages);
 
 /// The cut with the least bound (stages_bound); of these the one whose stages cost the most alike (least sum of

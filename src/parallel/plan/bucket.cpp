@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "kernels/norm_block.hpp"
 #include "model/parameter_runs.hpp"
+#include "model/part.hpp"
 #include "parallel/plan/strategies.hpp"
 
 #include <algorithm>
@@ -15,11 +16,28 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-/// Collects runs from the last unit to the first.
+/// Whether backward completes root before the blocks: in a stage that has head, and embed not.
+bool root_is_first(ParameterTable const& table) { return table.stage().head && !table.stage().embed; }
+
+/// By unit: its chunk in the stage.
+std::vector<Index> chunks_of_units(ParameterTable const& table) {
+  ModelStage const& stage = table.stage();
+  std::vector<Index> chunks;
+  if (stage.embed || stage.head) chunks.push_back(0);
+  Index chunk = 0;
+  for (Index const blocks : blocks_by_chunk(stage)) chunks.insert(chunks.end(), at(blocks), chunk++);
+  return chunks;
+}
+
+/// Collects runs in the order of backward.
 class Cutter {
 public:
   Cutter(ParameterTable const& table, StateLayout const& layout, GradientLayout const& gradients)
-      : m_table(table), m_layout(layout), m_gradients(gradients), m_granule(norm_block * layout.mesh.replica) {
+      : m_table(table),
+        m_layout(layout),
+        m_gradients(gradients),
+        m_granule(norm_block * layout.mesh.replica),
+        m_chunks(chunks_of_units(table)) {
     for (Gradient const& one : gradients.gradients)
       m_plan.shares.push_back({one.group, layout.ownership.share_elements(one.group)});
   }
@@ -28,7 +46,9 @@ public:
   BucketRun& add_run(Index first, Index last) {
     Index const buckets = m_plan.runs.empty() ? 0 : m_plan.buckets();
     UnitGradients const &begin = unit(first), &end = unit(last);
-    m_plan.runs.push_back({first, last, {begin.first, end.last + 1}, {begin.memory.begin, end.memory.end}, buckets, 1});
+    Index const completed_by = root_is_first(m_table) && first == 0 && last > 0 ? 1 : first;
+    m_plan.runs.push_back(
+        {first, last, completed_by, {begin.first, end.last + 1}, {begin.memory.begin, end.memory.end}, buckets, 1});
     return m_plan.runs.back();
   }
 
@@ -60,9 +80,18 @@ public:
 
   Index elements(Index u) const { return unit(u).memory.size(); }
   Index units() const { return std::ssize(m_gradients.units); }
-  bool same_owners(Index u, Index v) const {
+  /// Units in the order in which backward completes them.
+  std::vector<Index> order() const {
+    std::vector<Index> all;
+    for (Index unit = units() - 1; unit >= 0; --unit) all.push_back(unit);
+    if (root_is_first(m_table)) std::ranges::rotate(all, all.end() - 1);
+    return all;
+  }
+  /// Whether the unit before `u` can be in a run with it.
+  bool joins(Index u) const {
     auto const owner = [&](Index one) { return m_layout.ownership.owner(m_layout.units[at(one)].first_group); };
-    return owner(u) == owner(v);
+    if (u == 0 || (u == 1 && root_is_first(m_table))) return false;
+    return owner(u - 1) == owner(u) && m_chunks[at(u - 1)] == m_chunks[at(u)];
   }
   BucketPlan take() { return std::move(m_plan); }
 
@@ -79,23 +108,25 @@ private:
   StateLayout const& m_layout;
   GradientLayout const& m_gradients;
   Index m_granule; ///< slices of shares are multiples of it
+  std::vector<Index> m_chunks;
   BucketPlan m_plan;
 };
 
 void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
-  for (Index last = cutter.units() - 1; last >= 0;) {
-    bool const leads = last == cutter.units() - 1;
+  std::vector<Index> const order = cutter.order();
+  for (std::size_t next = 0; next < order.size();) {
+    Index const last = order[next];
+    bool const leads = next == 0;
     Index const first_slice = leads ? std::min(first_limit, limit) : limit;
+    ++next;
     if (cutter.elements(last) > first_slice) {
       cutter.add_slices(last, first_slice, limit);
-      --last;
       continue;
     }
     Index first = last, elements = cutter.elements(last);
-    while (!leads && first > 0 && elements + cutter.elements(first - 1) <= limit && cutter.same_owners(first - 1, last))
+    for (; !leads && cutter.joins(first) && elements + cutter.elements(first - 1) <= limit; ++next)
       elements += cutter.elements(--first);
     cutter.add_run(first, last);
-    last = first - 1;
   }
 }
 
@@ -182,7 +213,7 @@ BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, 
   case Granularity::step: cutter.add_run(0, cutter.units() - 1); break;
   case Granularity::tensor:
     TRAINSTONE_REQUIRE(layout.mesh.shard == 1, "tensors are not reduced one by one among {} shards", layout.mesh.shard);
-    for (Index unit = cutter.units() - 1; unit >= 0; --unit) cutter.add_tensors(unit);
+    for (Index const unit : cutter.order()) cutter.add_tensors(unit);
     break;
   case Granularity::bucket:
     cut_by_size(cutter, elements(config.first_bucket_bytes), elements(config.bucket_bytes));

@@ -31,9 +31,10 @@ struct Bucket {
 };
 
 struct BucketRun {
-  Index first_unit, last_unit; ///< first_unit is completed last
-  Range gradients;             ///< of GradientLayout::gradients
-  Range memory;                ///< in the flat gradient
+  Index first_unit, last_unit;
+  Index completed_by; ///< the unit that backward completes last
+  Range gradients;    ///< of GradientLayout::gradients
+  Range memory;       ///< in the flat gradient
   Index first_bucket, buckets;
   // of a single unit that is cut:
   Index share = 0;                    ///< elements of an owner's shares of the unit's gradients; 0: not cut
@@ -71,8 +72,9 @@ private:
 /// The cut, in the order of backward. Whole units form runs of up to config.bucket_bytes. A larger unit is cut into
 /// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's
 /// share, a slice is a multiple of 256 elements, so that reductions over replicas are balanced, too. If units have one
-/// owner, all units of a run have the same owner. Granularity step makes one run with one bucket. Granularity tensor
-/// makes one bucket per tensor (only if nothing is sharded).
+/// owner, all units of a run have the same owner. In a stage of a pipeline, all units of a run are of one chunk, and
+/// a root without embed, which backward completes first, is a run of its own. Granularity step makes one run with one
+/// bucket. Granularity tensor makes one bucket per tensor (only if nothing is sharded).
 BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, GradientLayout const& gradients,
                         ParallelConfig const& config, std::size_t element_bytes);
 

@@ -3,6 +3,7 @@
 // The configuration of how work is split over ranks and how parameters are updated. Plain values.
 
 #include "core/storage.hpp"
+#include "parallel/pipeline/stage_cut.hpp"
 
 #include <array>
 #include <cstdint>
@@ -52,13 +53,6 @@ enum class NaiveUpdate {
   main, ///< rank 0 alone, which sends out parameters
 };
 
-/// How many blocks the stages of a pipeline have.
-enum class StageCut {
-  even,     ///< as equal as possible in blocks
-  balanced, ///< with the least bound over predicted work
-  listed,
-};
-
 struct ParallelConfig {
   Strategy strategy = Strategy::ddp;
   std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given
@@ -76,11 +70,11 @@ struct ParallelConfig {
   std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
-  std::int64_t pipeline = 1;                 ///< stages
-  std::string pipeline_schedule = "1f1b";    ///< one of pipeline_schedules() (parallel/pipeline)
-  std::int64_t pipeline_chunks = 1;          ///< of a stage
+  std::int64_t pipeline = 1;              ///< stages
+  std::string pipeline_schedule = "1f1b"; ///< one of pipeline_schedules() (parallel/pipeline)
+  std::int64_t pipeline_chunks = 1;       ///< of a stage
   StageCut stage_cut = StageCut::even;
-  std::vector<std::int64_t> stages = {};     ///< blocks of each stage, of StageCut::listed
+  std::vector<std::int64_t> stages = {}; ///< blocks of each stage, of StageCut::listed
 
   /// Whether rank 0 alone updates: then it owns everything.
   constexpr bool updates_alone() const { return strategy == Strategy::naive && naive_update == NaiveUpdate::main; }

@@ -72,6 +72,8 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
   tensors.push_back(planned<double>("norm group sums", std::ssize(layout.groups)));
+  if (plan.pipeline.table)
+    tensors.push_back(planned(reductions.storage, "token table scratch", scratch_of(*plan.pipeline.table, layout)));
   return tensors;
 }
 
@@ -84,6 +86,10 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
   for (Index i = 0; i < plan.gathers.in_flight(); ++i)
     tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
   tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes(plan))));
+  for (PreparedMessage const& message : prepared_messages(plan.pipeline))
+    tensors.push_back(planned<std::byte>("message staging", static_cast<Index>(pinned_message_bytes(plan, message))));
+  if (plan.pipeline.table)
+    tensors.push_back(planned<std::byte>("token table staging", static_cast<Index>(pinned_table_bytes(plan))));
   return tensors;
 }
 
@@ -118,6 +124,17 @@ std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
   for (UnitGather const* const gather : different_gathers(plan.gathers))
     most = std::max(most, staging_of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
   return most;
+}
+
+std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message) {
+  StageNeighbours const neighbours{plan.pipeline.stage, plan.pipeline.shape.stages};
+  Index const sender = message.sends ? plan.pipeline.stage : neighbours.sender(message.kind);
+  return staging_of(plan, planned_message(plan.pipeline, plan.layout, message.kind, sender),
+                    bytes_per_value(plan.layout.types.parameters));
+}
+
+std::uint64_t pinned_table_bytes(ShardPlan const& plan) {
+  return plan.pipeline.table ? staging_of(plan, *plan.pipeline.table, bytes_per_value(plan.reductions.storage)) : 0;
 }
 
 std::uint64_t pinned_norm_bytes(ShardPlan const& plan) {

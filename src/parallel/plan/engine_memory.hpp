@@ -28,9 +28,12 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan);
 Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout);
 Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout);
 
-/// Bytes of pinned memory for staged messages: of each reduction or gather in flight, and of the norm.
+/// Bytes of pinned memory for staged messages: of each reduction or gather in flight, of the norm, of each prepared
+/// message between stages, and of the sum of the token table's gradient.
 std::uint64_t pinned_reduction_bytes(ShardPlan const& plan);
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan);
 std::uint64_t pinned_norm_bytes(ShardPlan const& plan);
+std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message);
+std::uint64_t pinned_table_bytes(ShardPlan const& plan);
 
 } // namespace trainstone

@@ -25,6 +25,14 @@ inline constexpr std::array<Axis, 4> axes{Axis::tensor, Axis::shard, Axis::repli
 /// Whether the ranks of a line have different data.
 constexpr bool is_data_axis(Axis axis) { return axis == Axis::shard || axis == Axis::replica; }
 
+/// Two stages of a pipeline, the lower one first.
+struct StagePair {
+  Rank lower;
+  Rank upper;
+
+  bool operator==(StagePair const&) const = default;
+};
+
 /// Rank = tensor index + tensor x (shard index + shard x (replica index + replica x pipeline index)).
 struct Mesh {
   Rank tensor = 1;   ///< ranks of a tensor group
@@ -40,6 +48,11 @@ struct Mesh {
   Rank rank_at(Axis axis, Rank rank, Rank there) const;
   /// The ranks that differ from `rank` on this axis only, ascending, itself included: its line.
   std::vector<Rank> members(Axis axis, Rank rank) const;
+  /// The ranks of two stages of this rank's line; the index there of a rank of one of them.
+  std::vector<Rank> members(StagePair const& stages, Rank rank) const {
+    return {rank_at(Axis::pipeline, rank, stages.lower), rank_at(Axis::pipeline, rank, stages.upper)};
+  }
+  Rank index(StagePair const& stages, Rank rank) const { return index(Axis::pipeline, rank) == stages.lower ? 0 : 1; }
   /// The same number for exactly these ranks.
   int colour(Axis axis, Rank rank) const { return rank_at(axis, rank, 0); }
 

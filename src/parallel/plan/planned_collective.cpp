@@ -8,7 +8,8 @@
 namespace trainstone {
 
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
-  return make_schedule(planned.problem, planned.algorithm, mesh.index(planned.axis, rank));
+  Rank const index = planned.stages ? mesh.index(*planned.stages, rank) : mesh.index(planned.axis, rank);
+  return make_schedule(planned.problem, planned.algorithm, index);
 }
 
 bool are_alike(PlannedCollective const& gather, PlannedCollective const& other) {

@@ -17,6 +17,7 @@ struct PlannedCollective {
   Axis axis = Axis::shard;
   Problem problem;
   Algorithm algorithm = Algorithm::ring;
+  std::optional<StagePair> stages = {}; ///< of the pipeline axis: these two alone
 };
 
 /// This rank's schedule of a planned collective.

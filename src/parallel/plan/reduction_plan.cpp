@@ -76,12 +76,12 @@ Pieces ReductionPlan::pieces_of(Bucket const& bucket, PlannedCollective const& s
 Range ReductionPlan::run_memory(Index run) const {
   Range const flat = buckets.runs[at(run)].memory;
   if (!fresh_gradients_apart) return flat;
-  Index const roots = std::ssize(buckets.runs) - 1, root_elements = buckets.runs.back().memory.size();
-  if (run == roots) return {0, flat.size()};
+  Index const last = std::ssize(buckets.runs) - 1, of_root = root_lives_long ? buckets.runs.back().memory.size() : 0;
+  if (root_lives_long && run == last) return {0, flat.size()};
   Index slot = 0;
-  for (BucketRun const& other : buckets.runs)
-    if (other.first_unit != 0) slot = std::max(slot, other.memory.size());
-  Index const begin = root_elements + run % in_flight * slot;
+  for (Index other = 0; other < last + (root_lives_long ? 0 : 1); ++other)
+    slot = std::max(slot, buckets.runs[at(other)].memory.size());
+  Index const begin = of_root + run % in_flight * slot;
   return {begin, begin + flat.size()};
 }
 
@@ -127,8 +127,11 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   plan.rounds_sums = plan.storage != layout.types.gradients;
   plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !each;
   plan.fresh_gradients_apart = plan.reduce_each && (layout.sharding.gradients || several);
-  std::optional<Index> in_two_parts; // where embed and head are both here
-  if (plan.ordered && table.stage().embed && table.stage().head) in_two_parts = table.find(Tensor::wte).group;
+  bool const embed = table.stage().embed, head = table.stage().head;
+  plan.root_lives_long = embed && head;
+  plan.looks_up_alone = embed && !head;
+  std::optional<Index> in_two_parts;
+  if (plan.ordered && embed && head) in_two_parts = table.find(Tensor::wte).group;
   plan.gradients = make_gradient_layout(layout, in_two_parts);
   plan.buckets = make_buckets(table, layout, plan.gradients, parallel, bytes_per_value(plan.storage));
   plan.collectives = plan_collectives(parallel, choice, layout);

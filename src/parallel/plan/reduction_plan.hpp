@@ -33,8 +33,10 @@ struct ReductionPlan {
   bool rounds_sums = false;        ///< the complete sum is rounded once, to the storage type of the layout's gradients
   bool across_on_sums = false;     ///< replicas reduce sums in place, once per step, instead of fresh gradients
   /// Fresh gradients have their own memory beside the sums. This memory has one slot per run in flight, and one slot
-  /// for the run of root, which lives from head to embed.
+  /// for the run of root if this lives from head to embed.
   bool fresh_gradients_apart = false;
+  bool root_lives_long = true; ///< embed and head are both here
+  bool looks_up_alone = false; ///< embed is here, and head not: the token table's gradient is embed's alone
 
   /// The collectives of a bucket.
   BucketReduction reduction_of(Bucket const& bucket, StateLayout const& layout) const;

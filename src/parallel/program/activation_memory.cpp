@@ -1,8 +1,8 @@
 #include "parallel/program/activation_memory.hpp"
 
 #include "model/part_lists.hpp"
-#include "parallel/program/instruction.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace trainstone::Impl {
@@ -37,82 +37,100 @@ std::set<Activation> without_logits(std::set<Activation> all, bool splits_loss) 
 
 } // namespace
 
-ActivationMemory::ActivationMemory(PartTable const& parts)
+ActivationMemory::ActivationMemory(PartTable const& parts, ActivationCopies const& copies)
     : m_parts(&parts),
-      m_places(ModelStage::whole({.layers = parts.layers()}), {.recompute = parts.options().recompute}) {
-  Index const rows = parts.layers() - PlacedActivation::recomputed;
-  m_contents.resize(static_cast<std::size_t>(rows * activation_kinds));
-  drop_all();
+      m_places(parts.stage(), {.recompute = parts.options().recompute}, copies),
+      m_copies(std::max({copies.slots, copies.inputs, copies.gradients})),
+      m_contents(
+          static_cast<std::size_t>((parts.layers() - PlacedActivation::recomputed) * activation_kinds * m_copies)) {}
+
+PlacedActivation ActivationMemory::place_of(Activation what, Part part, ActivationBuffers const& buffers) const {
+  return m_places(what, part.kind == PartKind::head ? m_parts->layers() : part.block, buffers);
 }
 
-PlacedActivation ActivationMemory::place_of(Activation what, Part part) const {
-  return m_places(what, part.kind == PartKind::head ? m_parts->layers() : part.block);
+/// Blocks share what they compute again, and in a slot those of different chunks share their memory. Chunks share
+/// inputs.
+ActivationMemory::Content ActivationMemory::content_of(PlacedActivation const& placed, Index part,
+                                                       Index micro_batch) const {
+  bool const of_chunk = placed.what == Activation::input || placed.what == Activation::output;
+  bool const of_block = placed.block != PlacedActivation::of_model;
+  if (of_chunk) return {micro_batch, m_parts->chunk_of(part)};
+  return {micro_batch, of_block ? (*m_parts)[part].block : Instruction::none};
 }
 
-ActivationMemory::Content ActivationMemory::content_of(PlacedActivation const& placed, Part part, Index micro_batch) {
-  return {micro_batch, placed.block == PlacedActivation::recomputed ? part.block : Instruction::none};
-}
-
-std::size_t ActivationMemory::index(PlacedActivation const& placed) {
+std::size_t ActivationMemory::index(PlacedActivation const& placed) const {
   Index const row = placed.block - PlacedActivation::recomputed;
-  return static_cast<std::size_t>(row * activation_kinds + static_cast<Index>(placed.what));
+  return static_cast<std::size_t>((row * activation_kinds + static_cast<Index>(placed.what)) * m_copies + placed.copy);
 }
 
-std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activation> const& read, Part part,
-                                                                Index micro_batch) const {
+std::size_t ActivationMemory::input_of(Instruction const& message) const {
+  return index({Activation::input, PlacedActivation::of_model, message.buffers.input});
+}
+
+std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activation> const& read, Index part,
+                                                                Instruction const& by) const {
   for (Activation const what : read)
-    if (PlacedActivation const placed = place_of(what, part);
-        m_contents[index(placed)] != content_of(placed, part, micro_batch))
+    if (PlacedActivation const placed = place_of(what, (*m_parts)[part], by.buffers);
+        m_contents[index(placed)] != content_of(placed, part, by.micro_batch))
       return placed;
   return std::nullopt;
 }
 
-std::optional<PlacedActivation> ActivationMemory::missing_for_forward(Index part, Index micro_batch) const {
-  Part const one = (*m_parts)[part];
-  return first_missing(of_kind(one.kind, splits_loss()).read_by_forward, one, micro_batch);
+std::optional<PlacedActivation> ActivationMemory::missing_for_forward(Instruction const& forward) const {
+  PartKind const kind = (*m_parts)[forward.subject].kind;
+  return first_missing(of_kind(kind, splits_loss()).read_by_forward, forward.subject, forward);
 }
 
-std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Index part, Index micro_batch) const {
-  Part const one = (*m_parts)[part];
-  return first_missing(read_by_recompute(one.kind, m_parts->recompute(one), {}), one, micro_batch);
+std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Instruction const& recompute) const {
+  Part const part = (*m_parts)[recompute.subject];
+  return first_missing(read_by_recompute(part.kind, m_parts->recompute(part), {}), recompute.subject, recompute);
 }
 
-std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Index micro_batch) const {
-  return first_missing(read_by_loss(options_of(splits_loss())), {PartKind::head}, micro_batch);
+std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Instruction const& loss) const {
+  return first_missing(read_by_loss(options_of(splits_loss())), m_parts->size() - 1, loss);
 }
 
-std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Index part, Index micro_batch,
-                                                                       Index chunk) const {
-  Part const one = (*m_parts)[part];
-  PlacedActivation const logits = place_of(Activation::logits, one);
-  if (chunk != Instruction::none && m_contents[index(logits)] != Content{micro_batch, chunk}) return logits;
-  return first_missing(without_logits(of_kind(one.kind, splits_loss()).read_by_backward, splits_loss()), one,
-                       micro_batch);
+std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Instruction const& backward) const {
+  Part const part = (*m_parts)[backward.subject];
+  bool const of_chunk = part.kind == PartKind::head && splits_loss() && backward.piece < m_parts->options().loss_chunks;
+  if (of_chunk) {
+    PlacedActivation const logits = place_of(Activation::logits, part, backward.buffers);
+    if (m_contents[index(logits)] != Content{backward.micro_batch, backward.piece}) return logits;
+  }
+  return first_missing(without_logits(of_kind(part.kind, splits_loss()).read_by_backward, splits_loss()),
+                       backward.subject, backward);
 }
 
-void ActivationMemory::write(std::set<Activation> const& all, Part part, Index micro_batch) {
+std::optional<PlacedActivation> ActivationMemory::missing_for_send(Instruction const& send) const {
+  PlacedActivation output = m_places.chunk_output(send.piece);
+  output.copy = send.buffers.slot;
+  Index const part = m_parts->chunk_parts(send.piece).end - 1;
+  if (m_contents[index(output)] == content_of(output, part, send.micro_batch)) return std::nullopt;
+  return output;
+}
+
+void ActivationMemory::write(std::set<Activation> const& all, Instruction const& by, Index micro_batch) {
   for (Activation const what : all) {
-    PlacedActivation const placed = place_of(what, part);
-    m_contents[index(placed)] = content_of(placed, part, micro_batch);
+    PlacedActivation const placed = place_of(what, (*m_parts)[by.subject], by.buffers);
+    m_contents[index(placed)] = content_of(placed, by.subject, micro_batch);
   }
 }
 
-void ActivationMemory::keep(Index part, Index micro_batch) {
-  Part const one = (*m_parts)[part];
-  write(without_logits(of_kind(one.kind, splits_loss()).kept, splits_loss()), one, micro_batch);
+void ActivationMemory::keep(Instruction const& by, Index micro_batch) {
+  PartKind const kind = (*m_parts)[by.subject].kind;
+  write(without_logits(of_kind(kind, splits_loss()).kept, splits_loss()), by, micro_batch);
 }
 
-void ActivationMemory::keep_logits(Index micro_batch, Index chunk) {
-  m_contents[index(place_of(Activation::logits, {PartKind::head}))] = {micro_batch, chunk};
+void ActivationMemory::keep_logits(Instruction const& loss) {
+  Part const head{PartKind::head};
+  m_contents[index(place_of(Activation::logits, head, loss.buffers))] = {loss.micro_batch, loss.piece};
 }
 
-void ActivationMemory::recompute(Index part, Index micro_batch) {
-  Part const one = (*m_parts)[part];
-  write(recomputed(one.kind, m_parts->recompute(one), {}), one, micro_batch);
+void ActivationMemory::recompute(Instruction const& recompute) {
+  Part const part = (*m_parts)[recompute.subject];
+  write(recomputed(part.kind, m_parts->recompute(part), {}), recompute, recompute.micro_batch);
 }
 
-void ActivationMemory::drop(Index part) { keep(part, Instruction::none); }
-
-void ActivationMemory::drop_all() { m_contents.assign(m_contents.size(), {Instruction::none, Instruction::none}); }
+void ActivationMemory::drop_all() { m_contents.assign(m_contents.size(), {}); }
 
 } // namespace trainstone::Impl

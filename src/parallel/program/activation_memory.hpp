@@ -1,13 +1,13 @@
 #pragma once
 
-// The activations of a rank as the simulator of steps sees them: not numbers, but the micro-batch that each one is of,
-// and the block.
-// Which activations a part keeps, and which ones it reads, is its description's matter (model/part_lists.hpp). Options
-// of the model do not change the proof, but for what blocks compute again: a mask or a statistic is kept and read
-// together with others.
+// The activations of a rank as the simulator of steps sees them: not numbers, but the micro-batch and the block that
+// each one is of. Which activations a part keeps, and which ones it reads, is its description's matter
+// (model/part_lists.hpp). Options of the model do not change the proof, but for what blocks compute again: a mask or a
+// statistic is kept and read together with others.
 
 #include "model/activation_plan.hpp"
 #include "model/part.hpp"
+#include "parallel/program/instruction.hpp"
 
 #include <optional>
 #include <set>
@@ -18,43 +18,49 @@ namespace trainstone::Impl {
 class ActivationMemory {
 public:
   /// \param[in] parts  must outlive the object
-  explicit ActivationMemory(PartTable const& parts);
+  ActivationMemory(PartTable const& parts, ActivationCopies const& copies);
 
-  /// The first activation that a part's forward, its recomputation, the loss, or a part's backward reads, and that is
-  /// not there: it is another micro-batch's, or nobody's.
-  std::optional<PlacedActivation> missing_for_forward(Index part, Index micro_batch) const;
-  std::optional<PlacedActivation> missing_for_recompute(Index part, Index micro_batch) const;
-  std::optional<PlacedActivation> missing_for_loss(Index micro_batch) const;
-  /// \param[in] chunk  whose logits the backward of head reads; none: all, or it reads none
-  std::optional<PlacedActivation> missing_for_backward(Index part, Index micro_batch, Index chunk) const;
+  /// The first activation that a part's forward, its recomputation, the loss, a part's backward or a send reads, and
+  /// that is not there: it is another micro-batch's, or nobody's.
+  std::optional<PlacedActivation> missing_for_forward(Instruction const& forward) const;
+  std::optional<PlacedActivation> missing_for_recompute(Instruction const& recompute) const;
+  std::optional<PlacedActivation> missing_for_loss(Instruction const& loss) const;
+  std::optional<PlacedActivation> missing_for_backward(Instruction const& backward) const;
+  std::optional<PlacedActivation> missing_for_send(Instruction const& send) const;
 
   /// A part's forward leaves what the part keeps for backward.
-  void keep(Index part, Index micro_batch);
+  void keep(Instruction const& forward) { keep(forward, forward.micro_batch); }
   /// The loss of a chunk leaves the gradient of its logits.
-  void keep_logits(Index micro_batch, Index chunk);
+  void keep_logits(Instruction const& loss);
   /// A part's recomputation leaves what the part's block has not kept.
-  void recompute(Index part, Index micro_batch);
+  void recompute(Instruction const& recompute);
+  /// A message brings the input of a chunk; from its start on, what was there is lost.
+  void receive(Instruction const& wait) { m_contents[input_of(wait)] = {wait.micro_batch, wait.piece}; }
+  void drop_input(Instruction const& receive) { m_contents[input_of(receive)] = {}; }
   /// Nobody reads what the part has kept any more.
-  void drop(Index part);
+  void drop(Instruction const& backward) { keep(backward, Instruction::none); }
   void drop_all();
 
 private:
-  /// What a place holds: of which micro-batch; and of which block, if blocks share the place, or of which chunk of the
-  /// loss.
+  /// What a place holds: of which micro-batch; and of which block or chunk, if several share the place.
   struct Content {
-    Index micro_batch, of;
+    Index micro_batch = Instruction::none, of = Instruction::none;
     bool operator==(Content const&) const = default;
   };
 
   bool splits_loss() const { return m_parts->options().splits_loss(); }
-  PlacedActivation place_of(Activation what, Part part) const;
-  static Content content_of(PlacedActivation const& placed, Part part, Index micro_batch);
-  void write(std::set<Activation> const& all, Part part, Index micro_batch);
-  static std::size_t index(PlacedActivation const& placed);
-  std::optional<PlacedActivation> first_missing(std::set<Activation> const& read, Part part, Index micro_batch) const;
+  PlacedActivation place_of(Activation what, Part part, ActivationBuffers const& buffers) const;
+  Content content_of(PlacedActivation const& placed, Index part, Index micro_batch) const;
+  void write(std::set<Activation> const& all, Instruction const& by, Index micro_batch);
+  void keep(Instruction const& by, Index micro_batch);
+  std::size_t index(PlacedActivation const& placed) const;
+  std::size_t input_of(Instruction const& message) const;
+  std::optional<PlacedActivation> first_missing(std::set<Activation> const& read, Index part,
+                                                Instruction const& by) const;
 
   PartTable const* m_parts;
   ActivationPlaces m_places;
+  Index m_copies;                  ///< rooms of an activation that is there several times
   std::vector<Content> m_contents; ///< by place
 };
 

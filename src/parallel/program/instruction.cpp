@@ -29,6 +29,8 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   case Act::reduce:
   case Act::accumulate:
   case Act::reduce_sums: return fmt::format("bucket {}", subject);
+  case Act::send:
+  case Act::receive: return std::string(to_string(static_cast<MessageKind>(subject)));
   default: return "";
   }
 }
@@ -38,6 +40,8 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
 std::string_view to_string(Act act) {
   switch (act) {
   case Act::load: return "load";
+  case Act::receive: return "receive";
+  case Act::send: return "send";
   case Act::gather: return "gather";
   case Act::forward: return "forward";
   case Act::recompute: return "recompute";
@@ -63,7 +67,7 @@ std::string to_string(Instruction const& instruction, ShardPlan const& plan) {
   std::string text = fmt::format("{}{}", waits ? "wait for " : "", to_string(act));
   if (std::string const subject = subject_name(act, instruction.subject, plan); !subject.empty()) text += " " + subject;
   if (instruction.piece != Instruction::none)
-    text += fmt::format(", {} {}", act == Act::loss ? "chunk" : "piece", instruction.piece);
+    text += fmt::format(", {} {}", act == Act::backward ? "piece" : "chunk", instruction.piece);
   if (act == Act::gather && instruction.slot != Instruction::none)
     text += fmt::format(" {} slot {}", waits ? "in" : "into", instruction.slot);
   if (instruction.micro_batch != Instruction::none) text += fmt::format(", micro-batch {}", instruction.micro_batch);

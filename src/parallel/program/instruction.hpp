@@ -5,6 +5,8 @@
 // the distance between a start and its wait. Owns the vocabulary. Knows neither memory nor MPI.
 
 #include "core/index.hpp"
+#include "model/activation_plan.hpp"
+#include "parallel/pipeline/stage_program.hpp"
 
 #include <string>
 #include <string_view>
@@ -17,6 +19,8 @@ struct ShardPlan;
 /// What an instruction does. Parts are numbered in the order of forward (model/part.hpp).
 enum class Act {
   load,        ///< brings the tokens of a micro-batch to this rank
+  receive,     ///< starts to receive what a chunk of a pipeline's stage needs: its input, or its output's gradient
+  send,        ///< starts to send what a chunk has made: its output, or its input's gradient
   gather,      ///< starts to bring the parameters of a unit together in a slot
   forward,     ///< of a part
   recompute,   ///< of a part: what its block has not kept for backward
@@ -26,7 +30,8 @@ enum class Act {
   reduce,      ///< starts to add up a bucket's gradients of a micro-batch over ranks
   accumulate,  ///< adds what was reduced of a bucket to its sums over micro-batches
   reduce_sums, ///< starts to add up a bucket's sums over replicas
-  tie,         ///< adds embed's part of the token table's gradient to head's, where they lie apart
+  tie,         ///< adds embed's part of the token table's gradient to head's, where they lie apart: on this rank, or on
+               ///< the first and on the last stage, which then meet
   agree,       ///< losses and requests of all ranks meet
   norm,        ///< of the summed gradient
   update,      ///< of the parameters that this rank owns
@@ -40,15 +45,22 @@ struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject =
-      none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and the like)
+  Index subject = none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and
+                        ///< the like), a MessageKind (send, receive)
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for
-  Index piece = none;       ///< of a backward between whose pieces something happens; chunk of a loss that is split
+  Index piece = none;       ///< of a backward between whose pieces something happens; chunk of a loss that is split;
+                            ///< chunk of the stage, of messages
+  ActivationBuffers buffers = {}; ///< of what computes, and of messages
 
   bool operator==(Instruction const&) const = default;
 };
+
+/// Of send and receive.
+constexpr MessageKind message_kind(Instruction const& instruction) {
+  return static_cast<MessageKind>(instruction.subject);
+}
 
 /// "gather block 1 into slot 0", "wait for reduce bucket 3, micro-batch 2"
 std::string to_string(Instruction const& instruction, ShardPlan const& plan);

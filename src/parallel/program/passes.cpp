@@ -33,17 +33,31 @@ struct Uses {
 
 } // namespace
 
+void append_turn(Instructions& order, PartTable const& parts, Index micro_batch, bool trains,
+                 ActivationBuffers const& buffers) {
+  GptOptions const& options = parts.options();
+  auto const backward = [&](Index piece) {
+    if (trains)
+      order.push_back({.act = Act::backward,
+                       .subject = parts.size() - 1,
+                       .micro_batch = micro_batch,
+                       .piece = piece,
+                       .buffers = buffers});
+  };
+  for (Index chunk = 0; chunk < options.loss_chunks; ++chunk) {
+    Index const piece = options.splits_loss() ? chunk : Instruction::none;
+    order.push_back({.act = Act::loss, .micro_batch = micro_batch, .piece = piece, .buffers = buffers});
+    if (options.splits_loss()) backward(piece);
+  }
+  backward(options.splits_loss() ? options.loss_chunks : Instruction::none);
+}
+
 Instructions training_order(PartTable const& parts, Index micro_batch) {
   Instructions order;
-  Index const head = parts.size() - 1, chunks = parts.options().loss_chunks;
-  for (Instruction const& one : evaluation_order(parts, micro_batch)) {
-    order.push_back(one);
-    if (one.act == Act::loss && parts.options().splits_loss())
-      order.push_back({.act = Act::backward, .subject = head, .micro_batch = micro_batch, .piece = one.piece});
-  }
-  order.push_back({.act = Act::backward, .subject = head, .micro_batch = micro_batch});
-  if (parts.options().splits_loss()) order.back().piece = chunks;
-  for (Index part = head - 1; part >= 0; --part)
+  for (Index part = 0; part < parts.size(); ++part)
+    order.push_back({.act = Act::forward, .subject = part, .micro_batch = micro_batch});
+  append_turn(order, parts, micro_batch, true);
+  for (Index part = parts.size() - 2; part >= 0; --part)
     order.push_back({.act = Act::backward, .subject = part, .micro_batch = micro_batch});
   return order;
 }
@@ -52,9 +66,7 @@ Instructions evaluation_order(PartTable const& parts, Index micro_batch) {
   Instructions order;
   for (Index part = 0; part < parts.size(); ++part)
     order.push_back({.act = Act::forward, .subject = part, .micro_batch = micro_batch});
-  if (!parts.options().splits_loss()) order.push_back({.act = Act::loss, .micro_batch = micro_batch});
-  for (Index chunk = 0; parts.options().splits_loss() && chunk < parts.options().loss_chunks; ++chunk)
-    order.push_back({.act = Act::loss, .micro_batch = micro_batch, .piece = chunk});
+  append_turn(order, parts, micro_batch, false);
   return order;
 }
 
@@ -64,6 +76,13 @@ Index unit_read_by(Instruction const& instruction, PartTable const& parts) {
   if (instruction.act != Act::forward && instruction.act != Act::recompute && !backward) return Instruction::none;
   bool const embeds = parts[instruction.subject].kind == PartKind::embed;
   return backward && embeds ? Instruction::none : parts.unit(instruction.subject);
+}
+
+std::vector<Index> units_by_use(PartTable const& parts) {
+  std::vector<Index> units;
+  for (Index part = 0; part < parts.size(); ++part)
+    if (std::ranges::find(units, parts.unit(part)) == units.end()) units.push_back(parts.unit(part));
+  return units;
 }
 
 Instructions with_recomputation(Instructions const& order, PartTable const& parts) {
@@ -78,10 +97,15 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
     bool const holds = holder.subject == attention && holder.micro_batch == instruction.micro_batch;
     bool const begins = how == Recompute::full ? part.kind == PartKind::mlp : attends;
     if (how != Recompute::none && instruction.act == Act::backward && begins && !holds) {
-      holder = {.act = Act::recompute, .subject = attention, .micro_batch = instruction.micro_batch};
+      holder = {.act = Act::recompute,
+                .subject = attention,
+                .micro_batch = instruction.micro_batch,
+                .buffers = instruction.buffers};
       out.push_back(holder);
-      if (how == Recompute::full)
-        out.push_back({.act = Act::recompute, .subject = attention + 1, .micro_batch = instruction.micro_batch});
+      if (how == Recompute::full) {
+        out.push_back(holder);
+        ++out.back().subject;
+      }
     }
     if (how != Recompute::none && instruction.act == Act::forward) {
       holder.subject = attention;
@@ -119,20 +143,29 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
   return out;
 }
 
+namespace {
+
+/// The publication of the unit that forward reads as the `place`-th.
+Instruction publish(std::vector<Index> const& units, Index place, Index slots) {
+  return {.act = Act::publish, .subject = units[at(place)], .slot = place % slots};
+}
+
+} // namespace
+
 Instructions with_publication(Instructions const& order, ShardPlan const& plan) {
-  Index const units = std::ssize(plan.layout.units), slots = plan.gathers.in_flight();
+  std::vector<Index> const by_use = units_by_use(plan.parts);
+  Index const units = std::ssize(by_use), slots = plan.gathers.in_flight();
   Instructions out;
   Index waited = 0, started = std::min(slots, units); // the update has started these
   auto const publish_up_to = [&](Index end) {
-    for (; started < std::min(end, units); ++started)
-      out.push_back({.act = Act::publish, .subject = started, .slot = started % slots});
+    for (; started < std::min(end, units); ++started) out.push_back(publish(by_use, started, slots));
   };
   for (Instruction const& instruction : order) {
-    if (Index const unit = unit_read_by(instruction, plan.parts); unit == waited && waited < units) {
-      publish_up_to(unit + 1);
-      out.push_back(wait_for(Act::publish, unit, Instruction::none, unit % slots));
+    if (waited < units && unit_read_by(instruction, plan.parts) == by_use[at(waited)]) {
+      publish_up_to(waited + 1);
+      out.push_back(wait_for(Act::publish, by_use[at(waited)], Instruction::none, waited % slots));
       ++waited;
-      publish_up_to(unit + slots);
+      publish_up_to(waited + slots - 1);
     }
     out.push_back(instruction);
   }
@@ -140,11 +173,12 @@ Instructions with_publication(Instructions const& order, ShardPlan const& plan) 
 }
 
 Instructions publication_after_update(ShardPlan const& plan) {
-  Index const units = std::ssize(plan.layout.units), slots = plan.gathers.in_flight();
+  std::vector<Index> const by_use = units_by_use(plan.parts);
+  Index const units = std::ssize(by_use), slots = plan.gathers.in_flight();
   Instructions out;
-  for (Index unit = 0; unit < (plan.overlap ? std::min(slots, units) : units); ++unit) {
-    out.push_back({.act = Act::publish, .subject = unit, .slot = unit % slots});
-    if (!plan.overlap) out.push_back(wait_for(Act::publish, unit, Instruction::none, unit % slots));
+  for (Index place = 0; place < (plan.overlap ? std::min(slots, units) : units); ++place) {
+    out.push_back(publish(by_use, place, slots));
+    if (!plan.overlap) out.push_back(wait_for(Act::publish, by_use[at(place)], Instruction::none, place % slots));
   }
   return out;
 }
@@ -166,7 +200,7 @@ Instructions GradientPass::finish() {
   Instructions out;
   meet_across_replicas(std::ssize(m_in_flight), out);
   while (!m_in_flight.empty()) retire_oldest(out);
-  if (m_reductions->adds_parts_of_table()) out.push_back({.act = Act::tie});
+  if (m_reductions->adds_parts_of_table() || m_plan->pipeline.table) out.push_back({.act = Act::tie});
   return out;
 }
 
@@ -221,7 +255,7 @@ void GradientPass::after_piece(Index unit, Index complete_from, Index micro_batc
 Index GradientPass::complete_buckets(Index unit, Index complete_from, Index micro_batch) const {
   BucketRun const& run = m_reductions->buckets.runs[at(m_reductions->buckets.run_of_unit(unit))];
   bool const reduces = m_reductions->reduce_each || is_last(micro_batch);
-  if (!reduces || unit != run.first_unit) return 0; // the unit that completes the run
+  if (!reduces || unit != run.completed_by) return 0;
   if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
   bool const early =
       m_plan->overlap && !m_reductions->collectives.empty() && run.share > 0 && !m_reductions->folds_in_place();

@@ -20,8 +20,16 @@ Instructions training_order(PartTable const& parts, Index micro_batch);
 /// Forward and loss.
 Instructions evaluation_order(PartTable const& parts, Index micro_batch);
 
+/// Where the head turns round: the loss of a micro-batch and, in a training, the head's backward. Chunk by chunk, if
+/// the loss is split.
+void append_turn(Instructions& order, PartTable const& parts, Index micro_batch, bool trains,
+                 ActivationBuffers const& buffers = {});
+
 /// The unit whose parameters an instruction reads; none: it reads no parameters.
 Index unit_read_by(Instruction const& instruction, PartTable const& parts);
+
+/// The units in the order in which forward first reads them.
+std::vector<Index> units_by_use(PartTable const& parts);
 
 /// Before the backward of a block, its parts compute again what the block has not kept, unless it is still there:
 /// blocks that compute again share the memory, and the one that ran forward last has left its own.
@@ -33,7 +41,7 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
 Instructions with_gathers(Instructions const& order, ShardPlan const& plan);
 
 /// Parameters that every rank keeps and owners update: the first use of a unit after an update waits until the unit
-/// was published, and starts to publish the unit that is gathers.prefetch further.
+/// was published, and starts to publish the unit that is used gathers.prefetch later.
 Instructions with_publication(Instructions const& order, ShardPlan const& plan);
 
 /// What an update starts: the first units, or all of them, one by one, if the plan does not overlap.

@@ -12,7 +12,11 @@ namespace trainstone {
 namespace {
 
 std::string row_name(char const* what, PlannedCollective const& planned) {
-  std::string const axis = planned.axis == Axis::replica ? " across replicas" : "";
+  if (planned.stages && planned.problem.collective == Collective::broadcast)
+    return fmt::format("{}, messages between stages", what);
+  std::string const axis = planned.stages                  ? " over the first and the last stage"
+                           : planned.axis == Axis::replica ? " across replicas"
+                                                           : "";
   return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
 }
 
@@ -72,7 +76,8 @@ std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Col
   std::optional<RepeatedCollective> most;
   for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})
     for (RepeatedCollective const& one : all)
-      if (one.planned.problem.collective == collective && (!most || bytes(one) > bytes(*most))) most = one;
+      if (one.planned.problem.collective == collective && !one.planned.stages && (!most || bytes(one) > bytes(*most)))
+        most = one;
   return most;
 }
 
@@ -96,7 +101,11 @@ Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
 }
 
 std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
-  Traffic const norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
+  Traffic norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
+  StateLayout const& layout = plan.layout;
+  if (plan.pipeline.has_stages())
+    norm += control_traffic_of(plan.parts.layers() + groups_outside_of_blocks, layout.line(Axis::pipeline),
+                               layout.mesh.index(Axis::pipeline, layout.rank));
   return {{"control: losses of all micro-batches, requests of all ranks",
            control_traffic_of(plan.layout.micro_batches() + plan.layout.topology.ranks(), plan.layout.topology,
                               plan.layout.rank)},

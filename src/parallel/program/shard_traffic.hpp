@@ -27,9 +27,8 @@ std::vector<RepeatedCollective> start_collectives(ShardPlan const& plan);
 std::vector<RepeatedCollective> step_collectives(ShardPlan const& plan);
 std::vector<RepeatedCollective> update_collectives(ShardPlan const& plan);
 std::vector<RepeatedCollective> evaluation_collectives(ShardPlan const& plan);
-/// The collective of this kind that moves most bytes in a step, an update or a validation. It is the same on all ranks,
-/// except for the members of its axis.
-/// Nothing if the training runs no such collective.
+/// The collective of this kind, on an axis, that moves most bytes in a step, an update or a validation. It is the same
+/// on all ranks, except for the members of its axis. Nothing if the training runs no such collective.
 std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective);
 
 /// The traffic of the rank whenever the state is set.

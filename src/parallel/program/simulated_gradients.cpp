@@ -139,10 +139,9 @@ void SimulatedRank::require_complete(Instruction const& instruction, GradientCel
 }
 
 void SimulatedRank::tie(Instruction const& instruction) {
-  std::optional<Gradient> const apart = m_plan->reductions.gradients.looked_up();
-  if (!apart) fail(StepDefect::malformed, instruction, "the token table has one gradient");
+  if (!ties_table()) fail(StepDefect::malformed, instruction, "the token table has one gradient");
   for (GradientCell const& cell : m_cells)
-    if (cell.group == apart->group) require_complete(instruction, cell);
+    if (m_layout->groups[index(cell.group)].number == token_table_group) require_complete(instruction, cell);
   ++m_tied;
 }
 

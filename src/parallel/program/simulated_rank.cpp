@@ -12,7 +12,10 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
       m_slots(index(plan.gathers.in_flight())),
       m_loaded(index(plan.layout.rank_micro_batches), false),
       m_losses(index(plan.layout.rank_micro_batches), 0),
-      m_activations(plan.parts) {
+      m_activations(plan.parts, plan.pipeline.copies()),
+      m_streams(index(plan.pipeline.copies().gradients)),
+      m_sent_slots(index(plan.pipeline.copies().slots), false),
+      m_input_coming(index(plan.pipeline.copies().inputs), false) {
   for (Index unit = 0; unit < std::ssize(plan.layout.units); ++unit) m_whole.push_back({unit, 0, false});
   for (Index number = 0; number < plan.reductions.buckets.buckets(); ++number) {
     Bucket const bucket = plan.reductions.buckets.bucket(number);
@@ -54,6 +57,11 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   case Act::forward:
   case Act::recompute:
   case Act::backward: require(instruction.subject, m_plan->parts.size(), "part"); break;
+  case Act::send:
+  case Act::receive:
+    require(instruction.subject, 2, "kind of message");
+    require(instruction.piece, m_plan->parts.chunks(), "chunk");
+    break;
   case Act::reduce:
   case Act::reduce_sums:
   case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;
@@ -63,6 +71,10 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
     require(instruction.piece, m_plan->parts.options().loss_chunks, "chunk");
   if (act == Act::backward && instruction.piece != Instruction::none)
     require(instruction.piece, std::ssize(m_plan->parts.backward(instruction.subject)), "piece");
+  ActivationCopies const copies = m_plan->pipeline.copies();
+  require(instruction.buffers.slot, copies.slots, "activation slot");
+  require(instruction.buffers.input, std::max<Index>(1, copies.inputs), "input");
+  require(instruction.buffers.gradient, copies.gradients, "gradient buffer");
   bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::tie && act != Act::agree &&
                               act != Act::norm && act != Act::update && act != Act::wait;
   if (of_micro_batch) require(instruction.micro_batch, m_layout->rank_micro_batches, "micro-batch");
@@ -110,72 +122,81 @@ void SimulatedRank::require_there(Instruction const& instruction,
          fmt::format("activation \"{}\" of the micro-batch is not there", to_string(*missing)));
 }
 
+void SimulatedRank::require_unsent(Instruction const& instruction) const {
+  if (m_sent_slots[index(instruction.buffers.slot)])
+    fail(StepDefect::written_while_used, instruction,
+         fmt::format("what slot {} has is still being sent", instruction.buffers.slot));
+}
+
 void SimulatedRank::forward(Instruction const& instruction) {
-  Index const part = instruction.subject, number = instruction.micro_batch;
-  if (part == 0) read_tokens(instruction);
-  require_there(instruction, m_activations.missing_for_forward(part, number));
+  if (m_plan->parts[instruction.subject].kind == PartKind::embed) read_tokens(instruction);
+  require_there(instruction, m_activations.missing_for_forward(instruction));
+  require_unsent(instruction);
   read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
-  m_activations.keep(part, number);
+  m_activations.keep(instruction);
 }
 
 void SimulatedRank::recompute(Instruction const& instruction) {
-  Index const part = instruction.subject, number = instruction.micro_batch;
-  require_there(instruction, m_activations.missing_for_recompute(part, number));
+  require_there(instruction, m_activations.missing_for_recompute(instruction));
   read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
-  m_activations.recompute(part, number);
+  m_activations.recompute(instruction);
 }
 
 void SimulatedRank::loss(Instruction const& instruction) {
   Index const number = instruction.micro_batch;
   read_tokens(instruction);
-  require_there(instruction, m_activations.missing_for_loss(number));
+  require_there(instruction, m_activations.missing_for_loss(instruction));
   if (m_plan->parts.options().splits_loss()) {
     read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
     if (instruction.piece != m_losses[index(number)])
       fail(StepDefect::undefined_read, instruction, fmt::format("chunk {} comes next", m_losses[index(number)]));
-    m_activations.keep_logits(number, instruction.piece);
+    m_activations.keep_logits(instruction);
   }
   ++m_losses[index(number)];
   if (instruction.piece > 0) return; // of the same micro-batch
-  m_stream_part = m_plan->parts.size() - 1;
-  m_stream_micro_batch = number;
-  m_piece = 0;
+  StreamGradient& stream = m_streams[index(instruction.buffers.gradient)];
+  if (stream.in_message) fail(StepDefect::written_while_used, instruction, "the gradient buffer is still being sent");
+  stream = {.micro_batch = number, .part = m_plan->parts.size() - 1};
 }
 
 void SimulatedRank::backward(Instruction const& instruction) {
   Index const part = instruction.subject, number = instruction.micro_batch;
   bool const whole = instruction.piece == Instruction::none;
-  if (m_stream_part != part || m_stream_micro_batch != number)
+  StreamGradient& stream = m_streams[index(instruction.buffers.gradient)];
+  if (stream.part != part || stream.micro_batch != number || stream.in_message)
     fail(StepDefect::undefined_read, instruction, "the gradient of its output is not there");
-  if (m_piece != (whole ? 0 : instruction.piece))
-    fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", m_piece));
-  if (part == 0) read_tokens(instruction);
-  bool const of_chunk = m_plan->parts[part].kind == PartKind::head && m_plan->parts.options().splits_loss() &&
-                        instruction.piece < m_plan->parts.options().loss_chunks;
-  require_there(instruction,
-                m_activations.missing_for_backward(part, number, of_chunk ? instruction.piece : Instruction::none));
+  if (stream.piece != (whole ? 0 : instruction.piece))
+    fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", stream.piece));
+  if (m_plan->parts[part].kind == PartKind::embed) read_tokens(instruction);
+  require_there(instruction, m_activations.missing_for_backward(instruction));
+  require_unsent(instruction);
   if (Index const unit = unit_read_by(instruction, m_plan->parts); unit != Instruction::none)
     read_parameters(instruction, unit);
 
   Index const pieces = std::ssize(m_plan->parts.backward(part)), end = whole ? pieces : instruction.piece + 1;
-  for (; m_piece < end; ++m_piece) write_gradients(instruction, m_piece);
-  if (m_piece < pieces) return;
-  m_activations.drop(part);
-  m_stream_part = part - 1;
-  m_piece = 0;
+  for (; stream.piece < end; ++stream.piece) write_gradients(instruction, stream.piece);
+  if (stream.piece < pieces) return;
+  m_activations.drop(instruction);
+  stream = {};
+  if (m_plan->parts[part].kind == PartKind::embed) return;
+  Index const chunk = m_plan->parts.chunk_of(part);
+  bool const begins_chunk = m_plan->parts.chunk_parts(chunk).begin == part;
+  stream.micro_batch = number;
+  (begins_chunk ? stream.chunk : stream.part) = begins_chunk ? chunk : part - 1;
 }
 
 void SimulatedRank::agree(Instruction const& instruction) {
   ++m_agreed;
+  Index const chunks = m_plan->parts.has_head() ? m_plan->parts.options().loss_chunks : 0;
   for (std::size_t i = 0; i < m_losses.size(); ++i)
-    if (Index const chunks = m_plan->parts.options().loss_chunks; m_losses[i] != chunks)
+    if (m_losses[i] != chunks)
       fail(m_losses[i] < chunks ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
            fmt::format("micro-batch {} has {} losses", i, m_losses[i]));
 }
 
 void SimulatedRank::norm(Instruction const& instruction) {
   for (GradientCell const& cell : m_cells) require_complete(instruction, cell);
-  if (m_plan->reductions.adds_parts_of_table() && m_tied == 0)
+  if (ties_table() && m_tied == 0)
     fail(StepDefect::undefined_read, instruction, "the two parts of the token table's gradient have not been added");
   ++m_normed;
   m_has_norm = true;
@@ -201,18 +222,19 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
       fail(StepDefect::incomplete, last,
            fmt::format("\"{}\" was done {} times until here, must be {}", to_string(act), found, wanted));
   };
-  require_times(Act::tie, m_tied, section == Section::step && m_plan->reductions.adds_parts_of_table() ? 1 : 0);
+  require_times(Act::tie, m_tied, section == Section::step && ties_table() ? 1 : 0);
   require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
   require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
-  if (section == Section::evaluation) require_times(Act::loss, m_losses.front(), m_plan->parts.options().loss_chunks);
+  if (section == Section::evaluation && m_plan->parts.has_head())
+    require_times(Act::loss, m_losses.front(), m_plan->parts.options().loss_chunks);
   m_tied = m_agreed = m_normed = m_updated = 0;
   ++m_sections;
   if (section == Section::update) return;
   m_loaded.assign(m_loaded.size(), false);
   m_activations.drop_all();
   std::ranges::fill(m_losses, 0);
-  m_stream_part = m_stream_micro_batch = Instruction::none;
+  m_streams.assign(m_streams.size(), {});
 }
 
 void SimulatedRank::begin_gather(Instruction const& instruction) {

@@ -44,6 +44,10 @@ public:
   void require_played() const;
   void require_well_formed(Instruction const& instruction) const;
 
+  /// A message to or from another stage; from begin to end it uses its buffer.
+  void begin_message(Instruction const& instruction);
+  void end_message(Instruction const& instruction);
+
   void begin_gather(Instruction const& instruction);
   void end_gather(Instruction const& instruction);
   /// Whether the updated parameters are there, or on their way.
@@ -69,10 +73,23 @@ private:
     bool read = true; ///< since it was gathered
   };
 
+  /// A buffer of the residual stream's gradient.
+  struct StreamGradient {
+    Index micro_batch = Instruction::none;
+    Index part = Instruction::none;  ///< the gradient is that of the part's output
+    Index piece = 0;                 ///< of the part's backward, the next one
+    Index chunk = Instruction::none; ///< the gradient is that of the chunk's input, to be sent
+    bool in_message = false;         ///< that nobody has waited for
+  };
+
   static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
   Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
     return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
+  void begin_activation(Instruction const& instruction);
+  void begin_gradient(Instruction const& instruction);
+  void require_unsent(Instruction const& instruction) const;
+  bool ties_table() const { return m_plan->reductions.adds_parts_of_table() || m_plan->pipeline.table; }
   void write_gradients(Instruction const& instruction, Index number_of_piece);
   void read_parameters(Instruction const& instruction, Index unit);
   void read_tokens(Instruction const& instruction) const;
@@ -97,8 +114,8 @@ private:
   std::vector<bool> m_loaded;  ///< by micro-batch
   std::vector<Index> m_losses; ///< by micro-batch: how often
   ActivationMemory m_activations;
-  Index m_stream_part = Instruction::none, m_stream_micro_batch = Instruction::none; ///< whose gradient arrives where
-  Index m_piece = 0;                                                                 ///< of its backward, the next one
+  std::vector<StreamGradient> m_streams;          ///< by buffer
+  std::vector<bool> m_sent_slots, m_input_coming; ///< in a message that nobody has waited for; by slot, by input
   std::vector<GradientCell> m_cells;
   Index m_tied = 0, m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
   bool m_has_norm = false;                                     ///< of the last step

@@ -29,9 +29,10 @@ void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, Shar
         {"parameters", gather->planned, bytes_per_value(plan.layout.types.parameters), gather->pieces, times});
 }
 
-/// How often each run is reduced, and each unit gathered.
+/// How often each run is reduced, each unit gathered, and each kind of message sent.
 struct Tally {
-  std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers;
+  std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers, messages;
+  std::uint64_t ties = 0;
 
   explicit Tally(std::vector<Segment> const& segments) {
     for (Segment const& segment : segments)
@@ -39,6 +40,8 @@ struct Tally {
         case Act::gather: gathers[instruction.subject] += count_of(segment.times); break;
         case Act::reduce: reductions[instruction.subject] += count_of(segment.times); break;
         case Act::reduce_sums: reductions_of_sums[instruction.subject] += count_of(segment.times); break;
+        case Act::send: messages[instruction.subject] += count_of(segment.times); break;
+        case Act::tie: ties += count_of(segment.times); break;
         default: break;
         }
   }
@@ -49,6 +52,22 @@ struct Tally {
     return found == all.end() ? 0 : found->second;
   }
 };
+
+/// What the stages of a pipeline exchange.
+void add_exchanges(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Tally const& tally) {
+  PipelinePlan const& pipeline = plan.pipeline;
+  for (auto const& [kind, times] : tally.messages) {
+    auto const message = static_cast<MessageKind>(kind);
+    all.push_back({message == MessageKind::activation ? "activations" : "gradients of activations",
+                   planned_message(pipeline, plan.layout, message, pipeline.stage),
+                   bytes_per_value(plan.layout.types.parameters),
+                   {},
+                   times});
+  }
+  if (pipeline.table && tally.ties > 0)
+    all.push_back(
+        {"token table's gradient", *pipeline.table, bytes_per_value(plan.reductions.storage), {}, tally.ties});
+}
 
 /// Folds of so many micro-batches: additions to the sums of 2^k micro-batches that wait for their partner, and copies
 /// of results that do not lie where they belong. Micro-batch i makes as many additions as the binary number i ends with
@@ -96,6 +115,7 @@ std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> con
     return shares[static_cast<std::size_t>(instruction.subject)] *
            (plan.reductions.ordered ? fold_launches(plan, instruction.micro_batch, times) : count_of(times));
   case Act::tie:
+    if (plan.pipeline.table) return 0; // inside of the collective
     return count_of(times) * (plan.layout.share(plan.reductions.gradients.looked_up()->group).empty() ? 0 : 1);
   case Act::norm: return count_of(times) * norm_launches(plan);
   default: return 0;
@@ -123,6 +143,7 @@ std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segme
     }
   std::ptrdiff_t const reductions = std::ssize(all);
   for (auto const& [unit, times] : tally.gathers) add_gather(all, reductions, plan, unit, times);
+  add_exchanges(all, plan, tally);
   return all;
 }
 

@@ -22,8 +22,9 @@ struct RepeatedCollective {
   std::uint64_t times = 1;
 };
 
-/// The collectives that the instructions start, without publications: reductions of gradients, then gathers of
-/// parameters. Equal ones are one row.
+/// The collectives that the instructions start, without publications: reductions of gradients, gathers of parameters,
+/// then messages that this rank sends to other stages, and the sum of the token table's gradient over two stages. Equal
+/// ones are one row.
 std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan);
 
 /// The collectives that follow an update: those that it starts, and those that the next forward starts because of it.

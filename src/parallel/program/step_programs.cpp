@@ -1,6 +1,7 @@
 #include "parallel/program/step_programs.hpp"
 
 #include "parallel/program/passes.hpp"
+#include "parallel/program/pipeline_order.hpp"
 
 #include <algorithm>
 
@@ -13,11 +14,25 @@ void append(Instructions& list, Instructions const& more) { list.insert(list.end
 /// Whether updated parameters are still on their way when the next forward begins.
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 
-Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  Instructions list = with_recomputation(training_order(plan.parts, number), plan.parts);
+/// What moves parameters. \param[in] begins  whether the order is the first one after an update
+Instructions with_parameters(Instructions const& order, ShardPlan const& plan, bool begins) {
+  Instructions list = with_recomputation(order, plan.parts);
   if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
-  if (publishes_ahead(plan) && number == 0) list = with_publication(list, plan);
-  return gradients(list);
+  if (publishes_ahead(plan) && begins) list = with_publication(list, plan);
+  return list;
+}
+
+Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
+  return gradients(with_parameters(training_order(plan.parts, number), plan, number == 0));
+}
+
+/// The stages of a pipeline run several micro-batches at a time.
+Instructions all_micro_batches(ShardPlan const& plan, GradientPass::Buckets buckets) {
+  GradientPass gradients(plan, plan.layout.rank_micro_batches, buckets);
+  Instructions const order = pipeline_order(plan.pipeline.training, plan.pipeline, plan.parts, true);
+  Instructions list = gradients(with_parameters(order, plan, true));
+  append(list, gradients.finish());
+  return list;
 }
 
 /// All micro-batches of a step that has `micro_batches` of them, and what follows the last one.
@@ -53,15 +68,19 @@ std::vector<Segment> compressed(ShardPlan const& plan, GradientPass::Buckets buc
 StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   StepProgram program;
   program.step.push_back({{{.act = Act::load, .micro_batch = 0}}, plan.layout.rank_micro_batches});
-  for (Segment& segment : compressed(plan, buckets)) program.step.push_back(std::move(segment));
+  if (plan.pipeline.has_stages())
+    program.step.push_back({all_micro_batches(plan, buckets)});
+  else
+    for (Segment& segment : compressed(plan, buckets)) program.step.push_back(std::move(segment));
   append(program.step.back().instructions, {{.act = Act::agree}, {.act = Act::norm}});
 
   program.update.push_back({{{.act = Act::update}}});
   if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
 
-  Instructions evaluation = evaluation_order(plan.parts, 0);
-  if (plan.layout.sharding.parameters) evaluation = with_gathers(evaluation, plan);
-  if (publishes_ahead(plan)) evaluation = with_publication(evaluation, plan);
+  Instructions evaluation = with_parameters(
+      plan.pipeline.has_stages() ? pipeline_order(plan.pipeline.evaluation, plan.pipeline, plan.parts, false)
+                                 : evaluation_order(plan.parts, 0),
+      plan, true);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});
   program.evaluation.push_back({evaluation});
   return program;

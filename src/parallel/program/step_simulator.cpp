@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "parallel/program/program_cursor.hpp"
+#include "parallel/program/simulated_lines.hpp"
 #include "parallel/program/simulated_rank.hpp"
 
 #include <fmt/format.h>
@@ -17,17 +18,20 @@ namespace trainstone {
 
 namespace {
 
+using Impl::channel_of;
 using Impl::Cursor;
 using Impl::FoundDefect;
 using Impl::GradientCell;
+using Impl::is_message;
+using Impl::line_name;
+using Impl::line_of_ends;
+using Impl::LineName;
+using Impl::lines_of;
+using Impl::meaning_of;
 using Impl::Section;
 using Impl::SimulatedRank;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
-/// A communicator: an axis and the colour of a line, or nothing and 0 for all ranks.
-using LineName = std::pair<std::optional<Axis>, int>;
-LineName const all_ranks(std::nullopt, 0);
 
 struct Work;
 
@@ -42,9 +46,10 @@ struct Meeting {
 
 /// What a rank has started: one collective after another.
 struct Work {
-  explicit Work(Instruction const& start) : instruction(start) {}
+  explicit Work(Instruction const& start) : instruction(start), meaning(start) {}
 
   Instruction instruction;
+  Instruction meaning; ///< what all members must mean: of a receive, the send that it meets
   std::vector<std::pair<LineName, std::optional<PlannedCollective>>> steps;
   std::size_t step = 0; ///< the number of collectives that have ended
   bool begun = false;   ///< the collective `step`
@@ -61,9 +66,9 @@ struct Line {
 };
 
 /// What tells one start of a rank from another.
-using Key = std::tuple<Act, Index, Index, Index>;
+using Key = std::tuple<Act, Index, Index, Index, Index>;
 Key key_of(Act act, Instruction const& instruction) {
-  return {act, instruction.subject, instruction.micro_batch, instruction.slot};
+  return {act, instruction.subject, instruction.micro_batch, instruction.slot, instruction.piece};
 }
 
 struct Player {
@@ -81,8 +86,7 @@ public:
   Simulation(std::vector<ShardPlan> const& plans, std::vector<StepProgram> const& programs) {
     for (std::size_t rank = 0; rank < plans.size(); ++rank) m_players.emplace_back(plans[rank], programs[rank]);
     for (Player& player : m_players) {
-      for (Axis const axis : axes) add_to(line_name(axis, player), player.rank());
-      add_to(all_ranks, player.rank());
+      for (LineName const& line : lines_of(player.state.plan())) add_to(line, player.rank());
     }
   }
 
@@ -104,10 +108,6 @@ public:
   }
 
 private:
-  static LineName line_name(Axis axis, Player const& player) {
-    return {axis, player.state.plan().layout.mesh.colour(axis, player.rank())};
-  }
-
   void add_to(LineName const& name, Rank rank) {
     Line& line = m_lines[name];
     line.members.push_back(rank);
@@ -128,7 +128,7 @@ private:
     state.require_well_formed(instruction);
     switch (instruction.act) {
     case Act::load:
-      if (player.state.plan().layout.main_device && !meet_all(player, instruction)) return false;
+      if (player.state.plan().layout.main_device && !meet(player, instruction, LineName())) return false;
       state.load(instruction);
       return true;
     case Act::forward: state.forward(instruction); return true;
@@ -137,16 +137,22 @@ private:
     case Act::backward: state.backward(instruction); return true;
     case Act::fold: state.fold(instruction); return true;
     case Act::accumulate: state.accumulate(instruction); return true;
-    case Act::tie: state.tie(instruction); return true;
+    case Act::tie:
+      if (player.state.plan().pipeline.table && !meet(player, instruction, line_of_ends(player.state.plan())))
+        return false;
+      state.tie(instruction);
+      return true;
     case Act::update: state.update(instruction); return true;
     case Act::agree:
-      if (!meet_all(player, instruction)) return false;
+      if (!meet(player, instruction, LineName())) return false;
       state.agree(instruction);
       return true;
     case Act::norm:
-      if (!meet_all(player, instruction)) return false;
+      if (!meet(player, instruction, LineName())) return false;
       state.norm(instruction);
       return true;
+    case Act::send:
+    case Act::receive:
     case Act::gather:
     case Act::publish:
     case Act::reduce:
@@ -156,13 +162,13 @@ private:
     return true;
   }
 
-  /// All ranks meet. A rank starts when it reaches the instruction, and goes on when all have come.
+  /// The ranks of a line meet. A rank starts when it reaches the instruction, and goes on when all have come.
   /// \return whether all have come
-  bool meet_all(Player& player, Instruction const& instruction) {
+  bool meet(Player& player, Instruction const& instruction, LineName const& line) {
     auto& slot = player.works[key_of(instruction.act, instruction)];
     if (!slot) {
       slot = std::make_unique<Work>(instruction);
-      slot->steps.emplace_back(all_ranks, std::nullopt);
+      slot->steps.emplace_back(line, std::nullopt);
       begin(player, *slot);
     }
     if (!slot->is_done()) return false;
@@ -178,16 +184,20 @@ private:
       player.state.fail(StepDefect::never_waited, instruction, "it was started before, and nothing has waited for it");
     auto work = std::make_unique<Work>(instruction);
     work->version = player.state.version();
-    if (instruction.act == Act::gather || publishes) {
+    if (is_message(instruction.act)) {
+      player.state.begin_message(instruction);
+      work->steps.emplace_back(channel_of(instruction, plan), std::nullopt);
+      work->meaning = meaning_of(instruction, plan);
+    } else if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
       if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
-        work->steps.emplace_back(line_name(Axis::shard, player), gather->planned);
+        work->steps.emplace_back(line_name(Axis::shard, plan), gather->planned);
     } else {
       player.state.begin_reduction(instruction);
       for (PlannedCollective const& step :
            plan.reductions.reduction_of(plan.reductions.buckets.bucket(instruction.subject), plan.layout))
         if (plan.reductions.is_of_sums(step) == (instruction.act == Act::reduce_sums))
-          work->steps.emplace_back(line_name(step.axis, player), step);
+          work->steps.emplace_back(line_name(step.axis, plan), step);
     }
     Work& started = *work;
     player.works.emplace(key_of(instruction.act, instruction), std::move(work));
@@ -203,8 +213,10 @@ private:
   static bool lacks_scratch(Player const& player, Work const& work) {
     auto const is_gather = [](Act act) { return act == Act::gather || act == Act::publish; };
     Instruction const& mine = work.instruction;
+    if (is_message(mine.act)) return false;
     bool lacks = false;
     for (auto const& [key, other] : player.works) {
+      if (is_message(other->instruction.act)) continue;
       if (other.get() == &work || is_gather(other->instruction.act) != is_gather(mine.act)) continue;
       bool const in_use = other->instruction.slot == mine.slot;
       lacks = lacks || in_use || other->queued;
@@ -237,9 +249,9 @@ private:
     auto const mine = static_cast<std::size_t>(std::ranges::find(line.members, player.rank()) - line.members.begin());
     std::size_t const number = line.next[mine]++;
     if (number == line.meetings.size())
-      line.meetings.push_back({work.instruction, player.rank(), work.step, std::vector<Work*>(line.members.size())});
+      line.meetings.push_back({work.meaning, player.rank(), work.step, std::vector<Work*>(line.members.size())});
     Meeting& meeting = line.meetings[number];
-    if (!(meeting.first == work.instruction) || meeting.step != work.step)
+    if (!(meeting.first == work.meaning) || meeting.step != work.step)
       player.state.fail(StepDefect::other_order, work.instruction,
                         fmt::format("rank {} starts \"{}\" as the {}. collective of their communicator",
                                     meeting.first_rank, to_string(meeting.first, player.state.plan()), number + 1));
@@ -320,7 +332,9 @@ private:
     auto const found = player.works.find(key_of(instruction.started, instruction));
     if (found == player.works.end()) player.state.fail(StepDefect::not_started, instruction, "it has not been started");
     if (!found->second->is_done()) return false;
-    if (publishes)
+    if (is_message(instruction.started))
+      player.state.end_message(instruction);
+    else if (publishes)
       player.state.end_publish(instruction);
     else if (instruction.started == Act::gather)
       player.state.end_gather(instruction);

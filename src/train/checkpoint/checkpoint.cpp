@@ -34,26 +34,11 @@ StoredVector state_share(ShardedEngine const& engine, Index vector, Index group)
   return vector == 0 ? engine.master_share(group) : engine.moment_share(vector - 1, group);
 }
 
-/// A part of a file, and where it begins in this rank's share of its group.
-struct WrittenPart {
-  CheckpointPart part;
-  Index in_share;
-};
-
-std::vector<WrittenPart> written_parts(ShardedEngine const& engine) {
-  StateLayout const& layout = engine.plan().layout;
-  std::vector<WrittenPart> parts;
-  for (Index g = 0; g < std::ssize(layout.groups); ++g)
-    for (GroupRun const& run : group_runs(engine.table(), g, written_range(layout, g)))
-      parts.push_back({{g, run.in_whole}, run.in_group - layout.share(g).begin});
-  return parts;
-}
-
 /// This rank's file, if it has anything to write; else one without a name.
 CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engine, Index vectors,
                           fs::path const& folder) {
   CheckpointFile file;
-  std::vector<WrittenPart> const parts = written_parts(engine);
+  std::vector<WrittenPart> const parts = written_parts(engine.plan().layout, engine.table());
   if (parts.empty()) return file;
   file.name = checkpoint_file_name(engine.plan().layout.rank);
   DurableOutput output(folder / file.name);
@@ -61,7 +46,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   for (WrittenPart const& written : parts) {
     CheckpointPart const& part = file.parts.emplace_back(written.part);
     for (Index vector = 0; vector < vectors; ++vector) {
-      StoredVector const state = state_share(engine, vector, part.group).part(written.in_share, part.range.size());
+      StoredVector const state = state_share(engine, vector, written.group).part(written.in_share, part.range.size());
       in_chunks(state.size, [&](Index begin, Index size) {
         reach_delay_point("trainstone::checkpoint::write");
         std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
@@ -69,7 +54,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
                             "trainstone::checkpoint::write: it goes to a file");
         if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
           throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
-                                  engine.plan().layout.groups[static_cast<std::size_t>(part.group)].name));
+                                  engine.plan().layout.groups[static_cast<std::size_t>(written.group)].name));
         output.write(std::as_bytes(out));
       });
     }
@@ -81,6 +66,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
 /// This rank's share of a group, with zeros for padding.
 void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, ParameterTable const& table,
                 Index vector, Index group, Range share, StoredVector out) {
+  Index const number = table.groups()[static_cast<std::size_t>(group)].number;
   std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
   in_chunks(share.size(), [&](Index begin, Index size) {
     std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
@@ -89,7 +75,7 @@ void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, 
     for (GroupRun const& run : group_runs(table, group, {first, first + size})) {
       auto const place = static_cast<std::size_t>(run.in_group - first);
       auto const count = static_cast<std::size_t>(run.in_whole.size());
-      checkpoint.read(vector, group, run.in_whole, part.subspan(place, count));
+      checkpoint.read(vector, number, run.in_whole, part.subspan(place, count));
     }
     copy_from_host<float>(exec, part, out.part(begin, size).as<float>(),
                           "trainstone::checkpoint::read: the host buffer is reused");
@@ -99,6 +85,7 @@ void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, 
 } // namespace
 
 Range written_range(StateLayout const& layout, Index group) {
+  if (!layout.counts(group)) return {};
   Range range = layout.share(group);
   Index const size = layout.groups[static_cast<std::size_t>(group)].size;
   range.begin = std::min(range.begin, size);
@@ -106,13 +93,22 @@ Range written_range(StateLayout const& layout, Index group) {
   return Partition::even(range, layout.mesh.replica).range(layout.mesh.index(Axis::replica, layout.rank));
 }
 
+std::vector<WrittenPart> written_parts(StateLayout const& layout, ParameterTable const& table) {
+  std::vector<WrittenPart> parts;
+  for (Index g = 0; g < std::ssize(layout.groups); ++g)
+    for (GroupRun const& run : group_runs(table, g, written_range(layout, g)))
+      parts.push_back(
+          {{layout.groups[static_cast<std::size_t>(g)].number, run.in_whole}, g, run.in_group - layout.share(g).begin});
+  return parts;
+}
+
 WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator const& communicator, ShardedEngine& engine,
                                    CheckpointManifest about, fs::path const& folder) {
   auto const start = std::chrono::steady_clock::now();
   bool const first = communicator.rank() == 0;
   engine.finish();
-  about.groups = groups_of(engine.plan().layout.groups);
-  about.vectors = 1 + engine.plan().layout.moments;
+  about.groups = groups_of(about.model);
+  about.vectors = state_vectors(engine.plan().layout);
 
   std::optional<UnfinishedCheckpoint> unfinished;
   collectively(communicator, [&] {
@@ -150,7 +146,7 @@ WrittenCheckpoint write_checkpoint(ExecutionSpace const& exec, Communicator cons
 }
 
 StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path const& path,
-                                   TrainingIdentity const& identity, StateLayout const& layout) {
+                                   TrainingIdentity const& identity, GptConfig const& model, Index vectors) {
   std::optional<StoredCheckpoint> checkpoint;
   std::string text; // rank 0's: no rank goes on from another one
   collectively(communicator, [&] {
@@ -160,10 +156,10 @@ StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path co
   collectively(communicator, [&] {
     CheckpointManifest const& manifest = checkpoint.emplace(path, text).manifest();
     checkpoint->require_identity(identity);
-    if (manifest.groups != groups_of(layout.groups) || manifest.vectors != 1 + layout.moments)
+    std::vector<CheckpointGroup> const groups = groups_of(model);
+    if (manifest.groups != groups || manifest.vectors != vectors)
       checkpoint->refuse(fmt::format("it holds another model: {} groups of {} vectors each, this training has {} of {}",
-                                     manifest.groups.size(), manifest.vectors, layout.groups.size(),
-                                     1 + layout.moments));
+                                     manifest.groups.size(), manifest.vectors, groups.size(), vectors));
   });
   collectively(communicator, [&] {
     auto const ranks = static_cast<std::size_t>(communicator.size());

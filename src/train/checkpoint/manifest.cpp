@@ -145,8 +145,7 @@ void require_sizes(CheckpointManifest const& manifest) {
 }
 
 void require_sound(CheckpointManifest const& manifest) {
-  TRAINSTONE_REQUIRE_INPUT(manifest.groups == groups_of(ParameterTable(manifest.model, 1).groups()),
-                           "its groups are not those of its model");
+  TRAINSTONE_REQUIRE_INPUT(manifest.groups == groups_of(manifest.model), "its groups are not those of its model");
   require_plain_names(manifest);
   require_every_element(manifest);
   require_sizes(manifest);
@@ -183,9 +182,10 @@ std::string version_in(std::string const& text) {
 
 } // namespace
 
-std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups) {
+std::vector<CheckpointGroup> groups_of(GptConfig const& model) {
+  ParameterTable const table(model, 1);
   std::vector<CheckpointGroup> unpadded;
-  for (ParameterGroup const& group : groups) unpadded.push_back({group.name, group.whole_size});
+  for (ParameterGroup const& group : table.groups()) unpadded.push_back({group.name, group.whole_size});
   return unpadded;
 }
 

@@ -24,8 +24,8 @@ namespace trainstone {
 /// A run of a parameter group's elements. All state vectors of it lie in a file one behind the other, in fp32: the
 /// parameters (the master copy, where there is one), then the optimizer's moments.
 struct CheckpointPart {
-  Index group = 0;
-  Range range; ///< of the group of whole tensors, without padding
+  Index group = 0; ///< its number in the whole model
+  Range range;     ///< of the group of whole tensors, without padding
   bool operator==(CheckpointPart const&) const = default;
 };
 
@@ -36,14 +36,15 @@ struct CheckpointFile {
   bool operator==(CheckpointFile const&) const = default;
 };
 
-/// A parameter group of whole tensors, without padding: the same for every number of ranks.
+/// A parameter group of whole tensors, without padding: the same for every number of ranks and stages.
 struct CheckpointGroup {
   std::string name;
   Index size = 0;
   bool operator==(CheckpointGroup const&) const = default;
 };
 
-std::vector<CheckpointGroup> groups_of(std::vector<ParameterGroup> const& groups);
+/// Those of a whole model, by number.
+std::vector<CheckpointGroup> groups_of(GptConfig const& model);
 
 /// The identity of a training by key, without the way in which it is computed. Two trainings with the same identity go
 /// through the same steps.

@@ -18,7 +18,7 @@ std::vector<Rank> extreme_indices(StateLayout const& layout, Axis axis) {
   return indices;
 }
 
-/// All ranks, if few; else those that are extreme on the axes of the mesh or on the nodes.
+/// All ranks, if few; else those of the layout's stage that are extreme on the axes of the mesh, or on the nodes.
 std::set<Rank> candidates(StateLayout const& layout) {
   std::set<Rank> ranks{layout.rank};
   constexpr Rank few = 16;
@@ -27,6 +27,7 @@ std::set<Rank> candidates(StateLayout const& layout) {
     return ranks;
   }
   for (Axis const axis : axes) {
+    if (axis == Axis::pipeline) continue; // stages differ in more than their place
     std::set<Rank> along;
     for (Rank const index : extreme_indices(layout, axis))
       for (Rank const rank : ranks) along.insert(layout.mesh.rank_at(axis, rank, index));
@@ -47,7 +48,10 @@ ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
   ResolvedRun const run = resolve_run(config, topology);
   RunPlan const first = plan_run(run, 0);
   ExtremePlans extremes{first, first};
-  for (Rank const rank : candidates(first.parallel.layout)) {
+  std::set<Rank> ranks;
+  for (Rank const stage : run.mesh.members(Axis::pipeline, 0))
+    ranks.merge(candidates(stage == 0 ? first.parallel.layout : plan_run(run, stage).parallel.layout));
+  for (Rank const rank : ranks) {
     if (rank == 0) continue;
     RunPlan plan = plan_run(run, rank);
     if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;

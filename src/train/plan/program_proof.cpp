@@ -1,6 +1,8 @@
 #include "train/plan/program_proof.hpp"
 
 #include "core/error.hpp"
+#include "parallel/pipeline/pipeline_proof.hpp"
+#include "parallel/plan/pipeline_plan.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "parallel/program/step_simulator.hpp"
 #include "train/plan/run_plan.hpp"
@@ -15,14 +17,18 @@ Index played_instructions(StepProgram const& program, Index ranks) {
 }
 
 bool prove_programs(ResolvedRun const& run) {
-  ParameterTable const table(run.config.model, run.mesh.data());
-  std::vector<ShardPlan> plans{plan_shards(run, table, 0)};
-  std::vector<StepProgram> programs{make_step_program(plans.front())};
+  if (run.mesh.pipeline > 1) {
+    require_proved(training_pipeline(run.config.parallel, run.config.batch.accumulation));
+    require_proved(evaluation_pipeline(run.config.parallel));
+  }
   Rank const ranks = run.topology.ranks();
-  if (played_instructions(programs.front(), ranks) > most_played_instructions) return false;
-  for (Rank rank = 1; rank < ranks; ++rank) {
+  std::vector<ShardPlan> plans;
+  std::vector<StepProgram> programs;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    ParameterTable const table(run.config.model, run.mesh.data(), run.stage_of(rank));
     plans.push_back(plan_shards(run, table, rank));
     programs.push_back(make_step_program(plans.back()));
+    if (played_instructions(programs.back(), ranks) > most_played_instructions) return false;
   }
   require_proved(plans, programs);
   return true;

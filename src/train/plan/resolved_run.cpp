@@ -1,6 +1,8 @@
 #include "train/plan/resolved_run.hpp"
 
 #include "kernels/common/config.hpp"
+#include "model/work.hpp"
+#include "parallel/plan/pipeline_plan.hpp"
 
 namespace trainstone {
 
@@ -11,6 +13,25 @@ GemmChoice gemm_choice(KernelConfig const& kernels, MachineChoices const& machin
   return machine.gemm ? *machine.gemm : GemmChoice(GemmProvider::automatic);
 }
 
+/// FLOPs of a micro-batch, with what blocks compute again.
+BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
+  GptOptions const& options = config.model_options;
+  auto const flops = [&](PartKind part, Pass pass, Recompute again = Recompute::none) {
+    return static_cast<double>(
+        flops_of(part_kernels({.part = part, .pass = pass, .recompute = again}, config.model, shape, options)).total());
+  };
+  auto const of_part = [&](PartKind part) { return flops(part, Pass::forward) + flops(part, Pass::backward); };
+  BlockCosts costs{.embed = of_part(PartKind::embed), .head = of_part(PartKind::head)};
+  if (options.splits_loss()) costs.head += flops(PartKind::head, Pass::loss); // the logits
+  for (std::int64_t block = 0; block < config.model.layers; ++block) {
+    double cost = 0;
+    for (PartKind const part : {PartKind::attention, PartKind::mlp})
+      cost += of_part(part) + flops(part, Pass::recompute, options.recompute_of(block));
+    costs.blocks.push_back(cost);
+  }
+  return costs;
+}
+
 } // namespace
 
 ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, MachineChoices const& machine) {
@@ -19,6 +40,9 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
                   .mesh = mesh_of(config.parallel, topology.ranks()),
                   .buffers = machine.buffers ? *machine.buffers : resolve_buffers(config.comm.buffers),
                   .gemm = gemm_choice(config.kernels, machine)};
+  run.stages = config.parallel.pipeline > 1
+                   ? model_stages(config.parallel, costs_of(config, run.shape()), config.batch.accumulation)
+                   : std::vector{ModelStage::whole(config.model)};
   run.config.comm.buffers = to_string(run.buffers);
   for (auto const& [key, algorithm] : machine.algorithms)
     run.config.comm = with_algorithm(run.config.comm, key, algorithm);

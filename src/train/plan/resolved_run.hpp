@@ -7,12 +7,14 @@
 #include "comm/schedule/message_buffers.hpp"
 #include "comm/schedule/topology.hpp"
 #include "kernels/gemm/gemm_shape.hpp"
+#include "model/activation_plan.hpp"
 #include "parallel/plan/mesh.hpp"
 #include "train/plan/run_config.hpp"
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
@@ -27,12 +29,22 @@ struct ResolvedRun {
   RunConfig config;                              ///< names its buffers, and the algorithms that were measured
   Topology topology = Topology::one_node(1);     ///< of all ranks; emulated nodes are nodes
   Mesh mesh;                                     ///< of all ranks
+  std::vector<ModelStage> stages;                ///< of the pipeline: what each has of the model; one: all of it
   MessageBuffers buffers = MessageBuffers::host; ///< those that config.comm names
   GemmChoice gemm = GemmProvider::automatic;     ///< who computes which product
+
+  MicroBatchShape shape() const {
+    return {config.batch.micro, config.data.sequence > 0 ? config.data.sequence : config.model.context};
+  }
+  /// What a rank has of the model.
+  ModelStage const& stage_of(Rank rank) const {
+    return stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
+  }
 };
 
 /// \param[in] config  with all three batch numbers: of resolve() (deck/deck.hpp), or made by a program
-/// \throws InputError if this build has no such buffers or no such provider of products
+/// \throws InputError if this build has no such buffers or no such provider of products, or if the model cannot be cut
+///         into the stages of the pipeline
 ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, MachineChoices const& machine = {});
 
 } // namespace trainstone

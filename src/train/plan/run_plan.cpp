@@ -75,14 +75,13 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
-                         config.batch.accumulation, config.model_options);
+                         config.batch.accumulation, config.model_options, run.shape().rows() * config.model.channels);
 }
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
-  MicroBatchShape const shape{config.batch.micro,
-                              config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  ParameterTable table(config.model, run.mesh.data());
+  MicroBatchShape const shape = run.shape();
+  ParameterTable table(config.model, run.mesh.data(), run.stage_of(rank));
   ShardPlan parallel = plan_shards(run, table, rank);
   ModelStorage const storage{parallel.layout.types.parameters, parallel.reductions.storage};
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
@@ -90,7 +89,8 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = engine_memory(plan.parallel);
   add_items(plan, MemoryCategory::activations,
-            activation_plan(config.model, shape, storage.values, config.model_options));
+            activation_plan(config.model, shape, storage.values, config.model_options, plan.table.stage(),
+                            plan.parallel.pipeline.copies()));
   plan.memory.push_back(
       {MemoryCategory::buffers, "GEMM scratch",
        memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, config.model_options))});

@@ -1,6 +1,7 @@
 #include "train/plan/step_prediction.hpp"
 
 #include "comm/execution/buffers.hpp"
+#include "core/error.hpp"
 #include "parallel/program/step_prices.hpp"
 #include "parallel/program/step_programs.hpp"
 
@@ -99,6 +100,9 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
 
 StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries) {
+  TRAINSTONE_REQUIRE_INPUT(!plan.parallel.pipeline.has_stages(),
+                           "a timeline of a step is of one stage, and the run has {}",
+                           plan.parallel.pipeline.shape.stages);
   std::optional<PlannedCollective> scatter;
   if (plan.batch_scatter) scatter = PlannedCollective{Axis::replica, *plan.batch_scatter, batch_scatter_algorithm};
   StepPrices prices(plan.parallel, scatter, parts, {machine, network, host_reaches_memory});

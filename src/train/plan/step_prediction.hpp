@@ -45,7 +45,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config);
 /// \param[in] plan     of any rank
 /// \param[in] parts    measured under the conditions of the plan
 /// \param[in] machine  prices collectives; cores communicate themselves if kernels run on the host
-/// \throws Error       if a part has no times
+/// \throws Error       if a part has no times; InputError for a pipeline (train/plan/pipeline_prediction.hpp)
 StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries = Entries::no);
 

@@ -1,8 +1,7 @@
 #include "train/verification/equivalence_matrix.hpp"
 
-#include "comm/execution/control.hpp"
 #include "core/random.hpp"
-#include "parallel/engine/parameter_hash.hpp"
+#include "parallel/engine/replica_check.hpp"
 #include "parallel/plan/strategies.hpp"
 #include "train/injected_delay.hpp"
 #include "train/planned_trainer.hpp"
@@ -137,10 +136,8 @@ std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communic
   InjectedDelay const delay(faults_of(row.delays, communicator.rank()), communicator.rank());
   for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
   trainer.finish();
-  auto const hash = static_cast<std::int64_t>(parameter_hash(exec, trainer.engine()));
-  auto const low = control_all_reduce(exec, communicator, Operation::min, hash);
-  auto const high = control_all_reduce(exec, communicator, Operation::max, hash);
-  return low == high ? std::optional(static_cast<std::uint64_t>(low)) : std::nullopt;
+  ReplicaComparison const compared = compare_replicas(exec, communicator, trainer.engine());
+  return compared.equal ? std::optional(compared.hash) : std::nullopt;
 }
 
 } // namespace trainstone

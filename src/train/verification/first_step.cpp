@@ -1,5 +1,6 @@
 #include "train/verification/first_step.hpp"
 
+#include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "parallel/engine/state_memory.hpp"
 #include "train/learning_rate.hpp"
@@ -13,7 +14,8 @@ namespace {
 
 std::vector<double> to_vector(ParameterChanges const& means) { return {means.begin(), means.end()}; }
 
-/// Of one micro-batch, losses and gradients of all positions that first_step_part() does not keep become 0.
+/// Of one micro-batch, losses and gradients of all positions that first_step_part() does not keep become 0. On a rank
+/// with the model's head.
 /// \param[in] first_index  of the micro-batch's first sample in the global batch
 void keep_first_positions(Trainer& trainer, Index first_index, Index positions) {
   Gpt const& model = trainer.model();
@@ -44,6 +46,14 @@ BatchSource repeated_first_sample(BatchSource const& training, Index sequence) {
   };
 }
 
+/// Of the first positions of the micro-batch that was evaluated, on a rank with the model's head.
+double mean_of_losses(Trainer& trainer, Index positions) {
+  Vector<float const> const first(trainer.model().losses().data(), static_cast<std::size_t>(positions));
+  std::vector<float> const losses =
+      copy_to_host<float const>(trainer.exec(), first, "trainstone::train::first_sample_loss: the host adds them up");
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
+}
+
 } // namespace
 
 Range first_step_part(Index index, Index samples, Index positions) {
@@ -54,10 +64,10 @@ double first_sample_loss(Trainer& trainer, Index positions) {
   Index const sequence = trainer.model().shape().sequence;
   TRAINSTONE_REQUIRE(1 <= positions && positions <= sequence, "{} positions of a sample of {}", positions, sequence);
   trainer.evaluate(0, 0);
-  Vector<float const> const first(trainer.model().losses().data(), static_cast<std::size_t>(positions));
-  std::vector<float> const losses =
-      copy_to_host<float const>(trainer.exec(), first, "trainstone::train::first_sample_loss: the host adds them up");
-  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(positions);
+  ShardedEngine& engine = trainer.engine();
+  double const here = engine.table().stage().head ? mean_of_losses(trainer, positions) : 0;
+  if (engine.plan().layout.mesh.pipeline == 1) return here;
+  return control_all_reduce(trainer.exec(), engine.communicators().of(Axis::pipeline), Operation::sum, here);
 }
 
 FirstUpdateOutcome first_update(Trainer& trainer, Index positions) {

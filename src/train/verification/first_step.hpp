@@ -10,7 +10,8 @@
 namespace trainstone {
 
 /// Mean loss of the first positions of the first step's first sample, with the parameters as they are. Every rank runs
-/// the micro-batch that begins with it, forward only, without dropout. Waits. \param[in] positions  1 to the sequence's
+/// the micro-batch that begins with it, forward only, without dropout. The same on all stages. Collective; waits.
+/// \param[in] positions  1 to the sequence's
 double first_sample_loss(Trainer& trainer, Index positions);
 
 struct FirstUpdateOutcome {

@@ -56,7 +56,8 @@ std::vector<Check> check_first_update(ExecutionSpace const& exec, Communicator& 
 /// tells.
 Check check_launch(Communicator const& communicator);
 
-/// The parameters have the same bits on all ranks. Each rank hashes its parameters, and hashes of shares are added up.
+/// The parameters have the same bits on all ranks, and on the stages that have copies of the token table. Each rank
+/// hashes its parameters, and hashes of shares and stages are added up.
 /// Parameters that one rank alone holds are part of the hash, but are not compared.
 Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 

@@ -1,0 +1,55 @@
+#include "stages_table.hpp"
+
+#include "core/plural.hpp"
+#include "parallel/plan/pipeline_plan.hpp"
+#include "report/output.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+/// Of the first rank of each stage.
+std::vector<RunPlan> plans_of_stages(ResolvedRun const& run) {
+  std::vector<RunPlan> plans;
+  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage)
+    plans.push_back(plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage)));
+  return plans;
+}
+
+/// "embed, 4 blocks", "4 blocks in 2 chunks, head"
+std::string contents(ModelStage const& stage) {
+  std::string text = stage.embed ? "embed, " : "";
+  text += plural(std::ssize(stage.blocks), "block");
+  if (stage.chunks.size() > 1) text += fmt::format(" in {} chunks", stage.chunks.size());
+  return stage.head ? text + ", head" : text;
+}
+
+} // namespace
+
+std::string stages_table(ResolvedRun const& run) {
+  if (run.mesh.pipeline == 1) return "";
+  std::string text = fmt::format("stages of {}\n  {:>5}  {:<28} {:>12} {:>11} {:>14} {:>14} {:>12} {:>9}\n",
+                                 run.config.parallel.pipeline_schedule, "stage", "has", "parameters", "micro-b. kept",
+                                 "activations", "memory", "FLOP", "messages");
+  for (RunPlan const& plan : plans_of_stages(run)) {
+    PipelinePlan const& pipeline = plan.parallel.pipeline;
+    Traffic const sent = plan.step_sent();
+    text += fmt::format(
+        "  {:>5}  {:<28} {:>12} {:>13} {:>14} {:>14} {:>12.4e} {:>9}\n", pipeline.stage, contents(plan.table.stage()),
+        plan.table.size(), pipeline.copies().slots, mebibytes(plan.memory_bytes()[MemoryCategory::activations]),
+        mebibytes(plan.memory_bytes().total()), static_cast<double>(plan.step_flops.total()), sent.messages);
+  }
+  return text;
+}
+
+std::uint64_t executed_flops(ResolvedRun const& run) {
+  std::uint64_t sum = 0;
+  for (RunPlan const& plan : plans_of_stages(run)) sum += plan.step_flops.total();
+  return sum;
+}
+
+} // namespace trainstone

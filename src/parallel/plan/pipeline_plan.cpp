@@ -1,0 +1,121 @@
+#include "parallel/plan/pipeline_plan.hpp"
+
+#include "parallel/pipeline/pipeline_schedules.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trainstone {
+
+namespace {
+
+PipelineShape shape_of(ParallelConfig const& parallel, Index micro_batches) {
+  return {.stages = parallel.pipeline, .micro_batches = micro_batches, .chunks = parallel.pipeline_chunks};
+}
+
+std::optional<PlannedCollective> table_sum(StateLayout const& layout) {
+  Rank const last = layout.mesh.pipeline - 1, stage = layout.mesh.index(Axis::pipeline, layout.rank);
+  if (stage != 0 && stage != last) return std::nullopt;
+  StagePair const ends{0, last};
+  auto const table = std::ranges::find(layout.groups, token_table_group, &ParameterGroup::number);
+  Index const elements = layout.share(table - layout.groups.begin()).size();
+  Topology const line = layout.topology.of(layout.mesh.members(ends, layout.rank));
+  return PlannedCollective{Axis::pipeline, even_problem(Collective::all_reduce, elements, line), Algorithm::butterfly,
+                           ends};
+}
+
+/// As many blocks in every chunk of every stage: chunk after chunk through all stages.
+std::vector<ModelStage> stages_of_chunks(ParallelConfig const& parallel, Index blocks) {
+  Index const stages = parallel.pipeline, chunks = parallel.pipeline_chunks, each = blocks / (stages * chunks);
+  std::vector<ModelStage> all;
+  for (Index stage = 0; stage < stages; ++stage) {
+    ModelStage one{.embed = stage == 0, .blocks = {}, .head = stage + 1 == stages};
+    for (Index chunk = 0; chunk < chunks; ++chunk) {
+      one.chunks.push_back(each);
+      for (Index block = 0; block < each; ++block) one.blocks.push_back((chunk * stages + stage) * each + block);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+} // namespace
+
+ActivationBuffers buffers_of(StageInstruction const& instruction) {
+  auto const number = [](Index index) { return index == StageInstruction::none ? 0 : index; };
+  return {
+      .slot = number(instruction.slot), .input = number(instruction.input), .gradient = number(instruction.gradient)};
+}
+
+ActivationCopies PipelinePlan::copies() const {
+  if (!has_stages()) return {};
+  return {.slots = std::max(training.slots, evaluation.slots),
+          .inputs = std::max(training.inputs, evaluation.inputs),
+          .gradients = training.gradients};
+}
+
+PreparedMessage prepared_message(bool sends, MessageKind kind, Index chunk, ActivationBuffers const& buffers) {
+  bool const activation = kind == MessageKind::activation;
+  Index const buffer = !activation ? buffers.gradient : sends ? buffers.slot : buffers.input;
+  return {sends, kind, sends && activation ? chunk : 0, buffer};
+}
+
+std::set<PreparedMessage> prepared_messages(PipelinePlan const& pipeline) {
+  std::set<PreparedMessage> all;
+  for (StageProgram const* const program : {&pipeline.training, &pipeline.evaluation})
+    for (StageInstruction const& one : program->instructions)
+      if (one.act == StageAct::send || one.act == StageAct::receive)
+        all.insert(prepared_message(one.act == StageAct::send, one.kind, one.chunk, buffers_of(one)));
+  return all;
+}
+
+PipelineProgram training_pipeline(ParallelConfig const& parallel, Index micro_batches) {
+  PipelineShape const shape = shape_of(parallel, micro_batches);
+  return make_pipeline_program(shape, make_pipeline_order(parse_pipeline_schedule(parallel.pipeline_schedule), shape));
+}
+
+PipelineProgram evaluation_pipeline(ParallelConfig const& parallel) {
+  PipelineShape const shape = shape_of(parallel, 1);
+  std::vector<StageOrder> const orders(static_cast<std::size_t>(shape.stages), pipeline_evaluation_order(shape));
+  return make_pipeline_program(shape, orders);
+}
+
+PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout const& layout, Index message_elements) {
+  PipelinePlan plan;
+  if (layout.mesh.pipeline == 1) return plan;
+  auto const stage = static_cast<std::size_t>(layout.mesh.index(Axis::pipeline, layout.rank));
+  plan.shape = shape_of(parallel, layout.rank_micro_batches);
+  plan.stage = static_cast<Index>(stage);
+  plan.training = std::move(training_pipeline(parallel, layout.rank_micro_batches).stages[stage]);
+  plan.evaluation = std::move(evaluation_pipeline(parallel).stages[stage]);
+  plan.message_elements = message_elements;
+  plan.table = table_sum(layout);
+  return plan;
+}
+
+PlannedCollective planned_message(PipelinePlan const& pipeline, StateLayout const& layout, MessageKind kind,
+                                  Index sender) {
+  auto const from = static_cast<Rank>(sender),
+             to = static_cast<Rank>(StageNeighbours{sender, pipeline.shape.stages}.receiver(kind));
+  StagePair const stages{std::min(from, to), std::max(from, to)};
+  Topology const line = layout.topology.of(layout.mesh.members(stages, layout.rank));
+  Problem const problem = even_problem(Collective::broadcast, pipeline.message_elements, line, from < to ? 0 : 1);
+  return {Axis::pipeline, problem, Algorithm::linear, stages};
+}
+
+std::vector<ModelStage> model_stages(ParallelConfig const& parallel, BlockCosts const& costs, Index micro_batches) {
+  Index const blocks = std::ssize(costs.blocks), stages = parallel.pipeline;
+  if (parallel.pipeline_chunks > 1) return stages_of_chunks(parallel, blocks);
+  std::vector<Index> const cut = cut_stages(parallel.stage_cut, parallel.stages, costs, stages, micro_batches);
+  std::vector<ModelStage> all;
+  Index first = 0;
+  for (Index stage = 0; stage < stages; ++stage) {
+    ModelStage& one = all.emplace_back(ModelStage{.embed = stage == 0, .blocks = {}, .head = stage + 1 == stages});
+    one.blocks.resize(static_cast<std::size_t>(cut[static_cast<std::size_t>(stage)]));
+    std::iota(one.blocks.begin(), one.blocks.end(), first);
+    first += std::ssize(one.blocks);
+  }
+  return all;
+}
+
+} // namespace trainstone

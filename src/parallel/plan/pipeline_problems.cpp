@@ -1,0 +1,129 @@
+#include "parallel/plan/pipeline_problems.hpp"
+
+#include "core/error.hpp"
+#include "core/plural.hpp"
+#include "parallel/pipeline/pipeline_schedules.hpp"
+#include "parallel/pipeline/pipeline_stages.hpp"
+#include "parallel/plan/strategies.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+using Found = std::optional<ConfigProblem>;
+
+template <class... Values>
+Found problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
+  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
+}
+
+Found one_stage_problem(ParallelConfig const& parallel) {
+  if (parallel.pipeline_chunks != 1)
+    return problem("parallel.pipeline_chunks",
+                   "parallel.pipeline_chunks = {} needs several stages: legal with parallel.pipeline = 1 is 1",
+                   parallel.pipeline_chunks);
+  if (parallel.stage_cut == StageCut::listed)
+    return problem("parallel.stages", "parallel.stages lists the blocks of several stages, and parallel.pipeline is 1");
+  return std::nullopt;
+}
+
+Found strategy_problem(ParallelConfig const& parallel) {
+  StrategyRow const& row = row_of(parallel.strategy);
+  if (row.main_device)
+    return problem("parallel.pipeline",
+                   "parallel.pipeline = {}: parallel.strategy = \"{}\" has one stage; nearest legal values: pipeline "
+                   "1, or strategy \"ddp\"",
+                   parallel.pipeline, row.name);
+  if (parallel.partition == StatePartition::inter_layer)
+    return problem("parallel.partition",
+                   "parallel.partition = \"inter_layer\" has one stage; legal value with parallel.pipeline = {}: "
+                   "\"intra_layer\"",
+                   parallel.pipeline);
+  auto const stages = static_cast<std::uint64_t>(parallel.pipeline);
+  if (parallel.reduction == ReductionMode::ordered && !std::has_single_bit(stages))
+    return problem("parallel.pipeline",
+                   "parallel.reduction = \"ordered\" needs a power of two of stages, not {}; nearest legal values: {} "
+                   "or {}",
+                   stages, std::bit_floor(stages), 2 * std::bit_floor(stages));
+  return std::nullopt;
+}
+
+Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches) {
+  PipelineSchedule const& schedule = parse_pipeline_schedule(parallel.pipeline_schedule);
+  if (schedule.splits_backward) {
+    std::vector<std::string_view> legal;
+    for (PipelineSchedule const& other : pipeline_schedules())
+      if (!other.splits_backward) legal.push_back(other.name);
+    return problem("parallel.pipeline_schedule",
+                   "parallel.pipeline_schedule = \"{}\" is there for explain: a training computes gradients of inputs "
+                   "and parameters together; legal values: {}",
+                   schedule.name, fmt::join(legal, ", "));
+  }
+  PipelineShape const shape{parallel.pipeline, micro_batches, parallel.pipeline_chunks};
+  bool const of_chunks = shape.chunks > 1;
+  if (std::string const found = shape_problem(schedule, shape); !found.empty())
+    return problem(of_chunks && !schedule.has_chunks ? "parallel.pipeline_chunks" : "parallel.pipeline_schedule",
+                   "parallel.pipeline_schedule: {}", found);
+  if (std::string const found = blocks_problem(schedule, shape, blocks); of_chunks && !found.empty())
+    return problem("parallel.pipeline_chunks", "parallel.pipeline_chunks: {}", found);
+  if (of_chunks && granularity_of(parallel) == Granularity::step && parallel.reduce == ReduceWhen::each)
+    return problem("parallel.reduce", "parallel.granularity = \"step\" with several chunks reduces once: legal value "
+                                      "of parallel.reduce: \"last\"");
+  return std::nullopt;
+}
+
+Found cut_problem(ParallelConfig const& parallel, Index blocks) {
+  if (parallel.pipeline > blocks + 2)
+    return problem("parallel.pipeline",
+                   "parallel.pipeline = {} stages for {}: a stage between the first and the last one needs a block; "
+                   "nearest legal value: {}",
+                   parallel.pipeline, plural(blocks, "block"), blocks + 2);
+  if (parallel.pipeline_chunks > 1 && parallel.stage_cut != StageCut::even)
+    return problem("parallel.stages",
+                   "parallel.pipeline_chunks = {} cuts all blocks into equal chunks: legal value "
+                   "of parallel.stages: \"even\"",
+                   parallel.pipeline_chunks);
+  if (parallel.stage_cut != StageCut::listed) return std::nullopt;
+  BlockCosts const costs{.blocks = std::vector<double>(static_cast<std::size_t>(blocks), 1)};
+  try {
+    cut_stages(parallel.stage_cut, parallel.stages, costs, parallel.pipeline, 1);
+  } catch (InputError const& error) {
+    return problem("parallel.stages", "parallel.stages: {}", error.what());
+  }
+  auto const between = std::span(parallel.stages).subspan(1, parallel.stages.size() - 2);
+  if (std::ranges::find(between, 0) != between.end())
+    return problem("parallel.stages",
+                   "parallel.stages = [{}]: a stage between the first and the last one needs a block, for example [{}]",
+                   fmt::join(parallel.stages, ", "), fmt::join(even_stages(blocks, parallel.pipeline), ", "));
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<ConfigProblem> find_stages_problem(ParallelConfig const& parallel, Index ranks) {
+  if (ranks % parallel.pipeline == 0) return std::nullopt;
+  return problem("parallel.pipeline",
+                 "parallel.pipeline = {} does not divide the {}; nearest legal values: {} stages, or ranks in "
+                 "multiples of {}",
+                 parallel.pipeline, plural(ranks, "rank"), nearest_divisors(ranks, parallel.pipeline),
+                 parallel.pipeline);
+}
+
+std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches) {
+  if (parallel.pipeline == 1) return one_stage_problem(parallel);
+  if (Found found = strategy_problem(parallel)) return found;
+  if (Found found = cut_problem(parallel, blocks)) return found;
+  return schedule_problem(parallel, blocks, micro_batches);
+}
+
+} // namespace trainstone

@@ -1,0 +1,56 @@
+#include "parallel/program/simulated_lines.hpp"
+
+#include "parallel/pipeline/pipeline_channels.hpp"
+
+namespace trainstone::Impl {
+
+namespace {
+
+StageNeighbours neighbours_of(PipelinePlan const& pipeline) { return {pipeline.stage, pipeline.shape.stages}; }
+
+LineName channel(ShardPlan const& plan, MessageKind kind, Index sender) {
+  LineName name = line_name(Axis::pipeline, plan);
+  name.pair = {Act::send, static_cast<Index>(kind) * plan.pipeline.shape.stages + sender};
+  return name;
+}
+
+} // namespace
+
+LineName line_name(Axis axis, ShardPlan const& plan) {
+  return {.axis = axis, .colour = plan.layout.mesh.colour(axis, plan.layout.rank)};
+}
+
+LineName line_of_ends(ShardPlan const& plan) {
+  LineName name = line_name(Axis::pipeline, plan);
+  name.pair = {Act::tie, 0};
+  return name;
+}
+
+LineName channel_of(Instruction const& message, ShardPlan const& plan) {
+  MessageKind const kind = message_kind(message);
+  bool const sends = message.act == Act::send;
+  return channel(plan, kind, sends ? plan.pipeline.stage : neighbours_of(plan.pipeline).sender(kind));
+}
+
+std::vector<LineName> lines_of(ShardPlan const& plan) {
+  PipelinePlan const& pipeline = plan.pipeline;
+  std::vector<LineName> names{{}};
+  for (Axis const axis : axes) names.push_back(line_name(axis, plan));
+  if (!pipeline.has_stages()) return names;
+  for (MessageKind const kind : {MessageKind::activation, MessageKind::gradient})
+    for (Index const sender : {pipeline.stage, neighbours_of(pipeline).sender(kind)})
+      names.push_back(channel(plan, kind, sender));
+  if (pipeline.table) names.push_back(line_of_ends(plan));
+  return names;
+}
+
+Instruction meaning_of(Instruction const& message, ShardPlan const& plan) {
+  PipelinePlan const& pipeline = plan.pipeline;
+  Instruction send{.act = Act::send, .subject = message.subject, .micro_batch = message.micro_batch};
+  send.piece = message.act == Act::receive
+                   ? message.piece
+                   : reading_chunk(pipeline.shape, message_kind(message), pipeline.stage, message.piece);
+  return send;
+}
+
+} // namespace trainstone::Impl

@@ -1,0 +1,99 @@
+#include "train/plan/pipeline_prediction.hpp"
+
+#include "comm/simulation/simulator.hpp"
+#include "core/error.hpp"
+#include "parallel/plan/pipeline_plan.hpp"
+#include "parallel/program/shard_traffic.hpp"
+#include "train/plan/run_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double nanosecond = 1e-9;
+
+Ticks ticks(double seconds) { return std::llround(seconds / nanosecond); }
+
+PartTimes::OfPart const& times_of(PartTimes const& parts, PartKind kind) {
+  auto const found = parts.parts.find(kind);
+  TRAINSTONE_REQUIRE(found != parts.parts.end(), "no times of part \"{}\"", to_string(kind));
+  return found->second;
+}
+
+/// All but the head, which turns round in the last forward.
+ChunkPrice price_of_chunk(PartTable const& table, Index chunk, PartTimes const& parts) {
+  double forward = 0, backward = 0;
+  Range const numbers = table.chunk_parts(chunk);
+  for (Index number = numbers.begin; number < numbers.end; ++number) {
+    Part const part = table[number];
+    if (part.kind == PartKind::head) continue;
+    PartTimes::OfPart const& times = times_of(parts, part.kind);
+    Recompute const again = table.recompute(part);
+    forward += times.forward;
+    backward += times.backward_adding + (again == Recompute::none ? 0 : times.recompute(again));
+  }
+  return {.forward = ticks(forward), .backward = ticks(backward)};
+}
+
+double seconds_of(RepeatedCollective const& repeated, MachineModel const& machine) {
+  return static_cast<double>(repeated.times) *
+         price(repeated.planned.problem, repeated.planned.algorithm, repeated.element_bytes, machine);
+}
+
+} // namespace
+
+PipelinePrices pipeline_prices(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine) {
+  PipelinePrices prices;
+  PipelinePlan pipeline;
+  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage) {
+    RunPlan const plan = plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage));
+    std::vector<ChunkPrice>& of_stage = prices.chunks.emplace_back();
+    for (Index chunk = 0; chunk < plan.parallel.parts.chunks(); ++chunk)
+      of_stage.push_back(price_of_chunk(plan.parallel.parts, chunk, parts));
+    if (stage > 0) continue;
+    PlannedCollective const message =
+        planned_message(plan.parallel.pipeline, plan.parallel.layout, MessageKind::activation, 0);
+    prices.message = ticks(
+        price(message.problem, message.algorithm, bytes_per_value(plan.parallel.layout.types.parameters), machine));
+  }
+  PartTimes::OfPart const& head = times_of(parts, PartKind::head);
+  prices.head = ticks(head.forward + parts.loss + head.backward_adding);
+  return prices;
+}
+
+PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine) {
+  TRAINSTONE_REQUIRE_INPUT(run.mesh.pipeline > 1, "the run has {} stage and no pipeline", run.mesh.pipeline);
+  PipelinePrices const prices = pipeline_prices(run, parts, machine);
+  PipelineProgram const program = training_pipeline(run.config.parallel, run.config.batch.accumulation);
+  PipelineTimeline const timeline = play_pipeline(program, prices);
+  auto const seconds = [](Ticks time) { return nanosecond * static_cast<double>(time); };
+  PipelinePrediction found{.pipeline_seconds = seconds(timeline.time),
+                           .idle_share = timeline.idle_share(),
+                           .bound_seconds = seconds(pipeline_bound(program.shape, program.splits_backward, prices))};
+  for (StageTimeline const& stage : timeline.stages)
+    found.busiest_seconds = std::max(found.busiest_seconds, seconds(stage.busy));
+  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage) {
+    RunPlan const plan = plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage));
+    auto const share = static_cast<double>(plan.parallel.layout.share_elements());
+    double exchange = 0;
+    for (RepeatedCollective const& one : step_collectives(plan.parallel))
+      if (one.planned.problem.collective != Collective::broadcast) exchange += seconds_of(one, machine);
+    for (RepeatedCollective const& one : update_collectives(plan.parallel)) exchange += seconds_of(one, machine);
+    found.update_seconds = std::max(found.update_seconds, share * (parts.norm_of_element + parts.update_of_element));
+    found.exchange_seconds = std::max(found.exchange_seconds, exchange);
+  }
+  return found;
+}
+
+std::string to_string(PipelinePrediction const& prediction) {
+  return fmt::format("predicted step {:.4g} s: {:.4g} s of a pipeline that idles {:.1f} % (no order takes less than "
+                     "{:.4g} s), {:.4g} s of norm and update, {:.4g} s of sums over ranks, none of them hidden",
+                     prediction.step_seconds(), prediction.pipeline_seconds, 100 * prediction.idle_share,
+                     prediction.bound_seconds, prediction.update_seconds, prediction.exchange_seconds);
+}
+
+} // namespace trainstone

@@ -1,0 +1,104 @@
+// The keys of a pipeline: what they fill, and what is refused, with the nearest legal values.
+
+#include "deck/deck.hpp"
+#include "support/deck_fixture.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+
+namespace {
+
+/// Of a deck with 4 blocks and 8 samples per step, on a number of ranks: the message, without the place.
+std::string error_on(std::int64_t ranks, std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), {"model.layers=4", "batch.micro=1"});
+  return input_error_of([&] { resolve(read_small(overrides), ranks); });
+}
+
+} // namespace
+
+TEST_CASE("keys of a pipeline fill its configuration", "[deck]") {
+  ParallelConfig const even = read_small({"parallel.pipeline=2"}).config.parallel;
+  CHECK(even.pipeline == 2);
+  CHECK(even.pipeline_schedule == "1f1b");
+  CHECK(even.stage_cut == StageCut::even);
+  ParallelConfig const balanced = read_small({"parallel.pipeline=2", "parallel.stages=balanced"}).config.parallel;
+  CHECK(balanced.stage_cut == StageCut::balanced);
+  ParallelConfig const listed = read_small({"parallel.pipeline=2", "parallel.stages=[2, 0]"}).config.parallel;
+  CHECK(listed.stage_cut == StageCut::listed);
+  CHECK(listed.stages == std::vector<std::int64_t>{2, 0});
+  Deck const written = read_small({"parallel.pipeline=2", "parallel.stages=[\"2\", \"0\"]"}); // as a deck is recorded
+  CHECK(written.config.parallel.stages == listed.stages);
+  CHECK(error_on(4, {"parallel.pipeline=4", "parallel.stages=[2, 1, 1, 0]"}) == "no InputError");
+}
+
+TEST_CASE("data ranks share the batch, stages do not", "[deck]") {
+  RunConfig const config = resolve(read_small({"parallel.pipeline=2"}), 4);
+  CHECK(config.batch.accumulation == 2); // 8 samples, 2 data ranks, micro-batches of 2
+}
+
+TEST_CASE("numbers of stages that are not legal are refused with the nearest legal ones", "[deck]") {
+  CHECK_THAT(error_on(6, {"parallel.pipeline=4"}),
+             ContainsSubstring("does not divide the 6 ranks; nearest legal values: 3 or 6 stages"));
+  CHECK_THAT(error_on(7, {"parallel.pipeline=7", "batch.global=8"}), EndsWith("nearest legal value: 6"));
+  CHECK(error_on(6, {"parallel.pipeline=6"}) == "no InputError");
+  CHECK_THAT(error_on(3, {"parallel.pipeline=3", "parallel.reduction=ordered"}),
+             EndsWith("needs a power of two of stages, not 3; nearest legal values: 2 or 4"));
+}
+
+TEST_CASE("cuts that are not legal are refused with a legal one", "[deck]") {
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=[2, 1]"}),
+             ContainsSubstring("are 3 in sum, the model has 4, for example [2, 2]"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=[2, 1, 1]"}),
+             ContainsSubstring("has 3 numbers for 2 stages, for example [2, 2]"));
+  CHECK_THAT(error_on(4, {"parallel.pipeline=4", "parallel.stages=[2, 0, 2, 0]"}),
+             ContainsSubstring("needs a block, for example [1, 1, 1, 1]"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=odd"}), ContainsSubstring("even, balanced"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=[2.5, 1.5]"}),
+             ContainsSubstring("a string or a list of integers"));
+}
+
+TEST_CASE("schedules that do not fit are refused with the nearest legal numbers", "[deck]") {
+  std::string const chunks = "parallel.pipeline_schedule=interleaved";
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "batch.global=5"}), EndsWith("the nearest are 4 and 6"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=3"}),
+             ContainsSubstring("have 1 or 2 chunks per stage, not 3"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_chunks=2"}),
+             ContainsSubstring("interleaved can have more"));
+  CHECK(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=2"}) == "no InputError");
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=zb-h1"}),
+             EndsWith("legal values: naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=some"}),
+             ContainsSubstring("one of naive"));
+}
+
+TEST_CASE("keys of a pipeline are not read without one", "[deck]") {
+  CHECK_THAT(error_on(2, {"parallel.pipeline_chunks=2"}), ContainsSubstring("is not read by parallel.pipeline = 1"));
+  CHECK_THAT(error_on(2, {"parallel.stages=balanced"}), ContainsSubstring("is not read by parallel.pipeline = 1"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline_schedule=gpipe"}),
+             ContainsSubstring("is not read by parallel.pipeline = 1"));
+}
+
+TEST_CASE("gradients overflow on a rank of the last stage", "[deck]") {
+  std::vector<std::string> const overflow{"parallel.pipeline=2", "faults.overflow.step=1", "precision.recipe=mixed16",
+                                          "precision.storage=fp16", "precision.loss_scale=dynamic"};
+  CHECK_THAT(error_on(4, overflow), EndsWith("nearest legal value: 2"));
+  std::vector<std::string> last = overflow;
+  last.emplace_back("faults.overflow.rank=3");
+  CHECK(error_on(4, last) == "no InputError");
+}
+
+TEST_CASE("strategies that have one stage are refused", "[deck]") {
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=naive"}),
+             EndsWith("nearest legal values: pipeline 1, or strategy \"ddp\""));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=zero", "parallel.zero_stage=1",
+                          "parallel.partition=inter_layer"}),
+             EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));
+}

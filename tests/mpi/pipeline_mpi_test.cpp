@@ -1,0 +1,180 @@
+// Training on the stages of a pipeline: what is counted equals what was planned on every stage, and the bits are those
+// of data parallelism alone.
+
+#include "train/trainer.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+#include "parallel/plan/pipeline_problems.hpp"
+#include "support/traffic.hpp"
+#include "support/training_run.hpp"
+#include "train/plan/program_proof.hpp"
+#include "train/verification/run_verification.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+/// Of a pipeline with all ranks as stages, or with half of them and two data ranks.
+struct Stages {
+  Rank stages, data;
+};
+
+struct Scheduled {
+  std::string schedule;
+  Index chunks;
+};
+
+std::vector<Stages> shapes_of(Rank ranks) {
+  std::vector<Stages> all;
+  for (Rank const data : {1, 2})
+    if (ranks % data == 0 && ranks / data > 1) all.push_back({ranks / data, data});
+  return all;
+}
+
+RunConfig pipeline_config(Stages const& shape, GptConfig const& model, Index micro_batches) {
+  RunConfig config = training_config(model, {2, micro_batches, 2 * micro_batches * shape.data});
+  config.parallel.pipeline = shape.stages;
+  return config;
+}
+
+bool is_legal(RunConfig const& config) {
+  return !find_pipeline_problem(config.parallel, config.model.layers, config.batch.accumulation);
+}
+
+/// Two steps and a validation, counted and planned.
+void check_counts(Communicator& world, RunConfig const& config) {
+  TrainingRun run(world, config);
+  CHECK(prove_programs(run.resolved));
+  counters() = {};
+  comm_counters() = {};
+  for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
+  run.trainer.validate();
+  auto const evaluated = static_cast<std::uint64_t>(2 * config.batch.accumulation);
+  CHECK(run.ledger.high_water() == run.plan.memory_bytes());
+  CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
+  CHECK(counters().flops[Phase::attention] ==
+        2 * run.plan.step_flops.attention + evaluated * run.plan.evaluation_flops.attention);
+  CHECK(total_launches(counters()) ==
+        2 * (run.plan.step_launches + run.plan.update_launches) + evaluated * run.plan.evaluation_launches);
+  Traffic training = run.plan.step_sent();
+  training = training + training;
+  for (std::uint64_t i = 0; i < evaluated; ++i) training = training + run.plan.validation_sent;
+  CHECK(comm_counters().total(Purpose::training) == training);
+  CHECK(comm_counters().total(Purpose::control) == 2 * (run.plan.step_control() + run.plan.validation_control));
+  CHECK(check_replicas(run.exec, world, run.trainer).passed);
+}
+
+std::vector<ParallelConfig> strategies() {
+  std::vector<ParallelConfig> all{{}};
+  for (Index stage = 1; stage <= 3; ++stage) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("memory, FLOPs, bytes and messages of every stage equal those planned", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  Recompute const again = GENERATE(Recompute::none, Recompute::selective, Recompute::full);
+  Index const micro_batches = GENERATE(1, 4, 5);
+  for (Stages const& shape : shapes_of(world.size()))
+    for (ParallelConfig const& strategy : strategies()) {
+      RunConfig config = pipeline_config(shape, {6, 3, 12, 11, 29}, micro_batches);
+      config.parallel.strategy = strategy.strategy;
+      config.parallel.zero_stage = strategy.zero_stage;
+      config.parallel.pipeline_schedule = micro_batches == 5 ? "gpipe" : "1f1b";
+      config.model_options.recompute = {again};
+      if (micro_batches == 4) config.model_options.loss_chunks = 4;
+      if (micro_batches == 5) config.model_options.dropout = 0.25;
+      INFO(shape.stages << " stages, " << shape.data << " data ranks, stage " << strategy.zero_stage << " of ZeRO");
+      check_counts(world, config);
+    }
+}
+
+TEST_CASE("every schedule keeps to its plan", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  auto const [schedule, chunks] = GENERATE(Scheduled{"naive", 1}, Scheduled{"gpipe", 1}, Scheduled{"1f1b-eager", 1},
+                                           Scheduled{"interleaved", 1}, Scheduled{"interleaved", 2});
+  for (Stages const& shape : shapes_of(world.size())) {
+    RunConfig config = pipeline_config(shape, {2 * shape.stages, 3, 12, 11, 29}, 2 * shape.stages);
+    config.parallel.pipeline_schedule = schedule;
+    config.parallel.pipeline_chunks = chunks;
+    REQUIRE(is_legal(config));
+    check_counts(world, config);
+  }
+}
+
+TEST_CASE("a pipeline ends with the bits of data parallelism", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  Rank const ranks = world.size();
+  if ((ranks & (ranks - 1)) != 0) return; // ordered mode
+  GptConfig const model{2 * ranks, 3, 12, 11, 29};
+  auto const hash_of = [&](RunConfig config) {
+    config.parallel.reduction = ReductionMode::ordered;
+    config.optimizer.clip = 0.5;
+    TrainingRun run(world, config);
+    std::vector<double> losses;
+    for (std::int64_t step = 1; step <= 3; ++step) losses.push_back(run.trainer.step(step).loss);
+    losses.push_back(run.trainer.validate());
+    run.trainer.finish();
+    return std::pair(parameter_hash(run.exec, run.trainer.engine()), losses);
+  };
+  auto const expected = hash_of(training_config(model, {2, 8 / ranks, 16}));
+  for (Stages const& shape : shapes_of(ranks))
+    for (ParallelConfig const& strategy : strategies())
+      for (auto const& [schedule, chunks] :
+           {Scheduled{"naive", 1}, Scheduled{"gpipe", 1}, Scheduled{"1f1b", 1}, Scheduled{"interleaved", 2}}) {
+        RunConfig config = pipeline_config(shape, model, 8 / shape.data);
+        config.parallel.strategy = strategy.strategy;
+        config.parallel.zero_stage = strategy.zero_stage;
+        config.parallel.pipeline_schedule = schedule;
+        config.parallel.pipeline_chunks = chunks;
+        if (!is_legal(config)) continue;
+        INFO(schedule << " on " << shape.stages << " stages, " << shape.data << " data ranks");
+        auto const found = hash_of(config);
+        CHECK(found.first == expected.first);
+        CHECK(found.second == expected.second);
+      }
+}
+
+TEST_CASE("a value that is not finite is named by stage's part", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  if (world.size() != 2) return;
+  RunConfig config = pipeline_config({2, 1}, {2, 3, 12, 11, 29}, 2);
+  config.faults.nan_step = 2;
+  config.faults.nan_part = "mlp 1";
+  TrainingRun run(world, config);
+  run.trainer.step(1);
+  std::string text;
+  try {
+    run.trainer.step(2);
+  } catch (CollectiveError const& error) {
+    text = error.what();
+  }
+  CHECK(text.find("part \"mlp 1\"") != std::string::npos);
+}
+
+TEST_CASE("a training on stages can end with a step", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  for (Stages const& shape : shapes_of(world.size()))
+    for (ParallelConfig const& strategy : strategies()) {
+      RunConfig config = pipeline_config(shape, {3 * shape.stages, 3, 12, 11, 29}, 4);
+      config.parallel.strategy = strategy.strategy;
+      config.parallel.zero_stage = strategy.zero_stage;
+      INFO(shape.stages << " stages, " << shape.data << " data ranks, stage " << strategy.zero_stage << " of ZeRO");
+      TrainingRun run(world, config);
+      run.trainer.step(1);
+      CHECK_NOTHROW(run.trainer.finish()); // parameters of some units are under way, and of others still to be gathered
+    }
+}

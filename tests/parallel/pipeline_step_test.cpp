@@ -1,0 +1,216 @@
+// The step programs of pipelines: proved for every schedule, strategy and cut; they send what the closed forms say; and
+// mistakes in them are found.
+
+#include "parallel/program/step_counts.hpp"
+#include "parallel/program/step_simulator.hpp"
+#include "support/pipeline_steps.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+/// \return 1 if the programs are proved, 0 if there is no such run
+int check_proved(PipelineCase const& one) {
+  if (!one.is_legal()) return 0;
+  std::vector<ShardPlan> const plans = plans_of(one);
+  std::optional<StepFinding> const found = find_step_defect(plans, programs_of(plans));
+  if (!found) return 1;
+  FAIL(to_string(one) << ": " << trainstone::to_string(found->defect) << ": " << found->message);
+  return 0;
+}
+
+std::vector<ParallelConfig> strategies_on(Index data_ranks) {
+  std::vector<ParallelConfig> all{{}};
+  for (Index stage = 1; stage <= 3; ++stage) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
+  if (data_ranks == 4) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
+  return all;
+}
+
+std::vector<ParallelConfig> schedules_on(ParallelConfig config, Index stages) {
+  std::vector<ParallelConfig> all;
+  config.pipeline = stages;
+  for (char const* const schedule : {"naive", "gpipe", "1f1b", "1f1b-eager", "interleaved"}) {
+    config.pipeline_schedule = schedule;
+    config.pipeline_chunks = 1;
+    all.push_back(config);
+  }
+  config.pipeline_chunks = 2;
+  all.push_back(config);
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("programs of pipelines are proved for every strategy and schedule", "[parallel][program][pipeline]") {
+  Index const stages = GENERATE(2, 3, 4), data_ranks = GENERATE(1, 2, 4);
+  int proved = 0;
+  for (ParallelConfig const& strategy : strategies_on(data_ranks))
+    for (ParallelConfig const& parallel : schedules_on(strategy, stages))
+      for (Index const micro_batches : {1, 2, 4, 5}) {
+        PipelineCase one{parallel, data_ranks, micro_batches, stages == 4 ? 8 : 6};
+        one.parallel.overlap = micro_batches % 2 == 0;
+        one.parallel.bucket_bytes = one.parallel.first_bucket_bytes = micro_batches > 2 ? 1e9 : 1024;
+        proved += check_proved(one);
+        one.parallel.reduction = ReductionMode::ordered;
+        one.parallel.prefetch = micro_batches % 3;
+        if (micro_batches > 1) one.options = {.recompute = {Recompute::full}, .loss_chunks = 2};
+        proved += check_proved(one);
+      }
+  CHECK(proved >= 60);
+}
+
+TEST_CASE("programs are proved for stages that have embedding or head alone", "[parallel][program][pipeline]") {
+  for (std::vector<std::int64_t> const& stages :
+       std::vector<std::vector<std::int64_t>>{{2, 1, 1, 0}, {0, 2, 2, 0}, {1, 3}, {0, 4, 0}, {4, 0}, {0, 4}})
+    for (ParallelConfig parallel : strategies_on(2)) {
+      parallel.pipeline = std::ssize(stages);
+      parallel.stage_cut = StageCut::listed;
+      parallel.stages = stages;
+      CHECK(check_proved({parallel, 2, 4, 4}) == 1);
+      parallel.reduce = ReduceWhen::each;
+      CHECK(check_proved({parallel, 2, 4, 4}) == 1);
+    }
+}
+
+TEST_CASE("stages send as many messages as closed forms say", "[parallel][program][pipeline]") {
+  Index const stages = GENERATE(2, 3, 4, 8), micro_batches = GENERATE(1, 4, 8);
+  for (ParallelConfig const& parallel : schedules_on({}, stages)) {
+    PipelineCase const one{parallel, 1, micro_batches, 2 * stages};
+    if (!one.is_legal()) continue;
+    CAPTURE(to_string(one));
+    Index const chunks = parallel.pipeline_chunks;
+    std::uint64_t all = 0;
+    for (ShardPlan const& plan : plans_of(one)) {
+      std::uint64_t activations = 0, gradients = 0, elements = 0;
+      for (RepeatedCollective const& row : collectives_of(make_step_outline(plan).step, plan)) {
+        std::string const what = row.what;
+        if (what == "activations") activations += row.times;
+        if (what == "gradients of activations") gradients += row.times;
+        if (row.planned.problem.collective == Collective::broadcast) {
+          elements = static_cast<std::uint64_t>(row.planned.problem.elements());
+          CHECK(elements == 24);
+        }
+      }
+      bool const first = plan.pipeline.stage == 0, last = plan.pipeline.stage + 1 == stages;
+      CHECK(activations == static_cast<std::uint64_t>(micro_batches * (chunks - (last ? 1 : 0))));
+      CHECK(gradients == static_cast<std::uint64_t>(micro_batches * (chunks - (first ? 1 : 0))));
+      all += activations + gradients;
+    }
+    CHECK(all == static_cast<std::uint64_t>(2 * micro_batches * (stages * chunks - 1)));
+  }
+}
+
+namespace {
+
+using Meant = std::function<bool(Instruction const&)>;
+
+/// A pipeline in whose programs a test makes a mistake.
+struct BrokenPipeline {
+  std::vector<ShardPlan> plans;
+  std::vector<StepProgram> programs;
+
+  explicit BrokenPipeline(PipelineCase const& one) : plans(plans_of(one)), programs(programs_of(plans)) {}
+
+  std::vector<Instruction>& step(Rank rank) { return programs[static_cast<std::size_t>(rank)].step[1].instructions; }
+  std::ptrdiff_t find(Rank rank, Meant const& meant, int number = 0) {
+    for (std::ptrdiff_t i = 0; i < std::ssize(step(rank)); ++i)
+      if (meant(step(rank)[static_cast<std::size_t>(i)]) && number-- == 0) return i;
+    throw Error("the program has no such instruction");
+  }
+  Instruction& at(Rank rank, Meant const& meant, int number = 0) {
+    return step(rank)[static_cast<std::size_t>(find(rank, meant, number))];
+  }
+  void drop(Rank rank, Meant const& meant, int number = 0) {
+    step(rank).erase(step(rank).begin() + find(rank, meant, number));
+  }
+  void check(StepDefect defect, std::string const& words) const {
+    std::optional<StepFinding> const found = find_step_defect(plans, programs);
+    REQUIRE(found);
+    INFO(found->message);
+    CHECK(trainstone::to_string(found->defect) == trainstone::to_string(defect));
+    CHECK_THAT(found->message, Catch::Matchers::ContainsSubstring(words));
+  }
+};
+
+Meant message(Act act, MessageKind kind) {
+  return [=](Instruction const& one) { return one.act == act && one.subject == static_cast<Index>(kind); };
+}
+Meant waits_for(Act act, MessageKind kind) {
+  return [=](Instruction const& one) {
+    return one.act == Act::wait && one.started == act && one.subject == static_cast<Index>(kind);
+  };
+}
+
+PipelineCase const two_stages{{.pipeline = 2}, 1, 4, 2};
+constexpr MessageKind activation = MessageKind::activation, gradient = MessageKind::gradient;
+
+} // namespace
+
+TEST_CASE("mistakes in the messages of a pipeline's step are found", "[parallel][program][pipeline]") {
+  BrokenPipeline broken(two_stages);
+  SECTION("nothing is wrong before") { CHECK_FALSE(find_step_defect(broken.plans, broken.programs)); }
+  SECTION("a send is lost") {
+    broken.drop(0, message(Act::send, activation), 3);
+    broken.check(StepDefect::waits_for_ever, "micro-batch 3");
+  }
+  SECTION("a wait is for what was not started") {
+    broken.drop(0, message(Act::receive, gradient), 3);
+    broken.check(StepDefect::not_started, "wait for receive gradient");
+  }
+  SECTION("nobody waits for a receive") {
+    broken.drop(1, waits_for(Act::receive, activation));
+    broken.check(StepDefect::undefined_read, "activation \"input\"");
+  }
+  SECTION("a receive meets another micro-batch") {
+    std::swap(broken.at(1, message(Act::receive, activation), 0).micro_batch,
+              broken.at(1, message(Act::receive, activation), 1).micro_batch);
+    broken.check(StepDefect::other_order, "activation");
+  }
+  SECTION("an input is used again too early") {
+    broken.at(1, message(Act::receive, activation), 1).buffers.input =
+        broken.at(1, message(Act::receive, activation), 0).buffers.input;
+    broken.check(StepDefect::undefined_read, "activation \"input\"");
+  }
+  SECTION("a slot is used one instruction early") {
+    Index const parts = 3; // of stage 0: embed and a block
+    for (int part = 0; part < parts; ++part)
+      broken.at(
+                0, [](Instruction const& one) { return one.act == Act::forward && one.micro_batch == 1; }, part)
+          .buffers.slot = 0;
+    broken.check(StepDefect::written_while_used, "slot 0");
+  }
+  SECTION("a gradient is sent before it is there") {
+    auto& step = broken.step(1);
+    auto const sent = broken.find(1, message(Act::send, gradient));
+    std::rotate(step.begin() + sent - 1, step.begin() + sent, step.begin() + sent + 1);
+    broken.check(StepDefect::undefined_read, "gradient of the chunk's input");
+  }
+  SECTION("a backward does not wait for its gradient") {
+    broken.drop(0, waits_for(Act::receive, gradient));
+    broken.check(StepDefect::undefined_read, "gradient of its output");
+  }
+  SECTION("a micro-batch is left out") {
+    for (int part = 0; part < 3; ++part)
+      broken.drop(0, [](Instruction const& one) { return one.act == Act::backward && one.micro_batch == 2; });
+    broken.check(StepDefect::missing_contribution, "micro-batch 2");
+  }
+  SECTION("a stage does not add the other part of the table") {
+    broken.drop(1, [](Instruction const& one) { return one.act == Act::tie; });
+    broken.check(StepDefect::waits_for_ever, "tie");
+  }
+  SECTION("no stage does") {
+    for (Rank const rank : {0, 1}) broken.drop(rank, [](Instruction const& one) { return one.act == Act::tie; });
+    broken.check(StepDefect::undefined_read, "token table");
+  }
+}
