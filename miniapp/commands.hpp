@@ -46,6 +46,7 @@ struct VerifyOptions {
   CommonOptions common;
   ReferenceFiles files;
   bool matrix = false; ///< compare strategies instead: also where nothing is named
+  bool mesh = false;   ///< on stages of pipelines
   bool quick = false;  ///< some of them
 };
 

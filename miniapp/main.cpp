@@ -153,6 +153,8 @@ void describe_verify(CLI::App& app, CommandLine& line) {
       "train a small model in ordered mode under every strategy and compare the bits; verify without any "
       "option does this with --quick");
   matrix->excludes(model);
+  verify->add_flag("--mesh", line.verify.mesh, "the matrix of stages, schedules and strategies of pipelines")
+      ->needs(matrix);
   verify->add_flag("--quick", line.verify.quick, "only some configurations of the matrix")->needs(matrix);
   describe_first_step(*verify, line, {model, matrix});
   verify->callback([model, matrix, &line] {

@@ -5,6 +5,7 @@
 #include "kernels/gemm/gemm_shape.hpp"
 #include "result/result.hpp"
 #include "train/verification/equivalence_matrix.hpp"
+#include "train/verification/mesh_matrix.hpp"
 
 #include <fmt/format.h>
 
@@ -36,10 +37,12 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
                to_string(communicator.buffers()), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))),
                choices.model_options.loss_chunks, describe_machine().cpu);
-  std::int64_t const steps = options.quick ? 5 : 20;
+  std::int64_t const all_steps = options.mesh ? 5 : 20, quick_steps = options.mesh ? 3 : 5;
+  std::int64_t const steps = options.quick ? quick_steps : all_steps;
   std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
-  for (MatrixRow const& row : equivalence_matrix(ranks, options.quick, communicator.buffers(), choices.model_options)) {
+  auto const list = options.mesh ? mesh_matrix : equivalence_matrix;
+  for (MatrixRow const& row : list(ranks, options.quick, communicator.buffers(), choices.model_options)) {
     std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;

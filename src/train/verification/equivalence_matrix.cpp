@@ -6,18 +6,18 @@
 #include "train/injected_delay.hpp"
 #include "train/planned_trainer.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace trainstone {
 
 namespace {
 
-constexpr double tiny_bucket = 3000; // cuts every group of the model, on 8 ranks into their smallest slices
-
 /// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
 RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
   RunConfig config;
-  config.model = {2, 3, 24, 11, 29};
+  config.model = {row.layers, 3, 24, matrix_rows + 1, 29};
   config.data.sequence = matrix_rows;
   config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
   config.optimizer.learning_rate = 1e-2;
@@ -83,15 +83,35 @@ std::vector<Variation> variations(bool quick) {
   return all;
 }
 
+std::string describe_cut(ParallelConfig const& parallel) {
+  switch (parallel.stage_cut) {
+  case StageCut::even: return "even";
+  case StageCut::balanced: return "balanced";
+  case StageCut::listed: return fmt::format("{}", fmt::join(parallel.stages, "+"));
+  }
+  return "unknown";
+}
+
+/// Nothing of a model that is not cut into stages.
+std::string describe_stages(MatrixRow const& row) {
+  ParallelConfig const& parallel = row.parallel;
+  if (row.layers != mesh_layers) return "";
+  std::string const text = parallel.pipeline == 1
+                               ? "1 stage"
+                               : fmt::format("{} stages, {} {}, {}", parallel.pipeline, parallel.pipeline_schedule,
+                                             parallel.pipeline_chunks, describe_cut(parallel));
+  return fmt::format("{:<42} ", text);
+}
+
 } // namespace
 
 std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
-                     to_string(row.recipe), ranks, strategy_name(row.parallel, ranks), row.algorithm,
-                     row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
+                     to_string(row.recipe), ranks, describe_stages(row), strategy_name(row.parallel, ranks),
+                     row.algorithm, row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"));
 }
 

@@ -18,20 +18,26 @@ namespace trainstone {
 /// Delays that a configuration injects; they must not show in any bit.
 enum class MatrixDelays { none, slow_sends, slow_kernels };
 
-/// A row of the matrix.
 /// Rows of a micro-batch: chunks of the loss must divide them.
-inline constexpr std::int64_t matrix_rows = 10;
+inline constexpr std::int64_t matrix_rows = 12;
+/// Blocks of the model that all ranks train on one stage, and of the model of the mesh.
+inline constexpr std::int64_t matrix_layers = 2, mesh_layers = 8;
+/// Cuts every group of the model, on 8 ranks into their smallest slices.
+inline constexpr double tiny_bucket = 3000;
 
+/// A row of the matrix.
 struct MatrixRow {
   std::int64_t micro_batches; ///< of a step, over all ranks
   RecipeName recipe;          ///< of precision: fp32 or mixed16, in bf16
   ParallelConfig parallel;
   std::string algorithm; ///< of reductions: ordered or shared
   MatrixDelays delays;
-  std::vector<Recompute> recompute = {}; ///< what the model's two blocks compute again
+  std::vector<Recompute> recompute = {}; ///< what the model's blocks compute again, in turn
+  std::int64_t layers = matrix_layers;
 };
 
-/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full"
+/// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
+/// ranks: "2 stages, interleaved 2, even" are two stages of two chunks each.
 std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
