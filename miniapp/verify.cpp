@@ -4,8 +4,6 @@
 
 #include "kernels/gemm/gemm_shape.hpp"
 #include "model/llmc/llmc_files.hpp"
-#include "parallel/plan/mesh.hpp"
-#include "parallel/plan/parallel_problems.hpp"
 #include "train/verification/reference_check.hpp"
 
 #include <fmt/format.h>
@@ -64,10 +62,7 @@ int verify(VerifyOptions const& options, RankContext& context) {
   collectively(context.communicator, [&] {
     choices = read_choices(options.common.deck, options.files.model);
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
-    Rank const data_ranks = mesh_of(choices.parallel, context.communicator.size()).data();
-    check_reference_files(options.files, data_ranks);
-    if (auto const problem = find_parallel_problem(choices.parallel, choices.comm, data_ranks, 1))
-      throw InputError(problem->message);
+    check_reference_files(options.files, choices, context.communicator.size());
   });
   use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec);
   std::vector<ReferenceRow> const rows =

@@ -10,7 +10,7 @@
 
 namespace trainstone::test {
 
-inline constexpr std::array<char const*, 3> fixture_names{"gpt_even", "gpt_odd", "gpt_batch16"};
+inline constexpr std::array<char const*, 4> fixture_names{"gpt_even", "gpt_odd", "gpt_batch16", "gpt_mesh"};
 
 /// How to train, and what must come out.
 struct Recipe {

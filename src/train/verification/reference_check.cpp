@@ -4,6 +4,9 @@
 #include "core/host_copy.hpp"
 #include "model/llmc/llmc_parameters.hpp"
 #include "model/parameter_runs.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/parallel_problems.hpp"
+#include "parallel/plan/pipeline_problems.hpp"
 #include "train/planned_trainer.hpp"
 
 #include <nlohmann/json.hpp>
@@ -11,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 
 namespace trainstone {
 
@@ -44,11 +48,13 @@ double worst_over_ranks(ExecutionSpace const& exec, Communicator& communicator, 
   return control_all_reduce(exec, communicator, Operation::max, value);
 }
 
+/// A data rank has one micro-batch; on stages it has one micro-batch per sample, for schedules to order.
 RunConfig config_for(LlmcShape const& shape, Index batch, Index sequence, RunConfig const& choices, Rank data_ranks) {
   RunConfig config;
   config.model = config_of(shape);
   config.data.sequence = sequence;
-  config.batch = {batch / data_ranks, 1, batch};
+  Index const samples = batch / data_ranks;
+  config.batch = choices.parallel.pipeline > 1 ? BatchConfig{1, samples, batch} : BatchConfig{samples, 1, batch};
   config.model_options = choices.model_options;
   config.kernels = choices.kernels;
   config.parallel = choices.parallel;
@@ -80,29 +86,30 @@ struct ReferenceRun : PlannedTrainer {
 };
 
 /// Of a rank that has the model's head.
-Difference difference_of_logits(ExecutionSpace const& exec, Trainer const& trainer, Index micro_batch,
-                                LlmcStateReader& state) {
+void add_logits(ExecutionSpace const& exec, Trainer const& trainer, Index micro_batch, LlmcStateReader& state,
+                Difference& difference) {
   Matrix<float> const logits = trainer.model().output({PartKind::head}).as<float>();
   auto const vocab = static_cast<std::size_t>(trainer.model().config().vocab);
   std::vector<float> row(logits.extent(1)), expected(vocab);
-  Difference difference;
   for (std::size_t i = 0; i < logits.extent(0); ++i) {
     Vector<float> const values(logits.data() + i * logits.extent(1), logits.extent(1));
     copy_to_host(exec, values, std::span(row), "trainstone::train::logits");
     state.read_logits(static_cast<Index>(i + logits.extent(0) * static_cast<std::size_t>(micro_batch)), expected);
     for (std::size_t j = 0; j < vocab; ++j) difference.add(row[j], expected[j]);
   }
-  return difference;
 }
 
-/// Data ranks have a micro-batch each, and their last stage has its logits.
-ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer,
+/// The last stage of each data rank has the logits of its micro-batches.
+ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicator, ReferenceRun& run,
                             LlmcStateReader& state) {
-  ShardedEngine const& engine = trainer.engine();
-  Index const micro_batch = engine.plan().layout.mesh.data_index(communicator.rank());
-  trainer.evaluate(0, micro_batch);
+  ShardedEngine const& engine = run.trainer.engine();
+  Index const own = run.resolved.config.batch.accumulation;
+  Index const first = own * engine.plan().layout.mesh.data_index(communicator.rank());
   Difference difference;
-  if (engine.table().stage().head) difference = difference_of_logits(exec, trainer, micro_batch, state);
+  for (Index micro_batch = first; micro_batch < first + own; ++micro_batch) {
+    run.trainer.evaluate(0, micro_batch);
+    if (engine.table().stage().head) add_logits(exec, run.trainer, micro_batch, state, difference);
+  }
   double const absolute = worst_over_ranks(exec, communicator, difference.absolute);
   double const largest = control_all_reduce(exec, communicator, Operation::max, difference.largest);
   return make_row("logits", absolute, absolute / largest, logits_bound, false);
@@ -207,17 +214,27 @@ std::vector<ReferenceRow> compare_curve(Trainer& trainer, ReferenceCurve const& 
 
 } // namespace
 
-void check_reference_files(ReferenceFiles const& files, Rank ranks) {
-  LlmcStateReader const state(files.state, LlmcModelReader(files.model).shape());
-  TRAINSTONE_REQUIRE_INPUT(state.batch() % ranks == 0, "{}: its batch of {} does not divide by {} ranks", files.state,
-                           state.batch(), ranks);
+void check_reference_files(ReferenceFiles const& files, RunConfig const& choices, Rank ranks) {
+  ParallelConfig const& parallel = choices.parallel;
+  auto const refuse = [](std::optional<ConfigProblem> const& problem) {
+    if (problem) throw InputError(problem->message);
+  };
+  LlmcShape const shape = LlmcModelReader(files.model).shape();
+  LlmcStateReader const state(files.state, shape);
+  refuse(find_stages_problem(parallel, ranks));
+  Rank const data_ranks = mesh_of(parallel, ranks).data();
+  TRAINSTONE_REQUIRE_INPUT(state.batch() % data_ranks == 0, "{}: its batch of {} does not divide by {} ranks",
+                           files.state, state.batch(), data_ranks);
+  RunConfig const config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
+  refuse(find_parallel_problem(parallel, choices.comm, data_ranks, config.batch.accumulation));
+  refuse(find_pipeline_problem(parallel, config.model.layers, config.batch.accumulation));
   if (!files.losses.empty()) parse_recipes(files.losses);
 }
 
 std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Communicator& communicator,
                                                  ReferenceFiles const& files, RunConfig const& choices) {
+  check_reference_files(files, choices, communicator.size());
   Rank const data_ranks = mesh_of(choices.parallel, communicator.size()).data();
-  check_reference_files(files, data_ranks);
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader state(files.state, shape);
   std::vector<ReferenceCurve> const recipes =
@@ -227,7 +244,7 @@ std::vector<ReferenceRow> compare_with_reference(ExecutionSpace const& exec, Com
   std::vector<ReferenceRow> rows;
   {
     ReferenceRun run(exec, communicator, files, state, config);
-    rows.push_back(compare_logits(exec, communicator, run.trainer, state));
+    rows.push_back(compare_logits(exec, communicator, run, state));
     double const difference = std::abs(run.trainer.gradient(1) - static_cast<double>(state.loss()));
     run.trainer.finish();
     rows.push_back(make_row("loss", difference, difference / static_cast<double>(state.loss()), loss_bound, false));

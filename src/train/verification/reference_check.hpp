@@ -2,7 +2,7 @@
 
 // Comparison with a reference: a model, a batch with its logits, loss and gradients, and ten steps of training, all
 // computed by an independent program in float64 and stored in llm.c's formats and JSON. Owns the bounds. Runs the very
-// Trainer that `run` uses, on any number of ranks that divides the batch.
+// Trainer that `run` uses, on any number of data ranks that divides the batch. On stages, each sample is a micro-batch.
 
 #include "comm/execution/communicator.hpp"
 #include "core/views.hpp"
@@ -37,9 +37,9 @@ inline constexpr double loss_bound = 2e-6;     ///< absolute
 inline constexpr double gradient_bound = 8e-6; ///< relative to the tensor's largest element
 inline constexpr double curve_bound = 4e-6;    ///< relative: losses and gradient norms of ten steps
 
-/// Reads the files and checks that they belong together and divide by `ranks`, without allocating for a model.
-/// \throws InputError naming file and byte offset
-void check_reference_files(ReferenceFiles const& files, Rank ranks);
+/// Reads the files and checks that they belong together and that `ranks` can run the model as chosen, without
+/// allocating for a model. \throws InputError naming file and byte offset, or a key with its legal values
+void check_reference_files(ReferenceFiles const& files, RunConfig const& choices, Rank ranks);
 
 /// All rows, the same on every rank. Collective.
 /// \throws InputError as check_reference_files does
