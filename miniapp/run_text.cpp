@@ -44,6 +44,16 @@ void print_first_step_note(PreparedRun const& run) {
                run.compares_first_update() ? "update" : "loss", run.judgement.name);
 }
 
+/// "note: a block takes at least 20 ms forward and 40 ms backward, on rank 1 2 times as long"
+std::string pace_line(FaultConfig const& faults) {
+  auto const time = [](double seconds) { return to_string(Quantity{Dimension::time, seconds}); };
+  std::string line = fmt::format("note: a block takes at least {} forward and {} backward for a micro-batch",
+                                 time(faults.pace_forward), time(faults.pace_backward));
+  if (faults.straggler_rank >= 0)
+    line += fmt::format(", on rank {} {:g} times as long", faults.straggler_rank, faults.straggler_factor);
+  return line;
+}
+
 } // namespace
 
 void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
@@ -64,6 +74,7 @@ void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts
                faults.delay_where);
   if (FaultConfig const& faults = run.config().faults; faults.slow_factor > 1)
     fmt::print("note: kernels are slowed down: {} takes {} times as long\n", faults.slow_kernel, faults.slow_factor);
+  if (FaultConfig const& faults = run.config().faults; faults.has_pace()) fmt::print("{}\n", pace_line(faults));
   if (run.config().faults.extra_message) fmt::print("note: every step sends one sum more than planned\n");
   if (run.config().comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);

@@ -9,6 +9,7 @@
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
 #include "train/injected_delay.hpp"
+#include "train/pace.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -145,6 +146,8 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_delay_problem(config.faults, ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
+  if (std::optional<ConfigProblem> const problem = find_pace_problem(config.faults, ranks))
+    fail_at(deck, problem->key, problem->message);
   if (std::int64_t const rank = config.faults.overflow_rank; rank >= ranks)
     fail_at(deck, "faults.overflow.rank",
             fmt::format("faults.overflow.rank = {} is no rank of this run; nearest legal value: {}", rank, ranks - 1));

@@ -3,6 +3,7 @@
 #include "core/plural.hpp"
 #include "model/part.hpp"
 #include "train/injected_delay.hpp"
+#include "train/pace.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -213,6 +214,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_network_problem(config)) return found;
   if (Problem found = find_buffers_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
+  if (Problem found = find_pace_problem(config.faults)) return found;
   if (Problem found = gemm_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = recompute_problem(config)) return found;

@@ -104,6 +104,15 @@ std::vector<Key> fault_keys() {
              "comm.check_order; 0 = none"),
       number("faults.order.rank", &RunConfig::faults, &FaultConfig::order_rank, "", {-1, million},
              "test: the rank that calls another collective; -1 = none"),
+      quantity("faults.pace.forward", &RunConfig::faults, &FaultConfig::pace_forward, Dimension::time, up_to(60),
+               "test: the least time of a block's forward for a micro-batch; stages of a pipeline then sleep and need "
+               "no core each; 0 s = its own time"),
+      quantity("faults.pace.backward", &RunConfig::faults, &FaultConfig::pace_backward, Dimension::time, up_to(60),
+               "test: the least time of a block's backward for a micro-batch; 0 s = its own time"),
+      number("faults.straggler.rank", &RunConfig::faults, &FaultConfig::straggler_rank, "", {-1, million},
+             "test: the rank whose times of faults.pace are longer; -1 = none"),
+      number("faults.straggler.factor", &RunConfig::faults, &FaultConfig::straggler_factor, "", {1, 1000},
+             "test: factor on these times"),
   };
 }
 

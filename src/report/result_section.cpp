@@ -30,8 +30,8 @@ void append_outcome(Page& page, Result const& result) {
     page.emplace_back(
         Line{"A check failed: nothing below is a result of the machine, and its rate is in no comparison.", tone});
   if (result.outcome == Outcome::emulated)
-    page.emplace_back(
-        Line{"Its time is not the machine's: a network is emulated, or a delay or an overflow injected.", tone});
+    page.emplace_back(Line{
+        "Its time is not the machine's: a network is emulated, or a delay, a pace or an overflow injected.", tone});
   if (result.outcome == Outcome::stopped)
     page.emplace_back(Line{"It was stopped with a checkpoint to go on from; nothing was verified.", tone});
   if (!result.checks.empty()) append_lines(page, verification_lines(result.checks), tone);

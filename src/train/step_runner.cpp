@@ -24,6 +24,16 @@ void Trainer::timed(Instruction const& instruction, Body const& body) {
   m_instruction_listener(instruction, seconds_since(begin));
 }
 
+template <class Body>
+void Trainer::paced(Instruction const& instruction, Body const& body) {
+  double const least = m_pace.least_seconds(instruction, m_plan->parallel.parts);
+  SteadyTime const begin = std::chrono::steady_clock::now();
+  body();
+  if (least == 0) return;
+  m_exec.fence("trainstone::train::paced: the instruction sleeps for the rest of its time");
+  sleep_until_passed(begin, least);
+}
+
 /// \param[in] first_micro_batch  is added to the numbers of all micro-batches
 void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
@@ -32,7 +42,7 @@ void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Ind
       for (Instruction const& one : segment.instructions) {
         Instruction const instruction = later(one, time);
         Span const span(Lane::compute, [&] { return to_string(instruction, m_plan->parallel); });
-        timed(instruction, [&] { play(instruction, played); });
+        timed(instruction, [&] { paced(instruction, [&] { play(instruction, played); }); });
       }
 }
 

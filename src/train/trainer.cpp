@@ -95,6 +95,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_faults(config.faults, plan.rank),
+      m_pace(config.faults, plan.rank),
       m_scaler(config.precision) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
   for (Arena const* arena : {&m_buffers, &m_data})

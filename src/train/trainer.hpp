@@ -12,6 +12,7 @@
 #include "train/data/batch_scatter.hpp"
 #include "train/events.hpp"
 #include "train/loss_scaler.hpp"
+#include "train/pace.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/played_step.hpp"
 #include "train/step_faults.hpp"
@@ -100,6 +101,8 @@ private:
   void play(Instruction const& instruction, PlayedStep& played);
   template <class Body>
   void timed(Instruction const& instruction, Body const& body);
+  template <class Body>
+  void paced(Instruction const& instruction, Body const& body);
   void load(PlayedStep const& played, Index micro_batch);
   float gradient_scale(std::int64_t step) const;
   Dropout dropout(std::int64_t step, Index micro_batch) const;
@@ -130,6 +133,7 @@ private:
   Vector<double> m_loss_sums;       ///< by micro-batch of this rank
   Vector<std::int64_t> m_count;
   StepFaults m_faults;
+  Pace m_pace;
   LossScaler m_scaler;
   std::int64_t m_updates = 0; ///< steps that were not skipped
   InstructionListener m_instruction_listener;

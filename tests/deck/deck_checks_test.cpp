@@ -189,6 +189,24 @@ TEST_CASE("a slowdown has a kernel and a factor above 1", "[deck]") {
   CHECK_THAT(error_with({"faults.slow.kernel=gemm", "faults.slow.factor=0.9"}), ContainsSubstring("out of range"));
 }
 
+TEST_CASE("a pace may have a straggler, a rank of the run, and its time is emulated", "[deck]") {
+  std::vector<std::string> const paced{"faults.pace.forward=20 ms", "faults.pace.backward=40 ms"};
+  CHECK(read_small(paced).config.faults.pace_backward == 40e-3);
+  CHECK(emulates_time(read_small(paced).config));
+  CHECK(emulates_time(read_small({"faults.pace.backward=1 ms"}).config));
+  Deck const deck = read_small({"faults.pace.forward=20 ms", "faults.straggler.rank=1", "faults.straggler.factor=1.5"});
+  CHECK(resolve(deck, 2).faults.straggler_factor == 1.5);
+  CHECK(input_error_of([&] { resolve(deck, 1); }) ==
+        "--set faults.straggler.rank=1: faults.straggler.rank = 1 is no rank of this run; nearest legal value: 0");
+  CHECK_THAT(error_with({"faults.pace.forward=20 ms", "faults.straggler.rank=0"}),
+             ContainsSubstring("needs faults.straggler.factor above 1"));
+  CHECK_THAT(error_with({"faults.pace.forward=20 ms", "faults.straggler.factor=2"}),
+             ContainsSubstring("needs faults.straggler.rank"));
+  CHECK_THAT(error_with({"faults.straggler.rank=0", "faults.straggler.factor=2"}),
+             ContainsSubstring("needs faults.pace.forward or faults.pace.backward"));
+  CHECK_THAT(error_with({"faults.pace.forward=61 s"}), ContainsSubstring("out of range"));
+}
+
 TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
   std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
   Deck const deck = read_small(fault);

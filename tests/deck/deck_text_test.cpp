@@ -73,6 +73,10 @@ TEST_CASE("the resolved deck reads back as the same deck", "[deck]") {
                                 "comm.emulated_network.latency=0.7 ms",
                                 "comm.emulated_network.bandwidth=1.3 GiB/s",
                                 "trace.file=trace.json",
+                                "faults.pace.forward=2 ms",
+                                "faults.pace.backward=4 ms",
+                                "faults.straggler.rank=0",
+                                "faults.straggler.factor=3",
                                 "memory.recompute=[\"none\", \"full\"]",
                                 "parallel.pipeline=3",
                                 "parallel.stages=[2, 1, 0]"});

@@ -97,6 +97,12 @@ struct FaultConfig {
   bool extra_message = false;   ///< every step sends what no plan knows
   std::int64_t order_step = 0;  ///< from 1; 0 = none: the step in which a rank calls another collective than the others
   std::int64_t order_rank = -1; ///< the rank that calls another collective; -1 = none
+  double pace_forward = 0;      ///< s that a block's forward takes at least for a micro-batch; 0 = its own time
+  double pace_backward = 0;     ///< s, the same of its backward
+  std::int64_t straggler_rank = -1; ///< the rank whose paced times are longer; -1 = none
+  double straggler_factor = 1;      ///< factor on them
+
+  bool has_pace() const { return pace_forward > 0 || pace_backward > 0; }
 };
 
 /// "6 or 9": the multiples of `step` around `wanted`, which is none itself.

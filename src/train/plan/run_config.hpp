@@ -35,7 +35,7 @@ struct RunConfig {
 inline bool emulates_time(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
   return config.comm.emulated_network().is_slow() || faults.delay_time > 0 || faults.overflow_step > 0 ||
-         faults.slow_factor > 1 || faults.extra_message;
+         faults.slow_factor > 1 || faults.extra_message || faults.has_pace();
 }
 
 } // namespace trainstone

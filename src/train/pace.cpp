@@ -1,0 +1,59 @@
+#include "train/pace.hpp"
+
+#include "core/launch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace trainstone {
+
+namespace {
+
+constexpr double longest_slice = 2e-4; ///< s: messages go on at least as often
+
+} // namespace
+
+std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults) {
+  bool const straggles = faults.straggler_rank >= 0, is_slower = faults.straggler_factor > 1;
+  if (straggles && !is_slower)
+    return ConfigProblem{"faults.straggler.rank", "faults.straggler.rank needs faults.straggler.factor above 1"};
+  if (is_slower && !straggles)
+    return ConfigProblem{"faults.straggler.factor",
+                         "faults.straggler.factor needs faults.straggler.rank, counted from 0"};
+  if (straggles && !faults.has_pace())
+    return ConfigProblem{"faults.straggler.rank",
+                         "faults.straggler makes paced times longer: it needs faults.pace.forward or "
+                         "faults.pace.backward"};
+  return std::nullopt;
+}
+
+std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks) {
+  if (faults.straggler_rank < ranks) return std::nullopt;
+  return ConfigProblem{"faults.straggler.rank",
+                       fmt::format("faults.straggler.rank = {} is no rank of this run; nearest legal value: {}",
+                                   faults.straggler_rank, ranks - 1)};
+}
+
+Pace::Pace(FaultConfig const& faults, std::int64_t rank) {
+  double const factor = rank == faults.straggler_rank ? faults.straggler_factor : 1;
+  m_forward = factor * faults.pace_forward / 2;
+  m_backward = factor * faults.pace_backward / 2;
+}
+
+double Pace::least_seconds(Instruction const& instruction, PartTable const& parts) const {
+  bool const is_forward = instruction.act == Act::forward, is_backward = instruction.act == Act::backward;
+  if ((!is_forward && !is_backward) || parts[instruction.subject].block < 0) return 0;
+  if (is_forward) return m_forward;
+  if (instruction.piece == Instruction::none) return m_backward;
+  return m_backward / static_cast<double>(parts.backward(instruction.subject).size());
+}
+
+void sleep_until_passed(SteadyTime begin, double seconds) {
+  for (double rest = seconds - seconds_since(begin); rest > 0; rest = seconds - seconds_since(begin)) {
+    if (between_launches()) between_launches()();
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(rest, longest_slice)));
+  }
+}
+
+} // namespace trainstone
