@@ -6,6 +6,7 @@
 #include "kernels/gemm/library_threads.hpp"
 #include "kernels/measurement/peaks.hpp"
 #include "result/released_curves.hpp"
+#include "run_pipeline.hpp"
 #include "stages_table.hpp"
 #include "train/plan/step_prediction.hpp"
 
@@ -231,6 +232,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.ranks = merge_times(training, result.window, context);
   result.counted = counted_amounts(training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
+  result.pipeline = measured_pipeline(run, training.stages, context);
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.large_page_bytes = bytes_in_large_pages();

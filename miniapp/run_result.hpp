@@ -24,6 +24,7 @@ struct Training {
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
   KernelTable kernels;              ///< of the measured steps, if they are timed one by one
+  std::vector<StageTimes> stages;   ///< of the measured steps, if the idle time of a pipeline is measured
   bool stopped = false;             ///< before its end, because a rank asked to
   std::vector<Check> first_step;    ///< checks of the golden first step, where it is compared
   std::optional<EnergyInfo> energy; ///< of the measured steps, where there are meters

@@ -3,6 +3,7 @@
 #include "core/plural.hpp"
 #include "core/quantity.hpp"
 #include "git_version.hpp"
+#include "report/bubble_section.hpp"
 #include "report/output.hpp"
 
 #include <fmt/format.h>
@@ -76,6 +77,9 @@ void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts
     fmt::print("note: kernels are slowed down: {} takes {} times as long\n", faults.slow_kernel, faults.slow_factor);
   if (FaultConfig const& faults = run.config().faults; faults.has_pace()) fmt::print("{}\n", pace_line(faults));
   if (run.config().faults.extra_message) fmt::print("note: every step sends one sum more than planned\n");
+  if (run.config().bench.pipeline)
+    fmt::print(
+        "note: the pipeline is measured: a measured step begins with a barrier, and instructions are waited for\n");
   if (run.config().comm.check_order) fmt::print("note: the order of collectives is checked, which takes time\n");
   std::fflush(stdout);
   for (std::string const& note : run.notes) fmt::print("note: {}\n", note);
@@ -87,6 +91,7 @@ void print_end(Result const& result, std::string const& json_path) {
     fmt::print("{}", kernel_lines(result.kernels, result.peaks.gemm_flops_per_second / ranks,
                                   result.peaks.bandwidth_bytes_per_second / ranks));
   }
+  if (result.pipeline) fmt::print("{}", bubble_lines(*result.pipeline));
   if (result.metrics.contains("floor_seconds"))
     fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
                                   result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));

@@ -27,11 +27,17 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   RunCheckpoints const& checkpoints = *run.checkpoints;
   Counters const before = counters();
   Traffic const sent = total_sent(comm_counters());
-  bool const times_kernels = run.config().bench.kernels && step >= run.window.first && step <= run.window.last;
+  bool const is_measured = step >= run.window.first && step <= run.window.last;
+  bool const times_kernels = run.config().bench.kernels && is_measured;
+  bool const times_stage = run.config().bench.pipeline && is_measured;
+  StageClock clock(run.plan->parallel.parts);
+  trainer.measure_stage(times_stage ? &clock : nullptr);
   StepReport report = [&] {
     ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
     return trainer.step(step, [&] { return checkpoints.ask(); });
   }();
+  trainer.measure_stage(nullptr);
+  if (times_stage) training.stages.push_back(clock.times());
   if (is_followed || checkpoints.writes_after(report)) trainer.finish(report);
   training.step_flops += model_flops(counters()) - model_flops(before);
   training.step_launches += total_launches(counters()) - total_launches(before);

@@ -136,6 +136,7 @@ std::vector<std::string> broken_rules(RunConfig const& run, RunConfig const& nam
   if (std::int64_t const least = (named.length.steps - warmup + 1) / 2; measured < least)
     broken.push_back(fmt::format("{} measured steps instead of at least {}", measured, least));
   if (run.bench.kernels) broken.emplace_back("bench.kernels = true instead of false");
+  if (run.bench.pipeline) broken.emplace_back("bench.pipeline = true instead of false");
   if (run.comm.check_order) broken.emplace_back("comm.check_order = true instead of false");
   if (!conditions.sharing_ranks.empty()) broken.push_back(conditions.sharing_ranks);
   return broken;

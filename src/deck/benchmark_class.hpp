@@ -37,7 +37,7 @@ ClassJudgement judge_class(Deck const& deck, std::int64_t ranks);
 
 /// The class of a run. It is the class of its deck only if the rate was measured by the rules. The warm-up is at least
 /// that of the class. At least half of the steps after the class' warm-up are measured. Keys that take time
-/// (bench.kernels, comm.check_order) are off. Ranks share neither cores nor devices.
+/// (bench.kernels, bench.pipeline, comm.check_order) are off. Ranks share neither cores nor devices.
 ClassJudgement judge_run(Deck const& deck, std::int64_t ranks, RunConditions const& conditions);
 
 /// Whether the references suffice for a VALID run of the class (or custom). A curve suffices for every class. A first

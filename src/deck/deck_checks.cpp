@@ -160,6 +160,13 @@ Problem order_fault_problem(RunConfig const& config) {
                  faults.order_rank);
 }
 
+Problem measurement_problem(RunConfig const& config) {
+  if (!config.bench.pipeline || config.parallel.pipeline > 1) return std::nullopt;
+  return problem("bench.pipeline",
+                 "bench.pipeline = true measures the idle time of a pipeline's stages: it needs parallel.pipeline "
+                 "above 1");
+}
+
 } // namespace
 
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps) {
@@ -220,6 +227,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = recompute_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;
   if (Problem found = order_fault_problem(config)) return found;
+  if (Problem found = measurement_problem(config)) return found;
   return fault_problem(config);
 }
 

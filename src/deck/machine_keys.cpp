@@ -71,6 +71,9 @@ std::vector<Key> kernel_and_bench_keys() {
       key("bench.kernels", &RunConfig::bench, &BenchConfig::kernels,
           "print a table of kernels, each timed on its own, over the measured steps; devices then run one kernel at "
           "a time"),
+      key("bench.pipeline", &RunConfig::bench, &BenchConfig::pipeline,
+          "of parallel.pipeline above 1: measure the idle time of the stages in the measured steps, each of which then "
+          "begins with a barrier of the pipeline's ranks and waits for the kernels of each instruction"),
   };
 }
 

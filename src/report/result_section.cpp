@@ -1,6 +1,7 @@
 #include "report/result_section.hpp"
 
 #include "core/plural.hpp"
+#include "report/bubble_section.hpp"
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
@@ -144,6 +145,8 @@ Page result_section(NamedResult const& named) {
   page.emplace_back(Heading{3, "Predicted and counted"});
   page.emplace_back(work_table(result));
   page.emplace_back(memory_table(result));
+  if (result.pipeline)
+    for (Block& block : bubble_section(*result.pipeline)) page.push_back(std::move(block));
   for (Block& block : step_section(named)) page.push_back(std::move(block));
   page.emplace_back(Heading{3, "Plots"});
   for (Figure& figure : result_figures(named)) page.emplace_back(std::move(figure));

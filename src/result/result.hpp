@@ -10,6 +10,7 @@
 #include "deck/benchmark_class.hpp"
 #include "deck/deck.hpp"
 #include "result/outcome.hpp"
+#include "result/pipeline_info.hpp"
 #include "result/rank_map.hpp"
 #include "result/statistics.hpp"
 #include "train/early_steps.hpp"
@@ -144,9 +145,10 @@ struct Result {
   CheckpointInfo checkpoints;
   FileReads data; ///< reads_of_all, the check of all tokens included
   std::optional<EnergyInfo> energy;
-  double wall_seconds = 0;        ///< from the program's start to the end of its checks
-  std::vector<KernelRow> kernels; ///< the longest first; empty unless they were timed
-  std::vector<RankInfo> ranks;    ///< the one with the largest median_own_seconds is the straggler
+  double wall_seconds = 0;              ///< from the program's start to the end of its checks
+  std::vector<KernelRow> kernels;       ///< the longest first; empty unless they were timed
+  std::optional<PipelineInfo> pipeline; ///< of rank 0's pipeline; none unless it was measured
+  std::vector<RankInfo> ranks;          ///< the one with the largest median_own_seconds is the straggler
   MeasuredWindow window;
   std::optional<Rate> tokens_per_second; ///< over the window; none if a restart left no step to measure
   std::map<std::string, double> metrics;

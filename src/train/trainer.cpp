@@ -179,7 +179,20 @@ double Trainer::mean_loss(PlayedStep const& played) const {
 
 void Trainer::gradient(PlayedStep& played) {
   m_loader.begin(m_exec);
+  if (m_stage_clock) {
+    barrier(m_engine.communicators().of(Axis::pipeline));
+    m_stage_clock->begin();
+  }
   play(m_program.step, played);
+}
+
+void Trainer::measure_stage(StageClock* clock) {
+  m_stage_clock = clock;
+  m_instruction_listener = nullptr;
+  if (clock)
+    m_instruction_listener = [clock](Instruction const& instruction, double seconds) {
+      clock->add(instruction, seconds);
+    };
 }
 
 double Trainer::gradient(std::int64_t step) {

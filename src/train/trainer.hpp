@@ -15,6 +15,7 @@
 #include "train/pace.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/played_step.hpp"
+#include "train/stage_clock.hpp"
 #include "train/step_faults.hpp"
 
 #include <optional>
@@ -78,6 +79,11 @@ public:
   using InstructionListener = std::function<void(Instruction const&, double seconds)>;
   void time_instructions(InstructionListener listener) { m_instruction_listener = std::move(listener); }
 
+  /// On a stage of a pipeline. From now on, the gradient of a step begins with a barrier of this rank's pipeline, which
+  /// no counter counts. Then the clock hears of each instruction, as a listener of time_instructions() does. Null ends
+  /// this and ends time_instructions().
+  void measure_stage(StageClock* clock);
+
   /// Waits for all work in flight, so that counters and parameters are complete.
   void finish() { m_engine.finish(); }
   /// Waits for all work that the step of the report has begun, and adds the wait to the report. The wait is a part of
@@ -137,6 +143,7 @@ private:
   LossScaler m_scaler;
   std::int64_t m_updates = 0; ///< steps that were not skipped
   InstructionListener m_instruction_listener;
+  StageClock* m_stage_clock = nullptr;
 };
 
 } // namespace trainstone

@@ -22,9 +22,10 @@ ClassJudgement judge_tiny(std::vector<std::string> const& overrides) {
 }
 
 /// What a whole run of it counts as.
-ClassJudgement judge_tiny_run(std::vector<std::string> const& overrides, std::string const& sharing_ranks = "") {
+ClassJudgement judge_tiny_run(std::vector<std::string> const& overrides, std::string const& sharing_ranks = "",
+                              std::int64_t ranks = 1) {
   Deck const deck = read_text(tiny, overrides);
-  return judge_run(deck, 1, {measured_window(deck, deck.config.length.steps), sharing_ranks});
+  return judge_run(deck, ranks, {measured_window(deck, deck.config.length.steps), sharing_ranks});
 }
 
 } // namespace
@@ -97,6 +98,8 @@ TEST_CASE("a run whose rate breaks the run rules is custom and says which", "[cl
   CHECK(departures("bench.window=144") == Strings{"144 measured steps instead of at least 145"});
   CHECK(departures("bench.warmup_steps=156") == Strings{"144 measured steps instead of at least 145"});
   CHECK(departures("bench.kernels=true") == Strings{"bench.kernels = true instead of false"});
+  CHECK(judge_tiny_run({"parallel.pipeline=2", "bench.pipeline=true"}, "", 2).departures ==
+        Strings{"bench.pipeline = true instead of false"});
   CHECK(departures("comm.check_order=true") == Strings{"comm.check_order = true instead of false"});
   CHECK(judge_tiny_run({}, "2 ranks share a device").departures == Strings{"2 ranks share a device"});
   CHECK(judge_tiny_run({}, "2 ranks share a device").name == "custom");

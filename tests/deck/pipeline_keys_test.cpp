@@ -86,6 +86,13 @@ TEST_CASE("keys of a pipeline are not read without one", "[deck]") {
              ContainsSubstring("is not read by parallel.pipeline = 1"));
 }
 
+TEST_CASE("idle time is measured of a pipeline only", "[deck]") {
+  CHECK(read_small({"bench.pipeline=true", "parallel.pipeline=2"}).config.bench.pipeline);
+  CHECK_THAT(error_on(2, {"bench.pipeline=true"}), EndsWith("it needs parallel.pipeline above 1"));
+  CHECK(error_on(2, {"bench.pipeline=true", "parallel.pipeline=2"}) == "no InputError");
+  CHECK(error_on(2, {"bench.pipeline=false"}) == "no InputError");
+}
+
 TEST_CASE("gradients overflow on a rank of the last stage", "[deck]") {
   std::vector<std::string> const overflow{"parallel.pipeline=2", "faults.overflow.step=1", "precision.recipe=mixed16",
                                           "precision.storage=fp16", "precision.loss_scale=dynamic"};

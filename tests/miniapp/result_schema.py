@@ -58,9 +58,12 @@ class ResultSchema(unittest.TestCase):
             "VALID": start("run", deck.path, *settings("bench.kernels=true", "parallel.strategy=naive"), ranks=2),
             "EMULATED": start("run", deck.path, *settings(*sixteen_bits, "comm.emulated_network.latency=1 us"), ranks=2),
             "STOPPED": start("run", deck.path, *kept, "--max-time", "1ms"),
+            "pipeline": start("run", deck.path, *settings("parallel.pipeline=2", "bench.pipeline=true",
+                                                          "faults.pace.forward=1 ms"), ranks=2),
             "complete": start("run", deck.path, *kept, prepare=kept_in(recorded.folder)),
         }
         cls.outcomes = {"UNREFERENCED": recorded, **{name: future.result() for name, future in futures.items()}}
+        cls.pipeline = cls.outcomes.pop("pipeline")
         golden = json.loads(deck.golden.read_text())
         for curve in golden["curves"].values():
             curve["losses"][0] *= 2
@@ -96,6 +99,17 @@ class ResultSchema(unittest.TestCase):
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
         self.assertEqual(list(self.results["EMULATED"]["chosen"]), ["comm.allreduce"])
+
+    def test_the_terms_of_a_measured_pipeline_add_up(self):
+        result = self.pipeline.result
+        self.assertEqual(result["status"], "EMULATED", self.pipeline)
+        self.assertEqual(self.errors(result), [])
+        measured = result["pipeline"]
+        terms = dict(measured["time_parts"])
+        self.assertAlmostEqual(terms.pop("time"), sum(terms.values()), places=9)
+        self.assertAlmostEqual(measured["stages"] * measured["seconds"] * (1 - measured["idle_share"]),
+                               sum(measured["busy_seconds"]), places=9)
+        self.assertIn("  idle share ", self.pipeline.out)
 
     def test_a_value_has_the_origins_that_a_deck_prints(self):
         path = ("params", "model.layers", "origin")

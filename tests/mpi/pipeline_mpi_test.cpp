@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "parallel/engine/parameter_hash.hpp"
+#include "parallel/pipeline/pipeline_bubble.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
@@ -16,6 +17,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <array>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -177,4 +180,40 @@ TEST_CASE("a training on stages can end with a step", "[mpi][pipeline]") {
       run.trainer.step(1);
       CHECK_NOTHROW(run.trainer.finish()); // parameters of some units are under way, and of others still to be gathered
     }
+}
+
+TEST_CASE("paced blocks take at least their time, and the times of measured stages add up", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  if (world.size() != 2) return;
+  RunConfig config = pipeline_config({2, 1}, {2, 3, 12, 11, 29}, 4);
+  config.model_options.recompute = {Recompute::full};
+  config.faults.pace_forward = 2e-3;
+  config.faults.pace_backward = 4e-3;
+  config.faults.straggler_rank = 1;
+  config.faults.straggler_factor = 2;
+  TrainingRun run(world, config);
+  StageClock clock(run.plan.parallel.parts);
+  run.trainer.measure_stage(&clock);
+  comm_counters() = {};
+  run.trainer.step(1);
+  run.trainer.measure_stage(nullptr);
+  CHECK(comm_counters().total(Purpose::training) == run.plan.step_sent());
+  CHECK(comm_counters().total(Purpose::control) == run.plan.step_control());
+
+  StageTimes const& own = clock.times();
+  REQUIRE(own.forward.size() == 1);
+  double const factor = world.rank() == 1 ? 2 : 1;
+  CHECK(own.forward[0] >= factor * 4 * 2e-3); // one block, four micro-batches
+  CHECK(own.backward[0] >= factor * 4 * 4e-3);
+  CHECK(own.until_end >= own.busy());
+
+  std::vector<StageTimes> stages;
+  for (auto const& [end, forward, backward] :
+       all_gather_values(world, std::array{own.until_end, own.forward[0], own.backward[0]}))
+    stages.push_back({end, {forward}, {backward}});
+  PipelineBubble const bubble = pipeline_bubble(training_pipeline(config.parallel, 4), "1f1b", stages, 0);
+  PipelineTimeParts const& parts = bubble.parts;
+  double const sum = parts.busy + parts.unavoidable + parts.imbalance + parts.order + parts.messages + parts.rest;
+  CHECK(std::abs(sum - 2 * bubble.seconds) <= 1e-12 * sum);
+  CHECK(parts.time == 2 * bubble.seconds);
 }

@@ -61,6 +61,31 @@ TEST_CASE("what was sent before the first step is written and read where there w
   CHECK_THAT(error_of(half), ContainsSubstring("/counted/start_sent_bytes"));
 }
 
+TEST_CASE("the idle time of a pipeline is written and read where it was measured", "[report][result_file]") {
+  Result run = run_of(Outcome::emulated, 2, 1000);
+  CHECK_FALSE(read_back(json_of(run)).result.pipeline);
+  run.pipeline = PipelineInfo{"1f1b",
+                              {2, 4, 1},
+                              3,
+                              {.seconds = 2,
+                               .busy = {1.5, 1.25},
+                               .idle_share = 0.3125,
+                               .idle_ratio = 0.4545,
+                               .formula_share = 0.2,
+                               .simulated_share = 0.25,
+                               .message_seconds = 0.5,
+                               .parts = {4, 2.75, 0.5, 0.25, 0.125, 0.5, -0.125}}};
+  Json const written = json_of(run);
+  CHECK(written["pipeline"]["time_parts"]["rest"] == -0.125);
+  CHECK(json_of(read_back(written).result)["pipeline"] == written["pipeline"]);
+  run.pipeline->bubble.formula_share.reset();
+  CHECK(json_of(run)["pipeline"]["formula_idle_share"].is_null());
+  CHECK_FALSE(read_back(json_of(run)).result.pipeline->bubble.formula_share);
+  Json damaged = written;
+  damaged["pipeline"]["busy_seconds"] = {1.5};
+  CHECK_THAT(error_of(damaged), ContainsSubstring("/pipeline/busy_seconds has 1 elements, /pipeline/stages is 2"));
+}
+
 TEST_CASE("phases that were not timed stay so", "[report][result_file]") {
   Result run = run_of(Outcome::valid, 1, 1000);
   for (StepReport& step : run.samples) step.phases_are_timed = false;

@@ -63,6 +63,7 @@ struct BenchConfig {
   std::int64_t warmup_steps = 1;
   std::int64_t window = 0; ///< steps; 0 = all after the warm-up
   bool kernels = false;    ///< every kernel of the window is timed on its own
+  bool pipeline = false;   ///< the idle time of the stages of a pipeline is measured in the window
 };
 
 /// Where and when checkpoints are written, and from which checkpoint a run goes on.
