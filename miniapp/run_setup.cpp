@@ -54,8 +54,7 @@ void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, 
 
 /// A limit of the process' address space (ulimit -v) counts what is mapped, libraries included.
 void require_address_space(PreparedRun const& run, std::uint64_t of_host) {
-  if (std::optional<std::uint64_t> const left = address_space_left())
-    require_room(run, "process", 1, of_host, *left);
+  if (std::optional<std::uint64_t> const left = address_space_left()) require_room(run, "process", 1, of_host, *left);
 }
 
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
@@ -69,8 +68,8 @@ void require_memory(PreparedRun const& run) {
     of_machine += on_devices ? of_host : total;
     if (on_devices && std::ranges::count(run.sharers, rank) > 0) of_device += total - of_host;
   }
-  require_address_space(run, on_devices ? run.plan->pinned_bytes + run.plan->host_bytes
-                                        : run.plan->memory_bytes().total());
+  require_address_space(run,
+                        on_devices ? run.plan->pinned_bytes + run.plan->host_bytes : run.plan->memory_bytes().total());
   require_room(run, "device", run.sharers.size(), of_device, current_device().memory_bytes);
   require_room(run, "machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
 }

@@ -114,6 +114,8 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   case Act::accumulate:
   case Act::tie:
   case Act::update: return {of_elements(member, instruction)};
+  case Act::send:
+  case Act::receive: break; // of a pipeline, which has prices of its own (train/plan/pipeline_prediction.hpp)
   case Act::wait: return {};
   }
   return {};

@@ -21,7 +21,7 @@ BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
         flops_of(part_kernels({.part = part, .pass = pass, .recompute = again}, config.model, shape, options)).total());
   };
   auto const of_part = [&](PartKind part) { return flops(part, Pass::forward) + flops(part, Pass::backward); };
-  BlockCosts costs{.embed = of_part(PartKind::embed), .head = of_part(PartKind::head)};
+  BlockCosts costs{.blocks = {}, .embed = of_part(PartKind::embed), .head = of_part(PartKind::head)};
   if (options.splits_loss()) costs.head += flops(PartKind::head, Pass::loss); // the logits
   for (std::int64_t block = 0; block < config.model.layers; ++block) {
     double cost = 0;
@@ -38,6 +38,7 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
   ResolvedRun run{.config = config,
                   .topology = topology,
                   .mesh = mesh_of(config.parallel, topology.ranks()),
+                  .stages = {},
                   .buffers = machine.buffers ? *machine.buffers : resolve_buffers(config.comm.buffers),
                   .gemm = gemm_choice(config.kernels, machine)};
   run.stages = config.parallel.pipeline > 1
