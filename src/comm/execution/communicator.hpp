@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -60,6 +61,23 @@ public:
 private:
   Impl::CommunicatorHandle* m_handle; ///< null: moved from
   int m_tag = 0;
+};
+
+/// A tag that executions share, and whose turn it is: they give MPI their messages in the order in which they were
+/// started. So the n-th send meets the n-th receive, whatever each of them waits for before.
+class SharedTag {
+public:
+  explicit SharedTag(HeldTag tag) : m_tag(std::move(tag)) {}
+  int value() const { return m_tag.value(); }
+
+  std::uint64_t take_turn() { return m_taken++; }
+  bool is_turn(std::uint64_t turn) const { return turn == m_current; }
+  /// The execution whose turn it is has given MPI all its messages.
+  void end_turn() { ++m_current; }
+
+private:
+  HeldTag m_tag;
+  std::uint64_t m_taken = 0, m_current = 0;
 };
 
 /// A group of ranks with a message space of its own. Move-only; creating one is collective.

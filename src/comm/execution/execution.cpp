@@ -60,7 +60,7 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
       m_scratch(scratch),
       m_buffers(options.on_host ? MessageBuffers::host : communicator.buffers()),
       m_options(adapted(options, m_buffers, type)),
-      m_tag(options.tag ? options.tag : std::make_shared<HeldTag const>(communicator.take_tag())),
+      m_tag(options.tag ? options.tag : std::make_shared<SharedTag>(communicator.take_tag())),
       m_call(describe(m_schedule, operation, type, m_options.longest_message, m_tag->value())),
       m_round(m_schedule.rounds.size()) {
   require_extents();
@@ -138,18 +138,32 @@ void Execution::start(std::optional<InstanceEvent> const& ready) {
     m_barriers = 0;
     m_round = 0;
     m_begun = false;
+    m_turn = m_tag->take_turn();
     m_kernels_enqueued = !m_options.on_host; // by the caller, perhaps
     if (!m_comparison) may_begin(Wait::no);
+    end_turn_if_given();
   });
 }
 
+/// Later executions with the same tag may then begin.
+void Execution::end_turn_if_given() {
+  bool const given = !in_flight() || (m_begun && m_messages->all_given());
+  if (m_turn && given) m_tag->end_turn();
+  if (given) m_turn.reset();
+}
+
 bool Execution::progress() {
-  return or_end([this] { return advance(Wait::no); });
+  return or_end([this] {
+    bool const has_ended = advance(Wait::no);
+    end_turn_if_given();
+    return has_ended;
+  });
 }
 
 void Execution::wait() {
   Span const waiting(Lane::wait, [this] { return name(); });
   or_end([this] { return advance(Wait::yes); });
+  end_turn_if_given();
 }
 
 void Execution::run() {
@@ -186,6 +200,10 @@ bool Execution::may_begin(Wait wait) {
     m_comparison.reset();
   }
   if (m_ready && !until(wait, [this] { return m_ready->is_done(); })) return false;
+  bool const is_turn = !m_turn || m_tag->is_turn(*m_turn);
+  TRAINSTONE_REQUIRE(is_turn || wait == Wait::no, "{} waits for an earlier one with its tag, which nobody advances",
+                     m_call.text());
+  if (!is_turn) return false;
   auto const is_free = [this] { return m_options.segment->is_free(m_ticket); };
   if (m_schedule.needs_shared_memory() && !until(wait, is_free)) return false;
   m_begun = true;

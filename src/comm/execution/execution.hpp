@@ -58,8 +58,9 @@ struct ExecutionOptions {
   /// instance of their own. The caller's instance must outlive them.
   ExecutionSpace const* caller = nullptr;
   /// A tag that executions of a communicator have in common; null: a tag of its own. Their messages meet in the order
-  /// in which the executions are started, whichever of them a rank starts: a channel with several buffers.
-  std::shared_ptr<HeldTag const> tag = nullptr;
+  /// in which the executions are started, whichever of them a rank starts: a channel with several buffers. For
+  /// schedules of one round.
+  std::shared_ptr<SharedTag> tag = nullptr;
 };
 
 /// A collective in execution; may be started again after it has ended.
@@ -139,6 +140,7 @@ private:
   bool advance(Wait wait);
   bool may_begin(Wait wait);
   void begin_round();
+  void end_turn_if_given();
   void end();
   void arrive_at_barrier();
   bool round_complete(Wait wait);
@@ -165,19 +167,20 @@ private:
   Memory m_scratch;
   MessageBuffers m_buffers; ///< of this execution
   ExecutionOptions m_options;
-  std::shared_ptr<HeldTag const> m_tag;
+  std::shared_ptr<SharedTag> m_tag;
   CollectiveCall m_call;
   Span m_flight;                                      ///< while in flight
   std::optional<InstanceEvent> m_ready;               ///< of the caller's: what it begins after
   std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;
-  std::size_t m_round;             ///< schedule.rounds.size(): not in flight
-  std::uint64_t m_ticket = 0;      ///< of the segment, if shared
-  std::uint64_t m_barriers = 0;    ///< come to in this run
-  unsigned m_looks = 0;            ///< in vain, at neighbours and at what this comes after
-  bool m_begun = false;            ///< the first round is posted
-  bool m_failed = false;           ///< for ever
-  bool m_kernels_enqueued = false; ///< since others were last let touch the buffers
+  std::optional<std::uint64_t> m_turn; ///< of the tag, until MPI has been given the messages
+  std::size_t m_round;                 ///< schedule.rounds.size(): not in flight
+  std::uint64_t m_ticket = 0;          ///< of the segment, if shared
+  std::uint64_t m_barriers = 0;        ///< come to in this run
+  unsigned m_looks = 0;                ///< in vain, at neighbours and at what this comes after
+  bool m_begun = false;                ///< the first round is posted
+  bool m_failed = false;               ///< for ever
+  bool m_kernels_enqueued = false;     ///< since others were last let touch the buffers
 };
 
 } // namespace trainstone

@@ -54,6 +54,8 @@ public:
   /// wait(), where they come after what has not ended; the sends, too, on an emulated network and where they are
   /// staged.
   void post(std::size_t round, Traffic& traffic);
+  /// Whether MPI was given all messages of the round.
+  bool all_given() const { return !m_waits && m_posted_end == m_round_end; }
   /// Whether the round's messages are complete. Does not wait.
   bool test(std::size_t round);
   void wait(std::size_t round);

@@ -51,8 +51,7 @@ StoredVector StageExchange::data_of(PreparedMessage const& message, StageBuffers
 }
 
 void StageExchange::prepare(StageBuffers const& buffers) {
-  for (auto& [name, channel] : m_channels)
-    channel.tag = std::make_shared<HeldTag const>(channel.communicator.take_tag());
+  for (auto& [name, channel] : m_channels) channel.tag = std::make_shared<SharedTag>(channel.communicator.take_tag());
   StateLayout const& layout = m_plan->layout;
   for (auto const& [message, staging] : m_staging) {
     StoredVector const data = data_of(message, buffers);

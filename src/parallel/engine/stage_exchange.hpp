@@ -43,6 +43,8 @@ public:
   StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator const& line,
                 ExecutionQueue& queue, ShardPlan const& plan, StoredVector table, StoredVector scratch,
                 PinnedMemory& pinned);
+  StageExchange(StageExchange const&) = delete;
+  StageExchange& operator=(StageExchange const&) = delete;
 
   /// Prepares all messages; once, before the first one. Collective.
   void prepare(StageBuffers const& buffers);
@@ -56,7 +58,7 @@ public:
 private:
   struct Channel {
     Communicator communicator;
-    std::shared_ptr<HeldTag const> tag = nullptr;
+    std::shared_ptr<SharedTag> tag = nullptr;
   };
 
   static std::optional<Communicator> pair(Communicator const& line, StagePair const& stages);
