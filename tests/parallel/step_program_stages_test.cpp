@@ -74,7 +74,8 @@ TEST_CASE("the least bound is not always the least time of 1F1B") {
 
 TEST_CASE("an even cut gives the first stages one more block") {
   CHECK(even_stages(13, 4) == Cut{4, 3, 3, 3});
-  CHECK(even_stages(2, 4) == Cut{1, 1, 0, 0});
+  CHECK(even_stages(2, 3) == Cut{1, 1, 0});
+  CHECK(even_stages(2, 4) == Cut{0, 1, 1, 0}); // a stage between the first and the last one needs a block
   CHECK(even_stages(5, 1) == Cut{5});
 }
 

@@ -152,6 +152,13 @@ std::string pipeline_schedule_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::vector<std::string> training_schedules() {
+  std::vector<std::string> names;
+  for (PipelineSchedule const& schedule : schedules)
+    if (!schedule.splits_backward) names.emplace_back(schedule.name);
+  return names;
+}
+
 PipelineSchedule const& parse_pipeline_schedule(std::string_view name) {
   auto const* const found = std::ranges::find(schedules, name, &PipelineSchedule::name);
   TRAINSTONE_REQUIRE_INPUT(found != schedules.end(), "\"{}\" is no schedule of a pipeline, must be one of {}", name,

@@ -67,6 +67,9 @@ std::span<PipelineSchedule const> pipeline_schedules();
 /// "naive, gpipe, 1f1b, ..."
 std::string pipeline_schedule_names();
 
+/// Those that a training can have: its parts compute gradients of inputs and parameters together.
+std::vector<std::string> training_schedules();
+
 /// The schedule of that name. \throws InputError listing the legal names
 PipelineSchedule const& parse_pipeline_schedule(std::string_view name);
 

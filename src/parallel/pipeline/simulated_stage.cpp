@@ -125,6 +125,16 @@ void SimulatedStage::wait_send(StageInstruction const& one) {
     at(pool, number).use = Use::made;
 }
 
+bool SimulatedStage::receives_input(StageInstruction const& one) const {
+  return receives(m_program.shape, MessageKind::activation, m_stage, one.chunk);
+}
+
+/// A chunk that receives nothing has no input buffer.
+void SimulatedStage::require_input(StageInstruction const& one) {
+  if (receives_input(one)) return require_has(m_inputs, one.input, Use::arrived, work_of(one));
+  require(one.input == StageInstruction::none, PipelineDefect::malformed, "the chunk has no input, not {}", one.input);
+}
+
 void SimulatedStage::forward(StageInstruction const& one) {
   Work const work = work_of(one);
   PipelineShape const& shape = m_program.shape;
@@ -132,14 +142,11 @@ void SimulatedStage::forward(StageInstruction const& one) {
   bool const follows_here = shape.stages == 1 && one.chunk > 0;
   require(!follows_here || done({one.micro_batch, one.chunk - 1}) != Done::nothing, PipelineDefect::not_there,
           "the chunk before it has not been computed");
-  if (receives(shape, MessageKind::activation, m_stage, one.chunk))
-    require_has(m_inputs, one.input, Use::arrived, work);
-  else
-    take(m_inputs, one.input, Use::arrived, work);
+  require_input(one);
   take(m_slots, one.slot, Use::made, work);
   m_done[work] = Done::forward;
   if (m_program.forward_only) {
-    release(m_inputs, one.input);
+    if (receives_input(one)) release(m_inputs, one.input);
     if (!sends(shape, MessageKind::activation, m_stage, one.chunk)) release(m_slots, one.slot);
   } else if (shape.is_last(m_stage, one.chunk)) {
     take(m_gradients, one.gradient, Use::arrived, work);
@@ -152,7 +159,7 @@ void SimulatedStage::backward(StageInstruction const& one) {
   require(done(work) != Done::nothing, PipelineDefect::not_there, "its forward has not been computed");
   require(done(work) == Done::forward, PipelineDefect::doubled, "is computed twice");
   require_has(m_slots, one.slot, Use::made, work);
-  require_has(m_inputs, one.input, Use::arrived, work);
+  require_input(one);
   require_has(m_gradients, one.gradient, Use::arrived, work);
   m_done[work] = Done::backward;
   if (!m_splits) complete(work);
@@ -170,7 +177,7 @@ void SimulatedStage::weights(StageInstruction const& one) {
   require(done(work) >= Done::backward, PipelineDefect::not_there, "its backward has not been computed");
   require(done(work) == Done::backward, PipelineDefect::doubled, "is computed twice");
   require_has(m_slots, one.slot, Use::made, work);
-  require_has(m_inputs, one.input, Use::arrived, work);
+  require_input(one);
   m_done[work] = Done::weights;
   complete(work);
   release_chunk(one);
@@ -178,7 +185,7 @@ void SimulatedStage::weights(StageInstruction const& one) {
 
 void SimulatedStage::release_chunk(StageInstruction const& one) {
   release(m_slots, one.slot);
-  release(m_inputs, one.input);
+  if (receives_input(one)) release(m_inputs, one.input);
 }
 
 /// The gradients of a chunk's parameters have this micro-batch now.

@@ -55,6 +55,8 @@ private:
   };
   enum class Done { nothing, forward, backward, weights };
 
+  bool receives_input(StageInstruction const& one) const;
+  void require_input(StageInstruction const& one);
   static Work work_of(StageInstruction const& one) { return {one.micro_batch, one.chunk}; }
   static Buffer& at(Pool& pool, Index number);
   static void take(Pool& pool, Index number, Use use, Work const& work);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace trainstone {
@@ -20,9 +21,8 @@ class Buffers {
 public:
   Index take(Work const& work) {
     TRAINSTONE_REQUIRE(!has(work), "micro-batch {}, chunk {} is in its order twice", work.first, work.second);
-    Index const number = std::ranges::find(m_used, false) - m_used.begin();
-    if (number == std::ssize(m_used)) m_used.push_back(false);
-    m_used[static_cast<std::size_t>(number)] = true;
+    Index const number = m_free.empty() ? m_count++ : *m_free.begin();
+    m_free.erase(number);
     m_number[work] = number;
     return number;
   }
@@ -34,17 +34,18 @@ public:
   }
   bool has(Work const& work) const { return m_number.contains(work); }
   void release(Work const& work) {
-    m_used[static_cast<std::size_t>(number(work))] = false;
+    m_free.insert(number(work));
     m_number.erase(work);
   }
   void hand_over(Work const& from, Work const& to) {
     m_number[to] = number(from);
     m_number.erase(from);
   }
-  Index count() const { return std::ssize(m_used); }
+  Index count() const { return m_count; }
 
 private:
-  std::vector<bool> m_used;
+  std::set<Index> m_free;
+  Index m_count = 0;
   std::map<Work, Index> m_number;
 };
 
@@ -101,7 +102,7 @@ private:
   StageInstruction& add(StageAct act, Work const& work) {
     StageInstruction& instruction = add(act, MessageKind::activation, work);
     instruction.slot = m_slots.number(work);
-    instruction.input = m_inputs.number(work);
+    if (m_inputs.has(work)) instruction.input = m_inputs.number(work);
     return instruction;
   }
 
@@ -131,10 +132,7 @@ private:
 
   void forward(Work const& work) {
     bool const turns_round = m_shape.is_last(m_stage, work.second);
-    if (receives(m_shape, MessageKind::activation, m_stage, work.second))
-      await(MessageKind::activation, work);
-    else
-      m_inputs.take(work);
+    if (receives(m_shape, MessageKind::activation, m_stage, work.second)) await(MessageKind::activation, work);
     m_slots.take(work);
     StageInstruction& instruction = add(StageAct::forward, work);
     if (turns_round && !m_forward_only) instruction.gradient = m_gradient_buffers.take(work);
@@ -142,7 +140,7 @@ private:
     if (m_forward_only && m_sent_activation) wait_sent_activation();
     if (has_send) add(StageAct::send, MessageKind::activation, work).slot = m_slots.number(work);
     if (!m_forward_only) return;
-    m_inputs.release(work);
+    if (m_inputs.has(work)) m_inputs.release(work);
     if (has_send)
       m_sent_activation = work;
     else
@@ -178,7 +176,7 @@ private:
 
   void release(Work const& work) {
     m_slots.release(work);
-    m_inputs.release(work);
+    if (m_inputs.has(work)) m_inputs.release(work);
   }
 
   void wait_sent_activation() {
@@ -258,6 +256,13 @@ PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<St
   for (Index stage = 0; stage < shape.stages; ++stage)
     program.stages.push_back(StageWriter(program, stage, orders[static_cast<std::size_t>(stage)], ahead).write());
   return program;
+}
+
+StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order, ReceiveAhead ahead) {
+  auto const has = [&](ChunkAct act) { return std::ranges::find(order, act, &ChunkOperation::act) != order.end(); };
+  PipelineProgram const program{
+      .shape = shape, .splits_backward = has(ChunkAct::weights), .forward_only = !has(ChunkAct::backward)};
+  return StageWriter(program, stage, order, ahead).write();
 }
 
 std::vector<StageOrder> orders_of(PipelineProgram const& program) {

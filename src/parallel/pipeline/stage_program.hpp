@@ -11,9 +11,10 @@
 // is posted one message ahead, as soon as the message before it has arrived.
 //
 // Memory. A slot has what one chunk keeps of one micro-batch, from its forward to its backward (or weights). An input
-// buffer has the chunk's input for as long, and begins with the receive. So a message that is received ahead has an
-// input buffer more than there are slots. In a gradient buffer the gradient of the residual stream arrives, is worked
-// on in place and is sent on. In the last stage it begins with the forward, because the head turns round at once.
+// buffer has the input of a chunk that receives one for as long, and begins with the receive. So a message that is
+// received ahead has an input buffer more than there are slots. In a gradient buffer the gradient of the residual
+// stream arrives, is worked on in place and is sent on. In the last stage it begins with the forward, because the head
+// turns round at once.
 //
 // If no stage has a backward, the program is an evaluation: nothing is kept. A slot then ends with the send of what it
 // has.
@@ -106,11 +107,15 @@ constexpr bool sends(PipelineShape const& shape, MessageKind kind, Index stage, 
 
 enum class ReceiveAhead { no, one_message };
 
-/// The programs of all stages. Complexity: O(operations x slots).
+/// The programs of all stages. Complexity: O(operations x log(slots)).
 /// \param[in] orders  by stage; every backward after its forward, every `weights` after its backward
 /// \throws Error if an order has an operation without the one that it needs
 PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
                                       ReceiveAhead ahead = ReceiveAhead::one_message);
+
+/// The program of one stage. Complexity: O(operations of the stage x log(slots)). \param[in] order  of the stage
+StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order,
+                                ReceiveAhead ahead = ReceiveAhead::one_message);
 
 /// The operations of a program again, by stage.
 std::vector<StageOrder> orders_of(PipelineProgram const& program);

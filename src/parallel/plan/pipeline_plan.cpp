@@ -83,11 +83,12 @@ PipelineProgram evaluation_pipeline(ParallelConfig const& parallel) {
 PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout const& layout, Index message_elements) {
   PipelinePlan plan;
   if (layout.mesh.pipeline == 1) return plan;
-  auto const stage = static_cast<std::size_t>(layout.mesh.index(Axis::pipeline, layout.rank));
   plan.shape = shape_of(parallel, layout.rank_micro_batches);
-  plan.stage = static_cast<Index>(stage);
-  plan.training = std::move(training_pipeline(parallel, layout.rank_micro_batches).stages[stage]);
-  plan.evaluation = std::move(evaluation_pipeline(parallel).stages[stage]);
+  plan.stage = layout.mesh.index(Axis::pipeline, layout.rank);
+  PipelineSchedule const& schedule = parse_pipeline_schedule(parallel.pipeline_schedule);
+  PipelineShape const of_evaluation = shape_of(parallel, 1);
+  plan.training = make_stage_program(plan.shape, plan.stage, schedule.order(plan.shape, plan.stage));
+  plan.evaluation = make_stage_program(of_evaluation, plan.stage, pipeline_evaluation_order(of_evaluation));
   plan.message_elements = message_elements;
   plan.table = table_sum(layout);
   return plan;
