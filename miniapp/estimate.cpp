@@ -96,6 +96,10 @@ PredictedStep predict_from_parts(RunConfig const& config, RunPlan const& plan, M
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.
 std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, RunConfig const& config,
                                               RunPlan const& busiest, MachineSource const& machine) {
+  if (busiest.parallel.pipeline.has_stages()) {
+    fmt::print("no step time: the step of a pipeline is predicted from times of parts\n");
+    return std::nullopt;
+  }
   auto const& gemm = machine.measured->gemm_flops_per_second;
   auto const& bandwidth = machine.measured->bandwidth_bytes_per_second;
   TRAINSTONE_REQUIRE_INPUT(gemm && bandwidth,

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
 #include <charconv>
 
 namespace trainstone::Impl {
@@ -218,12 +217,6 @@ std::vector<Key> parallel_keys() {
   };
 }
 
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (PipelineSchedule const& schedule : pipeline_schedules()) names.emplace_back(schedule.name);
-  return names;
-}
-
 std::int64_t parse_whole_number(std::string_view key, std::string const& text) {
   std::int64_t number = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -250,7 +243,8 @@ Key stages_key() {
   };
   key.set = [](RunConfig& config, DeckValue const& value) {
     auto const& texts = std::get<std::vector<std::string>>(value);
-    bool const is_list = texts.size() != 1 || std::isdigit(static_cast<unsigned char>(texts.front().front())) != 0;
+    bool const is_number = !texts.empty() && texts.front().find_first_of("0123456789") == 0;
+    bool const is_list = texts.size() != 1 || is_number;
     config.parallel.stages.clear();
     config.parallel.stage_cut = is_list ? StageCut::listed : parse_stage_cut(texts.front());
     for (std::string const& text : texts)
@@ -261,15 +255,18 @@ Key stages_key() {
 
 std::vector<Key> pipeline_keys() {
   auto const parallel = &RunConfig::parallel;
-  return {number("parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
-                 "groups of ranks among which the layers of the model are shared out; divides the ranks; the others "
-                 "share the batch; 1 = no pipeline"),
-          choice("parallel.pipeline_schedule", parallel, &ParallelConfig::pipeline_schedule, schedule_names(),
-                 "order of forward and backward on the stages of a pipeline; trainstone explain pipeline draws each"),
-          number("parallel.pipeline_chunks", parallel, &ParallelConfig::pipeline_chunks, "",
-                 {.minimum = 1, .maximum = million},
-                 "of schedule interleaved: parts of the model on each stage; stages x chunks divides model.layers"),
-          stages_key()};
+  return {
+      number(
+          "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
+          "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "
+          "divide the ranks; 1 = no pipeline"),
+      choice("parallel.pipeline_schedule", parallel, &ParallelConfig::pipeline_schedule, training_schedules(),
+             "order of forward and backward on the stages of a pipeline; trainstone explain pipeline draws each"),
+      number("parallel.pipeline_chunks", parallel, &ParallelConfig::pipeline_chunks, "",
+             {.minimum = 1, .maximum = million},
+             "chunks of the model that each stage of schedule interleaved has; stages x chunks must divide "
+             "model.layers"),
+      stages_key()};
 }
 
 std::vector<Key> memory_keys() {

@@ -40,11 +40,6 @@ void with_kernels(Impl::LaunchedPart const& part, Body const& body) {
 
 } // namespace
 
-bool Gpt::keeps_output(Part part) const {
-  if (part.kind != PartKind::attention) return true;
-  return m_activations.places()(Activation::middle, part.block).block != PlacedActivation::recomputed;
-}
-
 StoredMatrix Gpt::output(Part part, ActivationBuffers const& buffers) const {
   switch (part.kind) {
   case PartKind::embed: return m_activations.matrix(Activation::embedded, -1, buffers);

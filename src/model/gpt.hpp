@@ -90,8 +90,6 @@ public:
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target, std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
-  /// Whether the output of the part's forward is there until the micro-batch's backward.
-  bool keeps_output(Part part) const;
   /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp); if the loss is
   /// split, the head's norm, (N, C).
   StoredMatrix output(Part part, ActivationBuffers const& buffers = {}) const;
@@ -104,6 +102,8 @@ public:
   /// The gradient of the residual stream: before a chunk's backward that of its output, afterwards that of its input.
   StoredMatrix stream_gradient(Index number) const;
 
+  /// The head's logits, or their gradients, (N, Vp); if the loss is split, those of the last chunk, (N / chunks, Vp).
+  StoredMatrix logits() const { return m_activations.matrix(Activation::logits, -1); }
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }
 

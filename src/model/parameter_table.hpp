@@ -93,7 +93,7 @@ struct ParameterGroup {
   std::int64_t size;       ///< elements of its tensors
   std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
   std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
-  std::int64_t number;     ///< among the groups of the whole model
+  std::int64_t number = 0; ///< among the groups of the whole model
 };
 
 /// ParameterGroup::number of the token table, and how many groups the model has beside its blocks.

@@ -20,10 +20,11 @@ struct NamedPart {
 constexpr std::array named_parts{
     NamedPart{"busy", &PipelineTimeParts::busy, "what the stages compute"},
     NamedPart{"unavoidable", &PipelineTimeParts::unavoidable, "idle in every order, with equal stages"},
-    NamedPart{"imbalance", &PipelineTimeParts::imbalance, "what the bound of these stages is larger"},
+    NamedPart{"imbalance", &PipelineTimeParts::imbalance,
+              "by how much the bound of these stages exceeds that of equal stages"},
     NamedPart{"order", &PipelineTimeParts::order, "what the schedule takes longer than the bound"},
     NamedPart{"messages", &PipelineTimeParts::messages, "what messages add in the simulation"},
-    NamedPart{"rest", &PipelineTimeParts::rest, "measured, and in no other term"}};
+    NamedPart{"rest", &PipelineTimeParts::rest, "what is left of the measured time"}};
 
 std::string formula_text(PipelineBubble const& bubble) {
   return bubble.formula_share ? fmt::format("{:.4f}", *bubble.formula_share) : "none";

@@ -24,9 +24,10 @@ struct PlayedStep {
   std::int64_t step = 0;                    ///< from 1; 0: no step of the training, so nothing is dropped or injected
   std::optional<float> gradient_scale = {}; ///< what the loss of a token is multiplied with; none: the training's
   std::function<void(Part, StoredMatrix output)> after_forward = {}; ///< of every part on this rank; may be empty
-  std::function<void(Index)> after_loss = {}; ///< changes losses and logits of a micro-batch of this rank; may be empty
-  std::function<Requests()> ask = {};         ///< this rank's requests, which travel with the losses; may be empty
-  std::optional<UpdateNumbers> update = {};   ///< given before the update is played
+  /// Changes losses and logits of some rows of a micro-batch of this rank, before their backward; may be empty.
+  std::function<void(Index micro_batch, Range rows)> after_loss = {};
+  std::function<Requests()> ask = {};       ///< this rank's requests, which travel with the losses; may be empty
+  std::optional<UpdateNumbers> update = {}; ///< given before the update is played
 
   // found
   std::vector<double> losses = {}; ///< of this rank's micro-batches: sums over tokens

@@ -114,8 +114,9 @@ void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
     chunk = instruction.piece;
   }
   m_model.loss(m_exec, batch, played.mode, parameters, chunk, instruction.buffers);
+  Index const rows = m_plan->shape.rows() / parts.options().loss_chunks, begin = chunk.value_or(0) * rows;
+  if (played.after_loss) played.after_loss(instruction.micro_batch, {begin, begin + rows});
   if (splits && instruction.piece + 1 < parts.options().loss_chunks) return;
-  if (played.after_loss) played.after_loss(instruction.micro_batch);
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
 

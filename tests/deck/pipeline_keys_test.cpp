@@ -61,6 +61,9 @@ TEST_CASE("cuts that are not legal are refused with a legal one", "[deck]") {
   CHECK_THAT(error_on(4, {"parallel.pipeline=4", "parallel.stages=[2, 0, 2, 0]"}),
              ContainsSubstring("needs a block, for example [1, 1, 1, 1]"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=odd"}), ContainsSubstring("even, balanced"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=\"\""}), ContainsSubstring("even, balanced"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.granularity=step", "parallel.reduce=each"}),
+             EndsWith("legal value of parallel.reduce: \"last\""));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=[2.5, 1.5]"}),
              ContainsSubstring("a string or a list of integers"));
 }
@@ -74,7 +77,7 @@ TEST_CASE("schedules that do not fit are refused with the nearest legal numbers"
              ContainsSubstring("interleaved can have more"));
   CHECK(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=2"}) == "no InputError");
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=zb-h1"}),
-             EndsWith("legal values: naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
+             EndsWith("must be one of naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=some"}),
              ContainsSubstring("one of naive"));
 }

@@ -112,6 +112,14 @@ std::vector<Case> cases() {
            }},
           {"ddp, shared memory", [](RunConfig& config) { config.comm.allreduce = "shared"; }},
           {"ddp, staged messages", [](RunConfig& config) { config.comm.buffers = "staged"; }},
+          {"loss in chunks", [](RunConfig& config) { config.model_options.loss_chunks = 2; }},
+          {"two stages, loss in chunks",
+           [](RunConfig& config) {
+             config.parallel.pipeline = 2;
+             config.batch.accumulation *= 2; // half as many data ranks
+             config.model_options.loss_chunks = 2;
+           },
+           2},
           {"naive", strategy(Strategy::naive)},
           {"naive, main",
            [](RunConfig& config) {

@@ -60,15 +60,11 @@ Found strategy_problem(ParallelConfig const& parallel) {
 
 Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches) {
   PipelineSchedule const& schedule = parse_pipeline_schedule(parallel.pipeline_schedule);
-  if (schedule.splits_backward) {
-    std::vector<std::string_view> legal;
-    for (PipelineSchedule const& other : pipeline_schedules())
-      if (!other.splits_backward) legal.push_back(other.name);
+  if (schedule.splits_backward)
     return problem("parallel.pipeline_schedule",
                    "parallel.pipeline_schedule = \"{}\" is there for explain: a training computes gradients of inputs "
                    "and parameters together; legal values: {}",
-                   schedule.name, fmt::join(legal, ", "));
-  }
+                   schedule.name, fmt::join(training_schedules(), ", "));
   PipelineShape const shape{parallel.pipeline, micro_batches, parallel.pipeline_chunks};
   bool const of_chunks = shape.chunks > 1;
   if (std::string const found = shape_problem(schedule, shape); !found.empty())
@@ -76,9 +72,10 @@ Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro
                    "parallel.pipeline_schedule: {}", found);
   if (std::string const found = blocks_problem(schedule, shape, blocks); of_chunks && !found.empty())
     return problem("parallel.pipeline_chunks", "parallel.pipeline_chunks: {}", found);
-  if (of_chunks && granularity_of(parallel) == Granularity::step && parallel.reduce == ReduceWhen::each)
-    return problem("parallel.reduce", "parallel.granularity = \"step\" with several chunks reduces once: legal value "
-                                      "of parallel.reduce: \"last\"");
+  if (granularity_of(parallel) == Granularity::step && parallel.reduce == ReduceWhen::each)
+    return problem("parallel.reduce",
+                   "parallel.granularity = \"step\" on the stages of a pipeline reduces once: legal value of "
+                   "parallel.reduce: \"last\"");
   return std::nullopt;
 }
 

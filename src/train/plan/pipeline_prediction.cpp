@@ -47,18 +47,20 @@ double seconds_of(RepeatedCollective const& repeated, MachineModel const& machin
 } // namespace
 
 PipelinePrices pipeline_prices(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine) {
+  EmulatedNetwork const network = run.config.comm.emulated_network();
   PipelinePrices prices;
-  PipelinePlan pipeline;
   for (Rank stage = 0; stage < run.mesh.pipeline; ++stage) {
     RunPlan const plan = plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage));
     std::vector<ChunkPrice>& of_stage = prices.chunks.emplace_back();
     for (Index chunk = 0; chunk < plan.parallel.parts.chunks(); ++chunk)
       of_stage.push_back(price_of_chunk(plan.parallel.parts, chunk, parts));
-    if (stage > 0) continue;
     PlannedCollective const message =
-        planned_message(plan.parallel.pipeline, plan.parallel.layout, MessageKind::activation, 0);
-    prices.message = ticks(
-        price(message.problem, message.algorithm, bytes_per_value(plan.parallel.layout.types.parameters), machine));
+        planned_message(plan.parallel.pipeline, plan.parallel.layout, MessageKind::activation, stage);
+    std::size_t const element_bytes = bytes_per_value(plan.parallel.layout.types.parameters);
+    double const bytes = static_cast<double>(message.problem.elements()) * static_cast<double>(element_bytes);
+    double const seconds = price(message.problem, message.algorithm, element_bytes, machine) + network.latency +
+                           network.seconds_per_byte * bytes;
+    prices.message = std::max(prices.message, ticks(seconds)); // of the slowest pair of neighbours
   }
   PartTimes::OfPart const& head = times_of(parts, PartKind::head);
   prices.head = ticks(head.forward + parts.loss + head.backward_adding);
@@ -91,7 +93,9 @@ PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& par
 
 std::string to_string(PipelinePrediction const& prediction) {
   return fmt::format("predicted step {:.4g} s: {:.4g} s of a pipeline that idles {:.1f} % (no order takes less than "
-                     "{:.4g} s), {:.4g} s of norm and update, {:.4g} s of sums over ranks, none of them hidden",
+                     "{:.4g} s), {:.4g} s of norm and update, {:.4g} s of collectives among data ranks and of the "
+                     "token table, as if none were "
+                     "hidden",
                      prediction.step_seconds(), prediction.pipeline_seconds, 100 * prediction.idle_share,
                      prediction.bound_seconds, prediction.update_seconds, prediction.exchange_seconds);
 }

@@ -12,8 +12,8 @@
 
 namespace trainstone {
 
-/// In nanoseconds: what parts of every chunk take, with what their blocks compute again, and a message of the residual
-/// stream between two stages. \param[in] parts  measured under the conditions of the run
+/// In nanoseconds: what parts of every chunk take, with what their blocks compute again, and the slowest message of
+/// the residual stream between two stages. \param[in] parts  measured under the conditions of the run
 /// \throws Error if a part has no times
 PipelinePrices pipeline_prices(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine);
 
@@ -23,7 +23,8 @@ struct PipelinePrediction {
   double idle_share = 0;       ///< of all stages, in the pipeline
   double bound_seconds = 0;    ///< no order on these stages takes less, without messages
   double update_seconds = 0;   ///< norm and update of the stage with most parameters
-  double exchange_seconds = 0; ///< sums of gradients over data ranks and of the token table's; nothing hides them
+  double exchange_seconds = 0; ///< collectives among data ranks, and the sum of the token table's gradient; as if
+                               ///< nothing hid them
 
   double step_seconds() const { return pipeline_seconds + update_seconds + exchange_seconds; }
 };

@@ -7,6 +7,8 @@
 #include "parallel/program/step_simulator.hpp"
 #include "train/plan/run_plan.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
 Index played_instructions(StepProgram const& program, Index ranks) {
@@ -16,11 +18,9 @@ Index played_instructions(StepProgram const& program, Index ranks) {
   return ranks * count;
 }
 
-bool prove_programs(ResolvedRun const& run) {
-  if (run.mesh.pipeline > 1) {
-    require_proved(training_pipeline(run.config.parallel, run.config.batch.accumulation));
-    require_proved(evaluation_pipeline(run.config.parallel));
-  }
+namespace {
+
+bool prove_if_few(ResolvedRun const& run) {
   Rank const ranks = run.topology.ranks();
   std::vector<ShardPlan> plans;
   std::vector<StepProgram> programs;
@@ -32,6 +32,18 @@ bool prove_programs(ResolvedRun const& run) {
   }
   require_proved(plans, programs);
   return true;
+}
+
+} // namespace
+
+bool prove_programs(ResolvedRun const& run) {
+  if (run.mesh.pipeline == 1) return prove_if_few(run);
+  require_proved(training_pipeline(run.config.parallel, run.config.batch.accumulation));
+  require_proved(evaluation_pipeline(run.config.parallel));
+  if (prove_if_few(run)) return true;
+  ResolvedRun shorter = run;
+  shorter.config.batch.accumulation = std::min<Index>(run.config.batch.accumulation, run.mesh.pipeline);
+  return prove_if_few(shorter);
 }
 
 void require_proved(std::vector<ShardPlan> const& plans, std::vector<StepProgram> const& programs) {

@@ -17,8 +17,9 @@ Index played_instructions(StepProgram const& program, Index ranks);
 /// with some tens of buckets, and 20 us with a thousand.
 inline constexpr Index most_played_instructions = 4'000;
 
-/// Plays the programs of all ranks of the run, unless they have too many instructions. The chunks and messages of a
-/// pipeline are always played. \return whether it has played all instructions
+/// Plays the programs of all ranks of the run, unless they have too many instructions. Of a pipeline that has too many,
+/// plays the programs of a step with as many micro-batches as stages. The chunks and messages of a pipeline are always
+/// played. \return whether it has played programs of instructions
 /// \throws Error (exit 70) naming the first wrong instruction and its rank
 bool prove_programs(ResolvedRun const& run);
 

@@ -14,19 +14,19 @@ namespace {
 
 std::vector<double> to_vector(ParameterChanges const& means) { return {means.begin(), means.end()}; }
 
-/// Of one micro-batch, losses and gradients of all positions that first_step_part() does not keep become 0. On a rank
-/// with the model's head.
-/// \param[in] first_index  of the micro-batch's first sample in the global batch
-void keep_first_positions(Trainer& trainer, Index first_index, Index positions) {
+/// Of rows of one micro-batch, losses and gradients of all positions that first_step_part() does not keep become 0. On
+/// a rank with the model's head. \param[in] first_index  of the micro-batch's first sample in the global batch
+/// \param[in] rows  whose logits are there
+void keep_first_positions(Trainer& trainer, Index first_index, Index positions, Range const& rows) {
   Gpt const& model = trainer.model();
   ExecutionSpace const& exec = trainer.exec();
   MicroBatchShape const shape = model.shape();
-  StoredMatrix const logits = model.output({PartKind::head});
-  auto const drop = [&](Index begin, Index end) {
-    Index const rows = end - begin;
-    if (rows == 0) return;
-    set_to_zero(exec, StoredVector(model.losses()).part(begin, rows));
-    set_to_zero(exec, logits.flat().part(begin * logits.columns, rows * logits.columns));
+  StoredMatrix const logits = model.logits();
+  auto const drop = [&](Index first, Index last) {
+    Index const begin = std::max(first, rows.begin), size = std::min(last, rows.end) - begin;
+    if (size <= 0) return;
+    set_to_zero(exec, StoredVector(model.losses()).part(begin, size));
+    set_to_zero(exec, logits.flat().part((begin - rows.begin) * logits.columns, size * logits.columns));
   };
   for (Index row = 0; row < shape.batch; ++row) {
     Range const kept = first_step_part(first_index + row, trainer.config().batch.global, positions);
@@ -78,8 +78,8 @@ FirstUpdateOutcome first_update(Trainer& trainer, Index positions) {
   BatchSource const source = repeated_first_sample(trainer.batches().training, sequence);
   StateLayout const& layout = trainer.engine().plan().layout;
   PlayedStep played{.source = &source, .gradient_scale = 1 / static_cast<float>(positions)};
-  played.after_loss = [&](Index micro_batch) {
-    keep_first_positions(trainer, layout.micro_batch(micro_batch) * trainer.model().shape().batch, positions);
+  played.after_loss = [&](Index micro_batch, Range const& rows) {
+    keep_first_positions(trainer, layout.micro_batch(micro_batch) * trainer.model().shape().batch, positions, rows);
   };
   trainer.gradient(played);
   FirstUpdateOutcome outcome{.loss = played.total_loss / static_cast<double>(positions), .update = {}};
