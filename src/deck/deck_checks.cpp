@@ -14,11 +14,6 @@ namespace {
 
 using Problem = std::optional<ConfigProblem>;
 
-template <class... Values>
-Problem problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
-  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
-}
-
 Problem source_problem(RunConfig const& config) {
   DataConfig const& data = config.data;
   bool const synthetic = data.source == DataSource::synthetic;

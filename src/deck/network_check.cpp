@@ -22,9 +22,8 @@ std::optional<ConfigProblem> find_problem_of(AlgorithmKey const& key, std::strin
   std::vector<std::string_view> names{"auto"};
   for (Algorithm const algorithm : legal) names.push_back(to_string(algorithm));
   names.push_back(algorithm_measured);
-  return ConfigProblem{
-      key.name, fmt::format("{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one of {3}",
-                            key.name, name, why, fmt::join(names, ", "))};
+  return problem(key.name, "{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one of {3}",
+                 key.name, name, why, fmt::join(names, ", "));
 }
 
 std::optional<ConfigProblem> find_problem_of_any(CommConfig const& comm, std::string const& why) {

@@ -7,10 +7,12 @@
 #include "core/storage.hpp"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -21,6 +23,12 @@ struct ConfigProblem {
   std::string key;
   std::string message;
 };
+
+/// The problem of a key, with a formatted message.
+template <class... Values>
+ConfigProblem problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
+  return {key, fmt::format(text, std::forward<Values>(values)...)};
+}
 
 struct GptConfig {
   std::int64_t layers = 0;
@@ -147,6 +155,12 @@ inline std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {
   return above <= number ? fmt::format("{} or {}", below, above) : fmt::format("{}", below);
 }
 
+/// "4 or 8": the powers of two around `wanted`, which is at least 1 and none itself.
+inline std::string nearest_powers_of_two(std::int64_t wanted) {
+  std::uint64_t const below = std::bit_floor(static_cast<std::uint64_t>(wanted));
+  return fmt::format("{} or {}", below, 2 * below);
+}
+
 /// The problem of a shape, if there is one.
 inline std::optional<ConfigProblem> find_problem(GptConfig const& config) {
   struct Extent {
@@ -157,18 +171,16 @@ inline std::optional<ConfigProblem> find_problem(GptConfig const& config) {
                                Extent{"model.channels", config.channels}, Extent{"model.context", config.context},
                                Extent{"model.vocab", config.vocab}}) {
     if (extent.value >= 1) continue;
-    return ConfigProblem{extent.key,
-                         fmt::format("{} = {}: must be at least 1 (or give model.preset)", extent.key, extent.value)};
+    return problem(extent.key, "{} = {}: must be at least 1 (or give model.preset)", extent.key, extent.value);
   }
   if (config.channels % config.heads != 0) {
     std::int64_t const below = config.channels / config.heads * config.heads;
     std::string const channels =
         below > 0 ? fmt::format("{} or {}", below, below + config.heads) : fmt::format("{}", config.heads);
-    return ConfigProblem{"model.heads",
-                         fmt::format("model.heads = {} does not divide model.channels = {}; nearest legal values: "
-                                     "heads {} or channels {}",
-                                     config.heads, config.channels, nearest_divisors(config.channels, config.heads),
-                                     channels)};
+    return problem("model.heads",
+                   "model.heads = {} does not divide model.channels = {}; nearest legal values: heads {} or "
+                   "channels {}",
+                   config.heads, config.channels, nearest_divisors(config.channels, config.heads), channels);
   }
   return std::nullopt;
 }

@@ -43,9 +43,9 @@ std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults) {
 
 std::optional<ConfigProblem> find_delay_problem(FaultConfig const& faults, std::int64_t ranks) {
   if (faults.delay_rank < ranks) return std::nullopt;
-  return ConfigProblem{"faults.delay.rank", fmt::format("faults.delay.rank = {} is no rank of this run; nearest legal "
-                                                        "value: {}, or -1 for all",
-                                                        faults.delay_rank, ranks - 1)};
+  return problem("faults.delay.rank",
+                 "faults.delay.rank = {} is no rank of this run; nearest legal value: {}, or -1 for all",
+                 faults.delay_rank, ranks - 1);
 }
 
 InjectedDelay::InjectedDelay(FaultConfig const& faults, std::int64_t rank) {

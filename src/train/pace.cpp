@@ -30,9 +30,8 @@ std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults) {
 
 std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks) {
   if (faults.straggler_rank < ranks) return std::nullopt;
-  return ConfigProblem{"faults.straggler.rank",
-                       fmt::format("faults.straggler.rank = {} is no rank of this run; nearest legal value: {}",
-                                   faults.straggler_rank, ranks - 1)};
+  return problem("faults.straggler.rank", "faults.straggler.rank = {} is no rank of this run; nearest legal value: {}",
+                 faults.straggler_rank, ranks - 1);
 }
 
 Pace::Pace(FaultConfig const& faults, std::int64_t rank) {

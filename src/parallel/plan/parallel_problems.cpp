@@ -12,18 +12,7 @@ namespace {
 
 using Found = std::optional<ConfigProblem>;
 
-template <class... Values>
-Found problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
-  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
-}
-
 bool is_power_of_two(Index value) { return std::has_single_bit(static_cast<std::uint64_t>(value)); }
-
-/// "4 or 8"
-std::string nearest_powers(Index value) {
-  auto const below = std::bit_floor(static_cast<std::uint64_t>(value));
-  return fmt::format("{} or {}", below, 2 * below);
-}
 
 Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
   StrategyRow const& row = row_of(parallel.strategy);
@@ -90,12 +79,12 @@ Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, In
   if (!is_power_of_two(ranks))
     return problem("parallel.reduction",
                    "parallel.reduction = \"ordered\" needs a power of two of ranks, not {}; nearest legal values: {}",
-                   ranks, nearest_powers(ranks));
+                   ranks, nearest_powers_of_two(ranks));
   if (!is_power_of_two(rank_micro_batches))
     return problem("parallel.reduction",
                    "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "
                    "batch.micro), not {}; nearest legal values: {}",
-                   ranks * rank_micro_batches, nearest_powers(ranks * rank_micro_batches));
+                   ranks * rank_micro_batches, nearest_powers_of_two(ranks * rank_micro_batches));
   for (AlgorithmKey const& key : algorithm_keys) {
     std::string const& value = comm.*key.member;
     if (value == algorithm_measured)

@@ -22,11 +22,6 @@ namespace {
 
 using Found = std::optional<ConfigProblem>;
 
-template <class... Values>
-Found problem(char const* key, fmt::format_string<Values...> text, Values&&... values) {
-  return ConfigProblem{key, fmt::format(text, std::forward<Values>(values)...)};
-}
-
 Found one_stage_problem(ParallelConfig const& parallel) {
   if (parallel.pipeline_chunks != 1)
     return problem("parallel.pipeline_chunks",
@@ -49,12 +44,11 @@ Found strategy_problem(ParallelConfig const& parallel) {
                    "parallel.partition = \"inter_layer\" has one stage; legal value with parallel.pipeline = {}: "
                    "\"intra_layer\"",
                    parallel.pipeline);
-  auto const stages = static_cast<std::uint64_t>(parallel.pipeline);
-  if (parallel.reduction == ReductionMode::ordered && !std::has_single_bit(stages))
+  if (parallel.reduction == ReductionMode::ordered &&
+      !std::has_single_bit(static_cast<std::uint64_t>(parallel.pipeline)))
     return problem("parallel.pipeline",
-                   "parallel.reduction = \"ordered\" needs a power of two of stages, not {}; nearest legal values: {} "
-                   "or {}",
-                   stages, std::bit_floor(stages), 2 * std::bit_floor(stages));
+                   "parallel.reduction = \"ordered\" needs a power of two of stages, not {}; nearest legal values: {}",
+                   parallel.pipeline, nearest_powers_of_two(parallel.pipeline));
   return std::nullopt;
 }
 

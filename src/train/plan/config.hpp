@@ -124,16 +124,15 @@ inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::
   if (!has_global) return std::nullopt;
   std::int64_t const unit = (has_micro ? batch.micro : 1) * (has_accumulation ? batch.accumulation : 1) * ranks;
   if (has_micro && has_accumulation && unit != batch.global) {
-    return ConfigProblem{"batch.global",
-                         fmt::format("batch.global = {} contradicts batch.micro = {} x batch.accumulation = {} x {} "
-                                     "ranks; the legal value is {}, or leave one of the three out",
-                                     batch.global, batch.micro, batch.accumulation, ranks, unit)};
+    return problem("batch.global",
+                   "batch.global = {} contradicts batch.micro = {} x batch.accumulation = {} x {} ranks; the "
+                   "legal value is {}, or leave one of the three out",
+                   batch.global, batch.micro, batch.accumulation, ranks, unit);
   }
   if (batch.global % unit != 0) {
-    return ConfigProblem{"batch.global",
-                         fmt::format("batch.global = {} is no multiple of {} ({} x {} ranks); nearest legal values: {}",
-                                     batch.global, unit, has_micro ? "batch.micro" : "batch.accumulation", ranks,
-                                     nearest_multiples(unit, batch.global))};
+    return problem("batch.global", "batch.global = {} is no multiple of {} ({} x {} ranks); nearest legal values: {}",
+                   batch.global, unit, has_micro ? "batch.micro" : "batch.accumulation", ranks,
+                   nearest_multiples(unit, batch.global));
   }
   return std::nullopt;
 }
