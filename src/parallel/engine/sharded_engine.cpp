@@ -113,8 +113,7 @@ void ShardedEngine::connect_stages(Arena& buffers, PinnedMemory& pinned) {
   std::optional<PlannedCollective> const& sum = m_plan->pipeline.table;
   StoredVector table, scratch;
   if (sum) {
-    auto const group = std::ranges::find(m_layout->groups, token_table_group, &ParameterGroup::number);
-    table = m_reducer.share(group - m_layout->groups.begin());
+    table = m_reducer.share(m_layout->table_group());
     scratch = take_vector(buffers, m_plan->reductions.storage, "token table scratch",
                           schedule_of(*sum, m_layout->mesh, m_layout->rank).scratch_elements);
   }

@@ -3,8 +3,6 @@
 #include "core/error.hpp"
 #include "parallel/plan/engine_memory.hpp"
 
-#include <algorithm>
-
 namespace trainstone {
 
 StageExchange::StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator const& line,
@@ -16,10 +14,7 @@ StageExchange::StageExchange(ExecutionSpace const& exec, ExecutionSpace const& c
     for (Index sender = 0; sender < shape.stages; ++sender) {
       bool const is_used = sends(shape, kind, sender, 0) || sends(shape, kind, sender, shape.chunks - 1);
       if (!is_used) continue;
-      Index const receiver = StageNeighbours{sender, shape.stages}.receiver(kind);
-      auto const lower = static_cast<Rank>(std::min(sender, receiver)),
-                 upper = static_cast<Rank>(std::max(sender, receiver));
-      if (std::optional<Communicator> mine = pair(line, {lower, upper}))
+      if (std::optional<Communicator> mine = pair(line, channel_stages(shape, kind, sender)))
         m_channels.emplace(std::pair(kind, sender), Channel{std::move(*mine)});
     }
   m_ends = pair(line, {0, static_cast<Rank>(shape.stages - 1)});
@@ -38,11 +33,6 @@ std::optional<Communicator> StageExchange::pair(Communicator const& line, StageP
   return is_in ? std::optional<Communicator>(std::move(part)) : std::nullopt;
 }
 
-Index StageExchange::sender(PreparedMessage const& message) const {
-  Index const stage = m_plan->pipeline.stage;
-  return message.sends ? stage : StageNeighbours{stage, m_plan->pipeline.shape.stages}.sender(message.kind);
-}
-
 StoredVector StageExchange::data_of(PreparedMessage const& message, StageBuffers const& buffers) const {
   auto const at = [](Index index) { return static_cast<std::size_t>(index); };
   if (message.kind == MessageKind::gradient) return buffers.gradients.at(at(message.buffer));
@@ -57,8 +47,9 @@ void StageExchange::prepare(StageBuffers const& buffers) {
     StoredVector const data = data_of(message, buffers);
     StoredVector none = data;
     none.size = 0;
-    Channel& channel = m_channels.at({message.kind, sender(message)});
-    PlannedCollective const planned = planned_message(m_plan->pipeline, layout, message.kind, sender(message));
+    Index const sender = m_plan->pipeline.sender(message.sends, message.kind);
+    Channel& channel = m_channels.at({message.kind, sender});
+    PlannedCollective const planned = planned_message(m_plan->pipeline, layout, message.kind, sender);
     m_messages.try_emplace(message, m_communication, channel.communicator,
                            schedule_of(planned, layout.mesh, layout.rank), Operation::sum, data, none,
                            ExecutionOptions{.staging = staging, .caller = &m_exec, .tag = channel.tag});

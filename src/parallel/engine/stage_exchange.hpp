@@ -64,7 +64,6 @@ private:
   static std::optional<Communicator> pair(Communicator const& line, StagePair const& stages);
   Execution& execution(Instruction const& message, Act act);
   StoredVector data_of(PreparedMessage const& message, StageBuffers const& buffers) const;
-  Index sender(PreparedMessage const& message) const;
 
   ExecutionSpace m_exec, m_communication;
   ExecutionQueue* m_queue;

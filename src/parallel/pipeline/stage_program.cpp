@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace trainstone {
@@ -226,6 +227,15 @@ std::string_view verb(StageAct act) {
   return "unknown";
 }
 
+PipelineProgram without_stages(PipelineShape const& shape, std::span<StageOrder const> orders) {
+  auto const some = [&](ChunkAct act) {
+    return std::ranges::any_of(orders, [&](StageOrder const& order) {
+      return std::ranges::find(order, act, &ChunkOperation::act) != order.end();
+    });
+  };
+  return {.shape = shape, .splits_backward = some(ChunkAct::weights), .forward_only = !some(ChunkAct::backward)};
+}
+
 ChunkAct chunk_act(StageAct act) {
   if (act == StageAct::forward) return ChunkAct::forward;
   return act == StageAct::backward ? ChunkAct::backward : ChunkAct::weights;
@@ -246,23 +256,14 @@ std::string to_string(StageInstruction const& instruction, Index chunks) {
 PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
                                       ReceiveAhead ahead) {
   TRAINSTONE_REQUIRE(std::ssize(orders) == shape.stages, "{} orders for {} stages", orders.size(), shape.stages);
-  auto const some = [&](ChunkAct act) {
-    return std::ranges::any_of(orders, [&](StageOrder const& order) {
-      return std::ranges::find(order, act, &ChunkOperation::act) != order.end();
-    });
-  };
-  PipelineProgram program{
-      .shape = shape, .splits_backward = some(ChunkAct::weights), .forward_only = !some(ChunkAct::backward)};
+  PipelineProgram program = without_stages(shape, orders);
   for (Index stage = 0; stage < shape.stages; ++stage)
     program.stages.push_back(StageWriter(program, stage, orders[static_cast<std::size_t>(stage)], ahead).write());
   return program;
 }
 
 StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order, ReceiveAhead ahead) {
-  auto const has = [&](ChunkAct act) { return std::ranges::find(order, act, &ChunkOperation::act) != order.end(); };
-  PipelineProgram const program{
-      .shape = shape, .splits_backward = has(ChunkAct::weights), .forward_only = !has(ChunkAct::backward)};
-  return StageWriter(program, stage, order, ahead).write();
+  return StageWriter(without_stages(shape, {&order, 1}), stage, order, ahead).write();
 }
 
 std::vector<StageOrder> orders_of(PipelineProgram const& program) {

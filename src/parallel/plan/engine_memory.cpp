@@ -127,8 +127,7 @@ std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
 }
 
 std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message) {
-  StageNeighbours const neighbours{plan.pipeline.stage, plan.pipeline.shape.stages};
-  Index const sender = message.sends ? plan.pipeline.stage : neighbours.sender(message.kind);
+  Index const sender = plan.pipeline.sender(message.sends, message.kind);
   return staging_of(plan, planned_message(plan.pipeline, plan.layout, message.kind, sender),
                     bytes_per_value(plan.layout.types.parameters));
 }

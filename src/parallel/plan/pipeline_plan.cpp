@@ -17,8 +17,7 @@ std::optional<PlannedCollective> table_sum(StateLayout const& layout) {
   Rank const last = layout.mesh.pipeline - 1, stage = layout.mesh.index(Axis::pipeline, layout.rank);
   if (stage != 0 && stage != last) return std::nullopt;
   StagePair const ends{0, last};
-  auto const table = std::ranges::find(layout.groups, token_table_group, &ParameterGroup::number);
-  Index const elements = layout.share(table - layout.groups.begin()).size();
+  Index const elements = layout.share(layout.table_group()).size();
   Topology const line = layout.topology.of(layout.mesh.members(ends, layout.rank));
   return PlannedCollective{Axis::pipeline, even_problem(Collective::all_reduce, elements, line), Algorithm::butterfly,
                            ends};
@@ -94,13 +93,17 @@ PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout cons
   return plan;
 }
 
+StagePair channel_stages(PipelineShape const& shape, MessageKind kind, Index sender) {
+  auto const [lower, upper] = std::minmax({sender, StageNeighbours{sender, shape.stages}.receiver(kind)});
+  return {static_cast<Rank>(lower), static_cast<Rank>(upper)};
+}
+
 PlannedCollective planned_message(PipelinePlan const& pipeline, StateLayout const& layout, MessageKind kind,
                                   Index sender) {
-  auto const from = static_cast<Rank>(sender),
-             to = static_cast<Rank>(StageNeighbours{sender, pipeline.shape.stages}.receiver(kind));
-  StagePair const stages{std::min(from, to), std::max(from, to)};
+  StagePair const stages = channel_stages(pipeline.shape, kind, sender);
   Topology const line = layout.topology.of(layout.mesh.members(stages, layout.rank));
-  Problem const problem = even_problem(Collective::broadcast, pipeline.message_elements, line, from < to ? 0 : 1);
+  Problem const problem =
+      even_problem(Collective::broadcast, pipeline.message_elements, line, sender == stages.lower ? 0 : 1);
   return {Axis::pipeline, problem, Algorithm::linear, stages};
 }
 

@@ -30,6 +30,10 @@ struct PipelinePlan {
   std::optional<PlannedCollective> table = {};
 
   bool has_stages() const { return shape.stages > 1; }
+  /// Of this stage's messages of a kind, those that it sends or those that it receives: the stage that sends them.
+  Index sender(bool sends, MessageKind kind) const {
+    return sends ? stage : StageNeighbours{stage, shape.stages}.sender(kind);
+  }
   /// What training and evaluation need.
   ActivationCopies copies() const;
 };
@@ -58,6 +62,9 @@ PipelineProgram evaluation_pipeline(ParallelConfig const& parallel);
 
 /// \param[in] message_elements  of the residual stream of a micro-batch
 PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout const& layout, Index message_elements);
+
+/// The two stages that a channel joins. \param[in] sender  a stage
+StagePair channel_stages(PipelineShape const& shape, MessageKind kind, Index sender);
 
 /// A channel's messages: a broadcast between two stages. \param[in] sender  a stage
 PlannedCollective planned_message(PipelinePlan const& pipeline, StateLayout const& layout, MessageKind kind,

@@ -11,6 +11,12 @@ Index StateLayout::largest_group() const { return std::ranges::max(groups, {}, &
 
 Index StateLayout::largest_unit() const { return std::ranges::max(units, {}, &ParameterUnit::padded).padded; }
 
+Index StateLayout::table_group() const {
+  auto const found = std::ranges::find(groups, token_table_group, &ParameterGroup::number);
+  TRAINSTONE_REQUIRE(found != groups.end(), "none of {} groups is the token table", groups.size());
+  return std::distance(groups.begin(), found);
+}
+
 Index StateLayout::unit_of(Index group) const {
   auto const found = std::ranges::find_if(units, [=](ParameterUnit const& unit) { return unit.has(group); });
   TRAINSTONE_REQUIRE(found != units.end(), "group {} is in none of {} units", group, units.size());

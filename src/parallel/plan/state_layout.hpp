@@ -42,6 +42,8 @@ struct StateLayout {
   Index elements() const { return groups.back().offset + groups.back().padded; }
   Index largest_group() const;
   Index largest_unit() const;
+  /// The group that is the token table. \throws Error if this stage has no token table
+  Index table_group() const;
   /// The unit that a group is in.
   Index unit_of(Index group) const;
   /// Elements of all of this rank's shares, and of the parameters that it keeps.

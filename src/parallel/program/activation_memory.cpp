@@ -13,26 +13,31 @@ struct PartActivations {
   std::set<Activation> read_by_forward, kept, read_by_backward;
 };
 
-/// Any number of chunks stands for all that are more than one.
-GptOptions options_of(bool splits_loss) { return {.loss_chunks = splits_loss ? 2 : 1}; }
+struct ModelActivations {
+  std::array<PartActivations, part_kinds.size()> by_kind;
+  std::set<Activation> read_by_loss;
 
-PartActivations const& of_kind(PartKind kind, bool splits_loss) {
-  auto const make = [](bool splits) {
-    std::array<PartActivations, part_kinds.size()> by_kind;
-    GptOptions const options = options_of(splits);
-    for (PartKind const each : part_kinds)
-      by_kind[static_cast<std::size_t>(each)] = {read_by_forward(each, options), kept_for_backward(each, options),
-                                                 read_by_backward(each, options)};
-    return by_kind;
-  };
-  static std::array const whole = make(false), split = make(true);
-  return (splits_loss ? split : whole)[static_cast<std::size_t>(kind)];
-}
+  PartActivations const& of(PartKind kind) const { return by_kind[static_cast<std::size_t>(kind)]; }
+};
 
 /// If the loss is split, logits are those of a chunk: the loss leaves them, and a piece of head's backward reads them.
-std::set<Activation> without_logits(std::set<Activation> all, bool splits_loss) {
-  if (splits_loss) all.erase(Activation::logits);
-  return all;
+/// They are in none of the lists. Any number of chunks stands for all that are more than one.
+ModelActivations make_lists(bool splits_loss) {
+  GptOptions const options{.loss_chunks = splits_loss ? 2 : 1};
+  ModelActivations lists{.by_kind = {}, .read_by_loss = read_by_loss(options)};
+  for (PartKind const kind : part_kinds) {
+    PartActivations& part = lists.by_kind[static_cast<std::size_t>(kind)];
+    part = {read_by_forward(kind, options), kept_for_backward(kind, options), read_by_backward(kind, options)};
+    if (!splits_loss) continue;
+    part.kept.erase(Activation::logits);
+    part.read_by_backward.erase(Activation::logits);
+  }
+  return lists;
+}
+
+ModelActivations const& lists_of(bool splits_loss) {
+  static ModelActivations const whole = make_lists(false), split = make_lists(true);
+  return splits_loss ? split : whole;
 }
 
 } // namespace
@@ -78,7 +83,7 @@ std::optional<PlacedActivation> ActivationMemory::first_missing(std::set<Activat
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_forward(Instruction const& forward) const {
   PartKind const kind = (*m_parts)[forward.subject].kind;
-  return first_missing(of_kind(kind, splits_loss()).read_by_forward, forward.subject, forward);
+  return first_missing(lists_of(splits_loss()).of(kind).read_by_forward, forward.subject, forward);
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Instruction const& recompute) const {
@@ -87,7 +92,7 @@ std::optional<PlacedActivation> ActivationMemory::missing_for_recompute(Instruct
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Instruction const& loss) const {
-  return first_missing(read_by_loss(options_of(splits_loss())), m_parts->size() - 1, loss);
+  return first_missing(lists_of(splits_loss()).read_by_loss, m_parts->size() - 1, loss);
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Instruction const& backward) const {
@@ -97,8 +102,7 @@ std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Instructi
     PlacedActivation const logits = place_of(Activation::logits, part, backward.buffers);
     if (m_contents[index(logits)] != Content{backward.micro_batch, backward.piece}) return logits;
   }
-  return first_missing(without_logits(of_kind(part.kind, splits_loss()).read_by_backward, splits_loss()),
-                       backward.subject, backward);
+  return first_missing(lists_of(splits_loss()).of(part.kind).read_by_backward, backward.subject, backward);
 }
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_send(Instruction const& send) const {
@@ -118,7 +122,7 @@ void ActivationMemory::write(std::set<Activation> const& all, Instruction const&
 
 void ActivationMemory::keep(Instruction const& by, Index micro_batch) {
   PartKind const kind = (*m_parts)[by.subject].kind;
-  write(without_logits(of_kind(kind, splits_loss()).kept, splits_loss()), by, micro_batch);
+  write(lists_of(splits_loss()).of(kind).kept, by, micro_batch);
 }
 
 void ActivationMemory::keep_logits(Instruction const& loss) {

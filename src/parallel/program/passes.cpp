@@ -13,6 +13,11 @@ Instruction wait_for(Act started, Index subject, Index micro_batch = Instruction
   return {.act = Act::wait, .subject = subject, .micro_batch = micro_batch, .slot = slot, .started = started};
 }
 
+/// The publication of the unit that forward reads as the `place`-th.
+Instruction publish(std::vector<Index> const& units, Index place, Index slots) {
+  return {.act = Act::publish, .subject = units[at(place)], .slot = place % slots};
+}
+
 /// The uses of units by an order: which unit each is of, and to which use an instruction belongs.
 struct Uses {
   std::vector<Index> units;
@@ -143,15 +148,6 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
   return out;
 }
 
-namespace {
-
-/// The publication of the unit that forward reads as the `place`-th.
-Instruction publish(std::vector<Index> const& units, Index place, Index slots) {
-  return {.act = Act::publish, .subject = units[at(place)], .slot = place % slots};
-}
-
-} // namespace
-
 Instructions with_publication(Instructions const& order, ShardPlan const& plan) {
   std::vector<Index> const by_use = units_by_use(plan.parts);
   Index const units = std::ssize(by_use), slots = plan.gathers.in_flight();
@@ -200,7 +196,7 @@ Instructions GradientPass::finish() {
   Instructions out;
   meet_across_replicas(std::ssize(m_in_flight), out);
   while (!m_in_flight.empty()) retire_oldest(out);
-  if (m_reductions->adds_parts_of_table() || m_plan->pipeline.table) out.push_back({.act = Act::tie});
+  if (m_plan->ties_table()) out.push_back({.act = Act::tie});
   return out;
 }
 

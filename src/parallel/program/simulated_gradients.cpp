@@ -139,7 +139,7 @@ void SimulatedRank::require_complete(Instruction const& instruction, GradientCel
 }
 
 void SimulatedRank::tie(Instruction const& instruction) {
-  if (!ties_table()) fail(StepDefect::malformed, instruction, "the token table has one gradient");
+  if (!m_plan->ties_table()) fail(StepDefect::malformed, instruction, "the token table has one gradient");
   for (GradientCell const& cell : m_cells)
     if (m_layout->groups[index(cell.group)].number == token_table_group) require_complete(instruction, cell);
   ++m_tied;

@@ -6,8 +6,6 @@ namespace trainstone::Impl {
 
 namespace {
 
-StageNeighbours neighbours_of(PipelinePlan const& pipeline) { return {pipeline.stage, pipeline.shape.stages}; }
-
 LineName channel(ShardPlan const& plan, MessageKind kind, Index sender) {
   LineName name = line_name(Axis::pipeline, plan);
   name.pair = {Act::send, static_cast<Index>(kind) * plan.pipeline.shape.stages + sender};
@@ -28,8 +26,7 @@ LineName line_of_ends(ShardPlan const& plan) {
 
 LineName channel_of(Instruction const& message, ShardPlan const& plan) {
   MessageKind const kind = message_kind(message);
-  bool const sends = message.act == Act::send;
-  return channel(plan, kind, sends ? plan.pipeline.stage : neighbours_of(plan.pipeline).sender(kind));
+  return channel(plan, kind, plan.pipeline.sender(message.act == Act::send, kind));
 }
 
 std::vector<LineName> lines_of(ShardPlan const& plan) {
@@ -38,8 +35,7 @@ std::vector<LineName> lines_of(ShardPlan const& plan) {
   for (Axis const axis : axes) names.push_back(line_name(axis, plan));
   if (!pipeline.has_stages()) return names;
   for (MessageKind const kind : {MessageKind::activation, MessageKind::gradient})
-    for (Index const sender : {pipeline.stage, neighbours_of(pipeline).sender(kind)})
-      names.push_back(channel(plan, kind, sender));
+    for (bool const sends : {true, false}) names.push_back(channel(plan, kind, pipeline.sender(sends, kind)));
   if (pipeline.table) names.push_back(line_of_ends(plan));
   return names;
 }

@@ -196,7 +196,7 @@ void SimulatedRank::agree(Instruction const& instruction) {
 
 void SimulatedRank::norm(Instruction const& instruction) {
   for (GradientCell const& cell : m_cells) require_complete(instruction, cell);
-  if (ties_table() && m_tied == 0)
+  if (m_plan->ties_table() && m_tied == 0)
     fail(StepDefect::undefined_read, instruction, "the two parts of the token table's gradient have not been added");
   ++m_normed;
   m_has_norm = true;
@@ -222,7 +222,7 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
       fail(StepDefect::incomplete, last,
            fmt::format("\"{}\" was done {} times until here, must be {}", to_string(act), found, wanted));
   };
-  require_times(Act::tie, m_tied, section == Section::step && ties_table() ? 1 : 0);
+  require_times(Act::tie, m_tied, section == Section::step && m_plan->ties_table() ? 1 : 0);
   require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
   require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);

@@ -89,7 +89,6 @@ private:
   void begin_activation(Instruction const& instruction);
   void begin_gradient(Instruction const& instruction);
   void require_unsent(Instruction const& instruction) const;
-  bool ties_table() const { return m_plan->reductions.adds_parts_of_table() || m_plan->pipeline.table; }
   void write_gradients(Instruction const& instruction, Index number_of_piece);
   void read_parameters(Instruction const& instruction, Index unit);
   void read_tokens(Instruction const& instruction) const;

@@ -14,7 +14,8 @@ void append(Instructions& list, Instructions const& more) { list.insert(list.end
 /// Whether updated parameters are still on their way when the next forward begins.
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 
-/// What moves parameters. \param[in] begins  whether the order is the first one after an update
+/// The order, with what is computed again and what moves parameters. \param[in] begins  whether the order is the first
+/// one after an update
 Instructions with_parameters(Instructions const& order, ShardPlan const& plan, bool begins) {
   Instructions list = with_recomputation(order, plan.parts);
   if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
