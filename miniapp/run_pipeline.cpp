@@ -28,7 +28,7 @@ double message_seconds(PreparedRun const& run) {
   EmulatedNetwork const network = run.config().comm.emulated_network();
   auto const bytes = static_cast<double>(run.plan->parallel.pipeline.message_elements) *
                      static_cast<double>(bytes_per_value(run.plan->storage().values));
-  return network.latency + network.seconds_per_byte * bytes;
+  return network.seconds(bytes);
 }
 
 } // namespace

@@ -7,7 +7,6 @@
 #include "kernels/measurement/peaks.hpp"
 #include "result/released_curves.hpp"
 #include "run_pipeline.hpp"
-#include "stages_table.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <unistd.h>
@@ -100,6 +99,14 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+/// Of a step, by all stages that work on one micro-batch together.
+std::uint64_t executed_flops(PreparedRun const& run) {
+  if (!run.plan->parallel.pipeline.has_stages()) return run.plan->step_flops.total();
+  std::uint64_t sum = 0;
+  for (RunPlan const& plan : plan_stages(run.resolved)) sum += plan.step_flops.total();
+  return sum;
+}
+
 std::map<std::string, double> metrics_of(Result const& result, PreparedRun const& run) {
   std::vector<double> seconds;
   double window_seconds = 0, exposed = 0;
@@ -112,9 +119,8 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  double const flops_per_second = static_cast<double>(executed_flops(run.resolved)) *
-                                  run.plan->parallel.layout.mesh.data() * static_cast<double>(seconds.size()) /
-                                  window_seconds;
+  double const flops_per_second = static_cast<double>(executed_flops(run)) * run.plan->parallel.layout.mesh.data() *
+                                  static_cast<double>(seconds.size()) / window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
                                         {"executed_flops_per_second", flops_per_second},
                                         {"exposed_communication_share", exposed / window_seconds},

@@ -4,6 +4,7 @@
 #include "train/injected_delay.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace trainstone {
 
@@ -29,15 +30,15 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   Traffic const sent = total_sent(comm_counters());
   bool const is_measured = step >= run.window.first && step <= run.window.last;
   bool const times_kernels = run.config().bench.kernels && is_measured;
-  bool const times_stage = run.config().bench.pipeline && is_measured;
-  StageClock clock(run.plan->parallel.parts);
-  trainer.measure_stage(times_stage ? &clock : nullptr);
+  std::optional<StageClock> clock;
+  if (run.config().bench.pipeline && is_measured) clock.emplace(run.plan->parallel.parts);
+  trainer.measure_stage(clock ? &*clock : nullptr);
   StepReport report = [&] {
     ThreadKernelTable const table(times_kernels ? &training.kernels : nullptr);
     return trainer.step(step, [&] { return checkpoints.ask(); });
   }();
   trainer.measure_stage(nullptr);
-  if (times_stage) training.stages.push_back(clock.times());
+  if (clock) training.stages.push_back(clock->times());
   if (is_followed || checkpoints.writes_after(report)) trainer.finish(report);
   training.step_flops += model_flops(counters()) - model_flops(before);
   training.step_launches += total_launches(counters()) - total_launches(before);

@@ -6,19 +6,9 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 namespace trainstone {
 
 namespace {
-
-/// Of the first rank of each stage.
-std::vector<RunPlan> plans_of_stages(ResolvedRun const& run) {
-  std::vector<RunPlan> plans;
-  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage)
-    plans.push_back(plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage)));
-  return plans;
-}
 
 /// "embed, 4 blocks", "4 blocks in 2 chunks, head"
 std::string contents(ModelStage const& stage) {
@@ -35,7 +25,7 @@ std::string stages_table(ResolvedRun const& run) {
   std::string text = fmt::format("stages of {}\n  {:>5}  {:<28} {:>12} {:>11} {:>14} {:>14} {:>12} {:>9}\n",
                                  run.config.parallel.pipeline_schedule, "stage", "has", "parameters", "micro-b. kept",
                                  "activations", "memory", "FLOP", "messages");
-  for (RunPlan const& plan : plans_of_stages(run)) {
+  for (RunPlan const& plan : plan_stages(run)) {
     PipelinePlan const& pipeline = plan.parallel.pipeline;
     Traffic const sent = plan.step_sent();
     text += fmt::format(
@@ -44,12 +34,6 @@ std::string stages_table(ResolvedRun const& run) {
         mebibytes(plan.memory_bytes().total()), static_cast<double>(plan.step_flops.total()), sent.messages);
   }
   return text;
-}
-
-std::uint64_t executed_flops(ResolvedRun const& run) {
-  std::uint64_t sum = 0;
-  for (RunPlan const& plan : plans_of_stages(run)) sum += plan.step_flops.total();
-  return sum;
 }
 
 } // namespace trainstone

@@ -5,7 +5,7 @@
 namespace trainstone {
 
 OutPort::Time OutPort::send(Time now, std::uint64_t bytes) {
-  std::chrono::duration<double> const busy(m_network.latency + m_network.seconds_per_byte * static_cast<double>(bytes));
+  std::chrono::duration<double> const busy(m_network.seconds(static_cast<double>(bytes)));
   std::lock_guard const lock(m_mutex);
   m_free = std::max(now, m_free) + std::chrono::ceil<Time::duration>(busy);
   return m_free;

@@ -14,6 +14,8 @@ struct EmulatedNetwork {
   double latency = 0;          ///< s
   double seconds_per_byte = 0; ///< 0 = no limit
   bool is_slow() const { return latency > 0 || seconds_per_byte > 0; }
+  /// What a message takes, in s.
+  double seconds(double bytes) const { return latency + seconds_per_byte * bytes; }
 };
 
 /// The port of one rank. Any thread may send.

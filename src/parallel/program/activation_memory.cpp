@@ -21,7 +21,8 @@ struct ModelActivations {
 };
 
 /// If the loss is split, logits are those of a chunk: the loss leaves them, and a piece of head's backward reads them.
-/// They are in none of the lists. Any number of chunks stands for all that are more than one.
+/// What parts keep and what their backward reads is then listed without them. Any number of chunks stands for all that
+/// are more than one.
 ModelActivations make_lists(bool splits_loss) {
   GptOptions const options{.loss_chunks = splits_loss ? 2 : 1};
   ModelActivations lists{.by_kind = {}, .read_by_loss = read_by_loss(options)};

@@ -2,6 +2,7 @@
 
 // What the computing parts of a step take on one rank. A plain value: measured on a machine, or made up in a test.
 
+#include "core/error.hpp"
 #include "model/part.hpp"
 
 #include <map>
@@ -19,6 +20,13 @@ struct PartTimes {
     double recompute(Recompute how) const { return how == Recompute::full ? recompute_full : recompute_selective; }
     bool operator==(OfPart const&) const = default;
   };
+
+  /// \throws Error if there are none
+  OfPart const& of(PartKind kind) const {
+    auto const found = parts.find(kind);
+    TRAINSTONE_REQUIRE(found != parts.end(), "no times of part \"{}\"", to_string(kind));
+    return found->second;
+  }
 
   std::map<PartKind, OfPart> parts; ///< of one micro-batch
   double load = 0;                  ///< of one micro-batch

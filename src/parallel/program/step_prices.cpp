@@ -124,16 +124,15 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
 /// Pieces of a backward take equal times, and so do chunks of a loss.
 Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
   PartKind const kind = m_plan->parts[instruction.subject].kind;
-  auto const found = m_parts->parts.find(kind);
-  TRAINSTONE_REQUIRE(found != m_parts->parts.end(), "no times of part \"{}\"", to_string(kind));
-  if (instruction.act == Act::forward) return nanoseconds(found->second.forward);
+  PartTimes::OfPart const& times = m_parts->of(kind);
+  if (instruction.act == Act::forward) return nanoseconds(times.forward);
   if (instruction.act == Act::recompute) {
-    double const again = found->second.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject]));
+    double const again = times.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject]));
     TRAINSTONE_REQUIRE(again > 0, "no times of what part \"{}\" computes again", to_string(kind));
     return nanoseconds(again);
   }
   bool const adds = m_plan->reductions.adds_in_place() && instruction.micro_batch > 0;
-  double const whole = adds ? found->second.backward_adding : found->second.backward;
+  double const whole = adds ? times.backward_adding : times.backward;
   if (instruction.piece == Instruction::none) return nanoseconds(whole);
   return nanoseconds(whole / static_cast<double>(m_plan->parts.backward(instruction.subject).size()));
 }

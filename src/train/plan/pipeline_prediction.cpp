@@ -2,6 +2,7 @@
 
 #include "comm/simulation/simulator.hpp"
 #include "core/error.hpp"
+#include "parallel/pipeline/pipeline_bound.hpp"
 #include "parallel/plan/pipeline_plan.hpp"
 #include "parallel/program/shard_traffic.hpp"
 #include "train/plan/run_plan.hpp"
@@ -18,12 +19,6 @@ constexpr double nanosecond = 1e-9;
 
 Ticks ticks(double seconds) { return std::llround(seconds / nanosecond); }
 
-PartTimes::OfPart const& times_of(PartTimes const& parts, PartKind kind) {
-  auto const found = parts.parts.find(kind);
-  TRAINSTONE_REQUIRE(found != parts.parts.end(), "no times of part \"{}\"", to_string(kind));
-  return found->second;
-}
-
 /// All but the head, which turns round in the last forward.
 ChunkPrice price_of_chunk(PartTable const& table, Index chunk, PartTimes const& parts) {
   double forward = 0, backward = 0;
@@ -31,7 +26,7 @@ ChunkPrice price_of_chunk(PartTable const& table, Index chunk, PartTimes const& 
   for (Index number = numbers.begin; number < numbers.end; ++number) {
     Part const part = table[number];
     if (part.kind == PartKind::head) continue;
-    PartTimes::OfPart const& times = times_of(parts, part.kind);
+    PartTimes::OfPart const& times = parts.of(part.kind);
     Recompute const again = table.recompute(part);
     forward += times.forward;
     backward += times.backward_adding + (again == Recompute::none ? 0 : times.recompute(again));
@@ -44,32 +39,33 @@ double seconds_of(RepeatedCollective const& repeated, MachineModel const& machin
          price(repeated.planned.problem, repeated.planned.algorithm, repeated.element_bytes, machine);
 }
 
-} // namespace
-
-PipelinePrices pipeline_prices(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine) {
-  EmulatedNetwork const network = run.config.comm.emulated_network();
+/// In nanoseconds: what parts of every chunk take, with what their blocks compute again, and the slowest message of
+/// the residual stream between two stages.
+PipelinePrices pipeline_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
+                               EmulatedNetwork const& network) {
   PipelinePrices prices;
-  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage) {
-    RunPlan const plan = plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage));
+  for (RunPlan const& plan : stages) {
     std::vector<ChunkPrice>& of_stage = prices.chunks.emplace_back();
     for (Index chunk = 0; chunk < plan.parallel.parts.chunks(); ++chunk)
       of_stage.push_back(price_of_chunk(plan.parallel.parts, chunk, parts));
-    PlannedCollective const message =
-        planned_message(plan.parallel.pipeline, plan.parallel.layout, MessageKind::activation, stage);
+    PlannedCollective const message = planned_message(plan.parallel.pipeline, plan.parallel.layout,
+                                                      MessageKind::activation, plan.parallel.pipeline.stage);
     std::size_t const element_bytes = bytes_per_value(plan.parallel.layout.types.parameters);
     double const bytes = static_cast<double>(message.problem.elements()) * static_cast<double>(element_bytes);
-    double const seconds = price(message.problem, message.algorithm, element_bytes, machine) + network.latency +
-                           network.seconds_per_byte * bytes;
+    double const seconds = price(message.problem, message.algorithm, element_bytes, machine) + network.seconds(bytes);
     prices.message = std::max(prices.message, ticks(seconds)); // of the slowest pair of neighbours
   }
-  PartTimes::OfPart const& head = times_of(parts, PartKind::head);
+  PartTimes::OfPart const& head = parts.of(PartKind::head);
   prices.head = ticks(head.forward + parts.loss + head.backward_adding);
   return prices;
 }
 
+} // namespace
+
 PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine) {
   TRAINSTONE_REQUIRE_INPUT(run.mesh.pipeline > 1, "the run has {} stage and no pipeline", run.mesh.pipeline);
-  PipelinePrices const prices = pipeline_prices(run, parts, machine);
+  std::vector<RunPlan> const stages = plan_stages(run);
+  PipelinePrices const prices = pipeline_prices(stages, parts, machine, run.config.comm.emulated_network());
   PipelineProgram const program = training_pipeline(run.config.parallel, run.config.batch.accumulation);
   PipelineTimeline const timeline = play_pipeline(program, prices);
   auto const seconds = [](Ticks time) { return nanosecond * static_cast<double>(time); };
@@ -78,8 +74,7 @@ PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& par
                            .bound_seconds = seconds(pipeline_bound(program.shape, program.splits_backward, prices))};
   for (StageTimeline const& stage : timeline.stages)
     found.busiest_seconds = std::max(found.busiest_seconds, seconds(stage.busy));
-  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage) {
-    RunPlan const plan = plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage));
+  for (RunPlan const& plan : stages) {
     auto const share = static_cast<double>(plan.parallel.layout.share_elements());
     double exchange = 0;
     for (RepeatedCollective const& one : step_collectives(plan.parallel))
@@ -94,8 +89,7 @@ PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& par
 std::string to_string(PipelinePrediction const& prediction) {
   return fmt::format("predicted step {:.4g} s: {:.4g} s of a pipeline that idles {:.1f} % (no order takes less than "
                      "{:.4g} s), {:.4g} s of norm and update, {:.4g} s of collectives among data ranks and of the "
-                     "token table, as if none were "
-                     "hidden",
+                     "token table, as if none were hidden",
                      prediction.step_seconds(), prediction.pipeline_seconds, 100 * prediction.idle_share,
                      prediction.bound_seconds, prediction.update_seconds, prediction.exchange_seconds);
 }

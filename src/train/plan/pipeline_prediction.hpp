@@ -4,18 +4,12 @@
 // follows the last backward. Pure functions of a run and of measured times.
 
 #include "comm/simulation/machine_model.hpp"
-#include "parallel/pipeline/pipeline_bound.hpp"
 #include "parallel/program/part_times.hpp"
 #include "train/plan/resolved_run.hpp"
 
 #include <string>
 
 namespace trainstone {
-
-/// In nanoseconds: what parts of every chunk take, with what their blocks compute again, and the slowest message of
-/// the residual stream between two stages. \param[in] parts  measured under the conditions of the run
-/// \throws Error if a part has no times
-PipelinePrices pipeline_prices(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine);
 
 struct PipelinePrediction {
   double pipeline_seconds = 0; ///< from the first forward to the last backward
@@ -29,7 +23,8 @@ struct PipelinePrediction {
   double step_seconds() const { return pipeline_seconds + update_seconds + exchange_seconds; }
 };
 
-/// \throws InputError without a pipeline
+/// \param[in] parts  measured under the conditions of the run
+/// \throws InputError without a pipeline, Error if a part has no times
 PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine);
 
 /// "predicted step 0.8 s: 0.7 s of a pipeline that idles 16 %, ..."

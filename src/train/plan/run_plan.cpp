@@ -72,6 +72,13 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology) {
   return plan_run(resolve_run(config, topology), rank);
 }
 
+std::vector<RunPlan> plan_stages(ResolvedRun const& run) {
+  std::vector<RunPlan> plans;
+  for (Rank stage = 0; stage < run.mesh.pipeline; ++stage)
+    plans.push_back(plan_run(run, run.mesh.rank_at(Axis::pipeline, 0, stage)));
+  return plans;
+}
+
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,

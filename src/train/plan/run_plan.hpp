@@ -76,6 +76,8 @@ private:
 RunPlan plan_run(ResolvedRun const& run, Rank rank);
 /// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.data() ranks
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank);
+/// The plan of the first rank of each stage; of rank 0 alone without a pipeline.
+std::vector<RunPlan> plan_stages(ResolvedRun const& run);
 /// The plan of resolve_run(config, topology), where a machine decides nothing.
 RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
 /// As above, with all ranks on one node.

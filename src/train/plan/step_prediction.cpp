@@ -19,7 +19,7 @@ double message_seconds(std::uint64_t messages, std::uint64_t bytes, PiecewiseLin
   if (messages == 0) return 0;
   auto const count = static_cast<double>(messages);
   double const size = static_cast<double>(bytes) / count;
-  return count * std::max(curve(size), network.latency + network.seconds_per_byte * size);
+  return count * std::max(curve(size), network.seconds(size));
 }
 
 /// Sums are of gradients, but for a handful of control traffic.
