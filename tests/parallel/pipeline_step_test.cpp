@@ -3,14 +3,13 @@
 
 #include "parallel/program/step_counts.hpp"
 #include "parallel/program/step_simulator.hpp"
+#include "support/broken_steps.hpp"
 #include "support/pipeline_steps.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -113,104 +112,63 @@ TEST_CASE("stages send as many messages as closed forms say", "[parallel][progra
 
 namespace {
 
-using Meant = std::function<bool(Instruction const&)>;
+Steps::Same is(Act act, MessageKind kind) { return test::is(act, static_cast<Index>(kind)); }
+Steps::Same waits_for(Act act, MessageKind kind) { return test::waits_for(act, static_cast<Index>(kind)); }
 
-/// A pipeline in whose programs a test makes a mistake.
-struct BrokenPipeline {
-  std::vector<ShardPlan> plans;
-  std::vector<StepProgram> programs;
-
-  explicit BrokenPipeline(PipelineCase const& one) : plans(plans_of(one)), programs(programs_of(plans)) {}
-
-  std::vector<Instruction>& step(Rank rank) { return programs[static_cast<std::size_t>(rank)].step[1].instructions; }
-  std::ptrdiff_t find(Rank rank, Meant const& meant, int number = 0) {
-    for (std::ptrdiff_t i = 0; i < std::ssize(step(rank)); ++i)
-      if (meant(step(rank)[static_cast<std::size_t>(i)]) && number-- == 0) return i;
-    throw Error("the program has no such instruction");
-  }
-  Instruction& at(Rank rank, Meant const& meant, int number = 0) {
-    return step(rank)[static_cast<std::size_t>(find(rank, meant, number))];
-  }
-  void drop(Rank rank, Meant const& meant, int number = 0) {
-    step(rank).erase(step(rank).begin() + find(rank, meant, number));
-  }
-  void check(StepDefect defect, std::string const& words) const {
-    std::optional<StepFinding> const found = find_step_defect(plans, programs);
-    REQUIRE(found);
-    INFO(found->message);
-    CHECK(trainstone::to_string(found->defect) == trainstone::to_string(defect));
-    CHECK_THAT(found->message, Catch::Matchers::ContainsSubstring(words));
-  }
-};
-
-Meant message(Act act, MessageKind kind) {
-  return [=](Instruction const& one) { return one.act == act && one.subject == static_cast<Index>(kind); };
-}
-Meant waits_for(Act act, MessageKind kind) {
-  return [=](Instruction const& one) {
-    return one.act == Act::wait && one.started == act && one.subject == static_cast<Index>(kind);
-  };
-}
-
-PipelineCase const two_stages{{.pipeline = 2}, 1, 4, 2};
 constexpr MessageKind activation = MessageKind::activation, gradient = MessageKind::gradient;
 
 } // namespace
 
 TEST_CASE("mistakes in the messages of a pipeline's step are found", "[parallel][program][pipeline]") {
-  BrokenPipeline broken(two_stages);
+  Steps broken(plans_of({{.pipeline = 2}, 1, 4, 2}));
   SECTION("nothing is wrong before") { CHECK_FALSE(find_step_defect(broken.plans, broken.programs)); }
   SECTION("a send is lost") {
-    broken.drop(0, message(Act::send, activation), 3);
-    broken.check(StepDefect::waits_for_ever, "micro-batch 3");
+    broken.drop(0, is(Act::send, activation), 3);
+    check_found(broken, StepDefect::waits_for_ever, "micro-batch 3");
   }
   SECTION("a wait is for what was not started") {
-    broken.drop(0, message(Act::receive, gradient), 3);
-    broken.check(StepDefect::not_started, "wait for receive gradient");
+    broken.drop(0, is(Act::receive, gradient), 3);
+    check_found(broken, StepDefect::not_started, "wait for receive gradient");
   }
   SECTION("nobody waits for a receive") {
     broken.drop(1, waits_for(Act::receive, activation));
-    broken.check(StepDefect::undefined_read, "activation \"input\"");
+    check_found(broken, StepDefect::undefined_read, "activation \"input\"");
   }
   SECTION("a receive meets another micro-batch") {
-    std::swap(broken.at(1, message(Act::receive, activation), 0).micro_batch,
-              broken.at(1, message(Act::receive, activation), 1).micro_batch);
-    broken.check(StepDefect::other_order, "activation");
+    std::swap(broken.at(1, is(Act::receive, activation), 0).micro_batch,
+              broken.at(1, is(Act::receive, activation), 1).micro_batch);
+    check_found(broken, StepDefect::other_order, "activation");
   }
   SECTION("an input is used again too early") {
-    broken.at(1, message(Act::receive, activation), 1).buffers.input =
-        broken.at(1, message(Act::receive, activation), 0).buffers.input;
-    broken.check(StepDefect::undefined_read, "activation \"input\"");
+    broken.at(1, is(Act::receive, activation), 1).buffers.input =
+        broken.at(1, is(Act::receive, activation), 0).buffers.input;
+    check_found(broken, StepDefect::undefined_read, "activation \"input\"");
   }
   SECTION("a slot is used one instruction early") {
     Index const parts = 3; // of stage 0: embed and a block
     for (int part = 0; part < parts; ++part)
-      broken.at(
-                0, [](Instruction const& one) { return one.act == Act::forward && one.micro_batch == 1; }, part)
-          .buffers.slot = 0;
-    broken.check(StepDefect::written_while_used, "slot 0");
+      broken.at(0, is(Act::forward, Instruction::none, 1), part).buffers.slot = 0;
+    check_found(broken, StepDefect::written_while_used, "slot 0");
   }
   SECTION("a gradient is sent before it is there") {
-    auto& step = broken.step(1);
-    auto const sent = broken.find(1, message(Act::send, gradient));
-    std::rotate(step.begin() + sent - 1, step.begin() + sent, step.begin() + sent + 1);
-    broken.check(StepDefect::undefined_read, "gradient of the chunk's input");
+    auto const [list, sent] = broken.find(1, is(Act::send, gradient));
+    std::rotate(list->begin() + sent - 1, list->begin() + sent, list->begin() + sent + 1);
+    check_found(broken, StepDefect::undefined_read, "gradient of the chunk's input");
   }
   SECTION("a backward does not wait for its gradient") {
     broken.drop(0, waits_for(Act::receive, gradient));
-    broken.check(StepDefect::undefined_read, "gradient of its output");
+    check_found(broken, StepDefect::undefined_read, "gradient of its output");
   }
   SECTION("a micro-batch is left out") {
-    for (int part = 0; part < 3; ++part)
-      broken.drop(0, [](Instruction const& one) { return one.act == Act::backward && one.micro_batch == 2; });
-    broken.check(StepDefect::missing_contribution, "micro-batch 2");
+    for (int part = 0; part < 3; ++part) broken.drop(0, is(Act::backward, Instruction::none, 2));
+    check_found(broken, StepDefect::missing_contribution, "micro-batch 2");
   }
   SECTION("a stage does not add the other part of the table") {
-    broken.drop(1, [](Instruction const& one) { return one.act == Act::tie; });
-    broken.check(StepDefect::waits_for_ever, "tie");
+    broken.drop(1, is(Act::tie));
+    check_found(broken, StepDefect::waits_for_ever, "tie");
   }
   SECTION("no stage does") {
-    for (Rank const rank : {0, 1}) broken.drop(rank, [](Instruction const& one) { return one.act == Act::tie; });
-    broken.check(StepDefect::undefined_read, "token table");
+    for (Rank const rank : {0, 1}) broken.drop(rank, is(Act::tie));
+    check_found(broken, StepDefect::undefined_read, "token table");
   }
 }

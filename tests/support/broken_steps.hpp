@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs of strategies in which tests make mistakes, and the check that the simulator finds them.
+// Programs in which tests make mistakes, and the check that the simulator finds them.
 
 #include "core/error.hpp"
 #include "parallel/program/step_programs.hpp"
@@ -17,22 +17,30 @@
 
 namespace trainstone::test {
 
-/// A strategy on some ranks: plans and correct programs, in which tests make mistakes.
+/// The plans of a strategy on some ranks.
+inline std::vector<ShardPlan> plans_of(ParallelConfig const& parallel, Rank ranks, Index micro_batches,
+                                       GptOptions const& options) {
+  GptConfig const model{.layers = 2, .heads = 1, .channels = 16, .context = 4, .vocab = 16};
+  ParameterTable const table(model, ranks);
+  std::vector<ShardPlan> plans;
+  for (Rank rank = 0; rank < ranks; ++rank)
+    plans.push_back(
+        make_shard_plan(parallel, {}, {}, {}, table, Topology::one_node(ranks), rank, micro_batches, options));
+  return plans;
+}
+
+/// Plans and correct programs of some ranks, in which tests make mistakes.
 struct Steps {
   std::vector<ShardPlan> plans;
   std::vector<StepProgram> programs;
 
-  explicit Steps(ParallelConfig const& parallel, Rank ranks = 4, Index micro_batches = 2,
-                 GptOptions const& options = {}) {
-    GptConfig const model{.layers = 2, .heads = 1, .channels = 16, .context = 4, .vocab = 16};
-    ParameterTable const table(model, ranks);
-    for (Rank rank = 0; rank < ranks; ++rank) {
-      plans.push_back(
-          make_shard_plan(parallel, {}, {}, {}, table, Topology::one_node(ranks), rank, micro_batches, options));
-      programs.push_back(make_step_program(plans.back()));
-    }
+  explicit Steps(std::vector<ShardPlan> of_all) : plans(std::move(of_all)) {
+    for (ShardPlan const& plan : plans) programs.push_back(make_step_program(plan));
     if (find_step_defect(plans, programs)) throw Error("a program is wrong from the beginning");
   }
+  explicit Steps(ParallelConfig const& parallel, Rank ranks = 4, Index micro_batches = 2,
+                 GptOptions const& options = {})
+      : Steps(plans_of(parallel, ranks, micro_batches, options)) {}
 
   using Same = std::function<bool(Instruction const&)>;
 

@@ -65,14 +65,6 @@ struct Variation {
   MatrixDelays delays;
 };
 
-/// Of the model's two blocks, what rows compute again in turn.
-std::vector<std::vector<Recompute>> recomputations(GptOptions const& options) {
-  using enum Recompute;
-  if (!options.recompute.empty()) return {options.recompute};
-  if (options.attention == AttentionKind::flash) return {{none}, {full}, {full, none}}; // it keeps no probabilities
-  return {{none}, {full}, {selective}, {full, none}, {selective, full}};
-}
-
 std::vector<Variation> variations(bool quick) {
   using enum MatrixDelays;
   if (quick) return {{true, true, slow_sends}, {false, true, slow_kernels}, {true, false, none}};
@@ -105,6 +97,13 @@ std::string describe_stages(MatrixRow const& row) {
 
 } // namespace
 
+std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, std::vector<std::vector<Recompute>> all) {
+  if (!options.recompute.empty()) return {options.recompute};
+  if (options.attention == AttentionKind::flash) // it keeps no probabilities
+    std::erase_if(all, [](auto const& one) { return std::ranges::find(one, Recompute::selective) != one.end(); });
+  return all;
+}
+
 std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
@@ -117,7 +116,9 @@ std::string describe(MatrixRow const& row, Rank ranks) {
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
   std::vector<MatrixRow> rows;
-  std::vector<std::vector<Recompute>> const again = recomputations(options);
+  using enum Recompute;
+  std::vector<std::vector<Recompute>> const again =
+      recomputations(options, {{none}, {full}, {selective}, {full, none}, {selective, full}}); // of two blocks
   std::vector<Variation> const all = variations(quick);
   std::size_t next = 0; // of the one variation that a quick row of mixed16 gets
   auto const add = [&](MatrixRow row, Variation const& variation) {

@@ -36,6 +36,9 @@ struct MatrixRow {
   std::int64_t layers = matrix_layers;
 };
 
+/// What rows compute again in turn: those of `all` that a model with these options can, or what the options name.
+std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, std::vector<std::vector<Recompute>> all);
+
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
 /// ranks: "2 stages, interleaved 2, even" are two stages of two chunks each.
 std::string describe(MatrixRow const& row, Rank ranks);

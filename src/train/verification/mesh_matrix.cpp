@@ -62,17 +62,11 @@ ParallelConfig with_zero_stage(ParallelConfig cut, std::int64_t stage) {
   return cut;
 }
 
-std::vector<Recomputation> recomputations(GptOptions const& options) {
-  using enum Recompute;
-  if (!options.recompute.empty()) return {options.recompute};
-  if (options.attention == AttentionKind::flash) return {{none}, {full}}; // it keeps no probabilities
-  return {{none}, {selective}, {full}};
-}
-
 class Rows {
 public:
   Rows(MessageBuffers buffers, GptOptions const& options)
-      : m_shared(buffers == MessageBuffers::host), m_again(recomputations(options)) {}
+      : m_shared(buffers == MessageBuffers::host),
+        m_again(recomputations(options, {{Recompute::none}, {Recompute::selective}, {Recompute::full}})) {}
 
   std::vector<Recomputation> const& recomputations_of_rows() const { return m_again; }
 
