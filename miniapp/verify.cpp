@@ -44,8 +44,8 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
     bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
-              fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels, model.attention, "
-                          "model.dropout, those of memory, and comm.buffers",
+              fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels and memory, "
+                          "model.attention, model.dropout and comm.buffers",
                           key));
     if (given && !model_file.empty() && !of_reference)
       fail_at(deck, key,

@@ -12,7 +12,7 @@ namespace trainstone {
 
 namespace {
 
-/// A key and those of its values with which another one is read; none: any but 0 or "", of integers any but the
+/// A key, and its values with which another key is read. No values: any value but 0 or "", and of integers any but the
 /// default.
 struct Reader {
   char const* key;

@@ -89,7 +89,7 @@ struct Extents {
   Index elements() const { return rows * columns; }
 };
 
-/// Statistics have one column. Logits are those of a chunk of rows.
+/// Statistics have one column. Logits are of one chunk of rows.
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp).

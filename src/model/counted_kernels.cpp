@@ -149,7 +149,7 @@ private:
       m_in_chunk = false;
     }
   }
-  /// Of a kernel: those of a chunk, or all.
+  /// That a kernel works on: the rows of a chunk, or all rows.
   Index rows() const { return m_shape.rows() / (m_in_chunk ? m_options.loss_chunks : 1); }
   std::uint64_t size(Activation what) const {
     return count_of(extents_of(what, m_config, m_shape, m_options).elements());

@@ -51,8 +51,7 @@ enum class LossMode {
 class Gpt {
 public:
   /// \param[in] table, gemm   outlive the object
-  /// \param[in] activations   of `config`, `shape`, `options` and the table's stage: their type is that of the
-  /// parameters
+  /// \param[in] activations   of `config`, `shape`, `options` and the table's stage, in the parameters' type
   Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape shape, Activations activations, Gemm& gemm,
       GptOptions const& options = {});
 
@@ -99,10 +98,10 @@ public:
   StoredMatrix input(Index number) const;
   /// The residual stream behind a chunk without head: the output of its last block, or of embed if it has no block.
   StoredMatrix chunk_output(Index chunk, Index slot) const;
-  /// The gradient of the residual stream: before a chunk's backward that of its output, afterwards that of its input.
+  /// The gradient of the residual stream: of a chunk's output before its backward, of its input afterwards.
   StoredMatrix stream_gradient(Index number) const;
 
-  /// The head's logits, or their gradients, (N, Vp); if the loss is split, those of the last chunk, (N / chunks, Vp).
+  /// The head's logits, or their gradients, (N, Vp). If the loss is split: of the last chunk, (N / chunks, Vp).
   StoredMatrix logits() const { return m_activations.matrix(Activation::logits, -1); }
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }

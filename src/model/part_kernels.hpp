@@ -36,8 +36,8 @@ public:
 
   /// Whether elements are dropped.
   virtual bool drops() const = 0;
-  /// Whether the head computes logits chunk by chunk of rows. Tensors of the loss and of a piece of the head's backward
-  /// are then those of a chunk.
+  /// Whether the head computes logits chunk by chunk of rows. The loss and a piece of the head's backward
+  /// then have tensors of one chunk.
   virtual bool splits_loss() const = 0;
 
   /// out = the rows of the token table and of the position table

@@ -80,7 +80,7 @@ ParameterHash hash_parameters(ExecutionSpace const& exec, ShardedEngine& engine)
   StateLayout const& layout = engine.plan().layout;
   ModelStage const& stage = engine.table().stage();
   bool const has_copies = !(stage.embed && stage.head); // one stage may have both ends
-  std::array<std::uint64_t, 2> whole{}, shares{};       // of counted groups; of the token table less those of its copy
+  std::array<std::uint64_t, 2> whole{}, shares{};       // of counted groups; of the token table, less its copy's
   for (Index g = 0; g < std::ssize(layout.groups); ++g) {
     auto const [all, part] = hash_here(exec, engine, g);
     bool const counts = layout.counts(g);

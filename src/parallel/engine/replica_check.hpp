@@ -14,7 +14,7 @@ namespace trainstone {
 
 struct ReplicaComparison {
   bool equal;
-  std::uint64_t hash; ///< of all parameters, as this rank and those that it shards with or has stages with see them
+  std::uint64_t hash; ///< of all parameters, as this rank sees them with the ranks of its shard group and its stages
   bool copies_agree;  ///< of the token table, as the same ranks see them
 };
 

@@ -30,7 +30,7 @@ struct PipelinePlan {
   std::optional<PlannedCollective> table = {};
 
   bool has_stages() const { return shape.stages > 1; }
-  /// Of this stage's messages of a kind, those that it sends or those that it receives: the stage that sends them.
+  /// The stage that sends this stage's messages of a kind: this stage what it sends, a neighbour what it receives.
   Index sender(bool sends, MessageKind kind) const {
     return sends ? stage : StageNeighbours{stage, shape.stages}.sender(kind);
   }
@@ -52,7 +52,7 @@ struct PreparedMessage {
 };
 
 PreparedMessage prepared_message(bool sends, MessageKind kind, Index chunk, ActivationBuffers const& buffers);
-/// Those of training and evaluation.
+/// The messages of training and evaluation.
 std::set<PreparedMessage> prepared_messages(PipelinePlan const& pipeline);
 
 /// The programs of all stages: of a training with so many micro-batches, and of one micro-batch forward.

@@ -28,8 +28,8 @@ struct ShardPlan {
   bool overlap = true;                                   ///< communicate while computing
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
 
-  /// Whether a step adds up two parts of the token table's gradient at its end: those of the look-up and of the head,
-  /// or those of a pipeline's first and last stage.
+  /// Whether a step adds up two parts of the token table's gradient at its end. Look-up and head have a part each, or a
+  /// pipeline's first and last stage.
   bool ties_table() const { return reductions.adds_parts_of_table() || pipeline.table; }
   /// Whether collectives of the training work in memory that ranks share.
   bool shares_memory() const {

@@ -20,7 +20,7 @@ struct ModelActivations {
   PartActivations const& of(PartKind kind) const { return by_kind[static_cast<std::size_t>(kind)]; }
 };
 
-/// If the loss is split, logits are those of a chunk: the loss leaves them, and a piece of head's backward reads them.
+/// If the loss is split, logits are of one chunk: the loss leaves them, and a piece of head's backward reads them.
 /// What parts keep and what their backward reads is then listed without them. Any number of chunks stands for all that
 /// are more than one.
 ModelActivations make_lists(bool splits_loss) {
@@ -54,8 +54,7 @@ PlacedActivation ActivationMemory::place_of(Activation what, Part part, Activati
   return m_places(what, part.kind == PartKind::head ? m_parts->layers() : part.block, buffers);
 }
 
-/// Blocks share what they compute again, and in a slot those of different chunks share their memory. Chunks share
-/// inputs.
+/// Blocks share what they compute again. In a slot, blocks of different chunks share their memory. Chunks share inputs.
 ActivationMemory::Content ActivationMemory::content_of(PlacedActivation const& placed, Index part,
                                                        Index micro_batch) const {
   bool const of_chunk = placed.what == Activation::input || placed.what == Activation::output;

@@ -13,7 +13,7 @@
 
 namespace trainstone::Impl {
 
-/// A communicator; by default that of all ranks.
+/// A communicator; by default the communicator of all ranks.
 struct LineName {
   std::optional<Axis> axis = {};
   int colour = 0; ///< of the line of the axis

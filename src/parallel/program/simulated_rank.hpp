@@ -76,9 +76,9 @@ private:
   /// A buffer of the residual stream's gradient.
   struct StreamGradient {
     Index micro_batch = Instruction::none;
-    Index part = Instruction::none;  ///< the gradient is that of the part's output
+    Index part = Instruction::none;  ///< whose output the gradient is of
     Index piece = 0;                 ///< of the part's backward, the next one
-    Index chunk = Instruction::none; ///< the gradient is that of the chunk's input, to be sent
+    Index chunk = Instruction::none; ///< whose input the gradient is of, to be sent
     bool in_message = false;         ///< that nobody has waited for
   };
 

@@ -81,7 +81,7 @@ private:
       (*m_take)(number, first, copy_part(m_exec, whole.part(first, std::min(room, whole.size - first)), m_room));
   }
 
-  /// Brings the first elements of a group to the first stage, and takes those of other stages there.
+  /// Brings the first elements of a group to the first stage, and takes the elements of other stages there.
   void stream(Index number, ConstStoredVector whole, Index elements) {
     Index first = 0;
     auto const next = [&] {

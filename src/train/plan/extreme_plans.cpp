@@ -18,7 +18,7 @@ std::vector<Rank> extreme_indices(StateLayout const& layout, Axis axis) {
   return indices;
 }
 
-/// All ranks, if few; else those of the layout's stage that are extreme on the axes of the mesh, or on the nodes.
+/// All ranks, if few; else the ranks of the layout's stage that are extreme on the axes of the mesh, or on the nodes.
 std::set<Rank> candidates(StateLayout const& layout) {
   std::set<Rank> ranks{layout.rank};
   constexpr Rank few = 16;

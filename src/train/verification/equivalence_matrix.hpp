@@ -36,7 +36,7 @@ struct MatrixRow {
   std::int64_t layers = matrix_layers;
 };
 
-/// What rows compute again in turn: those of `all` that a model with these options can, or what the options name.
+/// What rows compute again in turn: of `all` what a model with these options can, or what the options name.
 std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, std::vector<std::vector<Recompute>> all);
 
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
