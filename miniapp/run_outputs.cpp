@@ -52,8 +52,10 @@ void RunOutputs::write_trace() {
     make_folder_of(path);
     file.emplace(path);
   });
-  TraceText text(communicator.rank(), deck_hash(m_run->deck), recording.size(),
-                 [&](std::size_t number) { return recording.event(number); });
+  PipelinePlan const& pipeline = m_run->plan->parallel.pipeline;
+  std::string const stage = pipeline.has_stages() ? fmt::format(", stage {}", pipeline.stage) : "";
+  TraceText text(communicator.rank(), fmt::format("rank {}{}", communicator.rank(), stage), deck_hash(m_run->deck),
+                 recording.size(), [&](std::size_t number) { return recording.event(number); });
   collectively(communicator, [&] {
     stream_to_first(communicator, [&] { return text.next(); }, [&](std::string const& piece) { file->add(piece); });
     if (file) file->finish();

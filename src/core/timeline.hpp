@@ -16,9 +16,9 @@
 
 namespace trainstone {
 
-/// What the calling thread computes or waits for, one inside of the other; collectives from start to end, any number of
-/// them at a time.
-enum class Lane { compute, wait, collective };
+/// What the calling thread computes or waits for, one inside of the other. Collectives from start to end, and slots of
+/// activations from forward to backward: any number of them at a time.
+enum class Lane { compute, wait, collective, slot };
 
 /// Nanoseconds since the recording began.
 struct TimelineEvent {

@@ -56,6 +56,7 @@ private:
       m_traced.deck_hash = event.at("args").value("deck_hash", "");
     if (kind == "X" && lane == "compute" && m_instructions.contains(name))
       m_traced.instructions.push_back({name, event.value("ts", 0.0), event.value("dur", 0.0)});
+    if (lane != "communication") return;
     if (kind == "b") m_begun[event.value("id", "")] = event.value("ts", 0.0);
     if (kind == "e")
       if (auto const begun = m_begun.extract(event.value("id", "")))

@@ -21,7 +21,7 @@ using Lines = std::vector<std::string>;
 constexpr std::size_t events_of_a_piece = 4096;
 
 constexpr std::array lanes{std::pair{Lane::compute, "compute"}, std::pair{Lane::wait, "wait"},
-                           std::pair{Lane::collective, "communication"}};
+                           std::pair{Lane::collective, "communication"}, std::pair{Lane::slot, "activations"}};
 
 Json event_json(char const* phase, std::int64_t rank, TimelineEvent const& event, std::int64_t nanoseconds) {
   return {{"name", event.name}, {"cat", lanes.at(static_cast<std::size_t>(event.lane)).second},
@@ -34,23 +34,23 @@ Json metadata_json(char const* what, std::int64_t rank, Lane lane, Json const& a
   return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", static_cast<int>(lane)}, {"args", arguments}};
 }
 
-void add_metadata(Lines& lines, std::int64_t rank, std::string const& deck_hash) {
+void add_metadata(Lines& lines, std::int64_t rank, std::string const& name, std::string const& deck_hash) {
   auto const add = [&](char const* what, Lane lane, Json const& arguments) {
     lines.push_back(json_line(metadata_json(what, rank, lane, arguments)));
   };
-  add("process_name", Lane::compute, {{"name", fmt::format("rank {}", rank)}});
+  add("process_name", Lane::compute, {{"name", name}});
   add("process_labels", Lane::compute, {{"labels", "deck " + deck_hash}, {"deck_hash", deck_hash}});
-  for (auto const& [lane, name] : lanes) add("thread_name", lane, {{"name", name}});
+  for (auto const& [lane, lane_name] : lanes) add("thread_name", lane, {{"name", lane_name}});
 }
 
 void add_event(Lines& lines, std::int64_t rank, std::size_t number, TimelineEvent const& event) {
-  if (event.lane != Lane::collective) {
+  if (event.lane == Lane::compute || event.lane == Lane::wait) {
     Json complete = event_json("X", rank, event, event.begin);
     complete["dur"] = static_cast<double>(event.end - event.begin) / 1e3;
     lines.push_back(json_line(complete));
     return;
   }
-  // events of a lane nest: what overlaps is told apart by its number
+  // other events of a lane nest: what overlaps is told apart by its number
   for (auto const& [phase, time] : {std::pair{"b", event.begin}, std::pair{"e", event.end}}) {
     Json edge = event_json(phase, rank, event, time);
     edge["id"] = fmt::format("{}.{}", rank, number);
@@ -60,13 +60,17 @@ void add_event(Lines& lines, std::int64_t rank, std::size_t number, TimelineEven
 
 } // namespace
 
-TraceText::TraceText(std::int64_t rank, std::string deck_hash, std::size_t events,
+TraceText::TraceText(std::int64_t rank, std::string name, std::string deck_hash, std::size_t events,
                      std::function<TimelineEvent(std::size_t)> event)
-    : m_rank(rank), m_deck_hash(std::move(deck_hash)), m_events(events), m_event(std::move(event)) {}
+    : m_rank(rank),
+      m_name(std::move(name)),
+      m_deck_hash(std::move(deck_hash)),
+      m_events(events),
+      m_event(std::move(event)) {}
 
 std::string TraceText::next() {
   Lines lines;
-  if (!std::exchange(m_has_begun, true)) add_metadata(lines, m_rank, m_deck_hash);
+  if (!std::exchange(m_has_begun, true)) add_metadata(lines, m_rank, m_name, m_deck_hash);
   std::size_t const end = std::min(m_events, m_next + events_of_a_piece);
   for (; m_next < end; ++m_next) add_event(lines, m_rank, m_next, m_event(m_next));
   return fmt::format("{}", fmt::join(lines, ",\n"));

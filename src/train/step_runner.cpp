@@ -87,6 +87,7 @@ Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
 }
 
 void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
+  if (played.mode == LossMode::training) m_slots.begin(instruction); // evaluations keep nothing
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
                   m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
@@ -131,6 +132,7 @@ void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
       reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
                    m_engine.gradient_target(unit, instruction.micro_batch, begins), piece, instruction.buffers);
+  m_slots.end(instruction);
   if (instruction.subject == 0 && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 

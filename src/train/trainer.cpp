@@ -96,7 +96,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_faults(config.faults, plan.rank),
       m_pace(config.faults, plan.rank),
-      m_scaler(config.precision) {
+      m_scaler(config.precision),
+      m_slots(plan.parallel.parts) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
@@ -179,6 +180,7 @@ double Trainer::mean_loss(PlayedStep const& played) const {
 
 void Trainer::gradient(PlayedStep& played) {
   m_loader.begin(m_exec);
+  m_slots.clear();
   if (m_stage_clock) {
     barrier(m_engine.communicators().of(Axis::pipeline));
     m_stage_clock->begin();

@@ -15,6 +15,7 @@
 #include "train/pace.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/played_step.hpp"
+#include "train/slot_use.hpp"
 #include "train/stage_clock.hpp"
 #include "train/step_faults.hpp"
 
@@ -93,6 +94,8 @@ public:
   ExecutionSpace const& exec() const { return m_exec; }
   RunConfig const& config() const { return *m_config; }
   TrainingBatches const& batches() const { return m_batches; }
+  /// Of the training step that is played.
+  SlotUse const& slots() const { return m_slots; }
   Gpt const& model() const { return m_model; }
   ShardedEngine& engine() { return m_engine; }
 
@@ -144,6 +147,7 @@ private:
   std::int64_t m_updates = 0; ///< steps that were not skipped
   InstructionListener m_instruction_listener;
   StageClock* m_stage_clock = nullptr;
+  SlotUse m_slots;
 };
 
 } // namespace trainstone

@@ -8,6 +8,7 @@
 #include "core/launch.hpp"
 #include "parallel/engine/parameter_hash.hpp"
 #include "parallel/pipeline/pipeline_bubble.hpp"
+#include "parallel/pipeline/pipeline_proof.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
@@ -17,6 +18,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -79,6 +81,42 @@ void check_counts(Communicator& world, RunConfig const& config) {
   CHECK(check_replicas(run.exec, world, run.trainer).passed);
 }
 
+/// The number of slots in use behind every instruction of a step that computes a part of a chunk or moves a message, as
+/// the proof of the stage's program has it. Within a chunk's backward it is the number before the backward.
+std::vector<Index> proved_slots(RunConfig const& config, RunPlan const& plan) {
+  PipelineProgram const program = training_pipeline(config.parallel, config.batch.accumulation);
+  auto const stage = static_cast<std::size_t>(plan.parallel.pipeline.stage);
+  std::vector<Index> const in_use = slots_in_use(program)[stage];
+  std::vector<Index> expected;
+  auto const add = [&](Index times, Index slots) {
+    expected.insert(expected.end(), static_cast<std::size_t>(times), slots);
+  };
+  Index before = 0;
+  for (std::size_t i = 0; i < in_use.size(); before = in_use[i++]) {
+    StageInstruction const& one = program.stages[stage].instructions[i];
+    if (!computes(one.act)) add(1, in_use[i]);
+    Index const parts = plan.parallel.parts.chunk_parts(one.chunk).size();
+    bool const turns = program.shape.is_last(plan.parallel.pipeline.stage, one.chunk); // head's backward comes at once
+    if (one.act == StageAct::forward) add(parts + (turns ? 1 : 0), in_use[i]);
+    if (one.act == StageAct::backward) add(parts - (turns ? 2 : 1), before);
+    if (one.act == StageAct::backward) add(1, in_use[i]);
+  }
+  return expected;
+}
+
+/// The same, as a step has it.
+std::vector<Index> played_slots(Trainer& trainer) {
+  std::vector<Index> counted;
+  trainer.time_instructions([&](Instruction const& one, double) {
+    Act const act = one.act == Act::wait ? one.started : one.act;
+    if (act == Act::forward || act == Act::backward || act == Act::send || act == Act::receive)
+      counted.push_back(trainer.slots().count());
+  });
+  trainer.step(1);
+  trainer.time_instructions(nullptr);
+  return counted;
+}
+
 std::vector<ParallelConfig> strategies() {
   std::vector<ParallelConfig> all{{}};
   for (Index stage = 1; stage <= 3; ++stage) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
@@ -115,6 +153,27 @@ TEST_CASE("every schedule keeps to its plan", "[mpi][pipeline]") {
     config.parallel.pipeline_chunks = chunks;
     REQUIRE(is_legal(config));
     check_counts(world, config);
+  }
+}
+
+TEST_CASE("the slots in use are those of the proof, at every instruction", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  auto const [schedule, chunks] = GENERATE(Scheduled{"naive", 1}, Scheduled{"gpipe", 1}, Scheduled{"1f1b", 1},
+                                           Scheduled{"1f1b-eager", 1}, Scheduled{"interleaved", 2});
+  Recompute const again = GENERATE(Recompute::none, Recompute::full);
+  for (Stages const& shape : shapes_of(world.size())) {
+    RunConfig config = pipeline_config(shape, {2 * shape.stages, 3, 12, 11, 29}, 2 * shape.stages);
+    config.parallel.strategy = Strategy::zero;
+    config.parallel.zero_stage = 3;
+    config.parallel.pipeline_schedule = schedule;
+    config.parallel.pipeline_chunks = chunks;
+    config.model_options.recompute = {again};
+    INFO(schedule << " on " << shape.stages << " stages, " << shape.data << " data ranks");
+    TrainingRun run(world, config);
+    std::vector<Index> const counted = played_slots(run.trainer);
+    CHECK(counted == proved_slots(config, run.plan));
+    CHECK(std::ranges::max(counted) == run.plan.parallel.pipeline.copies().slots);
+    CHECK(run.trainer.slots().count() == 0);
   }
 }
 

@@ -48,6 +48,7 @@ TEST_CASE("the step of median length is laid over a prediction, of the class's f
   first.push_back({Lane::collective, "all_reduce ring", begin + 1000, begin + 3000});
   first.push_back({Lane::collective, "all_gather ring", begin - 1000, begin + 2000}); // under way when the step begins
   first.push_back({Lane::wait, "all_reduce ring", begin, begin + 3000});
+  first.push_back({Lane::slot, "slot 0: micro-batch 0", begin, begin + 3000});
   write_trace(path, {first, events_of(plan, parts, {4, 4, 4, 4, 4, 4, 4})}, "fedcba9876543210");
   MeasuredStep const step = read_measured_step(path, one, plan);
   auto const instructions = static_cast<double>(one.entries.size());

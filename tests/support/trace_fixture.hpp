@@ -31,7 +31,7 @@ inline void write_trace(std::string const& path, std::vector<std::vector<Timelin
                         std::string const& deck_hash = "0123456789abcdef") {
   TraceFile file(path);
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    TraceText text(static_cast<std::int64_t>(rank), deck_hash, by_rank[rank].size(),
+    TraceText text(static_cast<std::int64_t>(rank), fmt::format("rank {}", rank), deck_hash, by_rank[rank].size(),
                    [&](std::size_t number) { return by_rank[rank][number]; });
     for (std::string piece = text.next(); !piece.empty(); piece = text.next()) file.add(piece);
   }

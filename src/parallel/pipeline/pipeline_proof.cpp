@@ -26,7 +26,8 @@ public:
         m_blocking(sends == Sends::blocking),
         m_channels(program.shape.stages),
         m_next(program.stages.size(), 0),
-        m_started(program.stages.size(), false) {
+        m_started(program.stages.size(), false),
+        m_slots_in_use(program.stages.size()) {
     for (Index stage = 0; stage < program.shape.stages; ++stage) m_stages.emplace_back(program, stage);
   }
 
@@ -49,6 +50,9 @@ public:
       }
     return std::nullopt;
   }
+
+  /// By stage and instruction, behind it.
+  std::vector<std::vector<Index>> const& slots_in_use() const { return m_slots_in_use; }
 
 private:
   std::size_t stage() const { return static_cast<std::size_t>(m_stage); }
@@ -81,6 +85,7 @@ private:
     StageInstruction const& one = instruction();
     own().require_well_formed(one);
     if (!execute(one)) return false;
+    m_slots_in_use[stage()].push_back(own().slots_in_use());
     ++m_next[stage()];
     m_started[stage()] = false;
     return true;
@@ -146,6 +151,7 @@ private:
   std::vector<SimulatedStage> m_stages;
   std::vector<std::size_t> m_next; ///< by stage: the instruction that it plays
   std::vector<bool> m_started;     ///< by stage: whether this is a send that has started
+  std::vector<std::vector<Index>> m_slots_in_use;
   Index m_stage = 0;
 };
 
@@ -173,9 +179,13 @@ std::optional<PipelineFinding> find_pipeline_defect(PipelineProgram const& progr
   return Play(program, sends).run();
 }
 
-void require_proved(PipelineProgram const& program) {
-  std::optional<PipelineFinding> const found = find_pipeline_defect(program);
+void require_proved(PipelineProgram const& program) { slots_in_use(program); }
+
+std::vector<std::vector<Index>> slots_in_use(PipelineProgram const& program) {
+  Play play(program, Sends::posted);
+  std::optional<PipelineFinding> const found = play.run();
   TRAINSTONE_REQUIRE(!found, "the program of a pipeline is wrong: {}", found ? found->message : "");
+  return play.slots_in_use();
 }
 
 } // namespace trainstone

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainstone {
 
@@ -49,5 +50,9 @@ std::optional<PipelineFinding> find_pipeline_defect(PipelineProgram const& progr
 
 /// Proves, and throws. \throws Error with the finding's message
 void require_proved(PipelineProgram const& program);
+
+/// By stage and instruction of programs without a defect: how many slots are in use behind the instruction.
+/// \throws Error with the finding's message
+std::vector<std::vector<Index>> slots_in_use(PipelineProgram const& program);
 
 } // namespace trainstone

@@ -37,6 +37,7 @@ public:
 
   /// At the end of the program.
   void require_complete() const;
+  Index slots_in_use() const { return m_slots.used; }
 
 private:
   using Work = std::pair<Index, Index>; // micro-batch, chunk
