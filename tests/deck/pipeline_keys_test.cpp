@@ -1,6 +1,8 @@
 // The keys of a pipeline: what they fill, and what is refused, with the nearest legal values.
 
 #include "deck/deck.hpp"
+
+#include "parallel/plan/pipeline_plan.hpp"
 #include "support/deck_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -87,6 +89,16 @@ TEST_CASE("keys of a pipeline are not read without one", "[deck]") {
   CHECK_THAT(error_on(2, {"parallel.stages=balanced"}), ContainsSubstring("is not read by parallel.pipeline = 1"));
   CHECK_THAT(error_on(2, {"parallel.pipeline_schedule=gpipe"}),
              ContainsSubstring("is not read by parallel.pipeline = 1"));
+}
+
+TEST_CASE("if one stage replaces a deck's pipeline, the other keys of the pipeline are ignored", "[deck]") {
+  for (std::string const keys : {"stages = [3, 1]\n", "pipeline_schedule = \"interleaved\"\npipeline_chunks = 3\n"}) {
+    std::string const text = small_deck + "[parallel]\npipeline = 2\n" + keys;
+    CHECK(input_error_of([&] { resolve(read_text(text), 2); }) != "no InputError");
+    RunConfig const config = resolve(read_text(text, {"parallel.pipeline=1"}), 2);
+    BlockCosts const costs{.blocks = {1, 1}, .head = 1};
+    CHECK(model_stages(config.parallel, costs, 2) == std::vector<ModelStage>{ModelStage::whole(config.model)});
+  }
 }
 
 TEST_CASE("idle time is measured of a pipeline only", "[deck]") {

@@ -31,7 +31,7 @@ using namespace trainstone::test;
 
 namespace {
 
-/// Of a pipeline with all ranks as stages, or with half of them and two data ranks.
+/// Of a pipeline with all ranks as stages, or with two or four data ranks.
 struct Stages {
   Rank stages, data;
 };
@@ -43,7 +43,7 @@ struct Scheduled {
 
 std::vector<Stages> shapes_of(Rank ranks) {
   std::vector<Stages> all;
-  for (Rank const data : {1, 2})
+  for (Rank const data : {1, 2, 4})
     if (ranks % data == 0 && ranks / data > 1) all.push_back({ranks / data, data});
   return all;
 }
@@ -117,10 +117,19 @@ std::vector<Index> played_slots(Trainer& trainer) {
   return counted;
 }
 
-std::vector<ParallelConfig> strategies() {
+/// Among so many data ranks. Two of them are one group of HSDP, four are two groups.
+std::vector<ParallelConfig> strategies(Rank data) {
   std::vector<ParallelConfig> all{{}};
   for (Index stage = 1; stage <= 3; ++stage) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
+  if (data > 1) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
   return all;
+}
+
+/// The configuration on stages, with a strategy of `strategies`.
+void set_strategy(RunConfig& config, ParallelConfig const& strategy) {
+  config.parallel.strategy = strategy.strategy;
+  config.parallel.zero_stage = strategy.zero_stage;
+  config.parallel.shard_group = strategy.shard_group;
 }
 
 } // namespace
@@ -130,10 +139,9 @@ TEST_CASE("memory, FLOPs, bytes and messages of every stage equal those planned"
   Recompute const again = GENERATE(Recompute::none, Recompute::selective, Recompute::full);
   Index const micro_batches = GENERATE(1, 4, 5);
   for (Stages const& shape : shapes_of(world.size()))
-    for (ParallelConfig const& strategy : strategies()) {
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
       RunConfig config = pipeline_config(shape, {6, 3, 12, 11, 29}, micro_batches);
-      config.parallel.strategy = strategy.strategy;
-      config.parallel.zero_stage = strategy.zero_stage;
+      set_strategy(config, strategy);
       config.parallel.pipeline_schedule = micro_batches == 5 ? "gpipe" : "1f1b";
       config.model_options.recompute = {again};
       if (micro_batches == 4) config.model_options.loss_chunks = 4;
@@ -194,12 +202,11 @@ TEST_CASE("a pipeline ends with the bits of data parallelism", "[mpi][pipeline]"
   };
   auto const expected = hash_of(training_config(model, {2, 8 / ranks, 16}));
   for (Stages const& shape : shapes_of(ranks))
-    for (ParallelConfig const& strategy : strategies())
+    for (ParallelConfig const& strategy : strategies(shape.data))
       for (auto const& [schedule, chunks] :
            {Scheduled{"naive", 1}, Scheduled{"gpipe", 1}, Scheduled{"1f1b", 1}, Scheduled{"interleaved", 2}}) {
         RunConfig config = pipeline_config(shape, model, 8 / shape.data);
-        config.parallel.strategy = strategy.strategy;
-        config.parallel.zero_stage = strategy.zero_stage;
+        set_strategy(config, strategy);
         config.parallel.pipeline_schedule = schedule;
         config.parallel.pipeline_chunks = chunks;
         if (!is_legal(config)) continue;
@@ -208,6 +215,37 @@ TEST_CASE("a pipeline ends with the bits of data parallelism", "[mpi][pipeline]"
         CHECK(found.first == expected.first);
         CHECK(found.second == expected.second);
       }
+}
+
+TEST_CASE("gradients that overflow on the last stage skip the step on all stages", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  Rank const ranks = world.size();
+  if ((ranks & (ranks - 1)) != 0) return; // ordered mode
+  GptConfig const model{2 * ranks, 3, 12, 11, 29};
+  auto const hash_of = [&](RunConfig config, Rank overflows) {
+    config.parallel.reduction = ReductionMode::ordered;
+    config.precision = {.recipe = RecipeName::mixed16, .storage = Storage::fp16, .loss_scale = LossScaling::dynamic};
+    config.precision.initial_loss_scale = 1024;
+    config.faults.overflow_step = 2;
+    config.faults.overflow_rank = overflows;
+    TrainingRun run(world, config);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      StepReport const report = run.trainer.step(step);
+      CHECK(report.skipped == (step == 2));
+      CHECK(report.loss_scale == (step < 3 ? 1024 : 512));
+    }
+    run.trainer.finish();
+    CHECK(check_replicas(run.exec, world, run.trainer).passed);
+    return parameter_hash(run.exec, run.trainer.engine());
+  };
+  std::uint64_t const expected = hash_of(training_config(model, {2, 8 / ranks, 16}), 0);
+  for (Stages const& shape : shapes_of(ranks))
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
+      RunConfig config = pipeline_config(shape, model, 8 / shape.data);
+      set_strategy(config, strategy);
+      INFO(shape.stages << " stages, " << shape.data << " data ranks, " << to_string(strategy.strategy));
+      CHECK(hash_of(config, ranks - 1) == expected);
+    }
 }
 
 TEST_CASE("a value that is not finite is named by stage's part", "[mpi][pipeline]") {
@@ -230,10 +268,9 @@ TEST_CASE("a value that is not finite is named by stage's part", "[mpi][pipeline
 TEST_CASE("a training on stages can end with a step", "[mpi][pipeline]") {
   Communicator world = Communicator::world();
   for (Stages const& shape : shapes_of(world.size()))
-    for (ParallelConfig const& strategy : strategies()) {
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
       RunConfig config = pipeline_config(shape, {3 * shape.stages, 3, 12, 11, 29}, 4);
-      config.parallel.strategy = strategy.strategy;
-      config.parallel.zero_stage = strategy.zero_stage;
+      set_strategy(config, strategy);
       INFO(shape.stages << " stages, " << shape.data << " data ranks, stage " << strategy.zero_stage << " of ZeRO");
       TrainingRun run(world, config);
       run.trainer.step(1);

@@ -109,8 +109,9 @@ PlannedCollective planned_message(PipelinePlan const& pipeline, StateLayout cons
 
 std::vector<ModelStage> model_stages(ParallelConfig const& parallel, BlockCosts const& costs, Index micro_batches) {
   Index const blocks = std::ssize(costs.blocks), stages = parallel.pipeline;
-  if (parallel.pipeline_chunks > 1) return stages_of_chunks(parallel, blocks);
-  std::vector<Index> const cut = cut_stages(parallel.stage_cut, parallel.stages, costs, stages, micro_batches);
+  if (stages > 1 && parallel.pipeline_chunks > 1) return stages_of_chunks(parallel, blocks);
+  StageCut const how = stages > 1 ? parallel.stage_cut : StageCut::even; // of one stage, no key of a pipeline is read
+  std::vector<Index> const cut = cut_stages(how, parallel.stages, costs, stages, micro_batches);
   std::vector<ModelStage> all;
   Index first = 0;
   for (Index stage = 0; stage < stages; ++stage) {

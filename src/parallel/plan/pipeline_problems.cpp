@@ -22,16 +22,6 @@ namespace {
 
 using Found = std::optional<ConfigProblem>;
 
-Found one_stage_problem(ParallelConfig const& parallel) {
-  if (parallel.pipeline_chunks != 1)
-    return problem("parallel.pipeline_chunks",
-                   "parallel.pipeline_chunks = {} needs several stages: legal with parallel.pipeline = 1 is 1",
-                   parallel.pipeline_chunks);
-  if (parallel.stage_cut == StageCut::listed)
-    return problem("parallel.stages", "parallel.stages lists the blocks of several stages, and parallel.pipeline is 1");
-  return std::nullopt;
-}
-
 Found strategy_problem(ParallelConfig const& parallel) {
   StrategyRow const& row = row_of(parallel.strategy);
   if (row.main_device)
@@ -111,7 +101,7 @@ std::optional<ConfigProblem> find_stages_problem(ParallelConfig const& parallel,
 }
 
 std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches) {
-  if (parallel.pipeline == 1) return one_stage_problem(parallel);
+  if (parallel.pipeline == 1) return std::nullopt; // the other keys are not read
   if (Found found = strategy_problem(parallel)) return found;
   if (Found found = cut_problem(parallel, blocks)) return found;
   return schedule_problem(parallel, blocks, micro_batches);

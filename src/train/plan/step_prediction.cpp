@@ -86,6 +86,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
       {"dropout", options.dropout == 0                            ? "none"
                   : options.dropout_masks == DropoutMasks::stored ? "masks stored"
                                                                   : "masks recomputed"},
+      {"loss chunks", fmt::format("{}", options.loss_chunks)},
       {"recipe", std::string(to_string(config.precision.recipe))},
       {"storage", mixed ? std::string(to_string(config.precision.storage)) : "fp32"},
       {"reduction", config.parallel.reduction == ReductionMode::ordered ? "ordered" : "fast"},
