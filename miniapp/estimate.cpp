@@ -71,25 +71,18 @@ struct PredictedStep {
   char const* from;             ///< "parts", "peaks"
 };
 
-/// A pipeline, from the times of parts.
-PredictedStep predict_stages(RunConfig const& config, Topology const& topology, MachineSource const& machine) {
-  PipelinePrediction const step =
-      predict_pipeline(resolve_run(config, topology), machine.measured->parts->times, machine.model);
-  fmt::print("{}\n  times of parts, measured with {} per rank\n  {}\n", to_string(step),
-             plural(machine.measured->parts->threads, "thread"), machine.description);
-  double const computes = step.busiest_seconds + step.update_seconds;
-  return {computes, step.step_seconds() - computes, "parts"};
-}
-
 /// From the times of parts that belong to the deck.
-PredictedStep predict_from_parts(RunConfig const& config, RunPlan const& plan, MachineSource const& machine) {
-  if (plan.parallel.pipeline.has_stages()) return predict_stages(config, plan.parallel.layout.topology, machine);
+PredictedStep predict_from_parts(RunConfig const& config, Topology const& topology, MachineSource const& machine) {
   MeasuredParts const& parts = *machine.measured->parts;
-  StepTimeline const timeline = predict_timeline(plan, parts.times, machine.model, config.comm.emulated_network());
+  ResolvedRun const run = resolve_run(config, topology);
+  StepTimeline const timeline =
+      predict_timeline(plan_stages(run), parts.times, machine.model, config.comm.emulated_network());
   ClassTimeline const& busiest = timeline.busiest();
   auto const seconds = [](Nanoseconds time) { return 1e-9 * static_cast<double>(time); };
-  fmt::print("{}  times of parts, measured with {} per rank\n  {}\n", timeline_summary(timeline),
-             plural(parts.threads, "thread"), machine.description);
+  fmt::print("{}", timeline_summary(timeline));
+  if (run.mesh.pipeline > 1) fmt::print("  {}\n", to_string(predict_pipeline(run, parts.times, machine.model)));
+  fmt::print("  times of parts, measured with {} per rank\n  {}\n", plural(parts.threads, "thread"),
+             machine.description);
   return {seconds(busiest.compute), seconds(busiest.exposed()), "parts"};
 }
 
@@ -124,7 +117,7 @@ std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunCon
   if (options.machine_file.empty()) return std::nullopt;
   MachineSource const machine = read_machine_source(options.machine_file, topology);
   std::string const missing = missing_parts(machine, config);
-  if (missing.empty()) return predict_from_parts(config, busiest, machine);
+  if (missing.empty()) return predict_from_parts(config, topology, machine);
   std::optional<PredictedStep> const step = predict_at_peaks(options, config, busiest, machine);
   fmt::print("  note: {} {}; `trainstone calibrate --deck DECK` measures the parts of a deck\n", options.machine_file,
              missing);

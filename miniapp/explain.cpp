@@ -154,17 +154,17 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   Deck const deck = deck_with(arguments, strategy);
   RunConfig const config = resolve(deck, ranks);
   ResolvedRun const run = resolve_run(config, imagined_topology(config, ranks, nodes));
-  auto const [plan, timeline] = predicted_step(run, arguments.machine_file, read_machine_file(arguments.machine_file));
+  auto const [stages, timeline] =
+      predicted_step(run, arguments.machine_file, read_machine_file(arguments.machine_file));
   std::optional<MeasuredStep> measured;
-  if (!arguments.trace_file.empty())
-    measured = read_measured_step(arguments.trace_file, timeline.classes.front(), plan);
+  if (!arguments.trace_file.empty()) measured = read_measured_step(arguments.trace_file, timeline, stages);
   std::string const title = fmt::format("{} on {}, {}: a step of {}", arguments.subject, plural(ranks, "rank"),
                                         plural(run.topology.nodes(), "node"), deck_label(deck));
   if (!arguments.svg_file.empty()) {
     require_writable(arguments.svg_file);
-    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, plan, measured));
+    write_file_atomically(arguments.svg_file, timeline_svg(title, timeline, stages, measured));
   }
-  fmt::print("{}", timeline_text(title, timeline, plan, measured));
+  fmt::print("{}", timeline_text(title, timeline, stages, measured));
   return 0;
 }
 

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace trainstone {
 
@@ -22,60 +25,63 @@ struct Event {
 };
 
 /// What a trace has of one rank, each list by the begin of its events.
-struct Traced {
-  std::string deck_hash;
-  std::vector<Event> instructions, collectives;
+struct TracedRank {
+  std::set<std::string> texts; ///< of its instructions
+  std::vector<Event> instructions = {}, collectives = {};
+  std::map<std::string, double> begun = {}; ///< collectives without an end so far
 };
 
 class TraceReader {
 public:
-  TraceReader(std::string const& path, Rank rank, std::set<std::string> instructions)
-      : m_document(JsonFile::read(path, "; a run with trace.file writes one")),
-        m_rank(rank),
-        m_instructions(std::move(instructions)) {
+  /// \param[in] traced  the ranks that are read, with the texts of their instructions
+  TraceReader(std::string const& path, std::map<Rank, TracedRank> traced)
+      : m_document(JsonFile::read(path, "; a run with trace.file writes one")), m_traced(std::move(traced)) {
     m_document.require(m_document.at("").is_array(), "no trace: must be an array of events");
     try {
       for (JsonFile::Json const& event : m_document.at("")) read(event);
     } catch (JsonFile::Json::exception const& error) {
       m_document.fail(fmt::format("no trace ({})", error.what()));
     }
-    for (std::vector<Event>* const events : {&m_traced.instructions, &m_traced.collectives})
-      std::ranges::stable_sort(*events, {}, &Event::begin);
+    for (auto& [rank, traced_rank] : m_traced)
+      for (std::vector<Event>* const events : {&traced_rank.instructions, &traced_rank.collectives})
+        std::ranges::stable_sort(*events, {}, &Event::begin);
   }
 
   Rank ranks() const { return static_cast<Rank>(m_ranks.size()); }
-  Traced take() { return std::move(m_traced); }
+  std::string const& deck_hash() const { return m_deck_hash; }
+  TracedRank const& of(Rank rank) const { return m_traced.at(rank); }
 
 private:
   void read(JsonFile::Json const& event) {
     Rank const rank = event.value("pid", Rank{-1});
     m_ranks.insert(rank);
-    if (rank != m_rank) return;
+    auto const found = m_traced.find(rank);
+    if (found == m_traced.end()) return;
+    TracedRank& traced = found->second;
     std::string const kind = event.value("ph", ""), lane = event.value("cat", ""), name = event.value("name", "");
     if (kind == "M" && name == "process_labels" && event.contains("args"))
-      m_traced.deck_hash = event.at("args").value("deck_hash", "");
-    if (kind == "X" && lane == "compute" && m_instructions.contains(name))
-      m_traced.instructions.push_back({name, event.value("ts", 0.0), event.value("dur", 0.0)});
+      m_deck_hash = event.at("args").value("deck_hash", "");
+    if (kind == "X" && lane == "compute" && traced.texts.contains(name))
+      traced.instructions.push_back({name, event.value("ts", 0.0), event.value("dur", 0.0)});
     if (lane != "communication") return;
-    if (kind == "b") m_begun[event.value("id", "")] = event.value("ts", 0.0);
+    if (kind == "b") traced.begun[event.value("id", "")] = event.value("ts", 0.0);
     if (kind == "e")
-      if (auto const begun = m_begun.extract(event.value("id", "")))
-        m_traced.collectives.push_back({name, begun.mapped(), event.value("ts", 0.0) - begun.mapped()});
+      if (auto const begun = traced.begun.extract(event.value("id", "")))
+        traced.collectives.push_back({name, begun.mapped(), event.value("ts", 0.0) - begun.mapped()});
   }
 
   JsonFile m_document;
-  Rank m_rank;
-  std::set<std::string> m_instructions; ///< their texts
+  std::map<Rank, TracedRank> m_traced;
   std::set<Rank> m_ranks;
-  std::map<std::string, double> m_begun; ///< collectives without an end so far
-  Traced m_traced;
+  std::string m_deck_hash;
 };
+
+using Step = std::pair<std::size_t, std::size_t>; ///< its first and its last event
 
 /// Whole steps: from one that begins like the program to the next one, with the last instruction in it. Validations
 /// begin alike, but do not end so.
-std::vector<std::pair<std::size_t, std::size_t>> find_steps(std::vector<Event> const& events, std::string const& first,
-                                                            std::string const& last) {
-  std::vector<std::pair<std::size_t, std::size_t>> steps;
+std::vector<Step> find_steps(std::vector<Event> const& events, std::string const& first, std::string const& last) {
+  std::vector<Step> steps;
   for (std::size_t begin = 0; begin < events.size(); ++begin) {
     if (events[begin].name != first) continue;
     std::size_t end = begin + 1;
@@ -85,47 +91,96 @@ std::vector<std::pair<std::size_t, std::size_t>> find_steps(std::vector<Event> c
   return steps;
 }
 
-/// The instructions of the step of median length.
-std::vector<Event> median_step(std::vector<Event> const& events, std::string const& first, std::string const& last) {
-  auto steps = find_steps(events, first, last);
-  if (steps.empty()) return {};
-  auto const middle = steps.begin() + std::ssize(steps) / 2;
-  std::ranges::nth_element(steps, middle, {},
-                           [&](auto const& step) { return events[step.second].end() - events[step.first].begin; });
-  return {events.begin() + static_cast<std::ptrdiff_t>(middle->first),
-          events.begin() + static_cast<std::ptrdiff_t>(middle->second) + 1};
+/// The number of the step of median length.
+std::size_t median_step(std::vector<Event> const& events, std::vector<Step> const& steps) {
+  std::vector<std::size_t> numbers(steps.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  auto const middle = numbers.begin() + std::ssize(numbers) / 2;
+  std::ranges::nth_element(numbers, middle, {}, [&](std::size_t number) {
+    auto const& [first, last] = steps[number];
+    return events[last].end() - events[first].begin;
+  });
+  return *middle;
 }
+
+std::vector<std::string> texts_of(ClassTimeline const& one, std::vector<ShardPlan> const& stages) {
+  std::vector<std::string> texts;
+  for (TimelineEntry const& entry : one.entries)
+    texts.push_back(to_string(entry.instruction, stages[static_cast<std::size_t>(one.ranks.stage)]));
+  return texts;
+}
+
+/// Finds a step in a trace, class by class.
+class StepFinder {
+public:
+  StepFinder(std::string const& path, TraceReader const& reader) : m_path(path), m_reader(reader) {}
+
+  /// The first class decides which step it is.
+  void add(ClassTimeline const& one, std::vector<std::string> const& texts) {
+    Rank const rank = one.ranks.first;
+    TracedRank const& traced = m_reader.of(rank);
+    std::vector<Step> const steps = find_steps(traced.instructions, texts.front(), texts.back());
+    if (m_step.classes.empty() && !steps.empty()) m_number = median_step(traced.instructions, steps);
+    TRAINSTONE_REQUIRE_INPUT(m_number < steps.size(),
+                             "{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"", m_path, rank,
+                             texts.front(), texts.back());
+    auto const& [first, last] = steps[m_number];
+    double const begin = traced.instructions[first].begin, end = traced.instructions[last].end();
+    if (m_step.classes.empty()) {
+      m_begin = begin;
+      m_step.milliseconds = 1e-3 * (end - begin);
+    }
+    MeasuredClass& found = m_step.classes.emplace_back();
+    add_instructions(found, std::span(traced.instructions).subspan(first, last + 1 - first), texts, rank);
+    for (Event const& collective : traced.collectives)
+      if (collective.begin < end && collective.end() > begin)
+        found.collectives.push_back({collective.name, time_of(collective)});
+  }
+
+  MeasuredStep take() {
+    m_step.deck_hash = m_reader.deck_hash();
+    return std::move(m_step);
+  }
+
+private:
+  MeasuredTime time_of(Event const& event) const { return {1e-3 * (event.begin - m_begin), 1e-3 * event.length}; }
+
+  void add_instructions(MeasuredClass& found, std::span<Event const> step, std::vector<std::string> const& texts,
+                        Rank rank) const {
+    auto next = step.begin();
+    for (std::string const& text : texts) {
+      auto const one = std::find_if(next, step.end(), [&](Event const& event) { return event.name == text; });
+      TRAINSTONE_REQUIRE_INPUT(one != step.end(), "{}: its steps are of another program: one has no \"{}\" on rank {}",
+                               m_path, text, rank);
+      found.entries.push_back(time_of(*one));
+      next = one + 1;
+    }
+  }
+
+  std::string const& m_path;
+  TraceReader const& m_reader;
+  std::size_t m_number = 0; ///< of the step
+  double m_begin = 0;
+  MeasuredStep m_step;
+};
 
 } // namespace
 
-MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& one, ShardPlan const& plan) {
-  std::vector<std::string> texts;
-  for (TimelineEntry const& entry : one.entries) texts.push_back(to_string(entry.instruction, plan));
-  TraceReader reader(path, one.ranks.first, {texts.begin(), texts.end()});
-  Rank const ranks = plan.layout.mesh.ranks();
+MeasuredStep read_measured_step(std::string const& path, StepTimeline const& timeline,
+                                std::vector<ShardPlan> const& stages) {
+  std::vector<std::vector<std::string>> texts;
+  std::map<Rank, TracedRank> traced;
+  for (ClassTimeline const& one : timeline.classes) {
+    texts.push_back(texts_of(one, stages));
+    traced.emplace(one.ranks.first, TracedRank{.texts = {texts.back().begin(), texts.back().end()}});
+  }
+  TraceReader const reader(path, std::move(traced));
+  Rank const ranks = stages.front().layout.mesh.ranks();
   TRAINSTONE_REQUIRE_INPUT(reader.ranks() == ranks, "{}: is a trace of {}, the step is one of {}", path,
                            plural(reader.ranks(), "rank"), plural(ranks, "rank"));
-  Traced const traced = reader.take();
-  std::vector<Event> const step = median_step(traced.instructions, texts.front(), texts.back());
-  TRAINSTONE_REQUIRE_INPUT(!step.empty(), "{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"",
-                           path, one.ranks.first, texts.front(), texts.back());
-  double const begin = step.front().begin, end = step.back().end();
-  auto const time_of = [&](Event const& event) {
-    return MeasuredTime{1e-3 * (event.begin - begin), 1e-3 * event.length};
-  };
-  MeasuredStep measured{traced.deck_hash, 1e-3 * (end - begin), {}, {}};
-  auto next = step.begin();
-  for (std::string const& text : texts) {
-    auto const found = std::find_if(next, step.end(), [&](Event const& event) { return event.name == text; });
-    TRAINSTONE_REQUIRE_INPUT(found != step.end(), "{}: its steps are of another program: one has no \"{}\" on rank {}",
-                             path, text, one.ranks.first);
-    measured.entries.push_back(time_of(*found));
-    next = found + 1;
-  }
-  for (Event const& collective : traced.collectives)
-    if (collective.begin < end && collective.end() > begin)
-      measured.collectives.push_back({collective.name, time_of(collective)});
-  return measured;
+  StepFinder finder(path, reader);
+  for (std::size_t i = 0; i < texts.size(); ++i) finder.add(timeline.classes[i], texts[i]);
+  return finder.take();
 }
 
 } // namespace trainstone

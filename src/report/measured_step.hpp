@@ -22,16 +22,24 @@ struct MeasuredCollective {
   MeasuredTime time; ///< from its start to its end; begins before the step if it was under way then
 };
 
-/// The step of the trace with the median duration, of the first rank of the class.
-struct MeasuredStep {
-  std::string deck_hash; ///< of the traced run; empty: the trace does not say
-  double milliseconds = 0;
+/// The first rank of a class.
+struct MeasuredClass {
   std::vector<MeasuredTime> entries;           ///< by entry of the class
   std::vector<MeasuredCollective> collectives; ///< those under way during the step, in order of their begin
 };
 
+/// The step of the trace that has the median duration on the first class's rank, on the ranks of all classes. Times
+/// begin with the step of the first class.
+struct MeasuredStep {
+  std::string deck_hash; ///< of the traced run; empty: the trace does not say
+  double milliseconds = 0;
+  std::vector<MeasuredClass> classes;
+};
+
+/// \param[in] stages  by stage, the plan that gives the instructions of the timeline their names
 /// \throws InputError if the file is no trace, is of another number of ranks, or has no step with all instructions of
-///                    the class
-MeasuredStep read_measured_step(std::string const& path, ClassTimeline const& one, ShardPlan const& plan);
+///                    the classes
+MeasuredStep read_measured_step(std::string const& path, StepTimeline const& timeline,
+                                std::vector<ShardPlan> const& stages);
 
 } // namespace trainstone

@@ -13,12 +13,18 @@ PredictedStep predicted_step(ResolvedRun const& run, std::string const& path, Me
   std::string const missing = missing_parts(source, run.config);
   TRAINSTONE_REQUIRE_INPUT(missing.empty(), "--machine {}: {}; `trainstone calibrate --deck DECK` measures the parts",
                            path, missing);
-  RunPlan const plan = plan_run(run, 0);
-  std::string const unknown = machine.fit.missing_for(run.topology, plan.parallel.shares_memory());
-  TRAINSTONE_REQUIRE_INPUT(
-      unknown.empty(), "--machine {}: no times of {}; `trainstone calibrate --deck DECK` measures them", path, unknown);
-  return {plan.parallel,
-          predict_timeline(plan, machine.parts->times, source.model, run.config.comm.emulated_network(), Entries::yes)};
+  std::vector<RunPlan> const stages = plan_stages(run);
+  PredictedStep predicted;
+  for (RunPlan const& plan : stages) {
+    std::string const unknown = machine.fit.missing_for(run.topology, plan.parallel.shares_memory());
+    TRAINSTONE_REQUIRE_INPUT(unknown.empty(),
+                             "--machine {}: no times of {}; `trainstone calibrate --deck DECK` measures them", path,
+                             unknown);
+    predicted.stages.push_back(plan.parallel);
+  }
+  predicted.timeline =
+      predict_timeline(stages, machine.parts->times, source.model, run.config.comm.emulated_network(), Entries::yes);
+  return predicted;
 }
 
 } // namespace trainstone

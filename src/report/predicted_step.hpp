@@ -11,11 +11,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
 struct PredictedStep {
-  ShardPlan plan; ///< of rank 0: gives the instructions their names
+  std::vector<ShardPlan> stages; ///< by stage, the plan of its first rank: gives the instructions their names
   StepTimeline timeline;
 };
 

@@ -70,7 +70,7 @@ std::string find_trace(ResultFile const& file, std::string const& trace_file) {
 
 MeasuredStep measure(ResultFile const& file, std::string const& trace_file, PredictedStep const& predicted) {
   std::string const path = find_trace(file, trace_file);
-  MeasuredStep step = read_measured_step(path, predicted.timeline.classes.front(), predicted.plan);
+  MeasuredStep step = read_measured_step(path, predicted.timeline, predicted.stages);
   TRAINSTONE_REQUIRE_INPUT(
       step.deck_hash == file.result.deck_hash,
       "{}: is the trace of another run, of a deck with hash {}, this run's has {}; start the run again", path,

@@ -60,17 +60,17 @@ void append_times(Page& page, NamedResult const& named, StepTimeline const& time
 }
 
 void append_timelines(Page& page, NamedResult const& named) {
-  auto const& [plan, timeline] = *named.step.predicted;
+  auto const& [stages, timeline] = *named.step.predicted;
   std::optional<MeasuredStep> const& measured = named.step.measured;
-  std::string const title =
-      fmt::format("{}: a step of {} on {}, {}", named.name, named.file.result.deck,
-                  plural(plan.layout.mesh.ranks(), "rank"), plural(plan.layout.topology.nodes(), "node"));
+  std::string const title = fmt::format("{}: a step of {} on {}, {}", named.name, named.file.result.deck,
+                                        plural(stages.front().layout.mesh.ranks(), "rank"),
+                                        plural(stages.front().layout.topology.nodes(), "node"));
   std::string caption = "The predicted step";
   if (measured)
-    caption += fmt::format("; to the same scale rank {} in the trace's step of median length, {}",
-                           timeline.classes.front().ranks.first, seconds_text(1e-3 * measured->milliseconds));
-  page.emplace_back(Figure{named.name + "-timeline", timeline_svg(title, timeline, plan, measured), caption + "."});
-  page.emplace_back(Listing{"The same as text", timeline_text(title, timeline, plan, measured)});
+    caption += fmt::format("; to the same scale the first rank of each kind in the trace's step of median length, {}",
+                           seconds_text(1e-3 * measured->milliseconds));
+  page.emplace_back(Figure{named.name + "-timeline", timeline_svg(title, timeline, stages, measured), caption + "."});
+  page.emplace_back(Listing{"The same as text", timeline_text(title, timeline, stages, measured)});
 }
 
 } // namespace

@@ -47,11 +47,15 @@ char const* look_of(Act act) {
 
 class Picture {
 public:
-  Picture(StepTimeline const& timeline, ShardPlan const& plan, std::optional<MeasuredStep> const& measured)
-      : m_timeline(timeline), m_plan(plan), m_measured(measured) {
+  Picture(StepTimeline const& timeline, std::vector<ShardPlan> const& stages,
+          std::optional<MeasuredStep> const& measured)
+      : m_timeline(timeline), m_stages(stages), m_measured(measured) {
     if (measured) {
       m_end = nanoseconds(measured->milliseconds);
-      for (MeasuredCollective const& one : measured->collectives) m_end = std::max(m_end, end_of(one.time));
+      for (MeasuredClass const& one : measured->classes) {
+        for (MeasuredTime const& time : one.entries) m_end = std::max(m_end, end_of(time));
+        for (MeasuredCollective const& collective : one.collectives) m_end = std::max(m_end, end_of(collective.time));
+      }
     }
     for (ClassTimeline const& one : timeline.classes)
       for (auto const* const entries : {&one.entries, &one.collectives})
@@ -63,7 +67,10 @@ public:
     line(timeline_summary(m_timeline).substr(0, timeline_summary(m_timeline).find('\n')), "class=\"small\"");
     key();
     axis();
-    for (ClassTimeline const& one : m_timeline.classes) lanes(one);
+    for (std::size_t number = 0; number < m_timeline.classes.size(); ++number) {
+      lanes(m_timeline.classes[number]);
+      if (m_measured) measured_lanes(m_timeline.classes[number], m_measured->classes[number]);
+    }
     double const width = 2 * margin + label_width + time_width;
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"timeline\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
@@ -110,7 +117,7 @@ private:
 
   void axis() {
     m_y += line_height;
-    double const pairs = static_cast<double>(m_timeline.classes.size()) + (m_measured ? 1 : 0);
+    double const pairs = static_cast<double>(m_timeline.classes.size()) * (m_measured ? 2 : 1);
     double const height = pairs * (2 * lane_height + class_gap);
     for (int tick = 0; tick <= ticks; ++tick) {
       Nanoseconds const time = m_end / ticks * tick;
@@ -122,26 +129,24 @@ private:
   }
 
   void lanes(ClassTimeline const& one) {
-    m_body += text_at(margin, m_y + lane_height - 8, class_name(one.ranks), "class=\"small\"");
+    m_body += text_at(margin, m_y + lane_height - 8, class_name(one.ranks, m_timeline.stages()), "class=\"small\"");
     m_body += text_at(margin, m_y + 2 * lane_height - 8, "collectives", "class=\"small\"");
     for (TimelineEntry const& entry : one.entries)
       if (entry.end > entry.begin)
-        rectangle(x(entry.begin), x(entry.end), m_y, look_of(entry.instruction.act), hint_of(entry));
+        rectangle(x(entry.begin), x(entry.end), m_y, look_of(entry.instruction.act), hint_of(one, entry));
     for (TimelineEntry const& entry : one.collectives)
       if (entry.end > std::max<Nanoseconds>(entry.begin, 0))
-        rectangle(x(entry.begin), x(entry.end), m_y + lane_height, "collective", hint_of(entry));
+        rectangle(x(entry.begin), x(entry.end), m_y + lane_height, "collective", hint_of(one, entry));
     m_y += 2 * lane_height + class_gap;
-    if (m_measured && &one == m_timeline.classes.data()) measured_lanes(one);
   }
 
-  void measured_lanes(ClassTimeline const& one) {
+  void measured_lanes(ClassTimeline const& one, MeasuredClass const& measured) {
     m_body +=
         text_at(margin, m_y + lane_height - 8, fmt::format("rank {}, measured", one.ranks.first), "class=\"small\"");
     m_body += text_at(margin, m_y + 2 * lane_height - 8, "collectives, measured", "class=\"small\"");
     for (std::size_t i = 0; i < one.entries.size(); ++i)
-      measured_bar(m_measured->entries[i], m_y, look_of(one.entries[i].instruction.act),
-                   to_string(one.entries[i].instruction, m_plan));
-    for (auto const& [name, time] : m_measured->collectives) measured_bar(time, m_y + lane_height, "collective", name);
+      measured_bar(measured.entries[i], m_y, look_of(one.entries[i].instruction.act), name_of(one, one.entries[i]));
+    for (auto const& [name, time] : measured.collectives) measured_bar(time, m_y + lane_height, "collective", name);
     m_y += 2 * lane_height + class_gap;
   }
 
@@ -151,14 +156,17 @@ private:
               fmt::format("{}: {:.4g} ms measured", what, time.milliseconds));
   }
 
-  std::string hint_of(TimelineEntry const& entry) const {
-    return fmt::format("{}: {:.4g} ms{}", to_string(entry.instruction, m_plan),
-                       1e-6 * static_cast<double>(entry.end - entry.begin),
+  std::string name_of(ClassTimeline const& one, TimelineEntry const& entry) const {
+    return to_string(entry.instruction, m_stages[static_cast<std::size_t>(one.ranks.stage)]);
+  }
+
+  std::string hint_of(ClassTimeline const& one, TimelineEntry const& entry) const {
+    return fmt::format("{}: {:.4g} ms{}", name_of(one, entry), 1e-6 * static_cast<double>(entry.end - entry.begin),
                        entry.times > 1 ? fmt::format(", of {} micro-batches", entry.times) : "");
   }
 
   StepTimeline const& m_timeline;
-  ShardPlan const& m_plan;
+  std::vector<ShardPlan> const& m_stages;
   std::optional<MeasuredStep> const& m_measured;
   Nanoseconds m_end = 1;
   std::string m_body;
@@ -167,9 +175,9 @@ private:
 
 } // namespace
 
-std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, std::vector<ShardPlan> const& stages,
                          std::optional<MeasuredStep> const& measured) {
-  return Picture(timeline, plan, measured).draw(title);
+  return Picture(timeline, stages, measured).draw(title);
 }
 
 } // namespace trainstone

@@ -21,18 +21,20 @@ TimelineEntry const* waited_for(ClassTimeline const& one, TimelineEntry const& w
   for (TimelineEntry const& entry : one.collectives) {
     Instruction const& start = entry.instruction;
     bool const is_it = start.act == wait.instruction.started && start.subject == wait.instruction.subject &&
-                       start.micro_batch == wait.instruction.micro_batch && start.slot == wait.instruction.slot;
+                       start.micro_batch == wait.instruction.micro_batch && start.slot == wait.instruction.slot &&
+                       start.piece == wait.instruction.piece;
     if (is_it && entry.end <= wait.end && (!found || entry.begin > found->begin)) found = &entry;
   }
   return found;
 }
 
-std::string measured_text(MeasuredStep const& measured, std::size_t entry) {
+std::string measured_text(MeasuredClass const& measured, std::size_t entry) {
   MeasuredTime const& time = measured.entries[entry];
   return fmt::format(" {:>12.3f} {:>12.3f}", time.begin, time.milliseconds);
 }
 
-std::string line_of(ClassTimeline const& one, std::size_t number, ShardPlan const& plan, MeasuredStep const* measured) {
+std::string line_of(ClassTimeline const& one, std::size_t number, ShardPlan const& plan,
+                    MeasuredClass const* measured) {
   TimelineEntry const& entry = one.entries[number];
   std::string text = fmt::format("  {:>12.3f} {:>12.3f}{}  {}", ms_of(entry.begin), ms_of(entry.end - entry.begin),
                                  measured ? measured_text(*measured, number) : "", to_string(entry.instruction, plan));
@@ -52,9 +54,10 @@ std::string collectives_text(std::vector<MeasuredCollective> const& collectives)
 
 } // namespace
 
-std::string class_name(RankClass const& ranks) {
-  if (ranks.ranks == 1) return fmt::format("rank {}", ranks.first);
-  return fmt::format("rank {} and {} like it", ranks.first, plural(ranks.ranks - 1, "rank"));
+std::string class_name(RankClass const& ranks, Rank stages) {
+  std::string const stage = stages > 1 ? fmt::format("stage {}: ", ranks.stage) : "";
+  if (ranks.ranks == 1) return fmt::format("{}rank {}", stage, ranks.first);
+  return fmt::format("{}rank {} and {} like it", stage, ranks.first, plural(ranks.ranks - 1, "rank"));
 }
 
 std::string timeline_summary(StepTimeline const& timeline) {
@@ -67,16 +70,19 @@ std::string timeline_summary(StepTimeline const& timeline) {
   return text;
 }
 
-std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, std::vector<ShardPlan> const& stages,
                           std::optional<MeasuredStep> const& measured) {
   std::string text = fmt::format("{}\n{}", title, timeline_summary(timeline));
   if (measured)
     text += fmt::format("measured step {}: the prediction is {:.3f} of it\n",
                         seconds_text(1e-3 * measured->milliseconds), ms_of(timeline.step) / measured->milliseconds);
-  for (ClassTimeline const& one : timeline.classes) {
-    MeasuredStep const* const beside = measured && &one == timeline.classes.data() ? &*measured : nullptr;
+  for (std::size_t number = 0; number < timeline.classes.size(); ++number) {
+    ClassTimeline const& one = timeline.classes[number];
+    ShardPlan const& plan = stages[static_cast<std::size_t>(one.ranks.stage)];
+    MeasuredClass const* const beside = measured ? &measured->classes[number] : nullptr;
     text += fmt::format("\n{}: {} of computation, {} of communication\n  {:>12} {:>12}{}  what\n",
-                        class_name(one.ranks), duration(one.compute), duration(one.exposed()), "begin, ms", "takes, ms",
+                        class_name(one.ranks, timeline.stages()), duration(one.compute), duration(one.exposed()),
+                        "begin, ms", "takes, ms",
                         beside ? fmt::format(" {:>12} {:>12}", "measured from", "takes, ms") : "");
     for (std::size_t i = 0; i < one.entries.size(); ++i) text += line_of(one, i, plan, beside);
     if (beside) text += collectives_text(beside->collectives);

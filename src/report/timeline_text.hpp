@@ -2,7 +2,7 @@
 
 // A predicted timeline of a step, and a measured one over it, as text and as a picture. One line of the text per
 // instruction. The picture has two lanes for each class of ranks: what its core does, and which collectives are under
-// way. The measured step has the same two lanes, to the same scale. Pure functions.
+// way. The measured step has the same two lanes of each class, to the same scale. Pure functions.
 
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/step_timeline.hpp"
@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
@@ -18,17 +19,17 @@ namespace trainstone {
 std::string timeline_summary(StepTimeline const& timeline);
 
 /// The summary, then for every class of ranks its instructions: begin, duration, what. A wait also says when what it
-/// waits for was started. \param[in] measured  of the first class: stands beside what was predicted, with a list of its
-/// collectives
-std::string timeline_text(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+/// waits for was started. \param[in] stages  by stage, the plan that gives the instructions their names
+/// \param[in] measured  stands beside what was predicted, with a list of the collectives of every class
+std::string timeline_text(std::string const& title, StepTimeline const& timeline, std::vector<ShardPlan> const& stages,
                           std::optional<MeasuredStep> const& measured = {});
 
 /// A whole SVG file, which may also stand in a page: its style is its own.
-/// \param[in] measured  as above; two more lanes
-std::string timeline_svg(std::string const& title, StepTimeline const& timeline, ShardPlan const& plan,
+/// \param[in] measured  as above; two more lanes of every class
+std::string timeline_svg(std::string const& title, StepTimeline const& timeline, std::vector<ShardPlan> const& stages,
                          std::optional<MeasuredStep> const& measured = {});
 
-/// "rank 1 and 2 ranks like it", "rank 0": a class.
-std::string class_name(RankClass const& ranks);
+/// "rank 1 and 2 ranks like it", "rank 0", "stage 1: rank 2": a class. \param[in] stages  of the timeline
+std::string class_name(RankClass const& ranks, Rank stages);
 
 } // namespace trainstone

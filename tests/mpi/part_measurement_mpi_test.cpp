@@ -84,7 +84,7 @@ TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
   PartTimes const times =
       measure_parts(ExecutionSpace(), world, ledger, training, {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
   RunPlan const plan = plan_run(config, world.rank(), world.topology());
-  StepTimeline const timeline = predict_timeline(plan, times, uniform_machine({}), {});
+  StepTimeline const timeline = predict_timeline({plan}, times, uniform_machine({}), {});
   PartTimes::OfPart const attention = times.parts.at(PartKind::attention), mlp = times.parts.at(PartKind::mlp);
   CHECK(timeline.step > 6e9 * (attention.forward + attention.backward + mlp.forward + mlp.backward));
   CHECK(timeline.busiest().exposed() == 0);

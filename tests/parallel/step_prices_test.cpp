@@ -49,7 +49,7 @@ TEST_CASE("where messages leave cores free, additions are the core's and message
   constexpr Rank ranks = 4;
   PartTimes const times = parts();
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, ranks);
-  StepPrices prices(plan, {}, times, {uniform_machine(costs)});
+  StepPrices prices({&plan}, {}, times, {uniform_machine(costs)});
   InstructionPrice const price = prices.of(0, reduction(0));
   REQUIRE(price.collectives.size() == 1);
   double const bytes = 4.0 * static_cast<double>(plan.reductions.buckets.bucket(0).share_elements());
@@ -57,7 +57,7 @@ TEST_CASE("where messages leave cores free, additions are the core's and message
   CHECK(price.collectives[0].core == std::llround(1e9 * costs.gamma * added));
   double const messages = 2 * (ranks - 1) * costs.alpha + 2 * costs.beta * added; // a ring, one port
   CHECK(std::abs(price.collectives[0].wire - std::llround(1e9 * messages)) <= 1);
-  CHECK(price.collectives[0].axis == Axis::replica);
+  CHECK(price.collectives[0].line.axis == Axis::replica);
 }
 
 TEST_CASE("where cores carry messages themselves, the wire takes nothing", "[parallel][prices]") {
@@ -65,7 +65,7 @@ TEST_CASE("where cores carry messages themselves, the wire takes nothing", "[par
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 4);
   MachineModel machine = uniform_machine(costs);
   machine.overlap = {0, 0};
-  StepPrices prices(plan, {}, times, {machine});
+  StepPrices prices({&plan}, {}, times, {machine});
   CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
   PlannedCollective const planned = plan.reductions.reduction_of(plan.reductions.buckets.bucket(0), plan.layout).at(0);
   CHECK(price.wire == 0);
@@ -79,7 +79,7 @@ TEST_CASE("delays of an emulated network are the wire's", "[parallel][prices]") 
   MachineModel machine = uniform_machine(costs);
   machine.overlap = {0, 0};
   EmulatedNetwork const network{.latency = 1e-3, .seconds_per_byte = 1e-8};
-  StepPrices prices(plan, {}, times, {machine, network}), fast(plan, {}, times, {machine});
+  StepPrices prices({&plan}, {}, times, {machine, network}), fast({&plan}, {}, times, {machine});
   CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
   double const bytes = 4.0 * static_cast<double>(plan.reductions.buckets.bucket(0).share_elements());
   double const delays = 2 * (ranks - 1) * (network.latency + network.seconds_per_byte * bytes / ranks);
@@ -90,8 +90,8 @@ TEST_CASE("delays of an emulated network are the wire's", "[parallel][prices]") 
 TEST_CASE("beside a device all of a collective passes", "[parallel][prices]") {
   PartTimes const times = parts();
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 4);
-  StepPrices host(plan, {}, times, {uniform_machine(costs)}),
-      device(plan, {}, times, {uniform_machine(costs), {}, false});
+  StepPrices host({&plan}, {}, times, {uniform_machine(costs)}),
+      device({&plan}, {}, times, {uniform_machine(costs), {}, false});
   CollectivePrice const of_host = host.of(0, reduction(0)).collectives.at(0);
   CollectivePrice const of_device = device.of(0, reduction(0)).collectives.at(0);
   CHECK(of_device.core == 0);
@@ -102,8 +102,8 @@ TEST_CASE("the price of a step's computation is the sum of its parts", "[paralle
   Index const micro_batches = GENERATE(1, 4);
   PartTimes const times = parts();
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 2, micro_batches);
-  StepPrices prices(plan, {}, times, {uniform_machine({})});
-  StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
+  StepPrices prices({&plan}, {}, times, {uniform_machine({})});
+  StepTimeline const timeline = play_step({make_step_program(plan)}, prices.classes(), prices.price());
   Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
   Nanoseconds const adding = 3000 + layers * (3000 + 3000) + 9000;
   Nanoseconds const each = 100 + 200 + forward, elements = plan.layout.elements(); // load, loss
@@ -114,8 +114,8 @@ TEST_CASE("sharded gradients are overwritten and added to sums, share by share",
   constexpr Rank ranks = 2;
   PartTimes const times = parts();
   ShardPlan const plan = plan_of({.strategy = Strategy::zero, .zero_stage = 2}, ranks, 3);
-  StepPrices prices(plan, {}, times, {uniform_machine({})});
-  StepTimeline const timeline = play_step(make_step_program(plan), prices.classes(), prices.price());
+  StepPrices prices({&plan}, {}, times, {uniform_machine({})});
+  StepTimeline const timeline = play_step({make_step_program(plan)}, prices.classes(), prices.price());
   Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
   Nanoseconds const share = plan.layout.elements() / ranks;
   // of three micro-batches the first is copied, the others are added
@@ -126,7 +126,7 @@ TEST_CASE("ranks that own different groups are classes of their own", "[parallel
   PartTimes const times = parts();
   auto const classes = [&](ParallelConfig const& parallel, Rank ranks) {
     ShardPlan const plan = plan_of(parallel, ranks);
-    return StepPrices(plan, {}, times, {uniform_machine({})}).classes().size();
+    return StepPrices({&plan}, {}, times, {uniform_machine({})}).classes().size();
   };
   CHECK(classes({.strategy = Strategy::ddp}, 64) == 1);
   CHECK(classes({.strategy = Strategy::zero, .zero_stage = 3}, 64) == 1);
@@ -140,6 +140,6 @@ TEST_CASE("a part without times is named", "[parallel][prices]") {
   PartTimes times = parts();
   times.parts.erase(PartKind::head);
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, 2);
-  StepPrices prices(plan, {}, times, {uniform_machine({})});
-  CHECK_THROWS_AS(play_step(make_step_program(plan), prices.classes(), prices.price()), Error);
+  StepPrices prices({&plan}, {}, times, {uniform_machine({})});
+  CHECK_THROWS_AS(play_step({make_step_program(plan)}, prices.classes(), prices.price()), Error);
 }

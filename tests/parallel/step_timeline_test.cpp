@@ -76,13 +76,13 @@ struct Prices {
     return [*this, &plan](std::size_t, Instruction const& one) { return of(plan, one); };
   }
   static CollectivePrice on(CollectivePrice price, Axis axis) {
-    price.axis = axis;
+    price.line.axis = axis;
     return price;
   }
 };
 
 StepTimeline timeline_of(ShardPlan const& plan, Prices const& prices) {
-  return play_step(make_step_program(plan), one_class(plan), prices.for_plan(plan));
+  return play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan));
 }
 
 Nanoseconds exposed(StepTimeline const& timeline, Act act) {
@@ -187,8 +187,8 @@ TEST_CASE("ranks that are played one by one take as long as one that stands for 
     if (find_parallel_problem(parallel, {}, ranks, micro_batches)) continue;
     ShardPlan const plan = plan_of(parallel, ranks, micro_batches);
     StepProgram const program = make_step_program(plan);
-    StepTimeline const together = play_step(program, one_class(plan), prices.for_plan(plan), Entries::yes);
-    StepTimeline const apart = play_step(program, a_class_for_every_rank(plan), prices.for_plan(plan), Entries::yes);
+    StepTimeline const together = play_step({program}, one_class(plan), prices.for_plan(plan), Entries::yes);
+    StepTimeline const apart = play_step({program}, a_class_for_every_rank(plan), prices.for_plan(plan), Entries::yes);
     CHECK(apart.step == together.step);
     REQUIRE(std::ssize(apart.classes) == ranks);
     for (ClassTimeline const& one : apart.classes) {
@@ -215,7 +215,7 @@ TEST_CASE("a million micro-batches take as long as they would one by one, and fe
       CHECK(step(million) == step(some) + (million - some) * one);
       ShardPlan const plan = plan_of(parallel, 4, million);
       StepTimeline const timeline =
-          play_step(make_step_program(plan), one_class(plan), prices.for_plan(plan), Entries::yes);
+          play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan), Entries::yes);
       CHECK(timeline.classes[0].entries.size() < 2000);
       Index forwards = 0;
       for (TimelineEntry const& entry : timeline.classes[0].entries)
@@ -228,7 +228,7 @@ TEST_CASE("entries follow each other without gaps and fill the step", "[parallel
   ShardPlan const plan = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 4);
   Prices const prices = with({.core = 7, .wire = 41}, {.core = 13, .wire = 57});
   StepTimeline const timeline =
-      play_step(make_step_program(plan), one_class(plan), prices.for_plan(plan), Entries::yes);
+      play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan), Entries::yes);
   Nanoseconds end = 0;
   for (TimelineEntry const& entry : timeline.classes[0].entries) {
     CHECK(entry.begin == end);
@@ -246,7 +246,7 @@ TEST_CASE("ranks that compute less wait for the others", "[parallel][timeline]")
     if (number == 1) of_one.compute *= 2;
     return of_one;
   };
-  StepTimeline const timeline = play_step(make_step_program(plan), classes, price);
+  StepTimeline const timeline = play_step({make_step_program(plan)}, classes, price);
   CHECK(timeline.step == 2 * computation + layers + 1);
   CHECK(timeline.busiest().ranks.first == 1);
   CHECK(timeline.classes[0].compute == computation);
@@ -269,7 +269,7 @@ TEST_CASE("a wait for what was not started is refused", "[parallel][timeline]") 
   ShardPlan const plan = plan_of(ddp(), 2);
   StepProgram program = make_step_program(plan);
   std::erase_if(program.step.back().instructions, [](Instruction const& one) { return one.act == Act::reduce; });
-  CHECK_THROWS_AS(play_step(program, one_class(plan), computing.for_plan(plan)), Error);
+  CHECK_THROWS_AS(play_step({program}, one_class(plan), computing.for_plan(plan)), Error);
 }
 
 TEST_CASE("classes whose lines meet others are refused", "[parallel][timeline]") {

@@ -28,7 +28,7 @@ ShardPlan plan_of_two(ParallelConfig const& parallel = {.strategy = Strategy::ze
 
 StepTimeline timeline_of(ShardPlan const& plan) {
   PriceOf const price = [](std::size_t, Instruction const&) { return InstructionPrice{}; };
-  return play_step(make_step_program(plan), rank_classes(plan.layout.mesh, {0, 0}), price, Entries::yes);
+  return play_step({make_step_program(plan)}, rank_classes(plan.layout.mesh, {0, 0}), price, Entries::yes);
 }
 
 } // namespace
@@ -50,22 +50,24 @@ TEST_CASE("the step of median length is laid over a prediction, of the class's f
   first.push_back({Lane::wait, "all_reduce ring", begin, begin + 3000});
   first.push_back({Lane::slot, "slot 0: micro-batch 0", begin, begin + 3000});
   write_trace(path, {first, events_of(plan, parts, {4, 4, 4, 4, 4, 4, 4})}, "fedcba9876543210");
-  MeasuredStep const step = read_measured_step(path, one, plan);
+  MeasuredStep const step = read_measured_step(path, timeline, {plan});
+  REQUIRE(step.classes.size() == 1);
+  MeasuredClass const& measured = step.classes.front();
   auto const instructions = static_cast<double>(one.entries.size());
   CHECK(step.milliseconds == Approx(0.003 * instructions)); // not 0.009, not 0.002
-  REQUIRE(step.entries.size() == one.entries.size());
-  for (std::size_t i = 0; i < step.entries.size(); ++i) {
+  REQUIRE(measured.entries.size() == one.entries.size());
+  for (std::size_t i = 0; i < measured.entries.size(); ++i) {
     INFO(to_string(one.entries[i].instruction, plan));
-    CHECK(step.entries[i].begin == Approx(0.003 * static_cast<double>(i)));
-    CHECK(step.entries[i].milliseconds == Approx(0.003));
+    CHECK(measured.entries[i].begin == Approx(0.003 * static_cast<double>(i)));
+    CHECK(measured.entries[i].milliseconds == Approx(0.003));
   }
   CHECK(step.deck_hash == "fedcba9876543210");
-  REQUIRE(step.collectives.size() == 2);
-  CHECK(step.collectives[0].name == "all_gather ring");
-  CHECK(step.collectives[0].time.begin == Approx(-0.001));
-  CHECK(step.collectives[0].time.milliseconds == Approx(0.003));
-  CHECK(step.collectives[1].time.begin == Approx(0.001));
-  std::string const text = timeline_text("zero3", timeline, plan, step);
+  REQUIRE(measured.collectives.size() == 2);
+  CHECK(measured.collectives[0].name == "all_gather ring");
+  CHECK(measured.collectives[0].time.begin == Approx(-0.001));
+  CHECK(measured.collectives[0].time.milliseconds == Approx(0.003));
+  CHECK(measured.collectives[1].time.begin == Approx(0.001));
+  std::string const text = timeline_text("zero3", timeline, {plan}, step);
   CHECK_THAT(text, ContainsSubstring("measured step ") && ContainsSubstring("  reduce bucket 0"));
   CHECK_THAT(text,
              ContainsSubstring("collectives, measured\n") && ContainsSubstring("        0.002  all_reduce ring\n"));
@@ -76,10 +78,10 @@ TEST_CASE("a trace without a step of the program is refused, and so is what is n
   StepProgram const program = make_step_program(plan);
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
-  ClassTimeline const one = timeline_of(plan).classes.front();
+  StepTimeline const timeline = timeline_of(plan);
   write_trace(path, {events_of(plan, {program.evaluation}, {1}), {}});
-  CHECK_THROWS_AS(read_measured_step(path, one, plan), InputError);
-  CHECK_THROWS_AS(read_measured_step(folder.path() + "/nothing.json", one, plan), InputError);
+  CHECK_THROWS_AS(read_measured_step(path, timeline, {plan}), InputError);
+  CHECK_THROWS_AS(read_measured_step(folder.path() + "/nothing.json", timeline, {plan}), InputError);
 }
 
 TEST_CASE("a step ends with the last instruction of its program, also behind the update", "[timeline]") {
@@ -88,9 +90,10 @@ TEST_CASE("a step ends with the last instruction of its program, also behind the
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
   write_trace(path, {events_of(plan, {program.step, program.update}, {1, 1}), {}});
-  ClassTimeline const one = timeline_of(plan).classes.front();
-  REQUIRE(one.entries.back().instruction.act == Act::wait); // for the last group's parameters
-  CHECK(read_measured_step(path, one, plan).milliseconds == Approx(0.001 * static_cast<double>(one.entries.size())));
+  StepTimeline const timeline = timeline_of(plan);
+  REQUIRE(timeline.classes.front().entries.back().instruction.act == Act::wait); // for the last group's parameters
+  CHECK(read_measured_step(path, timeline, {plan}).milliseconds ==
+        Approx(0.001 * static_cast<double>(timeline.classes.front().entries.size())));
 }
 
 TEST_CASE("a trace of another program is refused", "[timeline]") {
@@ -99,8 +102,8 @@ TEST_CASE("a trace of another program is refused", "[timeline]") {
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
   write_trace(path, {events_of(other, {program.step, program.update}, {1, 1}), {}});
-  ClassTimeline const one = timeline_of(plan).classes.front();
-  CHECK_THROWS_WITH(read_measured_step(path, one, plan), ContainsSubstring("of another program"));
+  StepTimeline const timeline = timeline_of(plan);
+  CHECK_THROWS_WITH(read_measured_step(path, timeline, {plan}), ContainsSubstring("of another program"));
 }
 
 TEST_CASE("a trace of another number of ranks is refused", "[timeline]") {
@@ -109,18 +112,19 @@ TEST_CASE("a trace of another number of ranks is refused", "[timeline]") {
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
   write_trace(path, {events_of(plan, {program.step, program.update}, {1, 1}), {}, {}});
-  ClassTimeline const one = timeline_of(plan).classes.front();
-  CHECK_THROWS_WITH(read_measured_step(path, one, plan), ContainsSubstring("of 3 ranks, the step is one of 2 ranks"));
+  StepTimeline const timeline = timeline_of(plan);
+  CHECK_THROWS_WITH(read_measured_step(path, timeline, {plan}),
+                    ContainsSubstring("of 3 ranks, the step is one of 2 ranks"));
 }
 
 TEST_CASE("JSON that is no trace is refused by name, whatever it holds", "[timeline]") {
   ShardPlan const plan = plan_of_two();
-  ClassTimeline const one = timeline_of(plan).classes.front();
+  StepTimeline const timeline = timeline_of(plan);
   TemporaryFolder const folder;
   std::string const path = folder.path() + "/trace.json";
   for (char const* const text :
        {"{}", "[1]", "[{\"pid\": \"0\"}]", "[{\"pid\": 0, \"ph\": \"X\", \"name\": 3}]", "[{}]"}) {
     std::ofstream(path) << text;
-    CHECK_THROWS_AS(read_measured_step(path, one, plan), InputError);
+    CHECK_THROWS_AS(read_measured_step(path, timeline, {plan}), InputError);
   }
 }

@@ -66,25 +66,33 @@ NamedMachine machine_for(Deck const& deck) {
   return {"peaks.json", std::move(machine)};
 }
 
-RunPlan plan_of(Deck const& deck) { return plan_run(resolve(deck, ranks), 0, ranks); }
+std::vector<RunPlan> stages_of(Deck const& deck) {
+  return plan_stages(resolve_run(resolve(deck, ranks), Topology::one_node(ranks)));
+}
 
 /// Two steps of 3 us for each instruction, on both ranks.
 void write_trace_of(Deck const& deck, std::string const& path, std::string const& hash) {
-  ShardPlan const plan = plan_of(deck).parallel;
-  StepProgram const program = make_step_program(plan);
-  std::vector<std::vector<Segment>> const parts{program.step, program.update, program.step, program.update};
-  std::vector<TimelineEvent> const events = events_of(plan, parts, {3, 3, 3, 3});
-  write_trace(path, {events, events}, hash);
+  std::vector<RunPlan> const stages = stages_of(deck);
+  std::vector<std::vector<TimelineEvent>> events;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    ShardPlan const& plan = stages[stages.size() > 1 ? static_cast<std::size_t>(rank) : 0].parallel;
+    StepProgram const program = make_step_program(plan);
+    std::vector<std::vector<Segment>> const parts{program.step, program.update, program.step, program.update};
+    events.push_back(events_of(plan, parts, {3, 3, 3, 3}));
+  }
+  write_trace(path, events, hash);
 }
 
 /// Everything there, but for a change.
 struct Inputs {
   TemporaryFolder folder;
-  Deck deck = read_small(zero3);
+  Deck deck;
   std::optional<NamedMachine> machine = machine_for(deck);
   ResultFile file = file_of(deck, folder.path());
   std::string trace = folder.path() + "/step.json";
-  Inputs() { write_trace_of(deck, trace, deck_hash(deck)); }
+  explicit Inputs(std::vector<std::string> const& keys = zero3) : deck(read_small(keys)) {
+    write_trace_of(deck, trace, deck_hash(deck));
+  }
 
   StepComparison compare() const { return compare_step(file, machine); }
 };
@@ -112,12 +120,40 @@ TEST_CASE("a run's step is predicted from its result and a machine file, and mea
   StepComparison const step = inputs.compare();
   CHECK(!step.missing);
   REQUIRE(step.predicted);
-  StepTimeline const expected = predict_timeline(plan_of(inputs.deck), inputs.machine->machine.parts->times,
+  StepTimeline const expected = predict_timeline(stages_of(inputs.deck), inputs.machine->machine.parts->times,
                                                  inputs.machine->machine.fit.model(), {});
   CHECK(step.predicted->timeline.step == expected.step);
   ClassTimeline const& first = step.predicted->timeline.classes.front();
   REQUIRE(step.measured);
-  CHECK(step.measured->entries.size() == first.entries.size());
+  REQUIRE(step.measured->classes.size() == step.predicted->timeline.classes.size());
+  CHECK(step.measured->classes.front().entries.size() == first.entries.size());
+}
+
+TEST_CASE("all stages of a pipeline are predicted and measured", "[report][step]") {
+  Inputs const inputs({"parallel.pipeline=2", "trace.file=traces/step.json"});
+  StepComparison const step = inputs.compare();
+  CHECK(!step.missing);
+  REQUIRE(step.predicted);
+  StepTimeline const& timeline = step.predicted->timeline;
+  REQUIRE(timeline.stages() == 2);
+  REQUIRE(step.measured);
+  REQUIRE(step.measured->classes.size() == 2);
+  std::vector<int> instructions; // by stage
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    StepProgram const program = make_step_program(step.predicted->stages[stage]);
+    int& count = instructions.emplace_back(0);
+    for (std::vector<Segment> const* const part : {&program.step, &program.update})
+      for_each_instruction(*part, [&](Instruction const&) { ++count; });
+    std::vector<MeasuredTime> const& entries = step.measured->classes[stage].entries;
+    REQUIRE(entries.size() == timeline.classes[stage].entries.size());
+    // of two equal steps, the second one; its time begins where it begins on the first stage
+    CHECK(entries.back().begin == Approx(0.003 * (2 * count - 1 - instructions.front())));
+  }
+  CHECK(instructions[0] != instructions[1]);
+  NamedResult const named{"small", inputs.file, {}, step};
+  std::string const html = page_html(step_section(named));
+  CHECK_THAT(html, ContainsSubstring("stage 1: rank 1") && ContainsSubstring(">rank 1, measured<"));
+  CHECK_THAT(html, ContainsSubstring("wait for receive activation"));
 }
 
 TEST_CASE("what is missing for a timeline is named with the way to get it", "[report][step]") {
@@ -177,7 +213,7 @@ TEST_CASE("a result's section has times and both timelines, with every name as t
   Inputs const inputs;
   NamedResult named{"small", inputs.file, {}, inputs.compare()};
   named.file.result.deck = "<b>&\"d\"#9f3e";
-  named.step.measured->collectives.push_back({"<ring> & ```", {0.001, 0.002}});
+  named.step.measured->classes.front().collectives.push_back({"<ring> & ```", {0.001, 0.002}});
   Page const page = step_section(named);
   std::string const html = page_html(page), markdown = page_markdown(page);
   StepTimeline const& timeline = named.step.predicted->timeline;

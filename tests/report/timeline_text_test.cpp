@@ -25,17 +25,17 @@ StepTimeline timeline_of(ShardPlan const& plan) {
   PriceOf const price = [&plan](std::size_t, Instruction const& one) -> InstructionPrice {
     if (one.act == Act::forward || one.act == Act::backward)
       return {plan.parts.unit(one.subject) > 0 ? 500'000 : 1'000'000}; // half a block each
-    if (one.act == Act::gather) return {0, {{Axis::shard, 0, 250'000}}};
+    if (one.act == Act::gather) return {0, {{{Axis::shard}, 0, 250'000}}};
     return {};
   };
-  return play_step(make_step_program(plan), rank_classes(plan.layout.mesh, {0, 0, 0, 0}), price, Entries::yes);
+  return play_step({make_step_program(plan)}, rank_classes(plan.layout.mesh, {0, 0, 0, 0}), price, Entries::yes);
 }
 
 } // namespace
 
 TEST_CASE("a timeline says what each instruction takes, and how long a wait's collective was under way", "[timeline]") {
   ShardPlan const plan = plan_of(1);
-  std::string const text = timeline_text("zero3", timeline_of(plan), plan);
+  std::string const text = timeline_text("zero3", timeline_of(plan), {plan});
   CHECK_THAT(text, ContainsSubstring("predicted step 8.25 ms: 8 ms of computation, 250 us of communication"));
   CHECK_THAT(text, ContainsSubstring("rank 0 and 3 ranks like it"));
   CHECK_THAT(text, ContainsSubstring(
@@ -45,12 +45,12 @@ TEST_CASE("a timeline says what each instruction takes, and how long a wait's co
 
 TEST_CASE("micro-batches that are alike are one line each", "[timeline]") {
   ShardPlan const plan = plan_of(100);
-  CHECK_THAT(timeline_text("zero3", timeline_of(plan), plan), ContainsSubstring("stands for 9"));
+  CHECK_THAT(timeline_text("zero3", timeline_of(plan), {plan}), ContainsSubstring("stands for 9"));
 }
 
 TEST_CASE("a picture of a timeline has a bar for everything that takes time", "[timeline]") {
   ShardPlan const plan = plan_of(1);
-  std::string const svg = timeline_svg("zero3 <4>", timeline_of(plan), plan);
+  std::string const svg = timeline_svg("zero3 <4>", timeline_of(plan), {plan});
   auto const count = [&](std::string const& what) {
     int found = 0;
     for (std::size_t at = svg.find(what); at != std::string::npos; at = svg.find(what, at + 1)) ++found;
@@ -67,11 +67,11 @@ TEST_CASE("a measured step is drawn over the predicted one in the same lanes, to
   ShardPlan const plan = plan_of(1);
   StepTimeline const timeline = timeline_of(plan); // 8.25 ms
   ClassTimeline const& one = timeline.classes.front();
-  MeasuredStep measured{"", 16.5, std::vector<MeasuredTime>(one.entries.size()), {{"<ring>", {-1, 3}}}};
+  MeasuredStep measured{"", 16.5, {{std::vector<MeasuredTime>(one.entries.size()), {{"<ring>", {-1, 3}}}}}};
   auto const forward =
       std::ranges::find(one.entries, Act::forward, [](auto const& entry) { return entry.instruction.act; });
-  measured.entries[static_cast<std::size_t>(forward - one.entries.begin())] = {8.25, 4.125};
-  std::string const svg = timeline_svg("zero3", timeline, plan, measured);
+  measured.classes[0].entries[static_cast<std::size_t>(forward - one.entries.begin())] = {8.25, 4.125};
+  std::string const svg = timeline_svg("zero3", timeline, {plan}, measured);
   CHECK_THAT(svg, ContainsSubstring(">rank 0, measured<") && ContainsSubstring(">collectives, measured<"));
   // a step of 16.5 ms is 1000 pixels wide, from 214 on: half of them are before this bar, and a quarter is its own
   CHECK_THAT(svg,
@@ -85,7 +85,7 @@ TEST_CASE("a measured step is drawn over the predicted one in the same lanes, to
 
 TEST_CASE("the style of a picture is its own in a page of many", "[timeline]") {
   ShardPlan const plan = plan_of(1);
-  std::string const svg = timeline_svg("zero3", timeline_of(plan), plan);
+  std::string const svg = timeline_svg("zero3", timeline_of(plan), {plan});
   CHECK_THAT(svg, ContainsSubstring("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"timeline\""));
   std::size_t const begin = svg.find("<style>") + 7, end = svg.find("</style>");
   std::string const rules = svg.substr(begin, end - begin);

@@ -133,7 +133,7 @@ TEST_CASE("a step of GPT-3 on 65,536 ranks is priced as one of few ranks", "[tra
     if (strategy == Strategy::hsdp) config.parallel.shard_group = 1024;
     RunPlan const plan = plan_run(config, 0, Topology::block(ranks, ranks / 8));
     MachineModel const slow = uniform_machine({.alpha = 2e-6, .beta = 4e-11, .gamma = 1e-11});
-    StepTimeline const timeline = predict_timeline(plan, parts, slow, {});
+    StepTimeline const timeline = predict_timeline({plan}, parts, slow, {});
     REQUIRE(timeline.classes.size() == 1);
     Nanoseconds const computation = 2'000'000 + 96 * 310'000'000L + 30'000'000;
     CHECK(timeline.busiest().compute == computation);

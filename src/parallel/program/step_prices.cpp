@@ -43,40 +43,57 @@ MachineModel cores_of(MachineModel machine) {
   return machine;
 }
 
-/// Members that own equally much of every group have the same key. The main device has a key of its own.
-std::vector<Index> keys_of_ranks(ShardPlan const& plan) {
+/// By member of the shard axis: members that own equally much of every group of every stage have the same number.
+std::vector<Index> kinds_of_members(std::vector<ShardPlan const*> const& stages) {
   std::map<std::vector<Index>, Index> numbers;
-  std::vector<Index> of_member;
-  for (Rank member = 0; member < plan.layout.mesh.shard; ++member) {
+  std::vector<Index> kinds;
+  for (Rank member = 0; member < stages.front()->layout.mesh.shard; ++member) {
     std::vector<Index> shares;
-    for (Index group = 0; group < std::ssize(plan.layout.groups); ++group)
-      shares.push_back(plan.layout.ownership.share(group, member).size());
-    of_member.push_back(numbers.try_emplace(std::move(shares), std::ssize(numbers)).first->second);
+    for (ShardPlan const* const plan : stages)
+      for (Index group = 0; group < std::ssize(plan->layout.groups); ++group)
+        shares.push_back(plan->layout.ownership.share(group, member).size());
+    kinds.push_back(numbers.try_emplace(std::move(shares), std::ssize(numbers)).first->second);
   }
+  return kinds;
+}
+
+/// Ranks of a stage with the same key have the same programs and prices. The main device has a key of its own.
+std::vector<Index> keys_of_ranks(std::vector<ShardPlan const*> const& stages) {
+  StateLayout const& layout = stages.front()->layout;
+  std::vector<Index> const kinds = kinds_of_members(stages);
   std::vector<Index> keys;
-  for (Rank rank = 0; rank < plan.layout.mesh.ranks(); ++rank)
-    keys.push_back(plan.layout.main_device && rank == 0 ? -1
-                                                        : of_member[at(plan.layout.mesh.index(Axis::shard, rank))]);
+  for (Rank rank = 0; rank < layout.mesh.ranks(); ++rank) {
+    Index const stage = layout.mesh.index(Axis::pipeline, rank);
+    Index const kind = kinds[at(layout.mesh.index(Axis::shard, rank))];
+    keys.push_back(layout.main_device && rank == 0 ? -1 : stage * std::ssize(kinds) + kind);
+  }
   return keys;
 }
 
-/// The losses of all micro-batches, and a value of every rank.
-PlannedCollective losses_of_all(ShardPlan const& plan) {
-  Index const values = plan.layout.micro_batches() + plan.layout.topology.ranks();
-  return {Axis::replica, even_problem(Collective::all_reduce, values, plan.layout.topology), Algorithm::ring};
+CollectiveLine line_of(PlannedCollective const& planned) { return {planned.axis, planned.stages}; }
+
+/// A channel has a communicator of its own: for each direction and kind of message between two stages.
+CollectiveLine channel_of(PlannedCollective const& message, MessageKind kind, Index sender) {
+  CollectiveLine line = line_of(message);
+  line.channel = 1 + 2 * static_cast<Index>(kind) + (sender == line.stages->lower ? 0 : 1);
+  return line;
+}
+
+PlannedCollective planned_sum(Index values, Topology const& line) {
+  return {Axis::pipeline, even_problem(Collective::all_reduce, values, line), Algorithm::ring};
 }
 
 } // namespace
 
-StepPrices::StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> batch_scatter, PartTimes const& parts,
-                       PricedMachine machine)
-    : m_plan(&plan),
+StepPrices::StepPrices(std::vector<ShardPlan const*> stages, std::optional<PlannedCollective> batch_scatter,
+                       PartTimes const& parts, PricedMachine machine)
+    : m_stages(std::move(stages)),
       m_batch_scatter(std::move(batch_scatter)),
       m_parts(&parts),
       m_machine(with_delays(machine.model, machine.network)),
       m_cores(cores_of(machine.model)),
       m_cores_communicate(machine.cores_communicate),
-      m_classes(rank_classes(plan.layout.mesh, keys_of_ranks(plan))) {}
+      m_classes(rank_classes(m_stages.front()->layout.mesh, keys_of_ranks(m_stages))) {}
 
 PriceOf StepPrices::price() {
   return
@@ -84,64 +101,93 @@ PriceOf StepPrices::price() {
 }
 
 InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& instruction) {
-  Rank const member = m_plan->layout.mesh.index(Axis::shard, m_classes[number_of_class].first);
+  RankClass const& one = m_classes[number_of_class];
+  ShardPlan const& plan = *m_stages[at(one.stage)];
+  Rank const member = plan.layout.mesh.index(Axis::shard, one.first);
   switch (instruction.act) {
-  case Act::load: {
-    InstructionPrice price{nanoseconds(m_parts->load)};
-    if (m_batch_scatter) price.collectives.push_back(of(*m_batch_scatter, {}, sizeof(std::int32_t)));
-    return price;
-  }
+  case Act::load: return of_load(plan);
   case Act::forward:
   case Act::recompute:
-  case Act::backward: return {of_part(instruction)};
-  case Act::loss: return {nanoseconds(m_parts->loss / static_cast<double>(m_plan->parts.options().loss_chunks))};
+  case Act::backward: return {of_part(plan, instruction)};
+  case Act::loss: return {nanoseconds(m_parts->loss / static_cast<double>(plan.parts.options().loss_chunks))};
+  case Act::send:
+  case Act::receive: return of_message(plan, instruction);
   case Act::gather:
-  case Act::publish: return of_gather(member, instruction);
+  case Act::publish: return of_gather(plan, member, instruction);
   case Act::reduce:
-  case Act::reduce_sums: return of_reduction(instruction);
-  case Act::agree: {
-    InstructionPrice price{nanoseconds(m_parts->agree)};
-    if (m_plan->layout.mesh.ranks() > 1) price.collectives.push_back(of(losses_of_all(*m_plan), {}, sizeof(double)));
-    return price;
-  }
-  case Act::norm: {
-    InstructionPrice price{of_elements(member, instruction)};
-    if (auto const& gather = m_plan->gathers.norm)
-      price.collectives.push_back(of(*gather, gather->axis, sizeof(double)));
-    return price;
-  }
+  case Act::reduce_sums: return of_reduction(plan, instruction);
+  case Act::tie: return of_tie(plan, member, instruction);
+  case Act::agree: return of_agree(plan);
+  case Act::norm: return of_norm(plan, member, instruction);
   case Act::fold:
   case Act::accumulate:
-  case Act::tie:
-  case Act::update: return {of_elements(member, instruction)};
-  case Act::send:
-  case Act::receive: break; // of a pipeline, which has prices of its own (train/plan/pipeline_prediction.hpp)
+  case Act::update: return {of_elements(plan, member, instruction)};
   case Act::wait: return {};
   }
   return {};
 }
 
+InstructionPrice StepPrices::of_load(ShardPlan const& plan) {
+  InstructionPrice price{nanoseconds(m_parts->load)};
+  if (m_batch_scatter) price.collectives.push_back(of(plan, *m_batch_scatter, {}, sizeof(std::int32_t)));
+  return price;
+}
+
+/// The same price for both stages.
+InstructionPrice StepPrices::of_message(ShardPlan const& plan, Instruction const& instruction) {
+  MessageKind const kind = message_kind(instruction);
+  Index const sender = plan.pipeline.sender(instruction.act == Act::send, kind);
+  PlannedCollective const message = planned_message(plan.pipeline, plan.layout, kind, sender);
+  return {0, {of(plan, message, channel_of(message, kind, sender), bytes_per_value(plan.layout.types.parameters))}};
+}
+
+/// The losses of all micro-batches, and a value of every rank.
+InstructionPrice StepPrices::of_agree(ShardPlan const& plan) {
+  InstructionPrice price{nanoseconds(m_parts->agree)};
+  Topology const& all = plan.layout.topology;
+  if (all.ranks() > 1)
+    price.collectives.push_back(
+        of(plan, planned_sum(plan.layout.micro_batches() + all.ranks(), all), {}, sizeof(double)));
+  return price;
+}
+
+InstructionPrice StepPrices::of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction) {
+  InstructionPrice price{of_elements(plan, member, instruction)};
+  if (auto const& gather = plan.gathers.norm) price.collectives.push_back(of(plan, *gather, sizeof(double)));
+  if (plan.pipeline.has_stages())
+    price.collectives.push_back(
+        of(plan, planned_sum(plan.parts.layers() + groups_outside_of_blocks, plan.layout.line(Axis::pipeline)),
+           sizeof(double)));
+  return price;
+}
+
+/// With stages a collective adds, else this rank alone.
+InstructionPrice StepPrices::of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction) {
+  if (!plan.pipeline.table) return {of_elements(plan, member, instruction)};
+  return {0, {of(plan, *plan.pipeline.table, bytes_per_value(plan.reductions.storage))}};
+}
+
 /// Pieces of a backward take equal times, and so do chunks of a loss.
-Nanoseconds StepPrices::of_part(Instruction const& instruction) const {
-  PartKind const kind = m_plan->parts[instruction.subject].kind;
+Nanoseconds StepPrices::of_part(ShardPlan const& plan, Instruction const& instruction) const {
+  PartKind const kind = plan.parts[instruction.subject].kind;
   PartTimes::OfPart const& times = m_parts->of(kind);
   if (instruction.act == Act::forward) return nanoseconds(times.forward);
   if (instruction.act == Act::recompute) {
-    double const again = times.recompute(m_plan->parts.recompute(m_plan->parts[instruction.subject]));
+    double const again = times.recompute(plan.parts.recompute(plan.parts[instruction.subject]));
     TRAINSTONE_REQUIRE(again > 0, "no times of what part \"{}\" computes again", to_string(kind));
     return nanoseconds(again);
   }
-  bool const adds = m_plan->reductions.adds_in_place() && instruction.micro_batch > 0;
+  bool const adds = plan.reductions.adds_in_place() && instruction.micro_batch > 0;
   double const whole = adds ? times.backward_adding : times.backward;
   if (instruction.piece == Instruction::none) return nanoseconds(whole);
-  return nanoseconds(whole / static_cast<double>(m_plan->parts.backward(instruction.subject).size()));
+  return nanoseconds(whole / static_cast<double>(plan.parts.backward(instruction.subject).size()));
 }
 
 /// Work on gradients and parameters that lie on the rank. In ordered mode the additions of a micro-batch are the mean
 /// over all of them, so that micro-batches are alike.
-Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction) const {
-  auto const share = static_cast<double>(m_plan->layout.ownership.elements(member));
-  Index const micro_batches = m_plan->layout.rank_micro_batches;
+Nanoseconds StepPrices::of_elements(ShardPlan const& plan, Rank member, Instruction const& instruction) const {
+  auto const share = static_cast<double>(plan.layout.ownership.elements(member));
+  Index const micro_batches = plan.layout.rank_micro_batches;
   double const additions =
       static_cast<double>(micro_batches - std::popcount(static_cast<std::uint64_t>(micro_batches))) /
       static_cast<double>(micro_batches);
@@ -151,20 +197,20 @@ Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction)
   case Act::update: return nanoseconds(share * m_parts->update_of_element);
   case Act::fold:
     return nanoseconds(fold *
-                       static_cast<double>(m_plan->reductions.gradients.units[at(instruction.subject)].memory.size()));
+                       static_cast<double>(plan.reductions.gradients.units[at(instruction.subject)].memory.size()));
   case Act::tie: {
-    Index const table = m_plan->reductions.gradients.looked_up()->group;
+    Index const table = plan.reductions.gradients.looked_up()->group;
     return nanoseconds(m_parts->add_of_element *
-                       static_cast<double>(m_plan->layout.ownership.share(table, member).size()));
+                       static_cast<double>(plan.layout.ownership.share(table, member).size()));
   }
   case Act::accumulate: {
     double elements = 0;
-    for (BucketPart const& part : m_plan->reductions.buckets.bucket(instruction.subject).parts)
-      if (!m_plan->layout.ownership.share(part.group, member).empty())
+    for (BucketPart const& part : plan.reductions.buckets.bucket(instruction.subject).parts)
+      if (!plan.layout.ownership.share(part.group, member).empty())
         elements += static_cast<double>(part.of_share.size());
     bool const first = instruction.micro_batch == 0;
     double const one = first ? m_parts->copy_of_element : m_parts->add_of_element;
-    return nanoseconds(elements * (m_plan->reductions.ordered ? fold : one));
+    return nanoseconds(elements * (plan.reductions.ordered ? fold : one));
   }
   default: return 0;
   }
@@ -172,24 +218,36 @@ Nanoseconds StepPrices::of_elements(Rank member, Instruction const& instruction)
 
 /// Buckets of one size cost the same, whoever owns them. Their problems have a number for every rank, so that they are
 /// made only once.
-InstructionPrice StepPrices::of_reduction(Instruction const& instruction) {
+InstructionPrice StepPrices::of_reduction(ShardPlan const& plan, Instruction const& instruction) {
   InstructionPrice price;
-  Bucket const bucket = m_plan->reductions.buckets.bucket(instruction.subject);
-  std::vector<CollectivePrice>& known = m_reductions[bucket.share_elements()];
+  Bucket const bucket = plan.reductions.buckets.bucket(instruction.subject);
+  std::vector<CollectivePrice>& known = m_reductions[{plan.pipeline.stage, bucket.share_elements()}];
   if (known.empty())
-    for (PlannedCollective const& step : m_plan->reductions.reduction_of(bucket, m_plan->layout))
-      known.push_back(of(step, step.axis, bytes_per_value(m_plan->reductions.storage)));
+    for (PlannedCollective const& step : plan.reductions.reduction_of(bucket, plan.layout))
+      known.push_back(of(plan, step, bytes_per_value(plan.reductions.storage)));
   for (std::size_t i = 0; i < known.size(); ++i)
-    if (m_plan->reductions.is_of_sums(m_plan->reductions.collectives[i]) == (instruction.act == Act::reduce_sums))
+    if (plan.reductions.is_of_sums(plan.reductions.collectives[i]) == (instruction.act == Act::reduce_sums))
       price.collectives.push_back(known[i]);
   return price;
 }
 
+CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
+  return of(plan, planned, line_of(planned), element_bytes);
+}
+
 /// All roots cost the same.
-CollectivePrice StepPrices::of(PlannedCollective const& planned, std::optional<Axis> axis, std::size_t element_bytes) {
+CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned, CollectiveLine const& line,
+                               std::size_t element_bytes) {
   Problem const& problem = planned.problem;
-  Key const key{static_cast<int>(problem.collective), static_cast<int>(planned.algorithm),
-                axis ? static_cast<int>(*axis) : -1, problem.elements(), element_bytes};
+  StagePair const stages = line.stages.value_or(StagePair{-1, -1});
+  Key const key{plan.pipeline.stage,
+                line.axis ? static_cast<int>(*line.axis) : -1,
+                stages.lower,
+                stages.upper,
+                static_cast<int>(problem.collective),
+                static_cast<int>(planned.algorithm),
+                problem.elements(),
+                element_bytes};
   auto const [found, is_new] = m_known.try_emplace(key);
   if (is_new) {
     double const all = trainstone::price(problem, planned.algorithm, element_bytes, m_machine);
@@ -198,22 +256,21 @@ CollectivePrice StepPrices::of(PlannedCollective const& planned, std::optional<A
     found->second.wire = std::max<Nanoseconds>(0, nanoseconds(all - core));
   }
   CollectivePrice price = found->second;
-  price.axis = axis;
+  price.line = line;
   return price;
 }
 
 /// Of sharded parameters a rank copies its shares into the slot.
-InstructionPrice StepPrices::of_gather(Rank member, Instruction const& instruction) {
+InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, Instruction const& instruction) {
   InstructionPrice price;
-  ParameterUnit const& unit = m_plan->layout.units[at(instruction.subject)];
+  ParameterUnit const& unit = plan.layout.units[at(instruction.subject)];
   Index copied = 0;
   for (Index group = unit.first_group; group <= unit.last_group; ++group)
-    copied += m_plan->layout.ownership.share(group, member).size();
+    copied += plan.layout.ownership.share(group, member).size();
   if (instruction.act == Act::gather)
     price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
-  if (auto const& gather = m_plan->gathers.of_unit[at(instruction.subject)])
-    price.collectives.push_back(
-        of(gather->planned, gather->planned.axis, bytes_per_value(m_plan->layout.types.parameters)));
+  if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
+    price.collectives.push_back(of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
   return price;
 }
 

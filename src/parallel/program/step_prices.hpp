@@ -17,6 +17,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -29,12 +30,13 @@ struct PricedMachine {
 
 class StepPrices {
 public:
-  /// \param[in] plan  of any rank     \param[in] batch_scatter  of a micro-batch to each rank, if rank 0 loads them
+  /// \param[in] stages  by stage, the plan of any of its ranks; without a pipeline, of any rank
+  /// \param[in] batch_scatter  of a micro-batch to each rank, if rank 0 loads them
   /// Everything referred to must outlive the object.
-  StepPrices(ShardPlan const& plan, std::optional<PlannedCollective> batch_scatter, PartTimes const& parts,
-             PricedMachine machine);
+  StepPrices(std::vector<ShardPlan const*> stages, std::optional<PlannedCollective> batch_scatter,
+             PartTimes const& parts, PricedMachine machine);
 
-  /// Ranks that own equally much of every group, and load alike. Complexity: O(ranks).
+  /// Ranks of a stage that own equally much of every group, and load alike. Complexity: O(ranks).
   std::vector<RankClass> const& classes() const { return m_classes; }
   /// For instructions of make_step_program. Each different collective is priced once. \throws Error if a part is not
   /// known
@@ -43,22 +45,31 @@ public:
   PriceOf price();
 
 private:
-  using Key = std::tuple<int, int, int, Index, std::size_t>; ///< collective, algorithm, axis, elements, their bytes
+  /// Stage, axis, pair of stages, collective, algorithm, elements, their bytes.
+  using Key = std::tuple<Index, int, Rank, Rank, int, int, Index, std::size_t>;
 
-  CollectivePrice of(PlannedCollective const& planned, std::optional<Axis> axis, std::size_t element_bytes);
-  InstructionPrice of_reduction(Instruction const& instruction);
-  InstructionPrice of_gather(Rank member, Instruction const& instruction);
-  Nanoseconds of_part(Instruction const& instruction) const;
-  Nanoseconds of_elements(Rank member, Instruction const& instruction) const;
+  CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes);
+  CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, CollectiveLine const& line,
+                     std::size_t element_bytes);
+  InstructionPrice of_load(ShardPlan const& plan);
+  InstructionPrice of_message(ShardPlan const& plan, Instruction const& instruction);
+  InstructionPrice of_reduction(ShardPlan const& plan, Instruction const& instruction);
+  InstructionPrice of_gather(ShardPlan const& plan, Rank member, Instruction const& instruction);
+  InstructionPrice of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction);
+  InstructionPrice of_agree(ShardPlan const& plan);
+  InstructionPrice of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction);
+  Nanoseconds of_part(ShardPlan const& plan, Instruction const& instruction) const;
+  Nanoseconds of_elements(ShardPlan const& plan, Rank member, Instruction const& instruction) const;
 
-  ShardPlan const* m_plan;
+  std::vector<ShardPlan const*> m_stages;
   std::optional<PlannedCollective> m_batch_scatter;
   PartTimes const* m_parts;
   MachineModel m_machine, m_cores;
   bool m_cores_communicate;
   std::vector<RankClass> m_classes;
   std::map<Key, CollectivePrice> m_known;
-  std::map<Index, std::vector<CollectivePrice>> m_reductions; ///< by a bucket's elements of an owner's share
+  /// By stage and a bucket's elements of an owner's share.
+  std::map<std::pair<Index, Index>, std::vector<CollectivePrice>> m_reductions;
 };
 
 } // namespace trainstone

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace trainstone {
@@ -24,7 +25,8 @@ std::size_t at(Act act) { return static_cast<std::size_t>(act); }
 
 /// Whether the program goes on while the collectives of an instruction are under way.
 bool only_starts(Act act) {
-  return act == Act::gather || act == Act::publish || act == Act::reduce || act == Act::reduce_sums;
+  return act == Act::gather || act == Act::publish || act == Act::reduce || act == Act::reduce_sums ||
+         act == Act::send || act == Act::receive;
 }
 
 /// Steps that are played in search of one that begins as the step before did. What a step leaves to the next one
@@ -57,9 +59,10 @@ struct Ready {
 
 class Playback {
 public:
-  Playback(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price, Entries entries)
+  Playback(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes, PriceOf const& price,
+           Entries entries)
       : m_classes(&classes), m_price(&price), m_entries(entries) {
-    for (RankClass const& one : classes) m_players.emplace_back(program, one);
+    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.stage)], one);
   }
 
   StepTimeline play() {
@@ -141,7 +144,7 @@ private:
 
   /// A rank calls the next collective of a work.
   void call(TimelinePlayer& player, TimedWork& work) {
-    Line& line = line_of(player, work.collectives[work.next].axis);
+    Line& line = line_of(player, work.collectives[work.next].line);
     std::size_t const number = line.called[&player]++;
     if (number == line.open.size()) line.open.emplace_back();
     Line::Meeting& meeting = line.open[number];
@@ -171,13 +174,25 @@ private:
     line.free = begin + wire;
   }
 
-  Line& line_of(TimelinePlayer const& player, std::optional<Axis> axis) {
-    std::size_t const number = number_of(player);
+  /// The classes that meet there, ascending.
+  std::vector<std::size_t> classes_of(TimelinePlayer const& player, CollectiveLine const& line) const {
     std::vector<std::size_t> classes;
-    if (axis) classes = (*m_classes)[number].lines[static_cast<std::size_t>(*axis)];
-    for (std::size_t i = 0; !axis && i < m_players.size(); ++i) classes.push_back(i);
-    auto const [found, is_new] =
-        m_lines.try_emplace({axis ? static_cast<int>(*axis) : -1, classes.empty() ? number : classes.front()});
+    if (line.axis) classes = (*m_classes)[number_of(player)].lines[static_cast<std::size_t>(*line.axis)];
+    for (std::size_t i = 0; !line.axis && i < m_players.size(); ++i) classes.push_back(i);
+    if (line.stages)
+      std::erase_if(classes, [&](std::size_t one) {
+        Rank const stage = (*m_classes)[one].stage;
+        return stage != line.stages->lower && stage != line.stages->upper;
+      });
+    return classes;
+  }
+
+  Line& line_of(TimelinePlayer const& player, CollectiveLine const& line) {
+    std::vector<std::size_t> const classes = classes_of(player, line);
+    LineName const name{line.axis ? static_cast<int>(*line.axis) : -1, line.stages ? line.stages->lower : -1,
+                        line.stages ? line.stages->upper : -1, line.channel,
+                        classes.empty() ? number_of(player) : classes.front()};
+    auto const [found, is_new] = m_lines.try_emplace(name);
     if (is_new) {
       found->second.classes = classes;
       for (std::size_t const one : classes) found->second.called[&m_players[one]] = 0;
@@ -256,6 +271,8 @@ private:
       m_sums.push_back({player.result.compute, player.result.act, player.result.entries.size()});
   }
 
+  using LineName = std::tuple<int, Rank, Rank, Index, std::size_t>; ///< of a CollectiveLine, and its first class
+
   struct Sums {
     Nanoseconds compute;
     std::array<Nanoseconds, act_count> act;
@@ -309,7 +326,7 @@ private:
   PriceOf const* m_price;
   Entries m_entries;
   std::vector<TimelinePlayer> m_players; ///< the first one leads
-  std::map<std::pair<int, std::size_t>, Line> m_lines;
+  std::map<LineName, Line> m_lines;
   std::deque<Ready> m_ready; ///< ascending
   std::vector<Index> m_state_of_step, m_state_of_repetition;
   Nanoseconds m_repetition_begin = 0;
@@ -327,8 +344,12 @@ std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& 
   std::map<Index, std::size_t> numbers;
   for (Rank rank = 0; rank < mesh.ranks(); ++rank) {
     auto const [found, is_new] = numbers.try_emplace(keys[at(rank)], classes.size());
-    if (is_new) classes.push_back({.first = rank, .ranks = 0, .lines = {}});
-    ++classes[found->second].ranks;
+    Rank const stage = mesh.index(Axis::pipeline, rank);
+    if (is_new) classes.push_back({.first = rank, .ranks = 0, .stage = stage, .lines = {}});
+    RankClass& one = classes[found->second];
+    ++one.ranks;
+    TRAINSTONE_REQUIRE(one.stage == stage, "ranks {} and {} of one class are on stages {} and {}", one.first, rank,
+                       one.stage, stage);
   }
   for (RankClass& one : classes)
     for (Axis const axis : axes) {
@@ -351,10 +372,17 @@ ClassTimeline const& StepTimeline::busiest() const {
   return *std::ranges::max_element(classes, {}, &ClassTimeline::compute);
 }
 
-StepTimeline play_step(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price,
-                       Entries entries) {
+Rank StepTimeline::stages() const {
+  return 1 +
+         std::ranges::max_element(classes, {}, [](ClassTimeline const& one) { return one.ranks.stage; })->ranks.stage;
+}
+
+StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
+                       PriceOf const& price, Entries entries) {
   TRAINSTONE_REQUIRE(!classes.empty(), "no ranks");
-  return Playback(program, classes, price, entries).play();
+  for (RankClass const& one : classes)
+    TRAINSTONE_REQUIRE(one.stage < std::ssize(programs), "stage {} has no program", one.stage);
+  return Playback(programs, classes, price, entries).play();
 }
 
 } // namespace trainstone

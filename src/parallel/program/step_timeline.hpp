@@ -8,7 +8,8 @@
 // core itself copies) is never hidden: while a core does it, the core computes nothing. Only the time on the wire
 // passes while the core computes. A collective begins when all its ranks have started it, the wire of the earlier one
 // of its communicator is free, and the ports of its ranks are free. The core's part follows as soon as the wire's part
-// has ended: the program looks after collectives between any two kernels.
+// has ended: the program looks after collectives between any two kernels. A message between two stages of a pipeline is
+// such a collective of two ranks, and the stages have programs of their own.
 
 #include "parallel/plan/mesh.hpp"
 #include "parallel/program/instruction.hpp"
@@ -24,10 +25,19 @@ namespace trainstone {
 /// Times are whole numbers, so that it can be seen that a micro-batch takes exactly as long as the one before.
 using Nanoseconds = std::int64_t;
 
+/// The ranks of a collective, as those of one of its ranks: a communicator.
+struct CollectiveLine {
+  std::optional<Axis> axis = {};        ///< they form a line of this axis; none: they are all ranks
+  std::optional<StagePair> stages = {}; ///< of a line of the pipeline axis these two alone
+  Index channel = 0;                    ///< tells communicators of the same two stages apart
+
+  bool operator==(CollectiveLine const&) const = default;
+};
+
 struct CollectivePrice {
-  std::optional<Axis> axis = {}; ///< its ranks form a line of this axis; none: they are all ranks
-  Nanoseconds core = 0;          ///< work of the rank's own core
-  Nanoseconds wire = 0;          ///< the rest, during which the core is free
+  CollectiveLine line = {};
+  Nanoseconds core = 0; ///< work of the rank's own core
+  Nanoseconds wire = 0; ///< the rest, during which the core is free
 };
 
 struct InstructionPrice {
@@ -39,11 +49,12 @@ struct InstructionPrice {
 struct RankClass {
   Rank first = 0; ///< the lowest of them
   Rank ranks = 1;
+  Rank stage = 0;                                          ///< of a pipeline
   std::array<std::vector<std::size_t>, axes.size()> lines; ///< by axis: the classes on the first rank's line, ascending
 };
 
 /// The classes of ranks with equal keys, by their first rank. \param[in] keys  by rank
-/// \throws Error unless the lines of an axis meet the same classes or none in common
+/// \throws Error unless the lines of an axis meet the same classes or none in common, and a class is of one stage
 std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& keys);
 
 using PriceOf = std::function<InstructionPrice(std::size_t number_of_class, Instruction const&)>;
@@ -78,14 +89,16 @@ struct StepTimeline {
 
   /// The class that computes most.
   ClassTimeline const& busiest() const;
+  /// Of a pipeline.
+  Rank stages() const;
 };
 
 enum class Entries { no, yes };
 
-/// Plays `step` and `update` of the program in turns. All classes run the same program. Complexity: O(classes x
-/// instructions x micro-batches until they repeat), whatever the number of ranks.
+/// Plays `step` and `update` of the programs in turns. Complexity: O(classes x instructions x micro-batches until they
+/// repeat), whatever the number of ranks. \param[in] programs  by stage
 /// \throws Error if a program waits for what was not started, or for ever
-StepTimeline play_step(StepProgram const& program, std::vector<RankClass> const& classes, PriceOf const& price,
-                       Entries entries = Entries::no);
+StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
+                       PriceOf const& price, Entries entries = Entries::no);
 
 } // namespace trainstone

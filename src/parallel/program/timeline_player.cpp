@@ -51,7 +51,7 @@ TimedWork* TimelinePlayer::start(Instruction const& instruction, std::vector<Col
 }
 
 TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
-  auto const found = m_works.find({act, instruction.subject, instruction.micro_batch, instruction.slot});
+  auto const found = m_works.find(key_of(act, instruction));
   return found == m_works.end() ? nullptr : &found->second;
 }
 
@@ -96,7 +96,7 @@ void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin)
   auto const append = [&](TimedWork const& work) {
     Instruction const& one = work.started;
     Index const number = one.micro_batch == Instruction::none ? one.micro_batch : one.micro_batch - place.time();
-    state.insert(state.end(), {static_cast<Index>(one.act), one.subject, number, one.slot,
+    state.insert(state.end(), {static_cast<Index>(one.act), one.subject, number, one.slot, one.piece,
                                static_cast<Index>(work.next), work.arrival == never ? never : work.arrival - origin});
   };
   state.insert(state.end(), {static_cast<Index>(place.segment_number()), static_cast<Index>(place.next()),

@@ -94,10 +94,11 @@ public:
   void shift(Nanoseconds time, Index micro_batches);
 
 private:
-  using Key = std::tuple<Act, Index, Index, Index>;
-  static Key key_of(Instruction const& started) {
-    return {started.act, started.subject, started.micro_batch, started.slot};
+  using Key = std::tuple<Act, Index, Index, Index, Index>;
+  static Key key_of(Act act, Instruction const& instruction) {
+    return {act, instruction.subject, instruction.micro_batch, instruction.slot, instruction.piece};
   }
+  static Key key_of(Instruction const& started) { return key_of(started.act, started); }
 
   std::map<Key, TimedWork> m_works;
   std::vector<TimedWork*> m_arriving;    ///< whose arrival is known

@@ -4,7 +4,6 @@
 #include "core/error.hpp"
 #include "parallel/pipeline/pipeline_bound.hpp"
 #include "parallel/plan/pipeline_plan.hpp"
-#include "parallel/program/shard_traffic.hpp"
 #include "train/plan/run_plan.hpp"
 
 #include <algorithm>
@@ -32,11 +31,6 @@ ChunkPrice price_of_chunk(PartTable const& table, Index chunk, PartTimes const& 
     backward += times.backward_adding + (again == Recompute::none ? 0 : times.recompute(again));
   }
   return {.forward = ticks(forward), .backward = ticks(backward)};
-}
-
-double seconds_of(RepeatedCollective const& repeated, MachineModel const& machine) {
-  return static_cast<double>(repeated.times) *
-         price(repeated.planned.problem, repeated.planned.algorithm, repeated.element_bytes, machine);
 }
 
 /// In nanoseconds: what parts of every chunk take, with what their blocks compute again, and the slowest message of
@@ -69,29 +63,15 @@ PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& par
   PipelineProgram const program = training_pipeline(run.config.parallel, run.config.batch.accumulation);
   PipelineTimeline const timeline = play_pipeline(program, prices);
   auto const seconds = [](Ticks time) { return nanosecond * static_cast<double>(time); };
-  PipelinePrediction found{.pipeline_seconds = seconds(timeline.time),
-                           .idle_share = timeline.idle_share(),
-                           .bound_seconds = seconds(pipeline_bound(program.shape, program.splits_backward, prices))};
-  for (StageTimeline const& stage : timeline.stages)
-    found.busiest_seconds = std::max(found.busiest_seconds, seconds(stage.busy));
-  for (RunPlan const& plan : stages) {
-    auto const share = static_cast<double>(plan.parallel.layout.share_elements());
-    double exchange = 0;
-    for (RepeatedCollective const& one : step_collectives(plan.parallel))
-      if (one.planned.problem.collective != Collective::broadcast) exchange += seconds_of(one, machine);
-    for (RepeatedCollective const& one : update_collectives(plan.parallel)) exchange += seconds_of(one, machine);
-    found.update_seconds = std::max(found.update_seconds, share * (parts.norm_of_element + parts.update_of_element));
-    found.exchange_seconds = std::max(found.exchange_seconds, exchange);
-  }
-  return found;
+  return {.seconds = seconds(timeline.time),
+          .idle_share = timeline.idle_share(),
+          .bound_seconds = seconds(pipeline_bound(program.shape, program.splits_backward, prices))};
 }
 
 std::string to_string(PipelinePrediction const& prediction) {
-  return fmt::format("predicted step {:.4g} s: {:.4g} s of a pipeline that idles {:.1f} % (no order takes less than "
-                     "{:.4g} s), {:.4g} s of norm and update, {:.4g} s of collectives among data ranks and of the "
-                     "token table, as if none were hidden",
-                     prediction.step_seconds(), prediction.pipeline_seconds, 100 * prediction.idle_share,
-                     prediction.bound_seconds, prediction.update_seconds, prediction.exchange_seconds);
+  return fmt::format("pipeline: {:.4g} s, of which the stages idle {:.1f} %; no order of these stages takes less than "
+                     "{:.4g} s",
+                     prediction.seconds, 100 * prediction.idle_share, prediction.bound_seconds);
 }
 
 } // namespace trainstone

@@ -1,7 +1,8 @@
 #pragma once
 
-// Predicts the time of a step on the stages of a pipeline: the simulated timeline of its chunks and messages, and what
-// follows the last backward. Pure functions of a run and of measured times.
+// What the order of a pipeline alone costs: the simulated timeline of its chunks and messages, beside the time that no
+// order can beat. Pure functions of a run and of measured times. The time of a whole step, with what data ranks
+// exchange and with the update, is that of train/plan/step_prediction.hpp.
 
 #include "comm/simulation/machine_model.hpp"
 #include "parallel/program/part_times.hpp"
@@ -12,22 +13,16 @@
 namespace trainstone {
 
 struct PipelinePrediction {
-  double pipeline_seconds = 0; ///< from the first forward to the last backward
-  double busiest_seconds = 0;  ///< that the stage computes which computes most
-  double idle_share = 0;       ///< of all stages, in the pipeline
-  double bound_seconds = 0;    ///< no order on these stages takes less, without messages
-  double update_seconds = 0;   ///< norm and update of the stage with most parameters
-  double exchange_seconds = 0; ///< collectives among data ranks, and the sum of the token table's gradient; as if
-                               ///< nothing hid them
-
-  double step_seconds() const { return pipeline_seconds + update_seconds + exchange_seconds; }
+  double seconds = 0;       ///< from the first forward to the last backward
+  double idle_share = 0;    ///< of all stages' time
+  double bound_seconds = 0; ///< no order on these stages takes less, without messages
 };
 
 /// \param[in] parts  measured under the conditions of the run
 /// \throws InputError without a pipeline, Error if a part has no times
 PipelinePrediction predict_pipeline(ResolvedRun const& run, PartTimes const& parts, MachineModel const& machine);
 
-/// "predicted step 0.8 s: 0.7 s of a pipeline that idles 16 %, ..."
+/// "pipeline: 0.7 s, of which the stages idle 16 %; ..."
 std::string to_string(PipelinePrediction const& prediction);
 
 } // namespace trainstone

@@ -99,15 +99,19 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   return conditions;
 }
 
-StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
+StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries) {
-  TRAINSTONE_REQUIRE_INPUT(!plan.parallel.pipeline.has_stages(),
-                           "a timeline of a step is of one stage, and the run has {}",
-                           plan.parallel.pipeline.shape.stages);
   std::optional<PlannedCollective> scatter;
-  if (plan.batch_scatter) scatter = PlannedCollective{Axis::replica, *plan.batch_scatter, batch_scatter_algorithm};
-  StepPrices prices(plan.parallel, scatter, parts, {machine, network, host_reaches_memory});
-  return play_step(make_step_program(plan.parallel), prices.classes(), prices.price(), entries);
+  if (stages.front().batch_scatter)
+    scatter = PlannedCollective{Axis::replica, *stages.front().batch_scatter, batch_scatter_algorithm};
+  std::vector<ShardPlan const*> plans;
+  std::vector<StepProgram> programs;
+  for (RunPlan const& plan : stages) {
+    plans.push_back(&plan.parallel);
+    programs.push_back(make_step_program(plan.parallel));
+  }
+  StepPrices prices(plans, scatter, parts, {machine, network, host_reaches_memory});
+  return play_step(programs, prices.classes(), prices.price(), entries);
 }
 
 } // namespace trainstone

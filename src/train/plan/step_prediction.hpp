@@ -42,11 +42,11 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
 /// ranks.
 std::map<std::string, std::string> part_conditions(RunConfig const& config);
 
-/// \param[in] plan     of any rank
+/// \param[in] stages   plan_stages() of a run; without a pipeline, the plan of any rank
 /// \param[in] parts    measured under the conditions of the plan
 /// \param[in] machine  prices collectives; cores communicate themselves if kernels run on the host
-/// \throws Error       if a part has no times; InputError for a pipeline (train/plan/pipeline_prediction.hpp)
-StepTimeline predict_timeline(RunPlan const& plan, PartTimes const& parts, MachineModel const& machine,
+/// \throws Error       if a part has no times
+StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries = Entries::no);
 
 } // namespace trainstone
