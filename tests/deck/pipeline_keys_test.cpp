@@ -74,7 +74,7 @@ TEST_CASE("schedules that do not fit are refused with the nearest legal numbers"
   std::string const chunks = "parallel.pipeline_schedule=interleaved";
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "batch.global=5"}), EndsWith("the nearest are 4 and 6"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=3"}),
-             ContainsSubstring("have 1 or 2 chunks per stage, not 3"));
+             ContainsSubstring("is 1 or 2, not 3"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_chunks=2"}),
              ContainsSubstring("interleaved can have more"));
   CHECK(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=2"}) == "no InputError");

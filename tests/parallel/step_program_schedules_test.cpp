@@ -232,7 +232,7 @@ TEST_CASE("what a schedule cannot do is refused with the nearest legal values") 
                        MessageMatches(ContainsSubstring("must be one of " + pipeline_schedule_names())));
   PipelineSchedule const& interleaved = parse_pipeline_schedule("interleaved");
   CHECK(blocks_problem(interleaved, {4, 8, 3}, 12).empty());
-  CHECK_THAT(blocks_problem(interleaved, {4, 8, 2}, 12), ContainsSubstring("have 1 or 3 chunks per stage, not 2"));
+  CHECK_THAT(blocks_problem(interleaved, {4, 8, 2}, 12), ContainsSubstring("is 1 or 3, not 2"));
   CHECK_THAT(blocks_problem(interleaved, {4, 8, 2}, 10), ContainsSubstring("the nearest are 8 and 12"));
   CHECK(blocks_problem(parse_pipeline_schedule("1f1b"), {4, 8, 1}, 10).empty());
 }

@@ -185,13 +185,14 @@ std::string shape_problem(PipelineSchedule const& schedule, PipelineShape const&
 std::string blocks_problem(PipelineSchedule const& schedule, PipelineShape const& shape, Index blocks) {
   if (!schedule.has_chunks || blocks % shape.virtual_stages() == 0) return "";
   if (blocks % shape.stages != 0)
-    return fmt::format("{} cuts all blocks into equal chunks: {} is no multiple of {}; {}", schedule.name,
-                       plural(blocks, "block"), plural(shape.stages, "stage"), nearest_multiples(blocks, shape.stages));
+    return fmt::format("{} cuts all blocks into equal chunks: the number of blocks, {}, is no multiple of {}; {}",
+                       schedule.name, blocks, plural(shape.stages, "stage"), nearest_multiples(blocks, shape.stages));
   std::vector<Index> legal;
   for (Index chunks = 1; chunks <= blocks / shape.stages; ++chunks)
     if (blocks / shape.stages % chunks == 0) legal.push_back(chunks);
-  return fmt::format("{} cuts all blocks into equal chunks: {} on {} have {} chunks per stage, not {}", schedule.name,
-                     plural(blocks, "block"), plural(shape.stages, "stage"), fmt::join(legal, " or "), shape.chunks);
+  return fmt::format("{} cuts all blocks into equal chunks: the number of chunks per stage of {} on {} is {}, not {}",
+                     schedule.name, plural(blocks, "block"), plural(shape.stages, "stage"), fmt::join(legal, " or "),
+                     shape.chunks);
 }
 
 StageOrder pipeline_evaluation_order(PipelineShape const& shape) {
