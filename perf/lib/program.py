@@ -15,6 +15,10 @@ class Refused(Exception):
     """What was asked for cannot be; says why, and what would be right."""
 
 
+class Impossible(Refused):
+    """The program itself refuses the deck on so many ranks: its exit code is 64."""
+
+
 def set_options(keys):
     """\\param keys  KEY=VALUE"""
     return [word for key in keys for word in ("--set", key)]
@@ -40,13 +44,14 @@ class Program:
             raise Refused(f"{shlex.join(self.words)}: {failure.strerror}; --program names the program") from failure
 
     def estimate(self, deck, ranks, nodes, overrides, *options):
-        """The estimate's file as a dictionary. Raises Refused with the program's own message."""
+        """The estimate's file as a dictionary. Raises Refused or Impossible with the program's own message."""
         with tempfile.TemporaryDirectory(prefix="trainstone-estimate-") as folder:
             path = pathlib.Path(folder) / "estimate.json"
             ended = self.ask("estimate", deck, "--ranks", ranks, "--nodes", nodes, *set_options(overrides), *options,
                              "--json", path)
             if ended.returncode not in (0, DOES_NOT_FIT) or not path.exists():
-                raise Refused(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
+                kind = Impossible if ended.returncode == USAGE else Refused
+                raise kind(ended.stderr.strip().removeprefix("trainstone: ") or f"estimate: exit {ended.returncode}")
             return json.loads(path.read_text(encoding="utf-8"))
 
     def resolved_deck(self, deck, overrides):

@@ -1,1 +1,1 @@
-"""Scaling studies and the scripts of batch jobs."""
+"""Studies over ranks or choices, and the scripts of batch jobs."""

@@ -1,12 +1,13 @@
 """perf/study/collect: the results of a study as one table, after proof that they are one study.
 
 From the result files themselves: what the study keeps the same is the same in all of them, so are all keys of the deck but
-those that the kind of study varies, every run has the ranks of its point, and what was counted is what was predicted. A
-violation is an error, and no rate is given then. Mixed machines, versions, classes or kinds of rates, and other nodes than
-planned, are named and no error.
-Writes collected.json and collected.csv. Efficiency is FLOPs per rank and second over those on the fewest ranks, of medians
-over repeats; it is the usual one for all three kinds, as FLOPs per rank fall with 1/N in a strong study. Few repeats have no
-95 % interval: their smallest and largest efficiency is given, and is called so.
+those that the study varies, every run has the ranks of its point, and what was counted is what was predicted. A violation is an
+error, and no rate is given then. Mixed machines, versions, classes or kinds of rates, and other nodes than planned, are named
+and no error.
+Writes collected.json and collected.csv. Cells are compared with the first one that has a rate, by medians over repeats. Of
+studies over ranks the efficiency is FLOPs per rank and second over those on the fewest ranks; it is the usual one for all three
+kinds, as FLOPs per rank fall with 1/N in a strong study. Of a sweep the speed is tokens per second over those of the first
+choice. Few repeats have no 95 % interval: the smallest and largest value of two repeats is given, and is called so.
 """
 import csv
 import io
@@ -17,9 +18,6 @@ from lib.judgement import ratio_of_medians
 from lib.program import INVALID, measured
 from study.folder import USABLE, different_keys, values_of, why_no_rate
 
-ALWAYS = {"comm.expected_ranks"}
-VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
-          "weak-model": ALWAYS | {"batch.accumulation", "model.layers"}}
 COUNTED = ("sent_bytes", "messages", "flops", "kernel_launches")
 PHASES = {"gemm": "gemm", "attention": "attention", "adam": "adam", "comm": "comm", "other": "other",
           "exposed communication": "exposed_communication"}
@@ -53,10 +51,17 @@ def class_of(result):
     return "custom" if golden and not golden["released"] else result.get("class") or "unknown"
 
 
+def pipeline_columns(result):
+    """Idle shares of the stages; None unless bench.pipeline measured them."""
+    pipeline = result.get("pipeline") or {}
+    return {"pipeline_idle_share": pipeline.get("idle_share"),
+            "pipeline_simulated_idle_share": pipeline.get("simulated_idle_share")}
+
+
 def row_of(point, result):
     """One run as a flat row: plain values and None."""
-    row = {"name": point["name"], "ranks": point["ranks"], "nodes": point["nodes"], "repeat": point["repeat"],
-           "status": result["status"] if result else "MISSING"}
+    row = {"name": point["name"], "cell": point["cell"], "choice": point.get("choice"), "ranks": point["ranks"],
+           "nodes": point["nodes"], "repeat": point["repeat"], "status": result["status"] if result else "MISSING"}
     if not result:
         return row
     name, where = (None, None) if why_no_rate(result) else USABLE[result["status"]]
@@ -72,8 +77,9 @@ def row_of(point, result):
                 f"{side}_messages": work["messages"], f"{side}_flops": work["flops"]}
     tokens = result["samples"]["tokens"]
     return row | {"tokens_per_step": tokens[0] if tokens else None, "model_parameters": result["metrics"].get("model_parameters"),
-                  **slowest_rank(result), **energy_columns(result), "wall_seconds": result["wall_seconds"],
-                  "deck_hash": result["deck"]["hash"], "version": f"{result['code']['version']} git {result['code']['git']}",
+                  **slowest_rank(result), **pipeline_columns(result), **energy_columns(result),
+                  "wall_seconds": result["wall_seconds"], "deck_hash": result["deck"]["hash"],
+                  "version": f"{result['code']['version']} git {result['code']['git']}",
                   "cpu": result["machine"]["cpu"], "device": result["machine"].get("device"), "mpi": result["machine"]["mpi"]}
 
 
@@ -92,12 +98,6 @@ def wrong_counts(name, result):
     return found
 
 
-def wrong_keys(kind, first, other):
-    """Keys in which two runs differ that the kind of study does not vary; at the same number of ranks none may."""
-    may = VARIED[kind] if first["topology"]["ranks"] != other["topology"]["ranks"] else set()
-    return [key for key in different_keys(first, other) if key not in may]
-
-
 def broken_invariant(kind, limit, results):
     """What should be the same in all runs and is not; \\p results: by name."""
     found, tokens, parameters = [], {}, {}
@@ -113,36 +113,39 @@ def broken_invariant(kind, limit, results):
     unit = "tokens per rank and step" if kind == "weak-batch" else "tokens per step"
     if len(set(tokens.values())) > 1:
         found.append(f"{unit} differ: " + ", ".join(f"{name} {count:g}" for name, count in tokens.items()))
-    if kind == "weak-model" and parameters:
+    within = {"weak-model": limit, "sweep": 0}.get(kind)
+    if within is not None and parameters:
         if not all(parameters.values()):
             return [*found, "a result does not say how many parameters its model has"]
         low, high = min(parameters.values()), max(parameters.values())
-        if high > low * (1 + limit) / (1 - limit):  # each within the limit of one target
-            found.append("parameters per rank differ by more than the limit: "
+        if high > low * (1 + within) / (1 - within):  # each within the limit of one target
+            found.append(f"parameters per rank differ{' by more than the limit' if within else ''}: "
                          + ", ".join(f"{name} {count:.6g}" for name, count in parameters.items()))
+    return found
+
+
+def wrong_keys(study, results):
+    """Keys in which runs differ from the first one, though the study does not vary them (repeats may differ in none), and those
+    that are not as planned; \\p results: by name."""
+    found, points, first = [], {point["name"]: point for point in study.points}, next(iter(results), None)
+    for name, result in results.items():
+        may = set() if points[name]["cell"] == points[first]["cell"] else set(study.plan["varied"])
+        for where, other, allowed in ((f"in {first}", results[first], may), ("planned", study.planned(points[name]), set())):
+            found += [f"{name}: {key} = {values_of(result).get(key)}, {where} {values_of(other).get(key)}"
+                      for key in different_keys(other, result) if key not in allowed]
     return found
 
 
 def violations_of(study, results):
     """All that makes these results no study; \\p results: usable ones, by name."""
-    kind, found = study.study["kind"], []
+    found = []
     for point in study.points:
         if (result := results.get(point["name"])) is None:
             continue
         if result["topology"]["ranks"] != point["ranks"]:
             found.append(f"{point['name']}: ran on {result['topology']['ranks']} ranks, must be {point['ranks']}")
         found += wrong_counts(point["name"], result)
-    named = list(results.items())
-    for name, result in named[1:]:
-        for key in wrong_keys(kind, named[0][1], result):
-            found.append(f"{name}: {key} = {values_of(result).get(key)}, in {named[0][0]} {values_of(named[0][1]).get(key)}")
-    for point in study.points:
-        if point["name"] in results:
-            planned = study.plan["estimates"][str(point["ranks"])]
-            for key in different_keys(results[point["name"]], planned):
-                found.append(f"{point['name']}: {key} = {values_of(results[point['name']]).get(key)}, "
-                             f"planned {values_of(planned).get(key)}")
-    return found + broken_invariant(kind, study.plan["limit"], results)
+    return found + wrong_keys(study, results) + broken_invariant(study.kind, study.plan["limit"], results)
 
 
 def mixes_of(rows):
@@ -164,21 +167,29 @@ def other_nodes(study, results):
             if point["name"] in results and results[point["name"]]["topology"]["nodes"] != point["nodes"]]
 
 
-def summary_of(rows):
-    """One entry per number of ranks: medians over repeats, and efficiency with its spread over them."""
-    by_ranks = {}
-    for row in rows:
-        if row.get("rate") is not None:
-            by_ranks.setdefault(row["ranks"], []).append(row)
-    speeds = {ranks: [row["counted_flops"] / row["step_seconds_median"] for row in some] for ranks, some in by_ranks.items()}
-    summary, base = [], min(by_ranks, default=0)
-    for ranks, some in sorted(by_ranks.items()):
-        low, high, kind = (None, None, None) if ranks == base else ratio_of_medians(speeds[ranks], speeds[base], ranks)
+def idle_shares(rows):
+    """Medians over repeats of what pipeline_columns() has; None if a run has none."""
+    shares = {column: [row[column] for row in rows] for column in ("pipeline_idle_share", "pipeline_simulated_idle_share")}
+    return {column: None if None in values else statistics.median(values) for column, values in shares.items()}
+
+
+def summary_of(study, rows):
+    """One entry per cell: medians over repeats, and what it is of the first one, with the spread over repeats."""
+    figure, work = ("speed", "tokens_per_step") if study.kind == "sweep" else ("efficiency", "counted_flops")
+    runs = {cell: [row for row in rows if row["cell"] == cell and row.get("rate") is not None] for cell in study.cells}
+    speeds = {cell: [row[work] / row["step_seconds_median"] for row in some] for cell, some in runs.items() if some}
+    summary, base = [], next(iter(speeds), None)
+    for cell in speeds:
+        point, some = study.cells[cell], runs[cell]
+        low, high, kind = (None, None, None) if cell == base else ratio_of_medians(speeds[cell], speeds[base], cell)
         middle = {key: statistics.median(row[key] for row in some)
                   for key in ("step_seconds_median", "rate", "counted_flops", "counted_messages", "counted_sent_bytes")}
-        summary.append({"ranks": ranks, "runs": len(some), "rate_names": sorted({row["rate_name"] for row in some}), **middle,
-                        "efficiency": statistics.median(speeds[ranks]) / statistics.median(speeds[base]),
-                        "efficiency_low": low, "efficiency_high": high, "efficiency_interval": kind})
+        summary.append({"cell": cell, "choice": point.get("choice"), "ranks": point["ranks"], "runs": len(some),
+                        "rate_names": sorted({row["rate_name"] for row in some}), **middle,
+                        figure: statistics.median(speeds[cell]) / statistics.median(speeds[base]),
+                        f"{figure}_low": low, f"{figure}_high": high, f"{figure}_interval": kind,
+                        "largest_memory_bytes": study.planned(point)["predicted"]["memory_bytes"]["total"],
+                        **idle_shares(some)})
     return summary
 
 
@@ -192,21 +203,44 @@ def collect(study):
     if violations:
         for row in rows:
             row |= {key: None for key in row if key.startswith("rate")}
-    return {"schema_version": 1, "kind": study.study["kind"], "invariant": study.study["invariant"],
+    return {"schema_version": 1, "kind": study.kind, "invariant": study.study["invariant"],
             "violations": violations, "mixes": mixes_of(rows) + other_nodes(study, usable),
             "without_rate": [f"{name} {reason if found[name] else 'MISSING'}" for name, reason in reasons.items() if reason],
-            "points": [] if violations else summary_of(rows), "rows": rows}
+            "points": [] if violations else summary_of(study, rows), "rows": rows}
+
+
+def with_spread(point, figure):
+    """0.605 [0.581 0.854] min..max"""
+    text = f"{point[figure]:.3f}"
+    if kind := point[f"{figure}_interval"]:
+        text += f" [{point[f'{figure}_low']:.3f} {point[f'{figure}_high']:.3f}] {kind}"
+    return text
+
+
+def print_ranks(points):
+    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<29} rate")
+    for point in points:
+        print(f"{point['ranks']:>6} {point['runs']:>4} {1e3 * point['step_seconds_median']:>9.2f} {point['rate']:>10.4g}  "
+              f"{with_spread(point, 'efficiency'):<29} {', '.join(point['rate_names'])}")
+
+
+def print_choices(points):
+    """With the idle shares of pipelines if all runs have them."""
+    shares = {"idle": "pipeline_idle_share", "simulated": "pipeline_simulated_idle_share"}
+    if any(point[key] is None for point in points for key in shares.values()):
+        shares = {}
+    print(f"{'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'speed':<29} {'MiB per rank':>12}"
+          f"{''.join(f' {name:>9}' for name in shares)}  {'rate':<16}  choice")
+    for point in points:
+        idle = "".join(f" {point[key]:>9.4f}" for key in shares.values())
+        print(f"{point['runs']:>4} {1e3 * point['step_seconds_median']:>9.2f} {point['rate']:>10.4g}  "
+              f"{with_spread(point, 'speed'):<29} {point['largest_memory_bytes'] / 2**20:>12.1f}{idle}  "
+              f"{', '.join(point['rate_names']):<16}  {point['choice']}")
 
 
 def print_summary(collected):
     print(f"{collected['kind']} study: {collected['invariant']}")
-    print(f"{'ranks':>6} {'runs':>4} {'step ms':>9} {'tokens/s':>10}  {'efficiency':<29} rate")
-    for point in collected["points"]:
-        efficiency = f"{point['efficiency']:.3f}"
-        if kind := point["efficiency_interval"]:
-            efficiency += f" [{point['efficiency_low']:.3f} {point['efficiency_high']:.3f}] {kind}"
-        print(f"{point['ranks']:>6} {point['runs']:>4} {1e3 * point['step_seconds_median']:>9.2f} {point['rate']:>10.4g}  "
-              f"{efficiency:<29} {', '.join(point['rate_names'])}")
+    (print_choices if collected["kind"] == "sweep" else print_ranks)(collected["points"])
     for title, lines in (("no rate", collected["without_rate"]), ("note", collected["mixes"]),
                          ("VIOLATION", collected["violations"])):
         for line in lines:

@@ -7,6 +7,7 @@ import pathlib
 
 from lib.program import Refused, program_of
 
+STUDY_VERSION = PLAN_VERSION = 2  # schema_version of study.json and plan.json
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
 WRITTEN = {"checkpoint.dir": "checkpoints", "model.save": "model.bin", "trace.file": "trace.json"}  # by a run, besides results
 
@@ -27,40 +28,84 @@ def is_one_line(value):
     return isinstance(value, str) and not any(ord(letter) < 32 for letter in value)
 
 
+def is_folder_name(value):
+    return is_one_line(value) and value not in ("", ".", "..") and "/" not in value
+
+
+def check_version(path, record, version):
+    found = record.get("schema_version") if isinstance(record, dict) else None
+    if found != version:
+        raise Refused(f"{path}: schema_version {json.dumps(found)}, must be {version}; plan the study again")
+
+
+def check_point(path, kind, point):
+    """Raises Refused unless the point is such as plan writes it. Its name is a folder of its own below runs/, which is cleared
+    before a run: no other folder may be named."""
+    name = point.get("name") if isinstance(point, dict) else None
+    if not is_folder_name(name):
+        raise Refused(f"{path}: a point is called {json.dumps(name)}, must be the name of a folder")
+    if not is_folder_name(point.get("cell")):
+        raise Refused(f"{path}: cell of point {name} must be the name of a folder")
+    if wrong := [key for key in ("ranks", "nodes", "repeat") if not is_count(point.get(key))]:
+        raise Refused(f"{path}: {', '.join(wrong)} of point {name} must be an integer above 0")
+    overrides = point.get("overrides")
+    if not isinstance(overrides, list) or not all(map(is_one_line, overrides)):
+        raise Refused(f"{path}: overrides of point {name} must be an array of texts of one line")
+    if (kind == "sweep") != ("choice" in point) or not is_one_line(point.get("choice", "")):
+        raise Refused(f"{path}: choice of point {name} must be a text of one line in a sweep, and absent in other studies")
+
+
 def check_points(path, study):
-    """Raises Refused unless the points of study.json are such as plan writes them. A point's name is a folder of its own below
-    runs/, which is cleared before a run: no other folder may be named."""
-    points = study.get("points") if isinstance(study, dict) else None
+    """Raises Refused unless the points of study.json are such as plan writes them, and those of a cell are repeats."""
+    points = study.get("points")
     if not isinstance(points, list) or not points:
         raise Refused(f"{path}: points must be an array of at least one point")
-    names = set()
+    names, cells = set(), {}
     for point in points:
-        name = point.get("name") if isinstance(point, dict) else None
-        if not is_one_line(name) or name in ("", ".", "..") or "/" in name:
-            raise Refused(f"{path}: a point is called {json.dumps(name)}, must be the name of a folder")
-        if name in names:
-            raise Refused(f"{path}: two points are called {json.dumps(name)}")
-        names.add(name)
-        if wrong := [key for key in ("ranks", "nodes", "repeat") if not is_count(point.get(key))]:
-            raise Refused(f"{path}: {', '.join(wrong)} of point {name} must be an integer above 0")
-        overrides = point.get("overrides")
-        if not isinstance(overrides, list) or not all(map(is_one_line, overrides)):
-            raise Refused(f"{path}: overrides of point {name} must be an array of texts of one line")
+        check_point(path, study.get("kind"), point)
+        if point["name"] in names:
+            raise Refused(f"{path}: two points are called {json.dumps(point['name'])}")
+        names.add(point["name"])
+        first = cells.setdefault(point["cell"], point)
+        if wrong := [key for key in ("choice", "ranks", "nodes", "overrides") if point.get(key) != first.get(key)]:
+            raise Refused(f"{path}: {', '.join(wrong)} of points {first['name']} and {point['name']} of cell {point['cell']} "
+                          "differ: repeats are of one run")
 
 
 class Study:
-    """A planned study in its folder: `study` is study.json, which reports read, `plan` what else the tools must know."""
+    """A planned study in its folder: `study` is study.json, which reports read, `plan` what else the tools must know. A cell is
+    what the repeats of a run share: a number of ranks, or a choice of a sweep."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).absolute()
         if not (self.folder / "study.json").exists():
             raise Refused(f"{folder}: there is no study.json; perf/study/plan writes one")
         self.study, self.plan = read_json(self.folder / "study.json"), read_json(self.folder / "plan.json")
+        check_version(self.folder / "study.json", self.study, STUDY_VERSION)
+        check_version(self.folder / "plan.json", self.plan, PLAN_VERSION)
         check_points(self.folder / "study.json", self.study)
+        if missing := {*self.cells} - {*self.plan.get("estimates", {})}:
+            raise Refused(f"{self.folder / 'plan.json'}: estimates of {', '.join(sorted(missing))} are missing")
+
+    @property
+    def kind(self):
+        return self.study["kind"]
 
     @property
     def points(self):
         return self.study["points"]
+
+    @property
+    def cells(self):
+        """The first point of every cell, by the cell's name: fewest ranks first, else in the order of the study."""
+        found = {}
+        for point in sorted(self.points, key=lambda point: point["ranks"]):
+            found.setdefault(point["cell"], point)
+        return found
+
+    def planned(self, point):
+        """The estimate of the point's cell."""
+        return self.plan["estimates"][point["cell"]]
 
     def run_folder(self, point):
         return self.folder / "runs" / point["name"]

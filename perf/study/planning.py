@@ -4,21 +4,57 @@ What a deck says holds for its own number of ranks: comm.expected_ranks, else th
 - strong: the global batch stays.
 - weak-batch: the batch of a rank stays.
 - weak-model: parameters / ranks stay, as near as whole layers allow, and the global batch stays: so does the work per rank.
-Writes study.json (for reports), plan.json (the estimates; how further numbers of ranks are made) and decks/.
+- sweep: the number of ranks and the global batch stay, and keys of the deck take several values.
+A cell is what the repeats of a run share: a number of ranks, or a choice of a sweep.
+Writes study.json (for reports), plan.json (the estimates by cell; how further numbers of ranks are made) and decks/.
 """
+import itertools
 import pathlib
 import tomllib
+from typing import NamedTuple
 
 from lib.files import write_json, write_text
-from lib.program import DOES_NOT_FIT, USAGE, Program, Refused
+from lib.program import DOES_NOT_FIT, USAGE, Impossible, Program, Refused
+from study.choices import cell_names, combinations, keys_of, text_of
+from study.folder import PLAN_VERSION, STUDY_VERSION, different_keys
 
-KINDS = ("strong", "weak-batch", "weak-model")
+ALWAYS = {"comm.expected_ranks"}
+VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
+          "weak-model": ALWAYS | {"batch.accumulation", "model.layers"}, "sweep": ALWAYS | {"batch.accumulation"}}
+KINDS = tuple(VARIED)
 PROBES = 24  # numbers of ranks that are tried on either side of one that is refused
 
 
-def invariant_of(kind, plan):
+class Cell(NamedTuple):
+    name: str
+    ranks: int
+    choice: tuple = ()  # settings KEY=VALUE of a sweep
+
+
+def cells_of(arguments):
+    """In the order of the study. Raises Refused if the options do not belong to the kind."""
+    if arguments.kind != "sweep":
+        if arguments.vary:
+            raise Refused(f"--vary belongs to sweep: {arguments.kind} varies the number of ranks")
+        return [Cell(f"n{ranks}", ranks) for ranks in arguments.ranks]
+    if not arguments.vary:
+        raise Refused("sweep needs --vary KEY=VALUE,VALUE,...")
+    if len(arguments.ranks) > 1:
+        raise Refused("sweep takes one number in --ranks: it varies keys of the deck")
+    choices, (ranks,) = combinations(arguments.vary), arguments.ranks
+    return [Cell(name, ranks, choice) for name, choice in zip(cell_names(ranks, choices), choices)]
+
+
+def varied_keys(kind, cells):
+    """Keys that differ between cells: those of the kind, and those of the choices."""
+    return sorted({*VARIED[kind], *keys_of(cell.choice for cell in cells)})
+
+
+def invariant_of(kind, plan, cells):
     if kind == "strong":
         return f"{plan['tokens_per_step']} tokens per step"
+    if kind == "sweep":
+        return f"{plan['tokens_per_step']} tokens per step on {cells[0].ranks} rank{'s' if cells[0].ranks > 1 else ''}"
     if kind == "weak-batch":
         return f"{plan['tokens_per_step'] // plan['own_ranks']} tokens per rank and step"
     return (f"{plan['model_parameters'] / plan['own_ranks']:.6g} parameters per rank within {100 * plan['limit']:g} %, "
@@ -37,22 +73,23 @@ def layers_for(plan, ranks):
     return layers
 
 
-def overrides_for(kind, plan, ranks):
+def overrides_for(kind, plan, ranks, choice=()):
     """Keys of a run on so many ranks: the user's, then those that the study varies."""
     batch = plan["global"] // plan["own_ranks"] * ranks if kind == "weak-batch" else plan["global"]
     varied = [f"comm.expected_ranks={ranks}", f"batch.micro={plan['micro']}", "batch.accumulation=0", f"batch.global={batch}"]
     if kind == "weak-model":
         varied.append(f"model.layers={layers_for(plan, ranks)}")
-    return [*plan["settings"], *varied]
+    return [*plan["settings"], *varied, *choice]
 
 
 def nodes_for(plan, ranks):
     return -(-ranks // plan["ranks_per_node"]) if plan["ranks_per_node"] else 1
 
 
-def estimate_for(kind, plan, program, ranks):
+def estimate_for(plan, program, ranks, overrides):
+    """Of a run with these keys. Raises Refused with the program's own message."""
     options = [word for name in ("machine", "device-mem") if plan[name] for word in (f"--{name}", plan[name])]
-    return program.estimate(plan["deck"], ranks, nodes_for(plan, ranks), overrides_for(kind, plan, ranks), *options)
+    return program.estimate(plan["deck"], ranks, nodes_for(plan, ranks), overrides, *options)
 
 
 def nearest_legal(kind, plan, program, ranks):
@@ -63,7 +100,7 @@ def nearest_legal(kind, plan, program, ranks):
             if other < 1 or (kind != "weak-batch" and plan["global"] % (plan["micro"] * other) != 0):
                 continue
             try:
-                estimate_for(kind, plan, program, other)
+                estimate_for(plan, program, other, overrides_for(kind, plan, other))
             except Refused:
                 continue
             found.append(other)
@@ -81,7 +118,7 @@ def begin(arguments, program):
     own = resolved["comm"]["expected_ranks"] or min(arguments.ranks)
     base = program.estimate(deck, own, 1, settings)
     value = {key: entry["value"] for key, entry in base["params"].items()}
-    plan = {"schema_version": 1, "deck": deck, "settings": settings, "own_ranks": own, "global": value["batch.global"],
+    plan = {"schema_version": PLAN_VERSION, "deck": deck, "settings": settings, "own_ranks": own, "global": value["batch.global"],
             "micro": value["batch.micro"], "tokens_per_step": base["tokens_per_step"],
             "model_parameters": base["model_parameters"], "limit": arguments.limit,
             "machine": arguments.machine and str(pathlib.Path(arguments.machine).absolute()),
@@ -103,25 +140,24 @@ def node_hours(estimate, repeats):
     return estimate["topology"]["nodes"] * seconds * steps * repeats / 3600
 
 
-def table(kind, plan, estimates, repeats):
-    """Lines; the last one is the sum."""
+def table(kind, plan, planned, repeats):
+    """Lines; the last ones are the sum and what is assumed. \\param planned  estimates by Cell"""
     lines = [f"{'ranks':>6} {'nodes':>6} {'batch':>7} {'parameters':>12} {'MiB per rank':>12}  {'fits':<12} {'step s':>9} "
-             f"{'node-hours':>10}"]
+             f"{'node-hours':>10}{'  choice' if kind == 'sweep' else ''}"]
     reference = plan["model_parameters"] / plan["own_ranks"]
-    hours = [node_hours(one, repeats) for one in estimates]
-    for one, time in zip(estimates, hours):
-        ranks = one["topology"]["ranks"]
+    hours = [node_hours(one, repeats) for one in planned.values()]
+    for (cell, one), time in zip(planned.items(), hours):
         fits = {None: "-", True: "FITS", False: "DOES NOT FIT"}[one["fits"]]
         step = "-" if one["compute_seconds"] is None else f"{one['compute_seconds'] + one['communication_seconds']:.4g}"
-        line = (f"{ranks:>6} {one['topology']['nodes']:>6} {one['params']['batch.global']['value']:>7} "
+        line = (f"{cell.ranks:>6} {one['topology']['nodes']:>6} {one['params']['batch.global']['value']:>7} "
                 f"{one['model_parameters']:>12} {one['needed_bytes'] / 2**20:>12.1f}  {fits:<12} {step:>9} "
                 f"{'-' if time is None else f'{time:.3g}':>10}")
         if kind == "weak-model":
-            layers, near = one["params"]["model.layers"]["value"], one["model_parameters"] / ranks / reference - 1
+            layers, near = one["params"]["model.layers"]["value"], one["model_parameters"] / cell.ranks / reference - 1
             line += f"  {layers} layers: {100 * near:+.2f} % parameters per rank"
-        lines.append(line)
+        lines.append(f"{line}  {text_of(cell.choice)}".rstrip())
     total = "unknown" if None in hours else f"{sum(hours):.3g}"
-    return [*lines, f"sum of {len(estimates) * repeats} runs: {total} node-hours", *assumed(plan, estimates)]
+    return [*lines, f"sum of {len(planned) * repeats} runs: {total} node-hours", *assumed(plan, planned.values())]
 
 
 def assumed(plan, estimates):
@@ -132,46 +168,87 @@ def assumed(plan, estimates):
     return ["node-hours, times and jobs are those of runs with all ranks on one node; --ranks-per-node says otherwise"]
 
 
-def write(arguments, plan, estimates, program):
-    folder = pathlib.Path(arguments.out).absolute()
+def faults_of(plan, planned):
+    """Why these choices are no sweep, in lines. \\param planned  estimates by Cell"""
+    (first, base), *_ = planned.items()
+    found = []
+    for cell, one in planned.items():
+        for key, unit in (("tokens_per_step", "tokens per step"), ("model_parameters", "parameters")):
+            if one[key] != plan[key]:
+                found.append(f"{text_of(cell.choice)}: {one[key]} {unit}, the deck has {plan[key]}: a sweep keeps them")
+        if others := [key for key in different_keys(base, one) if key not in plan["varied"]]:
+            found.append(f"{text_of(cell.choice)}: also differs from {text_of(first.choice)} in {', '.join(others)}")
+    return found + [f"{text_of(one.choice)} and {text_of(other.choice)} are the same run"
+                    for one, other in itertools.combinations(planned, 2) if not different_keys(planned[one], planned[other])]
+
+
+def points_of(kind, plan, planned, repeats):
+    """Of study.json: repeat by repeat. \\param planned  estimates by Cell"""
     points = []
-    for repeat in range(1, arguments.repeats + 1):
-        for one in estimates:
-            ranks, compute = one["topology"]["ranks"], one["compute_seconds"]
-            step = None if compute is None else compute + one["communication_seconds"]
-            points.append({"name": f"n{ranks}-r{repeat}", "ranks": ranks, "nodes": one["topology"]["nodes"], "repeat": repeat,
-                           "overrides": overrides_for(arguments.kind, plan, ranks),
-                           "predicted": {"step_seconds": step, "memory_bytes": one["predicted"]["memory_bytes"]["total"]}})
-    plan["estimates"] = {str(one["topology"]["ranks"]): one for one in estimates}
-    for ranks in arguments.ranks:
-        text = program.resolved_deck(plan["deck"], overrides_for(arguments.kind, plan, ranks))
-        write_text(folder / "decks" / f"n{ranks}.toml", text)
+    for repeat, (cell, one) in itertools.product(range(1, repeats + 1), planned.items()):
+        compute = one["compute_seconds"]
+        step = None if compute is None else compute + one["communication_seconds"]
+        points.append({"name": f"{cell.name}-r{repeat}", "cell": cell.name,
+                       **({"choice": text_of(cell.choice)} if cell.choice else {}),
+                       "ranks": cell.ranks, "nodes": one["topology"]["nodes"], "repeat": repeat,
+                       "overrides": overrides_for(kind, plan, cell.ranks, cell.choice),
+                       "predicted": {"step_seconds": step, "memory_bytes": one["predicted"]["memory_bytes"]["total"]}})
+    return points
+
+
+def write(arguments, plan, planned, program):
+    folder, kind = pathlib.Path(arguments.out).absolute(), arguments.kind
+    plan["estimates"] = {cell.name: one for cell, one in planned.items()}
+    for cell in planned:
+        text = program.resolved_deck(plan["deck"], overrides_for(kind, plan, cell.ranks, cell.choice))
+        write_text(folder / "decks" / f"{cell.name}.toml", text)
     write_json(folder / "plan.json", plan)
-    write_json(folder / "study.json", {"schema_version": 1, "kind": arguments.kind, "deck": plan["deck"],
-                                       "invariant": invariant_of(arguments.kind, plan), "limit": plan["limit"],
-                                       "points": points})
+    write_json(folder / "study.json", {"schema_version": STUDY_VERSION, "kind": kind, "deck": plan["deck"],
+                                       "invariant": invariant_of(kind, plan, [*planned]), "limit": plan["limit"],
+                                       "points": points_of(kind, plan, planned, arguments.repeats)})
+
+
+def say_refused(kind, plan, program, cell, reason):
+    """A sweep leaves out what the program does not take; any other failure is raised again."""
+    if kind == "sweep":
+        if not isinstance(reason, Impossible):
+            raise reason
+        print(f"left out: {text_of(cell.choice)}: {reason}")
+        return
+    legal = nearest_legal(kind, plan, program, cell.ranks)
+    print(f"{cell.ranks} ranks: REFUSED: {reason}\n  nearest numbers of ranks that are possible: "
+          f"{', '.join(map(str, legal)) or 'none near'}")
+
+
+def why_not_written(kind, plan, cells, planned):
+    """Exit code and reason; 0 and none if all is well."""
+    if not planned or (kind != "sweep" and len(planned) < len(cells)):
+        return USAGE, "no choice is possible" if kind == "sweep" else "a point is impossible"
+    if kind == "sweep" and (faults := faults_of(plan, planned)):
+        return USAGE, "\n  ".join(["this is no sweep", *faults])
+    if any(one["fits"] is False for one in planned.values()):
+        return DOES_NOT_FIT, "a point does not fit"
+    return 0, ""
 
 
 def plan_study(arguments):
-    """Exit code: 0, 64 if a point is impossible, 69 if one does not fit; then nothing is written."""
-    program = Program(arguments.program)
-    kind, plan, estimates, refused = arguments.kind, begin(arguments, program), [], 0
-    for ranks in arguments.ranks:
+    """Exit code: 0, 64 if a point is impossible (of a sweep: all are), 69 if one does not fit; then nothing is written."""
+    kind, cells, program, planned = arguments.kind, cells_of(arguments), Program(arguments.program), {}
+    plan = begin(arguments, program)
+    for cell in cells:
         try:
-            estimates.append(estimate_for(kind, plan, program, ranks))
+            overrides = overrides_for(kind, plan, cell.ranks, cell.choice)
+            planned[cell] = estimate_for(plan, program, cell.ranks, overrides)
         except Refused as reason:
-            refused += 1
-            legal = nearest_legal(kind, plan, program, ranks)
-            print(f"{ranks} ranks: REFUSED: {reason}\n  nearest numbers of ranks that are possible: "
-                  f"{', '.join(map(str, legal)) or 'none near'}")
-    print(f"{kind} study of {arguments.deck}: {invariant_of(kind, plan)}")
-    print("\n".join(table(kind, plan, estimates, arguments.repeats)))
-    if refused:
-        print("nothing was written: a point is impossible")
-        return USAGE
-    if any(one["fits"] is False for one in estimates):
-        print("nothing was written: a point does not fit")
-        return DOES_NOT_FIT
-    write(arguments, plan, estimates, program)
+            say_refused(kind, plan, program, cell, reason)
+    plan["varied"] = varied_keys(kind, planned)
+    print(f"{kind} study of {arguments.deck}: {invariant_of(kind, plan, cells)}")
+    if planned:
+        print("\n".join(table(kind, plan, planned, arguments.repeats)))
+    code, reason = why_not_written(kind, plan, cells, planned)
+    if code:
+        print(f"nothing was written: {reason}")
+        return code
+    write(arguments, plan, planned, program)
     print(f"planned: {arguments.out}/study.json")
     return 0

@@ -22,7 +22,7 @@ from lib.files import write_json
 from lib.program import INVALID, Program, Refused, program_of
 from study.collection import collect
 from study.folder import why_no_rate
-from study.planning import estimate_for
+from study.planning import estimate_for, overrides_for
 
 FLAGGED = 0.15
 TERMS = {"gamma_seconds_per_flop": "flops", "beta_seconds_per_byte": "sent_bytes",
@@ -78,13 +78,13 @@ def fit(points, names):
 
 def with_work(study, points):
     """Points of collected.json with what the busiest rank does there: rank 0, whose counts results have, may do less."""
-    return [{**point, **study.plan["estimates"][str(point["ranks"])]["predicted"]} for point in points]
+    return [{**point, **study.planned(point)["predicted"]} for point in points]
 
 
 def why_not_planned(study):
     """Why the plan's counts are not those of all runs with a rate; empty if they are. Keys are proved before, by collect."""
     for point in study.points:
-        result, planned = study.result(point), study.plan["estimates"][str(point["ranks"])]
+        result, planned = study.result(point), study.planned(point)
         if why_no_rate(result):
             continue
         if result["code"] != planned["code"]:
@@ -122,7 +122,7 @@ def predictions(study, parameters, ranks, program):
     """Seconds of a step on numbers of ranks that were not measured, from what the planned program says that they send."""
     found, planned = [], next(iter(study.plan["estimates"].values()))
     for one in ranks:
-        estimate = estimate_for(study.study["kind"], study.plan, program, one)
+        estimate = estimate_for(study.plan, program, one, overrides_for(study.kind, study.plan, one))
         if estimate["code"] != planned["code"]:
             raise Refused(f"--program is {program_of(estimate)}, planned was {program_of(planned)}: --predict needs that one")
         found.append({"ranks": one, "seconds": seconds_of(parameters, estimate["predicted"])})
@@ -145,7 +145,9 @@ def print_model(model):
 
 
 def model_study(study, arguments):
-    """Writes model.json. Exit code: 0, 65 if the results are no study."""
+    """Writes model.json. Exit code: 0, 65 if the results are no study. Raises Refused for a sweep."""
+    if study.kind == "sweep":
+        raise Refused(f"{study.folder}: a sweep has one number of ranks: a model is fitted to the studies that vary it")
     collected = collect(study)
     if collected["violations"]:
         print("\n".join(f"VIOLATION: {line}" for line in collected["violations"]))

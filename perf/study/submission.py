@@ -23,11 +23,11 @@ MAKE_JOB = pathlib.Path(__file__).resolve().parent / "make_job"
 
 
 def fresh_estimates(study, program):
-    """What this program says of the deck today, by ranks. Raises Refused if the deck is another than the planned one."""
+    """What this program says of the deck today, by cell. Raises Refused if the deck is another than the planned one."""
     found = {}
-    for key, planned in study.plan["estimates"].items():
-        found[int(key)] = estimate_for(study.study["kind"], study.plan, program, int(key))
-        if changed := different_keys(found[int(key)], planned):
+    for cell, point in study.cells.items():
+        found[cell] = estimate_for(study.plan, program, point["ranks"], point["overrides"])
+        if changed := different_keys(found[cell], study.planned(point)):
             raise Refused(f"{study.plan['deck']}: {', '.join(changed)} changed since the study was planned; plan it again")
     return found
 
@@ -49,7 +49,7 @@ def runs_to_do(study, estimates, left, again, seed):
         if point["name"] in left:
             print(f"{point['name']}: left to {left[point['name']]}", flush=True)
             continue
-        reason = "--again" if again else why_not_usable(study.result(point), estimates[point["ranks"]])
+        reason = "--again" if again else why_not_usable(study.result(point), estimates[point["cell"]])
         print(f"{point['name']}: {f'to run ({reason})' if reason else 'kept'}", flush=True)
         if reason:
             todo.append(point)
@@ -78,13 +78,13 @@ def put_back(study, folder):
 
 
 @contextmanager
-def set_aside(study, points, estimate, folder):
+def set_aside(study, points, estimates, folder):
     """Within it the points' folders are clear. What was there before is deleted afterwards, and put back if Refused is raised:
     results may not go for a job that there never is. After any other error it stays in `folder`, as a job may be there."""
     folder.mkdir()
     try:
         for point in points:
-            if study.run_folder(point).exists() and not goes_on(study, point, estimate):
+            if study.run_folder(point).exists() and not goes_on(study, point, estimates[point["cell"]]):
                 study.run_folder(point).rename(folder / point["name"])
     except OSError as failure:
         put_back(study, folder)
@@ -114,7 +114,7 @@ def run_here(study, program, mpiexec, point, estimate):
 def submit_here(study, program, arguments, todo, estimates):
     failed = []
     for number, point in enumerate(todo, 1):
-        estimate = estimates[point["ranks"]]
+        estimate = estimates[point["cell"]]
         clear(study, point, estimate)
         code = run_here(study, program, arguments.mpiexec, point, estimate)
         result = study.result(point)
@@ -127,11 +127,11 @@ def submit_here(study, program, arguments, todo, estimates):
     return 1 if failed else 0
 
 
-def job_script(study, program, folder, points, estimate, options):
-    """Writes nN.tsv and nN.sh. Returns the script's path."""
+def job_script(study, program, folder, points, estimates, options):
+    """Writes nN.tsv and nN.sh of points on N ranks. Returns the script's path."""
     ranks = points[0]["ranks"]
     plan, script = folder / f"n{ranks}.tsv", folder / f"n{ranks}.sh"
-    lines = ["\t".join([point["name"], *study.overrides(point, estimate)]) + "\n" for point in points]
+    lines = ["\t".join([point["name"], *study.overrides(point, estimates[point["cell"]])]) + "\n" for point in points]
     write_text(plan, "".join(lines))
     made = subprocess.run([sys.executable, MAKE_JOB, "slurm", study.plan["deck"], "--ranks", str(ranks), "--nodes",
                            str(points[0]["nodes"]), "--name", f"study-n{ranks}", "--program", shlex.join(program.words),
@@ -146,12 +146,12 @@ def submit_slurm(study, program, arguments, todo, estimates):
     failed, folder = False, slurm_jobs.new_folder(study) if todo else None
     for ranks in sorted({point["ranks"] for point in todo}):
         points = [point for point in todo if point["ranks"] == ranks]
-        script = job_script(study, program, folder, points, estimates[ranks], arguments.job)
+        script = job_script(study, program, folder, points, estimates, arguments.job)
         if arguments.dry_run:
             print(f"{script}: {len(points)} runs on {ranks} ranks")
             continue
         try:
-            with set_aside(study, points, estimates[ranks], folder / f"n{ranks}.before"):
+            with set_aside(study, points, estimates, folder / f"n{ranks}.before"):
                 job = slurm_jobs.submit(study, script, points)
             outcome = f"job {job}" if job else "submitted, job unknown: sbatch gave no number"
         except Refused as reason:

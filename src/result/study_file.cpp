@@ -10,13 +10,13 @@ namespace trainstone {
 
 namespace {
 
-constexpr int schema_version = 1;
+constexpr int schema_version = 2;
 
 StudyKind read_kind(JsonFile const& file) {
   std::string const name = file.text("/kind");
-  for (StudyKind const kind : {StudyKind::strong, StudyKind::weak_batch, StudyKind::weak_model})
+  for (StudyKind const kind : {StudyKind::strong, StudyKind::weak_batch, StudyKind::weak_model, StudyKind::sweep})
     if (name == to_string(kind)) return kind;
-  file.fail(fmt::format("/kind is \"{}\", must be strong, weak-batch or weak-model", name));
+  file.fail(fmt::format("/kind is \"{}\", must be strong, weak-batch, weak-model or sweep", name));
 }
 
 /// As planned; studies that do not say it were planned with the usual one.
@@ -34,6 +34,22 @@ void require_name(JsonFile const& file, std::string const& name, std::vector<Stu
                fmt::format("two points are called \"{}\"", name));
 }
 
+/// Points of a cell are repeats of one run. A sweep's cells have one number of ranks, and a choice each.
+void require_cell(JsonFile const& file, StudyPoint const& point, std::vector<StudyPoint> const& earlier) {
+  for (StudyPoint const& other : earlier) {
+    bool const sweeps = !point.choice.empty();
+    bool const repeats = other.ranks == point.ranks && other.nodes == point.nodes && other.choice == point.choice &&
+                         other.overrides == point.overrides;
+    file.require(other.cell != point.cell || repeats,
+                 fmt::format("points {} and {} of cell \"{}\" are no repeats: ranks, nodes, choice or overrides differ",
+                             other.name, point.name, point.cell));
+    file.require(!sweeps || other.ranks == point.ranks, fmt::format("points {} and {} of a sweep have {} and {} ranks",
+                                                                    other.name, point.name, other.ranks, point.ranks));
+    file.require(!sweeps || other.cell == point.cell || other.choice != point.choice,
+                 fmt::format("cells \"{}\" and \"{}\" have the same choice", other.cell, point.cell));
+  }
+}
+
 std::optional<ResultFile> read_result_of(std::string const& folder, StudyPoint const& point) {
   std::filesystem::path const path = std::filesystem::path(folder) / "runs" / point.name / "result.json";
   std::error_code ignored;
@@ -46,11 +62,24 @@ std::optional<ResultFile> read_result_of(std::string const& folder, StudyPoint c
   return read;
 }
 
-std::vector<StudyPoint> read_points(JsonFile const& file, std::string const& folder) {
+/// A sweep has a choice for each point, other studies have none.
+std::string read_choice(JsonFile const& file, StudyKind kind, std::string const& place) {
+  std::string const pointer = place + "choice";
+  file.require(kind == StudyKind::sweep || !file.has(pointer),
+               fmt::format("{} belongs to sweeps, and /kind is \"{}\"", pointer, to_string(kind)));
+  if (kind != StudyKind::sweep) return {};
+  std::string choice = file.text(pointer);
+  file.require(!choice.empty(), pointer + " is empty, must be KEY=VALUE");
+  return choice;
+}
+
+std::vector<StudyPoint> read_points(JsonFile const& file, std::string const& folder, StudyKind kind) {
   std::vector<StudyPoint> points;
   for (std::size_t i = 0; i < file.length("/points"); ++i) {
     std::string const place = fmt::format("/points/{}/", i);
     StudyPoint point{.name = file.text(place + "name"),
+                     .cell = file.text(place + "cell"),
+                     .choice = read_choice(file, kind, place),
                      .ranks = file.count(place + "ranks"),
                      .nodes = file.count(place + "nodes"),
                      .repeat = file.count(place + "repeat"),
@@ -63,6 +92,7 @@ std::vector<StudyPoint> read_points(JsonFile const& file, std::string const& fol
     require_name(file, point.name, points);
     for (std::size_t j = 0; j < file.length(place + "overrides"); ++j)
       point.overrides.push_back(file.text(fmt::format("{}overrides/{}", place, j)));
+    require_cell(file, point, points);
     point.result = read_result_of(folder, point);
     points.push_back(std::move(point));
   }
@@ -94,6 +124,7 @@ std::string to_string(StudyKind kind) {
   case StudyKind::strong: return "strong";
   case StudyKind::weak_batch: return "weak-batch";
   case StudyKind::weak_model: return "weak-model";
+  case StudyKind::sweep: return "sweep";
   }
   return {};
 }
@@ -102,15 +133,16 @@ Study read_study(std::string const& folder) {
   std::filesystem::path const path(folder);
   JsonFile const file = JsonFile::read(path / "study.json", "");
   file.require_version(schema_version);
+  StudyKind const kind = read_kind(file);
   Study study{.folder = folder,
-              .kind = read_kind(file),
+              .kind = kind,
               .deck = file.text("/deck"),
               .invariant = file.text("/invariant"),
               .limit = read_limit(file),
-              .points = read_points(file, folder),
+              .points = read_points(file, folder, kind),
               .model = {}};
   std::error_code ignored;
-  if (std::filesystem::exists(path / "model.json", ignored))
+  if (kind != StudyKind::sweep && std::filesystem::exists(path / "model.json", ignored))
     study.model = read_model(JsonFile::read(path / "model.json", ""));
   return study;
 }

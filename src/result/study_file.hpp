@@ -13,13 +13,16 @@
 namespace trainstone {
 
 /// The value that a study keeps the same while ranks are added: tokens of a step, tokens per rank, or parameters per
-/// rank.
-enum class StudyKind { strong, weak_batch, weak_model };
-/// "strong", "weak-batch", "weak-model"
+/// rank. A sweep adds none: it keeps ranks and tokens of a step, and keys of the deck take several values.
+enum class StudyKind { strong, weak_batch, weak_model, sweep };
+/// "strong", "weak-batch", "weak-model", "sweep"
 std::string to_string(StudyKind kind);
 
+/// A run. Points of a cell are repeats: of a number of ranks, or of a choice.
 struct StudyPoint {
   std::string name;
+  std::string cell = {};
+  std::string choice = {}; ///< of a sweep: "parallel.pipeline=2 parallel.pipeline_schedule=gpipe"; else empty
   std::int64_t ranks = 1, nodes = 1, repeat = 1;
   std::vector<std::string> overrides;
   std::optional<double> predicted_seconds;      ///< of a step
@@ -50,6 +53,7 @@ struct Study {
   std::optional<StudyModel> model;
 };
 
+/// model.json of a sweep is not read.
 /// \throws InputError  naming the file and what is wrong: of study.json, of model.json, or of the result of a point,
 /// which
 ///                     must have run on the ranks of its point

@@ -217,18 +217,21 @@ class Results(ReportTest):
 
 
 class Studies(ReportTest):
-    def study(self, results, **changes):
+    def study(self, results, choices=None, **changes):
+        """\\param choices  of a sweep, by cell"""
         folder = new_folder()
         points = []
         for name, ranks, outcome in results:
-            points.append({"name": name, "ranks": ranks, "nodes": 1, "repeat": 1, "overrides": ["comm.expected_ranks=0"],
+            cell = name.rpartition("-r")[0] or name
+            points.append({"name": name, "cell": cell, "ranks": ranks, "nodes": 1, "repeat": 1,
+                           "overrides": ["comm.expected_ranks=0"], **({"choice": choices[cell]} if choices else {}),
                            "predicted": {"step_seconds": 0.001 * ranks, "memory_bytes": 3 << 20}})
             if outcome:
                 place = folder / "runs" / name
                 place.mkdir(parents=True)
                 shutil.copy(outcome.folder / "out" / "result.json", place)
-        study = {"schema_version": 1, "kind": "strong", "deck": str(self.deck.path), "invariant": "32 tokens per step",
-                 "points": points, **changes}
+        study = {"schema_version": 2, "kind": "sweep" if choices else "strong", "deck": str(self.deck.path),
+                 "invariant": "32 tokens per step", "points": points, **changes}
         (folder / "study.json").write_text(json.dumps(study))
         return folder
 
@@ -286,8 +289,18 @@ class Studies(ReportTest):
 
     def test_a_damaged_study_is_refused(self):
         cases = {
-            "another form": (self.study([("n1", 1, None)], schema_version=2), ["study.json: schema_version 2, must be 1"]),
-            "another kind": (self.study([("n1", 1, None)], kind="weak"), ['/kind is "weak"', "weak-batch"]),
+            "another form": (self.study([("n1", 1, None)], schema_version=1), ["study.json: schema_version 1, must be 2"]),
+            "another kind": (self.study([("n1", 1, None)], kind="weak"), ['/kind is "weak"', "weak-batch", "sweep"]),
+            "no choice": (self.study([("n1", 1, None)], kind="sweep"), ["/points/0/choice"]),
+            "an empty choice": (self.study([("n1", 1, None)], {"n1": ""}), ["/points/0/choice is empty, must be KEY=VALUE"]),
+            "a choice in another kind": (self.study([("n1", 1, None)], {"n1": "a=1"}, kind="strong"),
+                                         ["/points/0/choice belongs to sweeps"]),
+            "two cells of a choice": (self.study([("a", 1, None), ("b", 1, None)], {"a": "x=1", "b": "x=1"}),
+                                      ['cells "a" and "b" have the same choice']),
+            "a sweep over ranks": (self.study([("a", 1, None), ("b", 2, None)], {"a": "x=1", "b": "x=2"}),
+                                   ["points a and b of a sweep have 1 and 2 ranks"]),
+            "no repeats": (self.study([("n1-r1", 1, None), ("n1-r2", 2, None)]),
+                           ['points n1-r1 and n1-r2 of cell "n1" are no repeats']),
             "no points": (self.study([]), ["/points"]),
             "too wide a limit": (self.study([("n1", 1, None)], limit=1), ["study.json: /limit is 1, must be below 1"]),
             "two of a name": (self.study([("n1", 1, None), ("n1", 2, None)]), ['two points are called "n1"']),

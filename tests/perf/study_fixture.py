@@ -9,7 +9,9 @@ import unittest
 import commands  # noqa: F401 -- first, as it finds perf
 from lib.files import write_json
 from study import collection
-from study.folder import Study
+from study.choices import cell_names
+from study.folder import PLAN_VERSION, STUDY_VERSION, Study
+from study.planning import Cell, points_of, varied_keys
 
 ALPHA, BETA, GAMMA = 2e-6, 3e-10, 5e-12  # s per message, byte and FLOP
 PARAMETERS, STEP_FLOPS, TOKENS = 10000, 4e9, 4096
@@ -78,18 +80,27 @@ class InFolder(unittest.TestCase):
 
     def study_of(self, kind, results, repeats=1):
         """A study as planned with the keys of these results (by ranks), each as often as said."""
-        points = [{"name": f"n{ranks}-r{repeat}", "ranks": ranks, "nodes": 1, "repeat": repeat, "overrides": [],
-                   "predicted": {"step_seconds": None, "memory_bytes": 1}}
-                  for repeat in range(1, repeats + 1) for ranks in results]
-        estimates = {str(ranks): {**record_of(ranks, {key: entry["value"] for key, entry in result["params"].items()}),
-                                  "predicted": work_of(ranks)} for ranks, result in results.items()}
-        write_json(self.folder / "study.json", {"schema_version": 1, "kind": kind, "deck": "d", "invariant": "i", "points": points})
-        write_json(self.folder / "plan.json", {"estimates": estimates, "limit": 0.1, "deck": "d", "settings": [], "micro": 1,
-                                               "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
-                                               "device-mem": None})
-        study = Study(self.folder)
+        return self.planned(kind, {Cell(f"n{ranks}", ranks): result for ranks, result in results.items()}, repeats)
+
+    def sweep_of(self, results, repeats=1):
+        """The same of results on 4 ranks by choice, which is a tuple of settings."""
+        names = cell_names(4, results)
+        return self.planned("sweep", {Cell(name, 4, choice): results[choice] for name, choice in zip(names, results)}, repeats)
+
+    def planned(self, kind, results, repeats):
+        """\\param results  by Cell"""
+        estimates = {cell: {**record_of(cell.ranks, {key: entry["value"] for key, entry in result["params"].items()}),
+                            "predicted": work_of(cell.ranks), "compute_seconds": None} for cell, result in results.items()}
+        plan = {"schema_version": PLAN_VERSION, "estimates": {cell.name: one for cell, one in estimates.items()}, "limit": 0.1,
+                "deck": "d", "settings": [], "micro": 1, "global": 64, "own_ranks": 1, "ranks_per_node": None, "machine": None,
+                "device-mem": None, "varied": varied_keys(kind, results)}
+        points = points_of("strong", plan, estimates, repeats)  # without layers, whatever the kind is
+        write_json(self.folder / "plan.json", plan)
+        write_json(self.folder / "study.json", {"schema_version": STUDY_VERSION, "kind": kind, "deck": "d", "invariant": "i",
+                                                "points": points})
+        study, cells = Study(self.folder), {cell.name: result for cell, result in results.items()}
         for point in points:
-            self.write(study, point["name"], results[point["ranks"]])
+            self.write(study, point["name"], cells[point["cell"]])
         return study
 
     def write(self, study, name, result):

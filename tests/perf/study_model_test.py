@@ -90,6 +90,12 @@ class Model(InFolder):
         with self.assertRaisesRegex(Refused, "--program is 1 git def, .*, planned was 1 git abc, .*--predict needs that one"):
             self.model_of(self.strong(), other)
 
+    def test_a_sweep_has_no_model(self):
+        study = self.sweep_of({("a.b=1",): result_of(4, changes={"a.b": 1}), ("a.b=2",): result_of(4, changes={"a.b": 2})})
+        with self.assertRaisesRegex(Refused, "a sweep has one number of ranks"):
+            scaling_model.model_study(study, argparse.Namespace(program="", predict=()))
+        self.assertFalse((self.folder / "model.json").exists())
+
 
 if __name__ == "__main__":
     unittest.main()

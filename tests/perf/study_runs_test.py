@@ -26,6 +26,8 @@ batch.micro = 1
 batch.global = 4
 optimizer.schedule = "constant"
 """
+# the last of them is impossible
+STAGES = "parallel.pipeline=1,2+parallel.stages=[1,1],2+parallel.pipeline_schedule=interleaved+parallel.pipeline_chunks=2"
 
 
 class Runs(unittest.TestCase):
@@ -40,7 +42,7 @@ class Runs(unittest.TestCase):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "KOKKOS_DISABLE_WARNINGS": "1"}
         environment.pop("TRAINSTONE_SET", None)
         path = f"{self.folder}:{environment['PATH']}"
-        named = [] if words[0] == "collect" else ["--program", str(program or self.program)]
+        named = [] if words[0] == "collect" or "--program" in words else ["--program", str(program or self.program)]
         return subprocess.run([sys.executable, PERF / "study" / words[0], *map(str, words[1:]), *named], cwd=self.folder, text=True,
                               env={**environment, "PATH": path}, capture_output=True, check=False)
 
@@ -78,9 +80,66 @@ class Runs(unittest.TestCase):
         study = Study(self.folder / "s")
         self.assertEqual((study.study["limit"], study.plan["limit"]), (0.2, 0.2))  # of reports, and of collect
         estimates = study.plan["estimates"]
-        share = estimates["4"]["model_parameters"] / 4 / estimates["1"]["model_parameters"]
+        share = estimates["n4"]["model_parameters"] / 4 / estimates["n1"]["model_parameters"]
         self.assertIn(f"layers: {100 * (share - 1):+.2f} % parameters per rank", grown.stdout)
         self.assertLess(abs(share - 1), 0.2)
+
+    def test_a_sweep_runs_the_choices_that_the_program_takes(self):
+        planned = self.plan("--repeats", "2", "--vary", STAGES, kind="sweep", ranks="2")
+        self.assertEqual(planned.returncode, 0, planned)
+        self.assertRegex(planned.stdout, "(?m)^left out: parallel.pipeline=2 parallel.pipeline_schedule=interleaved "
+                                         "parallel.pipeline_chunks=2: .*equal chunks: 2 blocks on 2 stages")
+        study, staged = Study(self.folder / "s"), "parallel.pipeline=2 parallel.stages=[1,1]"
+        self.assertEqual([(point["name"], point["cell"], point["choice"], point["ranks"]) for point in study.points],
+                         [(f"n2-{cell}-r{repeat}", f"n2-{cell}", choice, 2) for repeat in (1, 2)
+                          for cell, choice in (("1", "parallel.pipeline=1"), ("2-1-1", staged))])
+        self.assertEqual(study.study["invariant"], "32 tokens per step on 2 ranks")
+        self.assertEqual(study.plan["varied"],
+                         ["batch.accumulation", "comm.expected_ranks", "parallel.pipeline", "parallel.stages"])
+        planned = [study.planned(point)["params"] for point in study.points[:2]]
+        self.assertEqual([params["batch.accumulation"]["value"] for params in planned], [2, 4])
+        self.assertIn('stages = ["1", "1"]', (self.folder / "s/decks/n2-2-1-1.toml").read_text())
+
+        ran = self.study("submit", "s", "local", "--mpiexec", self.mpiexec)
+        self.assertEqual((ran.returncode, ran.stdout.count(": UNREFERENCED")), (0, 4), ran)
+        self.assertEqual(self.study("submit", "s", "local").stdout.count(": kept"), 4)
+        collected = self.study("collect", "s")
+        self.assertEqual(collected.returncode, 0, collected)
+        self.assertRegex(collected.stdout, r"(?m)^   2 .* 1\.000 .*  parallel\.pipeline=1$")
+        self.assertRegex(collected.stdout, r"(?m)^   2 .* \[[\d.]+ [\d.]+\] min\.\.max .*  parallel\.pipeline=2 ")
+        modelled = self.study("model", "s")
+        self.assertEqual(modelled.returncode, 64, modelled)
+        self.assertIn("a sweep has one number of ranks", modelled.stderr)
+        drawn = self.study("report", "s")
+        self.assertEqual(drawn.returncode, 0, drawn)
+        self.assertFalse((self.folder / "s/model.json").exists())
+
+        self.assertEqual(self.study("submit", "s", "slurm", "--again", "--dry-run").returncode, 0)
+        lines = (self.folder / "s/jobs/1/n2.tsv").read_text().splitlines()
+        self.assertEqual(sorted(line.split("\t")[0] for line in lines), sorted(point["name"] for point in study.points))
+        self.assertEqual(sum("\tparallel.stages=[1,1]" in line for line in lines), 2)
+        (self.folder / "deck.toml").write_text(DECK + "optimizer.lr = 0.1\n")
+        self.assertIn("optimizer.lr changed since the study was planned", self.study("submit", "s", "local").stderr)
+
+    def test_what_is_no_sweep_is_refused_before_anything_is_written(self):
+        failing = self.script("failing", f'[[ "$*" == *micro=2* ]] && exit 70\nexec {self.program} "$@"\n')
+        vary = ("--vary", "parallel.pipeline=1,2")
+        cases = [((), {}, 64, "sweep needs --vary"),
+                 (vary, {"ranks": "1,2"}, 64, "one number in --ranks"),
+                 (vary, {"kind": "strong"}, 64, "--vary belongs to sweep"),
+                 (("--vary", "parallel.pipeline"), {}, 64, "must be KEY=VALUE,VALUE"),
+                 (("--vary", "parallel.pipeline=3,4"), {}, 64, "no choice is possible"),
+                 (("--vary", "model.layers=2,3"), {}, 64, "model.layers=3: 10976 parameters, the deck has 7696"),
+                 (("--vary", "data.sequence=8,4"), {}, 64, "data.sequence=4: 16 tokens per step, the deck has 32"),
+                 (("--vary", 'parallel.strategy=ddp,"ddp"'), {}, 64, "are the same run"),
+                 ((*vary, "--device-mem", "100 kB"), {}, 69, "DOES NOT FIT"),
+                 (("--vary", "batch.micro=1,2", "--program", failing), {}, 64, "estimate: exit 70")]
+        for more, options, code, words in cases:
+            with self.subTest(words):
+                refused = self.plan(*more, **{"kind": "sweep", "ranks": "2", **options})
+                self.assertEqual(refused.returncode, code, refused)
+                self.assertIn(words, refused.stdout + refused.stderr)
+                self.assertFalse((self.folder / "s").exists())
 
     def test_a_study_runs_once_and_again_only_what_changed_and_one_failure_ends_no_other(self):
         planned = self.plan("--repeats", "2")
@@ -211,7 +270,7 @@ class Runs(unittest.TestCase):
     def test_what_was_there_goes_only_when_sbatch_has_taken_the_job_for_it(self):
         self.plan("--repeats", "3", ranks="1")
         runs, study = self.folder / "s/runs", Study(self.folder / "s")
-        stopped = {"kind": "run", "status": "STOPPED", "params": study.plan["estimates"]["1"]["params"]}
+        stopped = {"kind": "run", "status": "STOPPED", "params": study.plan["estimates"]["n1"]["params"]}
         for name, text in (("n1-r1", "of another run"), ("n1-r2", json.dumps(stopped))):
             (runs / name / "checkpoints").mkdir(parents=True)
             (runs / name / "result.json").write_text(text)

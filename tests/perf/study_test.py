@@ -36,6 +36,12 @@ class Collect(InFolder):
         self.assertEqual((rows[2]["name"], rows[2]["straggler"], rows[2]["straggler_ratio"], rows[2]["counted_messages"]),
                          ("n4-r1", "3", "1.6", "60"))
 
+    def test_the_fewest_ranks_are_the_first_in_any_order_of_points(self):
+        study = self.study_of("strong", {ranks: result_of(ranks) for ranks in (4, 1, 2)})
+        points = collection.collect(study)["points"]
+        self.assertEqual([(point["ranks"], point["cell"]) for point in points], [(1, "n1"), (2, "n2"), (4, "n4")])
+        self.assertEqual(points[0]["efficiency"], 1)
+
     def test_efficiency_of_weak_studies_is_the_time_of_the_same_work(self):
         results = {ranks: result_of(ranks, seconds=1 + 0.1 * ranks, tokens=TOKENS * ranks, changes={"batch.global": 8 * ranks,
                                                                                                   "batch.accumulation": 8})
@@ -180,9 +186,9 @@ class Collect(InFolder):
 class Plan(unittest.TestCase):
     def lines(self, ranks, ranks_per_node):
         """The table of these numbers of ranks, of a step of 36 s."""
-        estimates = [{**record_of(one, {"data.steps": 100}), "topology": {"ranks": one, "nodes": -(-one // (ranks_per_node or one))},
-                      "fits": None, "compute_seconds": 30, "communication_seconds": 6, "model_parameters": 10, "needed_bytes": 1}
-                     for one in ranks]
+        same = {"fits": None, "compute_seconds": 30, "communication_seconds": 6, "model_parameters": 10, "needed_bytes": 1}
+        estimates = {planning.Cell(f"n{one}", one): {**record_of(one, {"data.steps": 100}), **same, "topology": {
+            "ranks": one, "nodes": -(-one // (ranks_per_node or one))}} for one in ranks}
         plan = {"model_parameters": 10, "own_ranks": 1, "ranks_per_node": ranks_per_node}
         return planning.table("strong", plan, estimates, 2)
 
@@ -239,11 +245,27 @@ class StudyFiles(InFolder):
         for overrides in (None, "a=1", ["a=1\tb=2"], [1]):
             self.assertIn("overrides of point n1-r1 must be", self.refusal(overrides=overrides))
 
-    def test_a_study_without_points_is_refused(self):
-        for study in ([], {}, {"points": []}, {"points": {"name": "x"}}):
-            write_json(self.folder / "study.json", study)
+    def test_points_of_a_cell_are_repeats_of_one_run(self):
+        for cell in (None, "", "..", "a/b", 3):
+            self.assertIn("cell of point n1-r1 must be the name of a folder", self.refusal(cell=cell))
+        for change in ({"overrides": ["a=1"]}, {"nodes": 2}, {"ranks": 3}):
+            self.assertIn(f"{[*change][0]} of points n1-r1 and n1-r2 of cell n1 differ", self.refusal(**change))
+        self.assertIn("estimates of another are missing", self.refusal(cell="another"))
+        self.assertIn("choice of point n1-r1 must be a text of one line in a sweep, and absent", self.refusal(choice="a=1"))
+
+    def test_a_study_of_another_version_or_without_points_is_refused(self):
+        for points in ([], {"name": "x"}, None):
+            write_json(self.folder / "study.json", {"schema_version": 2, "points": points})
             with self.assertRaisesRegex(Refused, "points must be an array"):
                 Study(self.folder)
+        for study in ([], {}, {**self.good, "schema_version": 1}):
+            write_json(self.folder / "study.json", study)
+            with self.assertRaisesRegex(Refused, "study.json: schema_version .*, must be 2; plan the study again"):
+                Study(self.folder)
+        write_json(self.folder / "study.json", self.good)
+        write_json(self.folder / "plan.json", {"schema_version": 1})
+        with self.assertRaisesRegex(Refused, "plan.json: schema_version 1, must be 2; plan the study again"):
+            Study(self.folder)
 
     def test_what_cannot_be_set_aside_leaves_all_as_it_was(self):
         study = self.strong()
@@ -257,7 +279,7 @@ class StudyFiles(InFolder):
             return whole(path, target)
 
         with unittest.mock.patch.object(pathlib.Path, "rename", second_fails), self.assertRaisesRegex(Refused, "cross-device"):
-            with submission.set_aside(study, points, record_of(1, {"batch.micro": 9}), self.folder / "aside"):
+            with submission.set_aside(study, points, {"n1": record_of(1, {"batch.micro": 9})}, self.folder / "aside"):
                 self.fail("entered")
         self.assertEqual(sorted((self.folder / "runs").rglob("*")), before)
         self.assertFalse((self.folder / "aside").exists())
