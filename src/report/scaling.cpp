@@ -16,10 +16,10 @@ namespace trainstone {
 namespace {
 
 /// Values and, of a single one, the interval that it has of its own.
-ScalingValue merged(std::int64_t ranks, std::vector<double> const& values, Rate const& only) {
-  if (values.size() == 1) return {ranks, only.value, only.low, only.high, 1};
+ScalingValue merged(std::int64_t cell, std::vector<double> const& values, Rate const& only) {
+  if (values.size() == 1) return {cell, only.value, only.low, only.high, 1};
   auto const [least, largest] = std::ranges::minmax(values);
-  return {ranks, median(values), least, largest, values.size()};
+  return {cell, median(values), least, largest, values.size()};
 }
 
 Rate rate_of(Result const& result, bool flops) {
@@ -35,10 +35,10 @@ Rate seconds_of(Result const& result) {
 }
 
 template <class Value>
-ScalingValue merged_of(std::int64_t ranks, std::vector<NamedResult const*> const& repeats, Value const& value) {
+ScalingValue merged_of(std::int64_t cell, std::vector<NamedResult const*> const& repeats, Value const& value) {
   std::vector<double> values;
   for (NamedResult const* repeat : repeats) values.push_back(value(repeat->file.result).value);
-  return merged(ranks, values, value(repeats.front()->file.result));
+  return merged(cell, values, value(repeats.front()->file.result));
 }
 
 bool is_comparable(Result const& result, bool flops) {
@@ -109,20 +109,21 @@ LineKey key_of(ResultFile const& file, Told told) {
   return key;
 }
 
-bool differ_on_same_ranks(Results const& results, TextOf const& text_of) {
+bool differ_in_one(CellNumber const& cell_number, Results const& results, TextOf const& text_of) {
   std::map<std::int64_t, std::string> seen;
   return std::ranges::any_of(results, [&](NamedResult const* named) {
     std::string const text = text_of(named->file);
-    return seen.emplace(named->file.result.topology.ranks, text).first->second != text;
+    return seen.emplace(cell_number(*named), text).first->second != text;
   });
 }
 
-/// Divides groups whose results differ in something on the same number of ranks.
-void divide(Groups& groups, std::string const& name, std::function<TextOf(Results const&)> const& text_for) {
+/// Divides groups whose results differ in something in the same cell.
+void divide(Groups& groups, CellNumber const& cell_number, std::string const& name,
+            std::function<TextOf(Results const&)> const& text_for) {
   Groups divided;
   for (auto const& [key, results] : groups) {
     TextOf const text_of = text_for(results);
-    bool const apart = differ_on_same_ranks(results, text_of);
+    bool const apart = differ_in_one(cell_number, results, text_of);
     for (NamedResult const* named : results) {
       LineKey finer = key;
       if (apart) finer.values[name] = text_of(named->file);
@@ -160,7 +161,7 @@ TextOf text_of_key(std::string const& key) {
   };
 }
 
-Groups groups_of(Results const& results, Told told) {
+Groups groups_of(Results const& results, Told told, CellNumber const& cell_number) {
   Groups groups;
   std::set<std::string> following;
   for (NamedResult const* named : results) {
@@ -170,19 +171,19 @@ Groups groups_of(Results const& results, Told told) {
   }
   for (char const* implied : {"batch.global", "batch.accumulation", "comm.emulated_nodes"}) // by tokens, micro, nodes
     following.erase(implied);
-  divide(groups, "tokens", tokens_text);
-  auto const divide_by = [&](std::string const& name, TextOf const& text_of) {
-    divide(groups, name, [&](Results const&) { return text_of; });
+  divide(groups, cell_number, "tokens", tokens_text);
+  auto const divide_by = [&](CellNumber const& same, std::string const& name, TextOf const& text_of) {
+    divide(groups, same, name, [&](Results const&) { return text_of; });
   };
-  divide_by("nodes", [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); });
-  for (std::string const& key : following) divide_by(key, text_of_key(key));
-  divide_by("cores",
+  divide_by(cell_by_ranks, "nodes", [](ResultFile const& file) { return plural(file.result.topology.nodes, "node"); });
+  for (std::string const& key : following) divide_by(cell_number, key, text_of_key(key));
+  divide_by(cell_by_ranks, "cores",
             [](ResultFile const& file) { return plural(file.result.machine.cores, "core") + " for a process"; });
-  divide_by("sharing", [](ResultFile const& file) {
+  divide_by(cell_by_ranks, "sharing", [](ResultFile const& file) {
     std::string const shared = shared_cores(file.result.topology.places, file.result.topology.busy_threads_per_rank());
     return shared.empty() ? "a core for a thread" : shared;
   });
-  divide_by("class", [](ResultFile const& file) { return "class " + file.result.benchmark_class.name; });
+  divide_by(cell_number, "class", [](ResultFile const& file) { return "class " + file.result.benchmark_class.name; });
   return groups;
 }
 
@@ -202,20 +203,48 @@ std::string name_of(LineKey const& key, Groups const& groups) {
 /// Each within the limit of one value between them.
 bool are_within(double limit, double least, double most) { return most <= least * (1 + limit) / (1 - limit); }
 
+/// The values that results of a line have, each once.
+struct Held {
+  std::set<std::int64_t> tokens_per_step, ranks;
+  std::set<double> tokens_per_rank, parameters, parameters_per_rank; ///< parameters: 0 where they are not known
+};
+
+Held held_in(ScalingLine const& line) {
+  Held held;
+  for (auto const& [cell, repeats] : line.by_cell)
+    for (NamedResult const* repeat : repeats) {
+      Result const& result = repeat->file.result;
+      auto const each = static_cast<double>(result.topology.ranks);
+      for (StepReport const& step : result.samples) {
+        held.tokens_per_step.insert(step.tokens);
+        held.tokens_per_rank.insert(static_cast<double>(step.tokens) / each);
+      }
+      auto const found = result.metrics.find("model_parameters");
+      double const count = found == result.metrics.end() ? 0 : found->second;
+      held.ranks.insert(result.topology.ranks);
+      held.parameters.insert(count);
+      held.parameters_per_rank.insert(count / each);
+    }
+  return held;
+}
+
 } // namespace
 
-std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops) {
+std::int64_t cell_by_ranks(NamedResult const& named) { return named.file.result.topology.ranks; }
+
+std::vector<ScalingLine> scaling_lines(std::vector<NamedResult const*> const& results, Told told, bool flops,
+                                       CellNumber const& cell_number) {
   Results comparable;
   std::ranges::copy_if(results, std::back_inserter(comparable),
                        [&](NamedResult const* named) { return is_comparable(named->file.result, flops); });
-  Groups const groups = groups_of(comparable, told);
+  Groups const groups = groups_of(comparable, told, cell_number);
   std::vector<ScalingLine> lines;
   for (auto const& [key, members] : groups) {
     ScalingLine line{key, name_of(key, groups), {}, {}, {}};
-    for (NamedResult const* named : members) line.by_ranks[named->file.result.topology.ranks].push_back(named);
-    for (auto const& [ranks, repeats] : line.by_ranks) {
-      line.rates.push_back(merged_of(ranks, repeats, [&](Result const& result) { return rate_of(result, flops); }));
-      line.seconds.push_back(merged_of(ranks, repeats, seconds_of));
+    for (NamedResult const* named : members) line.by_cell[cell_number(*named)].push_back(named);
+    for (auto const& [cell, repeats] : line.by_cell) {
+      line.rates.push_back(merged_of(cell, repeats, [&](Result const& result) { return rate_of(result, flops); }));
+      line.seconds.push_back(merged_of(cell, repeats, seconds_of));
     }
     lines.push_back(std::move(line));
   }
@@ -226,27 +255,14 @@ std::vector<ScalingValue> efficiencies(std::vector<ScalingValue> const& rates) {
   std::vector<ScalingValue> shares = rates;
   for (ScalingValue& share : shares) {
     ScalingValue const& first = rates.front();
-    double const ideal = first.value * static_cast<double>(share.ranks) / static_cast<double>(first.ranks);
+    double const ideal = first.value * static_cast<double>(share.cell) / static_cast<double>(first.cell);
     for (double* value : {&share.value, &share.low, &share.high}) *value /= ideal;
   }
   return shares;
 }
 
 Invariant invariant_of(ScalingLine const& line, double limit) {
-  std::set<std::int64_t> per_step;
-  std::set<double> per_rank, parameters, parameters_per_rank;
-  for (auto const& [ranks, repeats] : line.by_ranks)
-    for (NamedResult const* repeat : repeats) {
-      auto const each = static_cast<double>(ranks);
-      for (StepReport const& step : repeat->file.result.samples) {
-        per_step.insert(step.tokens);
-        per_rank.insert(static_cast<double>(step.tokens) / each);
-      }
-      auto const found = repeat->file.result.metrics.find("model_parameters");
-      double const count = found == repeat->file.result.metrics.end() ? 0 : found->second;
-      parameters.insert(count);
-      parameters_per_rank.insert(count / each);
-    }
+  auto const [per_step, ranks, per_rank, parameters, parameters_per_rank] = held_in(line);
   bool const one_model = parameters.size() == 1;
   if (per_step.size() == 1 && one_model)
     return {StudyKind::strong,
@@ -268,6 +284,18 @@ Invariant invariant_of(ScalingLine const& line, double limit) {
   return {{},
           fmt::format("{:.4g} to {:.4g} parameters per rank, not within {:g} % of one value: this is no scaling study",
                       least, most, 100 * limit)};
+}
+
+Invariant invariant_of_choices(ScalingLine const& line) {
+  Held const held = held_in(line);
+  std::int64_t const tokens = *held.tokens_per_step.begin();
+  double const least = *held.parameters.begin(), most = *held.parameters.rbegin();
+  if (held.ranks.size() > 1) return {{}, "the choices ran on different numbers of ranks: this is no sweep"};
+  if (held.tokens_per_step.size() > 1)
+    return {{}, fmt::format("{} to {} tokens per step: this is no sweep", tokens, *held.tokens_per_step.rbegin())};
+  if (least == 0) return {{}, "a result does not say how many parameters its model has: this is no sweep"};
+  if (least < most) return {{}, fmt::format("models of {:.4g} to {:.4g} parameters: this is no sweep", least, most)};
+  return {StudyKind::sweep, fmt::format("{} tokens per step on {}", tokens, plural(*held.ranks.begin(), "rank"))};
 }
 
 } // namespace trainstone

@@ -26,14 +26,14 @@ PlotAxis rank_axis(std::set<std::int64_t> const& ranks) {
 std::set<std::int64_t> ranks_of(std::vector<ScalingLine> const& lines) {
   std::set<std::int64_t> ranks;
   for (ScalingLine const& line : lines)
-    for (ScalingValue const& value : line.rates) ranks.insert(value.ranks);
+    for (ScalingValue const& value : line.rates) ranks.insert(value.cell);
   return ranks;
 }
 
 Series measured(std::string name, std::vector<ScalingValue> const& values, double factor, int look) {
   Series series{.name = std::move(name), .drawn = Drawn::line_and_points, .look = look};
   for (ScalingValue const& value : values) {
-    series.x.push_back(static_cast<double>(value.ranks));
+    series.x.push_back(static_cast<double>(value.cell));
     series.y.push_back(factor * value.value);
     series.low.push_back(factor * value.low);
     series.high.push_back(factor * value.high);
@@ -59,7 +59,7 @@ Figure rate_figure(Named const& name, std::vector<ScalingLine> const& lines, boo
   for (ScalingLine const& line : lines) {
     if (!scales(line)) continue;
     ScalingValue const &first = line.rates.front(), &last = line.rates.back();
-    auto const from = static_cast<double>(first.ranks), to = static_cast<double>(last.ranks);
+    auto const from = static_cast<double>(first.cell), to = static_cast<double>(last.cell);
     double const value = unit.factor * first.value;
     plot.series.push_back({.name = lines.size() == 1 ? "ideal" : "ideal, " + line.name,
                            .drawn = Drawn::dashes,
@@ -133,7 +133,7 @@ double phase_mean(std::vector<NamedResult const*> const& repeats, Phase phase) {
 }
 
 bool phases_are_timed(ScalingLine const& line) {
-  for (auto const& [ranks, repeats] : line.by_ranks)
+  for (auto const& [ranks, repeats] : line.by_cell)
     for (NamedResult const* repeat : repeats)
       if (!std::ranges::all_of(repeat->file.result.samples, &StepReport::phases_are_timed)) return false;
   return true;
@@ -145,7 +145,7 @@ Figure phase_figure(Named const& name, std::vector<ScalingLine> const& lines) {
   double largest = 0;
   for (ScalingLine const& line : lines) {
     if (!phases_are_timed(line)) continue;
-    for (auto const& [ranks, repeats] : line.by_ranks) {
+    for (auto const& [ranks, repeats] : line.by_cell) {
       plot.x.categories.push_back(lines.size() == 1 ? fmt::format("{}", ranks)
                                                     : fmt::format("{} ({})", ranks, line.name));
       double sum = 0;

@@ -1,6 +1,7 @@
 #include "report/scaling_section.hpp"
 
 #include "core/plural.hpp"
+#include "report/choices_section.hpp"
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/scaling_plots.hpp"
@@ -48,7 +49,7 @@ std::vector<ExpectedTimes> floors_of(std::vector<ScalingLine> const& lines) {
   std::vector<ExpectedTimes> all;
   for (ScalingLine const& line : lines) {
     ExpectedTimes floors{lines.size() == 1 ? "floor of the measured peaks" : "floor, " + line.name, {}};
-    for (auto const& [ranks, repeats] : line.by_ranks) {
+    for (auto const& [ranks, repeats] : line.by_cell) {
       auto const& metrics = repeats.front()->file.result.metrics;
       if (auto const floor = metrics.find("floor_seconds"); floor != metrics.end())
         floors.seconds.emplace_back(ranks, floor->second);
@@ -60,10 +61,13 @@ std::vector<ExpectedTimes> floors_of(std::vector<ScalingLine> const& lines) {
 
 // --- studies
 
+/// With a column of choices if it is a sweep.
 Table points_table(ReportedStudy const& reported, ReportInput const& input) {
+  bool const sweeps = reported.study.kind == StudyKind::sweep;
   Table table{{"point", "ranks", "nodes", "repeat", "overrides", "status", "rate", "ci95, tokens/s", "step, median",
                "step, predicted", "memory of a rank, predicted"},
               {}};
+  if (sweeps) table.columns.insert(table.columns.begin() + 1, "choice");
   for (StudyPoint const& point : reported.study.points) {
     std::vector<Cell> row{point.name, fmt::format("{}", point.ranks), fmt::format("{}", point.nodes),
                           fmt::format("{}", point.repeat), fmt::format("{}", fmt::join(point.overrides, " "))};
@@ -72,6 +76,7 @@ Table points_table(ReportedStudy const& reported, ReportInput const& input) {
                                                         : status_cells(input.results[found->second].file.result));
     row.emplace_back(point.predicted_seconds ? seconds_text(*point.predicted_seconds) : "none");
     row.emplace_back(point.predicted_bytes ? mebibytes(*point.predicted_bytes) : "none");
+    if (sweeps) row.insert(row.begin() + 1, point.choice);
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -101,14 +106,17 @@ void append_invariants(Page& page, Study const& study, std::vector<ScalingLine> 
   bool any = false;
   for (ScalingLine const& line : lines) {
     if (line.rates.size() < 2) continue;
-    Invariant const found = invariant_of(line, study.limit);
+    Invariant const found =
+        study.kind == StudyKind::sweep ? invariant_of_choices(line) : invariant_of(line, study.limit);
     bool const as_planned = found.kind == study.kind;
     page.emplace_back(Line{fmt::format("Held the same in {}, by these results: {}{}.", line.name, found.text,
                                        as_planned ? "" : fmt::format("; this is no {} study", to_string(study.kind))),
                            as_planned ? Tone::plain : Tone::bad});
     any = true;
   }
-  if (!any) page.emplace_back(Line{"No line has results on several numbers of ranks to prove it by.", Tone::notice});
+  if (any) return;
+  char const* const several = study.kind == StudyKind::sweep ? "of several choices" : "on several numbers of ranks";
+  page.emplace_back(Line{fmt::format("No line has results {} to prove it by.", several), Tone::notice});
 }
 
 void append_model(Page& page, StudyModel const& model) {
@@ -125,6 +133,23 @@ void append_model(Page& page, StudyModel const& model) {
   for (ModelPoint const& point : model.predictions)
     points.rows.push_back({fmt::format("{}", point.ranks), "not run", seconds_text(point.seconds), "", "prediction"});
   page.emplace_back(std::move(points));
+}
+
+void append_scaling(Page& page, ReportedStudy const& reported, std::vector<NamedResult const*> const& results) {
+  Study const& study = reported.study;
+  bool const flops = study.kind == StudyKind::weak_model;
+  std::vector<ScalingLine> const lines = scaling_lines(results, Told::by_study, flops);
+  append_invariants(page, study, lines);
+  append_figures(page, scaling_figures(reported.name, lines, flops, expected_times(study, lines)));
+  if (study.model) append_model(page, *study.model);
+}
+
+void append_choices(Page& page, ReportedStudy const& reported, ReportInput const& input,
+                    std::vector<NamedResult const*> const& results) {
+  std::vector<ScalingLine> const lines =
+      scaling_lines(results, Told::by_study, false, number_of_choice(reported, input));
+  append_invariants(page, reported.study, lines);
+  for (Block& block : choices_section(reported.name, reported.study, lines)) page.push_back(std::move(block));
 }
 
 } // namespace
@@ -168,7 +193,9 @@ Page scaling_section(ReportInput const& input) {
 
 Page study_section(ReportedStudy const& reported, ReportInput const& input) {
   Study const& study = reported.study;
-  Page page{Heading{2, fmt::format("Study {}: {} scaling of {}", reported.name, to_string(study.kind), study.deck)}};
+  bool const sweeps = study.kind == StudyKind::sweep;
+  Page page{Heading{2, fmt::format("Study {}: {} of {}", reported.name,
+                                   sweeps ? "sweep" : to_string(study.kind) + " scaling", study.deck)}};
   page.emplace_back(Line{"To be held the same, says study.json: " + study.invariant});
   std::string missing;
   for (StudyPoint const& point : study.points)
@@ -181,11 +208,10 @@ Page study_section(ReportedStudy const& reported, ReportInput const& input) {
       results.push_back(&input.results[found->second]);
   if (std::string const names = left_out(results); !names.empty())
     page.emplace_back(Line{"Left out of the plots: " + names + ".", Tone::bad});
-  bool const flops = study.kind == StudyKind::weak_model;
-  std::vector<ScalingLine> const lines = scaling_lines(results, Told::by_study, flops);
-  append_invariants(page, study, lines);
-  append_figures(page, scaling_figures(reported.name, lines, flops, expected_times(study, lines)));
-  if (study.model) append_model(page, *study.model);
+  if (sweeps)
+    append_choices(page, reported, input, results);
+  else
+    append_scaling(page, reported, results);
   return page;
 }
 

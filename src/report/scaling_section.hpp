@@ -13,7 +13,8 @@ Table overview_table(std::vector<NamedResult> const& results);
 /// Scaling of results that belong to no study. Empty if all ran on one number of ranks.
 Page scaling_section(ReportInput const& input);
 
-/// A study: its points, missing ones included, scaling, phases, predicted and measured times, model.
+/// A study: its points, missing ones included, scaling, phases, predicted and measured times, model; of a sweep its
+/// choices.
 Page study_section(ReportedStudy const& reported, ReportInput const& input);
 
 } // namespace trainstone

@@ -282,6 +282,27 @@ class Studies(ReportTest):
         points, = (coordinates(path) for path in report.lines(f"{folder.name}-efficiency", "#0072b2"))
         self.assertEqual(len(points), 2)
 
+    def test_a_sweep_has_its_choices_and_no_scaling(self):
+        sharded = run("run", self.deck.path, *settings("parallel.strategy=zero", "parallel.zero_stage=3"), ranks=2)
+        folder = self.study([("n2-ddp-r1", 2, self.valid), ("n2-zero-3-r1", 2, sharded), ("n2-ddp-r2", 2, self.valid),
+                             ("n2-zero-3-r2", 2, self.invalid), ("n2-naive-r1", 2, None)],
+                            {"n2-ddp": "parallel.strategy=ddp", "n2-naive": "parallel.strategy=naive",
+                             "n2-zero-3": "parallel.strategy=zero parallel.zero_stage=3"})
+        (folder / "model.json").write_text("{}")  # of an earlier study in this folder
+        report = self.report_of(folder)
+        self.assert_self_contained(report)
+        self.assertIn(f"## Study {folder.name}: sweep of ", report.markdown)
+        self.assertIn("Missing: n2-naive-r1", report.markdown)
+        self.assertEqual(report.rows("n2-zero-3-r1")[-1][1].replace("\\", ""), "parallel.strategy=zero parallel.zero_stage=3")
+        self.assertIn("by these results: 32 tokens per step on 2 ranks.\n", report.markdown)
+        steps = [outcome.result["stats"]["step_seconds"]["median"] for outcome in (self.valid, sharded)]
+        (first,), (second,) = report.rows("1"), report.rows("2")
+        self.assertEqual((first[1:3], first[5:]), (["parallel.strategy=ddp", "2"], ["1.000", "2 ms"]))
+        self.assertEqual(second[1].replace("\\", ""), "parallel.strategy=zero parallel.zero_stage=3")
+        self.assertAlmostEqual(float(second[5]), steps[0] / steps[1], delta=1e-3)
+        self.assertEqual([name for name in report.pictures if name.startswith(folder.name)], [f"{folder.name}-choices"])
+        self.assertIn("2: parallel.strategy=zero parallel.zero_stage=3", report.texts(f"{folder.name}-choices"))
+
     def test_a_study_without_any_result_lists_its_points(self):
         report = self.report_of(self.study([("n1-r1", 1, None), ("n2-r1", 2, None)]))
         self.assertIn("Missing: n1-r1, n2-r1", report.markdown)

@@ -113,6 +113,9 @@ class Runs(unittest.TestCase):
         drawn = self.study("report", "s")
         self.assertEqual(drawn.returncode, 0, drawn)
         self.assertFalse((self.folder / "s/model.json").exists())
+        report = (self.folder / "s/report/report.md").read_text().replace("\\", "")
+        self.assertIn("by these results: 32 tokens per step on 2 ranks.\n", report)
+        self.assertRegex(report, r"(?m)^\| 2 \| parallel.pipeline=2 parallel.stages=\[1,1\] \| 2 \| ")
 
         self.assertEqual(self.study("submit", "s", "slurm", "--again", "--dry-run").returncode, 0)
         lines = (self.folder / "s/jobs/1/n2.tsv").read_text().splitlines()
