@@ -23,9 +23,11 @@ namespace {
 // Many messages are shorter than the shortest operation, and chunks have whole times.
 constexpr Ticks unit = 12 * 1000;
 
-ChunkPrice stage_times(PipelineSchedule const& schedule, Ticks ratio) {
-  if (schedule.splits_backward) return {unit, ratio * unit / 2, ratio * unit / 2};
-  return {unit, ratio * unit};
+/// Times that the closed forms hold for: f = b, f < b and f > b. Where w is apart, w = min(f, b) and w < min(f, b).
+std::vector<ChunkPrice> stage_times(PipelineSchedule const& schedule) {
+  if (!schedule.splits_backward) return {{unit, unit}, {unit, 2 * unit}, {3 * unit, unit}};
+  return {{unit, unit / 2, unit / 2}, {unit, unit, unit},         {2 * unit, 3 * unit, 2 * unit},
+          {3 * unit, unit, unit},     {unit, 3 * unit, unit / 2}, {3 * unit, 2 * unit, unit}};
 }
 
 /// The table of closed forms, multiplied by p where it has a fraction: p and v times the printed time.
@@ -70,14 +72,13 @@ bool has_inputs_for_slots(StageProgram const& own, Index stage, Index stages, In
   return own.inputs >= (stage > 0 ? own.slots : 1) && own.inputs <= own.slots + 1;
 }
 
-void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape, Ticks ratio) {
+void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape, ChunkPrice const& stage) {
   auto const [p, m, v] = shape;
-  CAPTURE(schedule.name, p, m, v, ratio);
+  CAPTURE(schedule.name, p, m, v, stage.forward, stage.backward, stage.weights);
   PipelineProgram const program = make_pipeline_program(shape, make_pipeline_order(schedule, shape));
   std::optional<PipelineFinding> const defect = find_pipeline_defect(program);
   REQUIRE((defect ? defect->message : "") == "");
 
-  ChunkPrice const stage = stage_times(schedule, ratio);
   PipelinePrices prices = equal_prices(shape, stage);
   PipelineTimeline const timeline = play_pipeline(program, prices);
   Printed const printed{std::string(schedule.name), p, m, v, stage.forward, stage.backward, stage.weights};
@@ -99,9 +100,10 @@ void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape
   CHECK(std::ssize(timeline.messages) == 2 * m * (p * v - 1));
   CHECK(formulas->messages == 2 * m * (p * v - 1));
 
-  bool const reaches = schedule.name == "naive"   ? m == 1 || p == 1
-                       : schedule.splits_backward ? stage.forward == stage.weights && m >= p
-                                                  : true;
+  bool const reaches = schedule.name == "naive" ? m == 1 || p == 1
+                       : schedule.splits_backward
+                           ? stage.forward == stage.weights && stage.backward == stage.weights && m >= p
+                           : true;
   CHECK((!reaches || timeline.time == bound));
 
   prices.message = 1;
@@ -115,10 +117,13 @@ void check_pipeline(PipelineSchedule const& schedule, PipelineShape const& shape
 TEST_CASE("schedules of pipelines take the time, slots and messages of their closed forms") {
   Index pipelines = 0;
   for_each_pipeline([&](PipelineSchedule const& schedule, PipelineShape const& shape) {
-    for (Ticks const ratio : {1, 2}) check_pipeline(schedule, shape, ratio);
-    if (pipeline_formulas(schedule.name, shape, stage_times(schedule, 1))) ++pipelines;
+    for (ChunkPrice const& stage : stage_times(schedule)) {
+      check_pipeline(schedule, shape, stage);
+      if (pipeline_formulas(schedule.name, shape, stage)) ++pipelines;
+    }
   });
-  CHECK(pipelines == 5 * 8 * 32 + 4 * 53); // interleaved: 53 pairs of stages and micro-batches
+  // four schedules and zb-h1 with 3 and 6 times; interleaved: 53 pairs of stages and micro-batches
+  CHECK(pipelines == (4 * 3 + 6) * 8 * 32 + 3 * 4 * 53);
 }
 
 TEST_CASE("a zero bubble pipeline takes a third of the bubble if all three parts are equal") {

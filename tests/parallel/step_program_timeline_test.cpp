@@ -86,7 +86,9 @@ TEST_CASE("stages that become smaller can beat equal ones") {
 
 TEST_CASE("closed forms are there for the times that they hold for") {
   PipelineShape const shape{4, 8, 1};
-  CHECK_FALSE(pipeline_formulas("zb-h1", shape, {1, 1, 2}));
+  CHECK_FALSE(pipeline_formulas("zb-h1", shape, {1, 2, 2})); // w > f
+  CHECK_FALSE(pipeline_formulas("zb-h1", shape, {2, 1, 2})); // w > b
+  CHECK(pipeline_formulas("zb-h1", shape, {2, 2, 2}));
   CHECK_FALSE(pipeline_formulas("other", shape, {1, 2}));
   CHECK_FALSE(pipeline_formulas("zb-h1", shape, {2, 4, 2})->exposed_messages);
   CHECK(pipeline_formulas("gpipe", shape, {1, 2})->bubble_ratio == 3.0 / 8);

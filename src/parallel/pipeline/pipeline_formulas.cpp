@@ -50,7 +50,7 @@ std::optional<PipelineFormulas> pipeline_formulas(std::string_view schedule, Pip
                                                   ChunkPrice const& stage) {
   constexpr std::string_view known[]{"naive", "gpipe", "1f1b", "1f1b-eager", "interleaved", "zb-h1"};
   if (std::ranges::find(known, schedule) == std::end(known)) return std::nullopt;
-  if (schedule == "zb-h1" && stage.weights > stage.forward) return std::nullopt;
+  if (schedule == "zb-h1" && stage.weights > std::min(stage.forward, stage.backward)) return std::nullopt;
   Symbols const s{shape.stages, shape.micro_batches, shape.chunks, stage.forward, stage.backward, stage.weights};
   PipelineFormulas formulas{.time = time_of(schedule, s)};
   auto const ideal = static_cast<double>(s.m * stage.sum());

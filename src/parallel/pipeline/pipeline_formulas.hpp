@@ -24,7 +24,8 @@ struct PipelineFormulas {
 };
 
 /// The closed forms of a schedule, if it has any; src/README.md has them as a table.
-/// b includes w but for zb-h1. A message is shorter than every operation.
+/// b includes w but for zb-h1, whose closed forms hold for w <= f and w <= b. A message is shorter than every
+/// operation.
 /// \param[in] stage  times of a stage; the number of chunks divides them
 /// \return none if there are no closed forms for this schedule or these times
 std::optional<PipelineFormulas> pipeline_formulas(std::string_view schedule, PipelineShape const& shape,
