@@ -115,6 +115,83 @@ TEST_CASE("stages send as many messages as closed forms say", "[parallel][progra
 
 namespace {
 
+/// Gathers per step of the units of a stage.
+struct Gathers {
+  Index root = 0, blocks = 0; ///< of all blocks
+};
+
+/// Neighbouring uses of a unit are one gather: counted from the order of a stage, whose chunks have equal blocks.
+Gathers count_gathers(PipelineShape const& shape, Index stage, StageOrder const& order, Index blocks) {
+  constexpr Index root = -1;
+  std::vector<Index> uses;
+  for (auto const& [act, micro_batch, chunk] : order) {
+    bool const forward = act == ChunkAct::forward;
+    if (forward && shape.is_first(stage, chunk)) uses.push_back(root); // embed; its backward reads no parameters
+    for (Index i = 0; i < blocks; ++i) uses.push_back(chunk * blocks + (forward ? i : blocks - 1 - i));
+    if (forward && shape.is_last(stage, chunk)) uses.push_back(root); // head, loss and the head's backward
+  }
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+  Index const of_root = std::ranges::count(uses, root);
+  return {of_root, std::ssize(uses) - of_root};
+}
+
+/// Of a stage with sharded parameters. The groups have less than 512 elements, which is what they are padded to on two
+/// data ranks; root has two of them on the first and on the last stage.
+Gathers planned_gathers(ShardPlan const& plan) {
+  Gathers gathers;
+  for (RepeatedCollective const& row : collectives_of(make_step_outline(plan).step, plan)) {
+    if (std::string(row.what) != "parameters") continue;
+    Index const elements = row.planned.problem.elements(), times = static_cast<Index>(row.times);
+    CHECK((elements == 512 || elements == 1024));
+    (elements == 512 ? gathers.blocks : gathers.root) += times;
+  }
+  return gathers;
+}
+
+} // namespace
+
+TEST_CASE("stages gather a unit once for all its neighbouring uses", "[parallel][program][pipeline]") {
+  Index const p = GENERATE(2, 3, 4), m = GENERATE(1, 4, 8), blocks = GENERATE(1, 2, 3);
+  for (ParallelConfig const& parallel : schedules_on({.strategy = Strategy::zero, .zero_stage = 3}, p)) {
+    PipelineShape const shape{p, m, parallel.pipeline_chunks};
+    PipelineCase const one{parallel, 2, m, blocks * shape.virtual_stages()};
+    if (!one.is_legal()) continue;
+    std::vector<StageOrder> const orders =
+        make_pipeline_order(parse_pipeline_schedule(parallel.pipeline_schedule), shape);
+    for (ShardPlan const& plan : plans_of(one)) {
+      Index const i = plan.pipeline.stage, behind = p - 1 - i;
+      CAPTURE(to_string(one), i);
+      bool const first = i == 0, last = behind == 0;
+      Gathers const planned = planned_gathers(plan);
+      Gathers const counted = count_gathers(shape, i, orders[static_cast<std::size_t>(i)], blocks);
+      CHECK(planned.root == (first || last ? m : 0));
+      CHECK(planned.root == counted.root);
+      CHECK(planned.blocks == counted.blocks);
+      // Closed forms for several blocks. A backward after a forward uses the last block again, where no head lies
+      // between; a forward after a backward uses the first block again, where no embed lies between.
+      if (blocks == 1) continue;
+      if (parallel.pipeline_schedule == "gpipe") CHECK(planned.blocks == 2 * m * blocks - (last ? 0 : 1));
+      if (parallel.pipeline_schedule == "1f1b") {
+        Index const pairs = m - std::min(m, behind); // after the warm-up
+        Index const turns = std::max<Index>(pairs, 1), returns = std::max<Index>(pairs - 1, 0);
+        CHECK(planned.blocks == 2 * m * blocks - (last ? 0 : turns) - (first ? 0 : returns));
+      }
+    }
+  }
+}
+
+TEST_CASE("two stages of two blocks gather as written down here", "[parallel][program][pipeline]") {
+  std::vector<ShardPlan> const plans =
+      plans_of({{.strategy = Strategy::zero, .zero_stage = 3, .pipeline = 2}, 2, 4, 4});
+  Gathers const first = planned_gathers(plans.front()), last = planned_gathers(plans.back());
+  CHECK(first.root == 4); // R 0 1, R 0 1 0, R 0 1 0, R 0 1 0, 1 0: forward 0, then forward 1 with backward 0, ...
+  CHECK(first.blocks == 2 + 3 * 3 + 2);
+  CHECK(last.root == 4); // 2 3 R 3 2 3 R 3 2 3 R 3 2 3 R 3 2
+  CHECK(last.blocks == 4 * 3 + 1);
+}
+
+namespace {
+
 Steps::Same is(Act act, MessageKind kind) { return test::is(act, static_cast<Index>(kind)); }
 Steps::Same waits_for(Act act, MessageKind kind) { return test::waits_for(act, static_cast<Index>(kind)); }
 
