@@ -42,7 +42,12 @@ std::vector<std::string> split_environment(std::string const& text) {
 }
 
 void apply(Deck& deck, Impl::Setting const& setting) {
-  setting.key->set(deck.config, setting.value);
+  try {
+    setting.key->set(deck.config, setting.value);
+  } catch (InputError const& error) { // a text that is none of the key's
+    throw InputError(
+        fmt::format("{}: {}: {}", Impl::place(setting.origin, deck.path), setting.key->name, error.what()));
+  }
   deck.origins[setting.key->name] = setting.origin;
 }
 
@@ -173,7 +178,8 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (auto const problem = find_parallel_problem(config.parallel, config.comm, data_ranks, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);
   }
-  if (auto const problem = find_pipeline_problem(config.parallel, config.model.layers, config.batch.accumulation)) {
+  if (auto const problem =
+          find_pipeline_problem(config.parallel, ranks, config.model.layers, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);
   }
   if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {

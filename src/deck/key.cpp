@@ -93,6 +93,7 @@ std::optional<std::string> find_problem(Key const& key, DeckValue const& value) 
   auto const choice_problem = [&](std::string const& choice) -> std::optional<std::string> {
     if (key.choices.empty() || std::find(key.choices.begin(), key.choices.end(), choice) != key.choices.end())
       return std::nullopt;
+    if (std::find(key.reasoned.begin(), key.reasoned.end(), choice) != key.reasoned.end()) return std::nullopt;
     return fmt::format("{} = {} is unknown, must be {}", key.name, to_toml(choice), legal_values(key));
   };
   if (value == key.default_value()) return std::nullopt; // a choice that is empty by default may also be given as empty

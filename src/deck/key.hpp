@@ -33,6 +33,7 @@ struct Key {
   Dimension dimension = Dimension::time; ///< of quantities
   LegalRange range;                      ///< of numbers, of each number of a list, and of quantities in SI units
   std::vector<std::string> choices;      ///< of texts, and of each text of a list; empty = any text
+  std::vector<std::string> reasoned;     ///< texts that a check between keys refuses, with the reason; not listed
   std::size_t length = 0;                ///< of lists; 0 = any
   bool one_will_do = false;              ///< a list of one element may be given as the element
   bool takes_integers = false;           ///< the elements of a list of texts may be given as whole numbers

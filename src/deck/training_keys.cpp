@@ -217,11 +217,10 @@ std::vector<Key> parallel_keys() {
   };
 }
 
-std::int64_t parse_whole_number(std::string_view key, std::string const& text) {
+std::int64_t parse_whole_number(std::string const& text) {
   std::int64_t number = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  TRAINSTONE_REQUIRE_INPUT(error == std::errc() && end == text.data() + text.size(), "{}: \"{}\" is no whole number",
-                           key, text);
+  TRAINSTONE_REQUIRE_INPUT(error == std::errc() && end == text.data() + text.size(), "\"{}\" is no whole number", text);
   return number;
 }
 
@@ -248,8 +247,18 @@ Key stages_key() {
     config.parallel.stages.clear();
     config.parallel.stage_cut = is_list ? StageCut::listed : parse_stage_cut(texts.front());
     for (std::string const& text : texts)
-      if (is_list) config.parallel.stages.push_back(parse_whole_number("parallel.stages", text));
+      if (is_list) config.parallel.stages.push_back(parse_whole_number(text));
   };
+  return key;
+}
+
+/// Of a pipeline that trains; all others are known to explain.
+Key pipeline_schedule_key() {
+  Key key = choice("parallel.pipeline_schedule", &RunConfig::parallel, &ParallelConfig::pipeline_schedule,
+                   training_schedules(),
+                   "order of forward and backward on the stages of a pipeline; trainstone explain pipeline draws each");
+  for (PipelineSchedule const& schedule : pipeline_schedules())
+    if (schedule.splits_backward) key.reasoned.emplace_back(schedule.name);
   return key;
 }
 
@@ -260,8 +269,7 @@ std::vector<Key> pipeline_keys() {
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "
           "divide the ranks; 1 = no pipeline"),
-      choice("parallel.pipeline_schedule", parallel, &ParallelConfig::pipeline_schedule, training_schedules(),
-             "order of forward and backward on the stages of a pipeline; trainstone explain pipeline draws each"),
+      pipeline_schedule_key(),
       number("parallel.pipeline_chunks", parallel, &ParallelConfig::pipeline_chunks, "",
              {.minimum = 1, .maximum = million},
              "chunks of the model that each stage of schedule interleaved has; stages x chunks must divide "

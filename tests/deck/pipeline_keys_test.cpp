@@ -15,6 +15,7 @@ using namespace trainstone;
 using namespace trainstone::test;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -49,7 +50,9 @@ TEST_CASE("data ranks share the batch, stages do not", "[deck]") {
 TEST_CASE("numbers of stages that are not legal are refused with the nearest legal ones", "[deck]") {
   CHECK_THAT(error_on(6, {"parallel.pipeline=4"}),
              ContainsSubstring("does not divide the 6 ranks; nearest legal values: 3 or 6 stages"));
-  CHECK_THAT(error_on(7, {"parallel.pipeline=7", "batch.global=8"}), EndsWith("nearest legal value: 6"));
+  CHECK_THAT(error_on(12, {"parallel.pipeline=12"}), EndsWith("nearest legal value on 12 ranks: 6"));
+  CHECK_THAT(error_on(8, {"parallel.pipeline=8"}), EndsWith("nearest legal value on 8 ranks: 4"));
+  CHECK_THAT(error_on(7, {"parallel.pipeline=7", "batch.global=8"}), EndsWith("nearest legal value on 7 ranks: 1"));
   CHECK(error_on(6, {"parallel.pipeline=6"}) == "no InputError");
   CHECK_THAT(error_on(3, {"parallel.pipeline=3", "parallel.reduction=ordered"}),
              EndsWith("needs a power of two of stages, not 3; nearest legal values: 2 or 4"));
@@ -62,7 +65,14 @@ TEST_CASE("cuts that are not legal are refused with a legal one", "[deck]") {
              ContainsSubstring("has 3 numbers for 2 stages, for example [2, 2]"));
   CHECK_THAT(error_on(4, {"parallel.pipeline=4", "parallel.stages=[2, 0, 2, 0]"}),
              ContainsSubstring("needs a block, for example [1, 1, 1, 1]"));
-  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=odd"}), ContainsSubstring("even, balanced"));
+  CHECK(
+      input_error_of([] { read_small({"parallel.stages=odd"}); }) ==
+      "--set parallel.stages=odd: parallel.stages: \"odd\" is no cut into stages, must be even, balanced or a list of "
+      "numbers of blocks");
+  CHECK(input_error_of([] { read_small({"parallel.stages=[\"2\", \"x\"]"}); }) ==
+        "--set parallel.stages=[\"2\", \"x\"]: parallel.stages: \"x\" is no whole number");
+  CHECK_THAT(input_error_of([] { read_text(small_deck + "[parallel]\npipeline = 2\nstages = \"odd\"\n"); }),
+             StartsWith("inputs/small.toml:16: parallel.stages: \"odd\" is no cut"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.stages=\"\""}), ContainsSubstring("even, balanced"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.granularity=step", "parallel.reduce=each"}),
              EndsWith("legal value of parallel.reduce: \"last\""));
@@ -72,16 +82,19 @@ TEST_CASE("cuts that are not legal are refused with a legal one", "[deck]") {
 
 TEST_CASE("schedules that do not fit are refused with the nearest legal numbers", "[deck]") {
   std::string const chunks = "parallel.pipeline_schedule=interleaved";
-  CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "batch.global=5"}), EndsWith("the nearest are 4 and 6"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "batch.global=5"}),
+             EndsWith("the nearest are 4 and 6; batch.global or batch.accumulation sets their number"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=3"}),
              ContainsSubstring("is 1 or 2, not 3"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_chunks=2"}),
              ContainsSubstring("interleaved can have more"));
   CHECK(error_on(2, {"parallel.pipeline=2", chunks, "parallel.pipeline_chunks=2"}) == "no InputError");
-  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=zb-h1"}),
-             EndsWith("must be one of naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
+  CHECK_THAT(
+      error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=zb-h1"}),
+      EndsWith("\"zb-h1\" is there for explain: a training computes gradients of inputs and parameters together; "
+               "legal values: naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.pipeline_schedule=some"}),
-             ContainsSubstring("one of naive"));
+             EndsWith("must be one of naive, gpipe, 1f1b, 1f1b-eager, interleaved"));
 }
 
 TEST_CASE("keys of a pipeline are not read without one", "[deck]") {
@@ -117,9 +130,9 @@ TEST_CASE("gradients overflow on a rank of the last stage", "[deck]") {
   CHECK(error_on(4, last) == "no InputError");
 }
 
-TEST_CASE("strategies that have one stage are refused", "[deck]") {
+TEST_CASE("strategies that have no pipeline are refused", "[deck]") {
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=naive"}),
-             EndsWith("nearest legal values: pipeline 1, or strategy \"ddp\""));
+             EndsWith("\"naive\" has no pipeline; nearest legal values: pipeline 1, or strategy \"ddp\""));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=zero", "parallel.zero_stage=1",
                           "parallel.partition=inter_layer"}),
              EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));

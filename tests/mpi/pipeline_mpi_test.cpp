@@ -54,8 +54,8 @@ RunConfig pipeline_config(Stages const& shape, GptConfig const& model, Index mic
   return config;
 }
 
-bool is_legal(RunConfig const& config) {
-  return !find_pipeline_problem(config.parallel, config.model.layers, config.batch.accumulation);
+bool is_legal(Communicator const& world, RunConfig const& config) {
+  return !find_pipeline_problem(config.parallel, world.size(), config.model.layers, config.batch.accumulation);
 }
 
 /// Two steps and a validation, counted and planned.
@@ -161,7 +161,7 @@ TEST_CASE("every schedule keeps to its plan", "[mpi][pipeline]") {
     RunConfig config = pipeline_config(shape, {2 * shape.stages, 3, 12, 11, 29}, 2 * shape.stages);
     config.parallel.pipeline_schedule = schedule;
     config.parallel.pipeline_chunks = chunks;
-    REQUIRE(is_legal(config));
+    REQUIRE(is_legal(world, config));
     check_counts(world, config);
   }
 }
@@ -211,7 +211,7 @@ TEST_CASE("a pipeline ends with the bits of data parallelism", "[mpi][pipeline]"
         set_strategy(config, strategy);
         config.parallel.pipeline_schedule = schedule;
         config.parallel.pipeline_chunks = chunks;
-        if (!is_legal(config)) continue;
+        if (!is_legal(world, config)) continue;
         INFO(schedule << " on " << shape.stages << " stages, " << shape.data << " data ranks");
         auto const found = hash_of(config);
         CHECK(found.first == expected.first);

@@ -40,7 +40,7 @@ std::vector<ParallelConfig> legal_schedules(ReferenceFiles const& files, Rank st
       parallel.pipeline = stages;
       parallel.pipeline_schedule = schedule.name;
       parallel.pipeline_chunks = chunks;
-      if (!find_pipeline_problem(parallel, shape.layers, samples)) all.push_back(parallel);
+      if (!find_pipeline_problem(parallel, stages * data_ranks, shape.layers, samples)) all.push_back(parallel);
     }
   return all;
 }
@@ -101,6 +101,6 @@ TEST_CASE("a reference on stages that cannot be is refused, with legal values", 
     return "";
   };
   CHECK_THAT(message_of(2, 3), ContainsSubstring("parallel.pipeline = 2 does not divide the 3 ranks"));
-  CHECK_THAT(message_of(8, 8), ContainsSubstring("nearest legal value: 4"));
+  CHECK_THAT(message_of(8, 8), ContainsSubstring("nearest legal value on 8 ranks: 4"));
   CHECK(message_of(4, 4).empty());
 }

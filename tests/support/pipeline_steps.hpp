@@ -25,7 +25,7 @@ struct PipelineCase {
   BlockCosts costs() const { return {.blocks = std::vector<double>(static_cast<std::size_t>(layers), 1), .head = 2}; }
   bool is_legal() const {
     return !find_stages_problem(parallel, ranks()) && !find_parallel_problem(parallel, {}, data_ranks, micro_batches) &&
-           !find_pipeline_problem(parallel, layers, micro_batches);
+           !find_pipeline_problem(parallel, ranks(), layers, micro_batches);
   }
 };
 

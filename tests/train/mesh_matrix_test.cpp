@@ -59,7 +59,7 @@ TEST_CASE("a run accepts every row of the mesh") {
     CommConfig comm;
     comm.allreduce = comm.reduce_scatter = comm.reduce = row.algorithm;
     CHECK_FALSE(find_parallel_problem(row.parallel, comm, data, row.micro_batches / data));
-    CHECK_FALSE(find_pipeline_problem(row.parallel, row.layers, row.micro_batches / data));
+    CHECK_FALSE(find_pipeline_problem(row.parallel, ranks, row.layers, row.micro_batches / data));
   }
 }
 

@@ -26,12 +26,12 @@ Found strategy_problem(ParallelConfig const& parallel) {
   StrategyRow const& row = row_of(parallel.strategy);
   if (row.main_device)
     return problem("parallel.pipeline",
-                   "parallel.pipeline = {}: parallel.strategy = \"{}\" has one stage; nearest legal values: pipeline "
-                   "1, or strategy \"ddp\"",
+                   "parallel.pipeline = {}: parallel.strategy = \"{}\" has no pipeline; nearest legal values: "
+                   "pipeline 1, or strategy \"ddp\"",
                    parallel.pipeline, row.name);
   if (parallel.partition == StatePartition::inter_layer)
     return problem("parallel.partition",
-                   "parallel.partition = \"inter_layer\" has one stage; legal value with parallel.pipeline = {}: "
+                   "parallel.partition = \"inter_layer\" has no pipeline; legal value with parallel.pipeline = {}: "
                    "\"intra_layer\"",
                    parallel.pipeline);
   if (parallel.reduction == ReductionMode::ordered &&
@@ -51,9 +51,12 @@ Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro
                    schedule.name, fmt::join(training_schedules(), ", "));
   PipelineShape const shape{parallel.pipeline, micro_batches, parallel.pipeline_chunks};
   bool const of_chunks = shape.chunks > 1;
-  if (std::string const found = shape_problem(schedule, shape); !found.empty())
-    return problem(of_chunks && !schedule.has_chunks ? "parallel.pipeline_chunks" : "parallel.pipeline_schedule",
-                   "parallel.pipeline_schedule: {}", found);
+  if (std::string const found = shape_problem(schedule, shape); !found.empty()) {
+    if (of_chunks && !schedule.has_chunks)
+      return problem("parallel.pipeline_chunks", "parallel.pipeline_schedule: {}", found);
+    return problem("parallel.pipeline_schedule",
+                   "parallel.pipeline_schedule: {}; batch.global or batch.accumulation sets their number", found);
+  }
   if (std::string const found = blocks_problem(schedule, shape, blocks); of_chunks && !found.empty())
     return problem("parallel.pipeline_chunks", "parallel.pipeline_chunks: {}", found);
   if (granularity_of(parallel) == Granularity::step && parallel.reduce == ReduceWhen::each)
@@ -63,12 +66,19 @@ Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro
   return std::nullopt;
 }
 
-Found cut_problem(ParallelConfig const& parallel, Index blocks) {
+/// The largest number of stages that divides the ranks and that so many blocks can fill.
+Index most_stages(Index ranks, Index blocks) {
+  Index stages = std::min(ranks, blocks + 2);
+  while (ranks % stages != 0) --stages;
+  return stages;
+}
+
+Found cut_problem(ParallelConfig const& parallel, Index ranks, Index blocks) {
   if (parallel.pipeline > blocks + 2)
     return problem("parallel.pipeline",
                    "parallel.pipeline = {} stages for {}: a stage between the first and the last one needs a block; "
-                   "nearest legal value: {}",
-                   parallel.pipeline, plural(blocks, "block"), blocks + 2);
+                   "nearest legal value on {}: {}",
+                   parallel.pipeline, plural(blocks, "block"), plural(ranks, "rank"), most_stages(ranks, blocks));
   if (parallel.pipeline_chunks > 1 && parallel.stage_cut != StageCut::even)
     return problem("parallel.stages",
                    "parallel.pipeline_chunks = {} cuts all blocks into equal chunks: legal value "
@@ -100,10 +110,11 @@ std::optional<ConfigProblem> find_stages_problem(ParallelConfig const& parallel,
                  parallel.pipeline);
 }
 
-std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches) {
+std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index ranks, Index blocks,
+                                                   Index micro_batches) {
   if (parallel.pipeline == 1) return std::nullopt; // the other keys are not read
   if (Found found = strategy_problem(parallel)) return found;
-  if (Found found = cut_problem(parallel, blocks)) return found;
+  if (Found found = cut_problem(parallel, ranks, blocks)) return found;
   return schedule_problem(parallel, blocks, micro_batches);
 }
 

@@ -15,6 +15,7 @@ std::optional<ConfigProblem> find_stages_problem(ParallelConfig const& parallel,
 
 /// The problem of the schedule and of the cut of a model with so many blocks. The number of stages divides the ranks.
 /// \param[in] micro_batches  per rank and step
-std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index blocks, Index micro_batches);
+std::optional<ConfigProblem> find_pipeline_problem(ParallelConfig const& parallel, Index ranks, Index blocks,
+                                                   Index micro_batches);
 
 } // namespace trainstone

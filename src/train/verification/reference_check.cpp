@@ -227,7 +227,7 @@ void check_reference_files(ReferenceFiles const& files, RunConfig const& choices
                            files.state, state.batch(), data_ranks);
   RunConfig const config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
   refuse(find_parallel_problem(parallel, choices.comm, data_ranks, config.batch.accumulation));
-  refuse(find_pipeline_problem(parallel, config.model.layers, config.batch.accumulation));
+  refuse(find_pipeline_problem(parallel, ranks, config.model.layers, config.batch.accumulation));
   if (!files.losses.empty()) parse_recipes(files.losses);
 }
 
