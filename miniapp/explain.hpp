@@ -44,7 +44,7 @@ struct ExplainArguments {
   std::string svg_file;
   DeckInput deck;           ///< of a strategy, with a machine: its predicted timeline is shown instead
   std::string machine_file; ///< peaks.json with the parts of the deck
-  std::string trace_file;   ///< of a run of the deck, laid over the timeline; empty: none
+  std::string trace_file;   ///< of a run of the deck, whose step is drawn below the timeline; empty: none
   PipelineArguments pipeline;
 };
 

@@ -175,10 +175,9 @@ void describe_export_and_report(CLI::App& app, CommandLine& line) {
       ->add_option("PATH", line.report.paths, "result.json, a folder with one, a file of commbench --json, or a study")
       ->required();
   report->add_option("--out", line.report.output_folder, "folder to write into")->capture_default_str();
-  report->add_option(
-      "--machine", line.report.machine_file,
-      "peaks.json of calibrate --deck: predict the step of each run of that deck, and lay the run's trace "
-      "(trace.file) over its timeline");
+  report->add_option("--machine", line.report.machine_file,
+                     "peaks.json of calibrate --deck: predict the step of each run of that deck, and draw the step of "
+                     "the run's trace (trace.file) below it");
   report->add_option("--golden", line.report.golden, "golden curves to show beside losses: inputs/golden/NAME.json");
 }
 

@@ -22,14 +22,14 @@ std::string contents(ModelStage const& stage) {
 
 std::string stages_table(ResolvedRun const& run) {
   if (run.mesh.pipeline == 1) return "";
-  std::string text = fmt::format("stages of {}\n  {:>5}  {:<28} {:>12} {:>11} {:>14} {:>14} {:>12} {:>9}\n",
-                                 run.config.parallel.pipeline_schedule, "stage", "has", "parameters", "micro-b. kept",
+  std::string text = fmt::format("stages of {}\n  {:>5}  {:<28} {:>12} {:>6} {:>14} {:>14} {:>12} {:>9}\n",
+                                 run.config.parallel.pipeline_schedule, "stage", "has", "parameters", "slots",
                                  "activations", "memory", "FLOP", "messages");
   for (RunPlan const& plan : plan_stages(run)) {
     PipelinePlan const& pipeline = plan.parallel.pipeline;
     Traffic const sent = plan.step_sent();
     text += fmt::format(
-        "  {:>5}  {:<28} {:>12} {:>13} {:>14} {:>14} {:>12.4e} {:>9}\n", pipeline.stage, contents(plan.table.stage()),
+        "  {:>5}  {:<28} {:>12} {:>6} {:>14} {:>14} {:>12.4e} {:>9}\n", pipeline.stage, contents(plan.table.stage()),
         plan.table.size(), pipeline.copies().slots, mebibytes(plan.memory_bytes()[MemoryCategory::activations]),
         mebibytes(plan.memory_bytes().total()), static_cast<double>(plan.step_flops.total()), sent.messages);
   }

@@ -16,8 +16,8 @@
 
 namespace trainstone {
 
-/// What the calling thread computes or waits for, one inside of the other. Collectives from start to end, and slots of
-/// activations from forward to backward: any number of them at a time.
+/// `compute` and `wait` are what the calling thread does, one inside of the other. A `collective` goes from its start
+/// to its end, and a `slot` of activations from forward to backward; any number of them is open at a time.
 enum class Lane { compute, wait, collective, slot };
 
 /// Nanoseconds since the recording began.

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr char const* no_machine =
     "There is no predicted timeline: `trainstone report --machine FILE` shows it, with a FILE of `trainstone calibrate "
-    "--deck DECK`, and lays the trace of the run over it if the deck has trace.file.";
+    "--deck DECK`, and draws the run's step below it if the deck has trace.file.";
 
 /// Whether this build computes as the run did. A prediction depends on it: a device computes while its host
 /// communicates.
