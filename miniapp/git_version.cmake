@@ -1,5 +1,6 @@
 # Writes the values of git_version.hpp, the commit of the sources, at every build; unchanged content keeps its time stamp.
 # cmake -DSOURCE=dir -DOUTPUT=file -P git_version.cmake
+cmake_minimum_required(VERSION 3.22)
 
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=8 HEAD
                 OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

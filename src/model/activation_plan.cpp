@@ -23,11 +23,15 @@ PlannedTensor planned_activation(std::string const& name, Activation what, Stora
   return planned(is_statistic(what) ? Storage::fp32 : storage, name, elements);
 }
 
+// Named, because nvcc puts parentheses around a field's declarator, and g++ warns of them.
+using CopiesMember = Index ActivationCopies::*;
+using BuffersMember = Index ActivationBuffers::*;
+
 /// How an activation that is there several times is counted and chosen.
 struct CopiedBy {
   char const* name;
-  Index ActivationCopies::* count;
-  Index ActivationBuffers::* number;
+  CopiesMember count;
+  BuffersMember number;
 };
 
 constexpr CopiedBy by_slot{"slot", &ActivationCopies::slots, &ActivationBuffers::slot};

@@ -21,13 +21,20 @@ using namespace trainstone::Impl;
 
 namespace {
 
+// What constructors do is in functions: nvcc 13.0 does not end on a REQUIRE in a constructor.
+
+void* map_bytes(File const& memory, std::size_t bytes) {
+  REQUIRE(ftruncate(memory.descriptor(), static_cast<off_t>(bytes)) == 0);
+  void* const mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.descriptor(), 0);
+  REQUIRE(mapping != MAP_FAILED);
+  return mapping;
+}
+
 /// What the ranks of a node share, without MPI: the memory, and an open file of its own for every rank.
 class Node {
 public:
-  explicit Node(std::size_t ranks) : m_memory(memfd_create("test", MFD_CLOEXEC)), m_ranks(ranks) {
-    REQUIRE(ftruncate(m_memory.descriptor(), static_cast<off_t>(bytes())) == 0);
-    m_mapping = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, m_memory.descriptor(), 0);
-    REQUIRE(m_mapping != MAP_FAILED);
+  explicit Node(std::size_t ranks)
+      : m_memory(memfd_create("test", MFD_CLOEXEC)), m_ranks(ranks), m_mapping(map_bytes(m_memory, bytes())) {
     for (std::size_t rank = 0; rank < ranks; ++rank) m_files.push_back(opened());
   }
   Node(Node const&) = delete;
@@ -50,28 +57,31 @@ private:
 
   File m_memory;
   std::size_t m_ranks;
-  void* m_mapping = nullptr;
+  void* m_mapping;
   std::vector<File> m_files;
 };
 
 RankProcess process_of(std::size_t rank) { return {static_cast<Rank>(rank), static_cast<std::int32_t>(1000 + rank)}; }
 
+pid_t start(std::function<void()> const& work) {
+  int done[2];
+  REQUIRE(pipe(done) == 0);
+  pid_t const process = fork();
+  if (process == 0) {
+    work();
+    if (write(done[1], "", 1) == 1) pause();
+    _exit(1);
+  }
+  File const from(done[0]), to(done[1]);
+  char byte = 1;
+  REQUIRE(read(from.descriptor(), &byte, 1) == 1);
+  return process;
+}
+
 /// A process that does this and then waits to be killed.
 class Child {
 public:
-  explicit Child(std::function<void()> const& work) {
-    int done[2];
-    REQUIRE(pipe(done) == 0);
-    m_process = fork();
-    if (m_process == 0) {
-      work();
-      if (write(done[1], "", 1) == 1) pause();
-      _exit(1);
-    }
-    File const from(done[0]), to(done[1]);
-    char byte = 1;
-    REQUIRE(read(from.descriptor(), &byte, 1) == 1);
-  }
+  explicit Child(std::function<void()> const& work) : m_process(start(work)) {}
   Child(Child const&) = delete;
   Child& operator=(Child const&) = delete;
   ~Child() { kill_it(); }
@@ -84,7 +94,7 @@ public:
   }
 
 private:
-  pid_t m_process = 0;
+  pid_t m_process;
 };
 
 } // namespace

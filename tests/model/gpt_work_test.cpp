@@ -149,12 +149,12 @@ TEST_CASE("a block starts these kernels, and the plan counts as many more for ev
     seen += std::string(label).substr(std::string("trainstone::").size()) + ' ';
   });
   Index const unit = 1;
-  for (PartKind const half : {PartKind::attention, PartKind::mlp})
-    model.gpt.forward(exec, {half, 0}, batch, model.of_unit(model.parameters, unit));
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp})
+    model.gpt.forward(exec, {kind, 0}, batch, model.of_unit(model.parameters, unit));
   CHECK(seen == "layernorm::forward gemm bias::forward attention::forward gemm layernorm::residual_forward gemm "
                 "bias_gelu::forward gemm residual::forward ");
-  for (PartKind const half : {PartKind::mlp, PartKind::attention})
-    model.gpt.backward(exec, {half, 0}, batch, model.of_unit(model.parameters, unit),
+  for (PartKind const kind : {PartKind::mlp, PartKind::attention})
+    model.gpt.backward(exec, {kind, 0}, batch, model.of_unit(model.parameters, unit),
                        {model.of_unit(model.gradients, unit), Write::overwrite});
   // the MLP, then attention: gradients of a bias and its weight, then of the input
   CHECK(seen.ends_with("residual::forward bias::backward gemm gemm gelu::backward bias::backward gemm gemm "

@@ -27,14 +27,17 @@ namespace {
 
 using Bytes = std::vector<char>;
 
+/// No constructor: nvcc 13.0 does not end on a REQUIRE in one.
+std::filesystem::path make_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "trainstone-llmc-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  return name;
+}
+
 /// A folder of this test that goes with it.
 class TemporaryFolder {
 public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainstone-llmc-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    m_path = name;
-  }
+  TemporaryFolder() : m_path(make_folder()) {}
   TemporaryFolder(TemporaryFolder const&) = delete;
   TemporaryFolder& operator=(TemporaryFolder const&) = delete;
   ~TemporaryFolder() { std::filesystem::remove_all(m_path); }

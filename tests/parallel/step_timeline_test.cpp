@@ -120,7 +120,7 @@ TEST_CASE("on a network that takes no time a step is its computation", "[paralle
   for (ParallelConfig const& parallel : all_strategies(ranks)) {
     if (find_parallel_problem(parallel, {}, ranks, micro_batches)) continue;
     StepTimeline const timeline = timeline_of(plan_of(parallel, ranks, micro_batches), computing);
-    CHECK(timeline.step == computation + (micro_batches - 1) * (computation - norm - update));
+    CHECK(timeline.step == computation + (micro_batches - 1) * (computation - computing.norm - computing.update));
     CHECK(timeline.busiest().exposed() == 0);
   }
 }
