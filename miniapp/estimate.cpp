@@ -67,7 +67,7 @@ void print_work(RunPlan const& plan) {
 /// The predicted time of a step, and where it comes from.
 struct PredictedStep {
   double compute_seconds;
-  double communication_seconds; ///< that no computation covers
+  double communication_seconds; ///< that no computation covers, waits for other ranks included
   char const* from;             ///< "parts", "peaks"
 };
 
@@ -75,15 +75,17 @@ struct PredictedStep {
 PredictedStep predict_from_parts(RunConfig const& config, Topology const& topology, MachineSource const& machine) {
   MeasuredParts const& parts = *machine.measured->parts;
   ResolvedRun const run = resolve_run(config, topology);
-  StepTimeline const timeline =
-      predict_timeline(plan_stages(run), parts.times, machine.model, config.comm.emulated_network());
+  std::vector<RunPlan> const stages = plan_stages(run);
+  EmulatedNetwork const network = config.comm.emulated_network();
+  StepTimeline const timeline = predict_timeline(stages, parts.times, machine.model, network);
   ClassTimeline const& busiest = timeline.busiest();
   auto const seconds = [](Nanoseconds time) { return 1e-9 * static_cast<double>(time); };
   fmt::print("{}", timeline_summary(timeline));
-  if (run.mesh.pipeline > 1) fmt::print("  {}\n", to_string(predict_pipeline(run, parts.times, machine.model)));
+  if (stages.size() > 1)
+    fmt::print("  {}\n", to_string(predict_pipeline(config.parallel, stages, parts.times, machine.model, network)));
   fmt::print("  times of parts, measured with {} per rank\n  {}\n", plural(parts.threads, "thread"),
              machine.description);
-  return {seconds(busiest.compute), seconds(busiest.exposed()), "parts"};
+  return {seconds(busiest.compute), seconds(busiest.exposed() + busiest.others), "parts"};
 }
 
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.

@@ -91,9 +91,9 @@ std::vector<Step> find_steps(std::vector<Event> const& events, std::string const
   return steps;
 }
 
-/// The number of the step of median length.
-std::size_t median_step(std::vector<Event> const& events, std::vector<Step> const& steps) {
-  std::vector<std::size_t> numbers(steps.size());
+/// Of the first `count` steps, the number of that of median length.
+std::size_t median_step(std::vector<Event> const& events, std::vector<Step> const& steps, std::size_t count) {
+  std::vector<std::size_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   auto const middle = numbers.begin() + std::ssize(numbers) / 2;
   std::ranges::nth_element(numbers, middle, {}, [&](std::size_t number) {
@@ -110,59 +110,34 @@ std::vector<std::string> texts_of(ClassTimeline const& one, std::vector<ShardPla
   return texts;
 }
 
-/// Finds a step in a trace, class by class.
-class StepFinder {
-public:
-  StepFinder(std::string const& path, TraceReader const& reader) : m_path(path), m_reader(reader) {}
-
-  /// The first class decides which step it is.
-  void add(ClassTimeline const& one, std::vector<std::string> const& texts) {
-    Rank const rank = one.ranks.first;
-    TracedRank const& traced = m_reader.of(rank);
-    std::vector<Step> const steps = find_steps(traced.instructions, texts.front(), texts.back());
-    if (m_step.classes.empty() && !steps.empty()) m_number = median_step(traced.instructions, steps);
-    TRAINSTONE_REQUIRE_INPUT(m_number < steps.size(),
-                             "{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"", m_path, rank,
-                             texts.front(), texts.back());
-    auto const& [first, last] = steps[m_number];
-    double const begin = traced.instructions[first].begin, end = traced.instructions[last].end();
-    if (m_step.classes.empty()) {
-      m_begin = begin;
-      m_step.milliseconds = 1e-3 * (end - begin);
-    }
-    MeasuredClass& found = m_step.classes.emplace_back();
-    add_instructions(found, std::span(traced.instructions).subspan(first, last + 1 - first), texts, rank);
-    for (Event const& collective : traced.collectives)
-      if (collective.begin < end && collective.end() > begin)
-        found.collectives.push_back({collective.name, time_of(collective)});
-  }
-
-  MeasuredStep take() {
-    m_step.deck_hash = m_reader.deck_hash();
-    return std::move(m_step);
-  }
-
-private:
-  MeasuredTime time_of(Event const& event) const { return {1e-3 * (event.begin - m_begin), 1e-3 * event.length}; }
-
-  void add_instructions(MeasuredClass& found, std::span<Event const> step, std::vector<std::string> const& texts,
-                        Rank rank) const {
-    auto next = step.begin();
-    for (std::string const& text : texts) {
-      auto const one = std::find_if(next, step.end(), [&](Event const& event) { return event.name == text; });
-      TRAINSTONE_REQUIRE_INPUT(one != step.end(), "{}: its steps are of another program: one has no \"{}\" on rank {}",
-                               m_path, text, rank);
-      found.entries.push_back(time_of(*one));
-      next = one + 1;
-    }
-  }
-
-  std::string const& m_path;
-  TraceReader const& m_reader;
-  std::size_t m_number = 0; ///< of the step
-  double m_begin = 0;
-  MeasuredStep m_step;
+/// A class in the trace.
+struct TracedClass {
+  Rank rank;
+  std::vector<std::string> texts;
+  std::vector<Event> const& events; ///< of instructions
+  std::vector<Step> steps;
 };
+
+/// The steps that the trace has of all classes are the first ones of each: a trace may end earlier on some ranks.
+std::size_t common_steps(std::vector<TracedClass> const& classes) {
+  return std::ranges::min_element(classes, {}, [](TracedClass const& one) { return one.steps.size(); })->steps.size();
+}
+
+MeasuredTime time_of(Event const& event, double begin) { return {1e-3 * (event.begin - begin), 1e-3 * event.length}; }
+
+std::vector<MeasuredTime> times_of(std::span<Event const> step, TracedClass const& one, double begin,
+                                   std::string const& path) {
+  std::vector<MeasuredTime> times;
+  auto next = step.begin();
+  for (std::string const& text : one.texts) {
+    auto const found = std::find_if(next, step.end(), [&](Event const& event) { return event.name == text; });
+    TRAINSTONE_REQUIRE_INPUT(found != step.end(), "{}: its steps are of another program: one has no \"{}\" on rank {}",
+                             path, text, one.rank);
+    times.push_back(time_of(*found, begin));
+    next = found + 1;
+  }
+  return times;
+}
 
 } // namespace
 
@@ -178,9 +153,28 @@ MeasuredStep read_measured_step(std::string const& path, StepTimeline const& tim
   Rank const ranks = stages.front().layout.mesh.ranks();
   TRAINSTONE_REQUIRE_INPUT(reader.ranks() == ranks, "{}: is a trace of {}, the step is one of {}", path,
                            plural(reader.ranks(), "rank"), plural(ranks, "rank"));
-  StepFinder finder(path, reader);
-  for (std::size_t i = 0; i < texts.size(); ++i) finder.add(timeline.classes[i], texts[i]);
-  return finder.take();
+  std::vector<TracedClass> classes;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    Rank const rank = timeline.classes[i].ranks.first;
+    std::vector<Event> const& events = reader.of(rank).instructions;
+    classes.push_back({rank, texts[i], events, find_steps(events, texts[i].front(), texts[i].back())});
+    TRAINSTONE_REQUIRE_INPUT(!classes.back().steps.empty(),
+                             "{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"", path, rank,
+                             texts[i].front(), texts[i].back());
+  }
+  TracedClass const& leader = classes.front();
+  std::size_t const number = median_step(leader.events, leader.steps, common_steps(classes));
+  double const begin = leader.events[leader.steps[number].first].begin;
+  MeasuredStep step{reader.deck_hash(), 1e-3 * (leader.events[leader.steps[number].second].end() - begin), {}};
+  for (TracedClass const& one : classes) {
+    auto const [first, last] = one.steps[number];
+    MeasuredClass& found = step.classes.emplace_back();
+    found.entries = times_of(std::span(one.events).subspan(first, last + 1 - first), one, begin, path);
+    for (Event const& collective : reader.of(one.rank).collectives)
+      if (collective.begin < one.events[last].end() && collective.end() > one.events[first].begin)
+        found.collectives.push_back({collective.name, time_of(collective, begin)});
+  }
+  return step;
 }
 
 } // namespace trainstone

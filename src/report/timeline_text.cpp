@@ -52,6 +52,10 @@ std::string collectives_text(std::vector<MeasuredCollective> const& collectives)
   return text;
 }
 
+std::string waits_text(ClassTimeline const& one) {
+  return one.others > 0 ? fmt::format(", {} of waits for other ranks", duration(one.others)) : "";
+}
+
 } // namespace
 
 std::string class_name(RankClass const& ranks, Rank stages) {
@@ -62,8 +66,9 @@ std::string class_name(RankClass const& ranks, Rank stages) {
 
 std::string timeline_summary(StepTimeline const& timeline) {
   ClassTimeline const& busiest = timeline.busiest();
-  std::string text = fmt::format("predicted step {}: {} of computation, {} of communication that nothing hides\n",
-                                 duration(timeline.step), duration(busiest.compute), duration(busiest.exposed()));
+  std::string text =
+      fmt::format("predicted step {}: {} of computation, {} of communication that nothing hides{}\n",
+                  duration(timeline.step), duration(busiest.compute), duration(busiest.exposed()), waits_text(busiest));
   for (std::size_t act = 0; act < act_count; ++act)
     if (busiest.act.at(act) > 0)
       text += fmt::format("  {:<16} {}\n", to_string(static_cast<Act>(act)), duration(busiest.act.at(act)));

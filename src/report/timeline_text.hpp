@@ -14,8 +14,8 @@
 
 namespace trainstone {
 
-/// "predicted step 98.2 ms: 90.1 ms of computation, 8.1 ms of communication that nothing hides"; then by act what is
-/// not hidden. Lines, each with its end.
+/// "predicted step 98.2 ms: 90.1 ms of computation, 8 ms of communication that nothing hides, 100 us of waits for other
+/// ranks"; then by act the communication that is not hidden. Lines, each with its end.
 std::string timeline_summary(StepTimeline const& timeline);
 
 /// The summary, then for every class of ranks its instructions: begin, duration, what. A wait also says when what it

@@ -57,7 +57,7 @@ TEST_CASE("where messages leave cores free, additions are the core's and message
   CHECK(price.collectives[0].core == std::llround(1e9 * costs.gamma * added));
   double const messages = 2 * (ranks - 1) * costs.alpha + 2 * costs.beta * added; // a ring, one port
   CHECK(std::abs(price.collectives[0].wire - std::llround(1e9 * messages)) <= 1);
-  CHECK(price.collectives[0].line.axis == Axis::replica);
+  CHECK(price.collectives[0].communicator.axis == Axis::replica);
 }
 
 TEST_CASE("where cores carry messages themselves, the wire takes nothing", "[parallel][prices]") {

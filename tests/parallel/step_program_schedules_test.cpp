@@ -169,7 +169,7 @@ TEST_CASE("posted sends never wait for ever, blocking sends in the obvious order
   Index stopped = 0, interleaved = 0, posted = 0, all = 0;
   for_each_pipeline([&](PipelineSchedule const& schedule, PipelineShape const& shape) {
     if (shape.stages == 1 || (schedule.name != "1f1b" && !(schedule.has_chunks && shape.chunks > 1))) return;
-    PipelineProgram const obvious = program_of(schedule.name, shape, ReceiveAhead::no);
+    PipelineProgram const obvious = program_of(schedule.name, shape, {.ahead = ReceiveAhead::no});
     std::optional<PipelineFinding> const found = find_pipeline_defect(obvious, Sends::blocking);
     ++all;
     posted += find_pipeline_defect(obvious).has_value() ? 1 : 0;
@@ -181,6 +181,26 @@ TEST_CASE("posted sends never wait for ever, blocking sends in the obvious order
   CHECK(interleaved == 3 * 53);
   CHECK(all == 224 + 3 * 53);
   CHECK(posted == 0);
+}
+
+TEST_CASE("stages that wait for their sends at once never wait for ever, and use no more buffers") {
+  for_each_pipeline([&](PipelineSchedule const& schedule, PipelineShape const& shape) {
+    PipelineProgram const late = program_of(schedule.name, shape);
+    PipelineProgram const at_once = program_of(schedule.name, shape, {.waits = SendWaits::at_once});
+    std::optional<PipelineFinding> const found = find_pipeline_defect(at_once);
+    INFO(schedule.name << " on " << shape.stages << " stages: " << (found ? found->message : ""));
+    CHECK_FALSE(found);
+    CHECK(orders_of(at_once) == orders_of(late));
+    for (std::size_t stage = 0; stage < at_once.stages.size(); ++stage) {
+      std::vector<StageInstruction> const& all = at_once.stages[stage].instructions;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i].act == StageAct::send && (i + 1 == all.size() || all[i + 1].act != StageAct::wait_send))
+          FAIL_CHECK("nothing waits at once for a send");
+      CHECK(at_once.stages[stage].slots == late.stages[stage].slots);
+      CHECK(at_once.stages[stage].inputs == late.stages[stage].inputs);
+      CHECK(at_once.stages[stage].gradients <= late.stages[stage].gradients);
+    }
+  });
 }
 
 TEST_CASE("a stage alone sends nothing, also between its chunks") {

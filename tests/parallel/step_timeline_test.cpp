@@ -76,7 +76,7 @@ struct Prices {
     return [*this, &plan](std::size_t, Instruction const& one) { return of(plan, one); };
   }
   static CollectivePrice on(CollectivePrice price, Axis axis) {
-    price.line.axis = axis;
+    price.communicator.axis = axis;
     return price;
   }
 };
@@ -250,7 +250,8 @@ TEST_CASE("ranks that compute less wait for the others", "[parallel][timeline]")
   CHECK(timeline.step == 2 * computation + layers + 1);
   CHECK(timeline.busiest().ranks.first == 1);
   CHECK(timeline.classes[0].compute == computation);
-  CHECK(timeline.classes[0].exposed() == computation + layers + 1);
+  CHECK(timeline.classes[0].others == computation);
+  CHECK(timeline.classes[0].exposed() == layers + 1);
 }
 
 TEST_CASE("collectives of several communicators share a rank's ports", "[parallel][timeline]") {

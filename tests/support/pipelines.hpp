@@ -20,8 +20,8 @@ void for_each_pipeline(Visit const& visit) {
 }
 
 inline PipelineProgram program_of(std::string_view schedule, PipelineShape const& shape,
-                                  ReceiveAhead ahead = ReceiveAhead::one_message) {
-  return make_pipeline_program(shape, make_pipeline_order(parse_pipeline_schedule(schedule), shape), ahead);
+                                  MessagePolicy const& policy = {}) {
+  return make_pipeline_program(shape, make_pipeline_order(parse_pipeline_schedule(schedule), shape), policy);
 }
 
 } // namespace trainstone

@@ -52,13 +52,14 @@ private:
 
 class StageWriter {
 public:
-  StageWriter(PipelineProgram const& program, Index stage, StageOrder const& order, ReceiveAhead ahead)
+  StageWriter(PipelineProgram const& program, Index stage, StageOrder const& order, MessagePolicy const& policy)
       : m_shape(program.shape),
         m_stage(stage),
         m_order(order),
         m_splits(program.splits_backward),
         m_forward_only(program.forward_only),
-        m_ahead(ahead == ReceiveAhead::one_message) {
+        m_ahead(policy.ahead == ReceiveAhead::one_message),
+        m_waits_late(policy.waits == SendWaits::late) {
     for (ChunkOperation const& operation : order) {
       Work const work(operation.micro_batch, operation.chunk);
       if (operation.act == ChunkAct::forward && receives(m_shape, MessageKind::activation, stage, operation.chunk))
@@ -140,9 +141,10 @@ private:
     bool const has_send = sends(m_shape, MessageKind::activation, m_stage, work.second);
     if (m_forward_only && m_sent_activation) wait_sent_activation();
     if (has_send) add(StageAct::send, MessageKind::activation, work).slot = m_slots.number(work);
+    if (has_send && !m_waits_late) wait_send(work);
     if (!m_forward_only) return;
     if (m_inputs.has(work)) m_inputs.release(work);
-    if (has_send)
+    if (has_send && m_waits_late)
       m_sent_activation = work;
     else
       m_slots.release(work);
@@ -150,8 +152,7 @@ private:
 
   void backward(Work const& work) {
     if (receives(m_shape, MessageKind::gradient, m_stage, work.second)) await(MessageKind::gradient, work);
-    if (sends(m_shape, MessageKind::activation, m_stage, work.second))
-      add(StageAct::wait_send, MessageKind::activation, work).slot = m_slots.number(work);
+    if (m_waits_late && sends(m_shape, MessageKind::activation, m_stage, work.second)) wait_send(work);
     Index const gradient = take_gradient(work);
     add(StageAct::backward, work).gradient = gradient;
     if (!m_splits) release(work);
@@ -159,6 +160,7 @@ private:
       if (m_sent_gradient) wait_sent_gradient();
       add(StageAct::send, MessageKind::gradient, work).gradient = gradient;
       m_sent_gradient = work;
+      if (!m_waits_late) wait_sent_gradient();
     } else if (m_shape.is_first(m_stage, work.second)) {
       m_gradient_buffers.release(work);
     }
@@ -180,8 +182,13 @@ private:
     if (m_inputs.has(work)) m_inputs.release(work);
   }
 
+  /// For a sent activation.
+  void wait_send(Work const& work) {
+    add(StageAct::wait_send, MessageKind::activation, work).slot = m_slots.number(work);
+  }
+
   void wait_sent_activation() {
-    add(StageAct::wait_send, MessageKind::activation, *m_sent_activation).slot = m_slots.number(*m_sent_activation);
+    wait_send(*m_sent_activation);
     m_slots.release(*m_sent_activation);
     m_sent_activation.reset();
   }
@@ -199,6 +206,7 @@ private:
   bool m_splits;
   bool m_forward_only;
   bool m_ahead;
+  bool m_waits_late;
   Receives m_activations, m_gradients;
   Buffers m_slots, m_inputs, m_gradient_buffers;
   std::optional<Work> m_sent_gradient;   ///< nobody has waited for its send
@@ -254,16 +262,17 @@ std::string to_string(StageInstruction const& instruction, Index chunks) {
 }
 
 PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
-                                      ReceiveAhead ahead) {
+                                      MessagePolicy const& policy) {
   TRAINSTONE_REQUIRE(std::ssize(orders) == shape.stages, "{} orders for {} stages", orders.size(), shape.stages);
   PipelineProgram program = without_stages(shape, orders);
   for (Index stage = 0; stage < shape.stages; ++stage)
-    program.stages.push_back(StageWriter(program, stage, orders[static_cast<std::size_t>(stage)], ahead).write());
+    program.stages.push_back(StageWriter(program, stage, orders[static_cast<std::size_t>(stage)], policy).write());
   return program;
 }
 
-StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order, ReceiveAhead ahead) {
-  return StageWriter(without_stages(shape, {&order, 1}), stage, order, ahead).write();
+StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order,
+                                MessagePolicy const& policy) {
+  return StageWriter(without_stages(shape, {&order, 1}), stage, order, policy).write();
 }
 
 std::vector<StageOrder> orders_of(PipelineProgram const& program) {

@@ -7,8 +7,9 @@
 //
 // Messages. A channel joins two neighbouring stages and has one direction and one kind of message, which arrive in the
 // order in which they were sent. The last stage also sends activations to the first one, and the first one gradients to
-// the last one, where a chunk ends. Sends only start: a stage waits for one when it needs the buffer again. A receive
-// is posted one message ahead, as soon as the message before it has arrived.
+// the last one, where a chunk ends. Sends only start: a stage waits for one when it needs the buffer again, or at once
+// if messages are not to pass while it computes. A receive is posted one message ahead, as soon as the message before
+// it has arrived.
 //
 // Memory. A slot has what one chunk keeps of one micro-batch, from its forward to its backward (or weights). An input
 // buffer has the input of a chunk that receives one for as long, and begins with the receive. So a message that is
@@ -107,15 +108,27 @@ constexpr bool sends(PipelineShape const& shape, MessageKind kind, Index stage, 
 
 enum class ReceiveAhead { no, one_message };
 
+/// When a stage waits for its sends.
+enum class SendWaits {
+  late,    ///< when it needs the buffer again: messages pass while it computes
+  at_once, ///< behind the send: a stage either computes or sends
+};
+
+/// How messages and computation take turns.
+struct MessagePolicy {
+  ReceiveAhead ahead = ReceiveAhead::one_message;
+  SendWaits waits = SendWaits::late;
+};
+
 /// The programs of all stages. Complexity: O(operations x log(slots)).
 /// \param[in] orders  by stage; every backward after its forward, every `weights` after its backward
 /// \throws Error if an order has an operation without the one that it needs
 PipelineProgram make_pipeline_program(PipelineShape const& shape, std::vector<StageOrder> const& orders,
-                                      ReceiveAhead ahead = ReceiveAhead::one_message);
+                                      MessagePolicy const& policy = {});
 
 /// The program of one stage. Complexity: O(operations of the stage x log(slots)). \param[in] order  of the stage
 StageProgram make_stage_program(PipelineShape const& shape, Index stage, StageOrder const& order,
-                                ReceiveAhead ahead = ReceiveAhead::one_message);
+                                MessagePolicy const& policy = {});
 
 /// The operations of a program again, by stage.
 std::vector<StageOrder> orders_of(PipelineProgram const& program);

@@ -1,6 +1,7 @@
 #include "parallel/plan/pipeline_plan.hpp"
 
 #include "parallel/pipeline/pipeline_schedules.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -11,6 +12,11 @@ namespace {
 
 PipelineShape shape_of(ParallelConfig const& parallel, Index micro_batches) {
   return {.stages = parallel.pipeline, .micro_batches = micro_batches, .chunks = parallel.pipeline_chunks};
+}
+
+/// Without overlap, a stage either computes or sends.
+MessagePolicy policy_of(ParallelConfig const& parallel) {
+  return {.waits = overlaps(parallel) ? SendWaits::late : SendWaits::at_once};
 }
 
 std::optional<PlannedCollective> table_sum(StateLayout const& layout) {
@@ -70,13 +76,14 @@ std::set<PreparedMessage> prepared_messages(PipelinePlan const& pipeline) {
 
 PipelineProgram training_pipeline(ParallelConfig const& parallel, Index micro_batches) {
   PipelineShape const shape = shape_of(parallel, micro_batches);
-  return make_pipeline_program(shape, make_pipeline_order(parse_pipeline_schedule(parallel.pipeline_schedule), shape));
+  PipelineSchedule const& schedule = parse_pipeline_schedule(parallel.pipeline_schedule);
+  return make_pipeline_program(shape, make_pipeline_order(schedule, shape), policy_of(parallel));
 }
 
 PipelineProgram evaluation_pipeline(ParallelConfig const& parallel) {
   PipelineShape const shape = shape_of(parallel, 1);
   std::vector<StageOrder> const orders(static_cast<std::size_t>(shape.stages), pipeline_evaluation_order(shape));
-  return make_pipeline_program(shape, orders);
+  return make_pipeline_program(shape, orders, policy_of(parallel));
 }
 
 PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout const& layout, Index message_elements) {
@@ -86,8 +93,10 @@ PipelinePlan make_pipeline_plan(ParallelConfig const& parallel, StateLayout cons
   plan.stage = layout.mesh.index(Axis::pipeline, layout.rank);
   PipelineSchedule const& schedule = parse_pipeline_schedule(parallel.pipeline_schedule);
   PipelineShape const of_evaluation = shape_of(parallel, 1);
-  plan.training = make_stage_program(plan.shape, plan.stage, schedule.order(plan.shape, plan.stage));
-  plan.evaluation = make_stage_program(of_evaluation, plan.stage, pipeline_evaluation_order(of_evaluation));
+  plan.training =
+      make_stage_program(plan.shape, plan.stage, schedule.order(plan.shape, plan.stage), policy_of(parallel));
+  plan.evaluation =
+      make_stage_program(of_evaluation, plan.stage, pipeline_evaluation_order(of_evaluation), policy_of(parallel));
   plan.message_elements = message_elements;
   plan.table = table_sum(layout);
   return plan;

@@ -65,7 +65,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.state_broadcasts = plan_start(choice, layout);
   plan.parts = PartTable(table, options);
   plan.pipeline = make_pipeline_plan(parallel, layout, message_elements);
-  plan.overlap = parallel.overlap && granularity_of(parallel) != Granularity::step;
+  plan.overlap = overlaps(parallel);
   return plan;
 }
 

@@ -79,6 +79,11 @@ constexpr Granularity granularity_of(ParallelConfig const& config) {
   return row_of(config.strategy).collects() ? Granularity::step : config.granularity;
 }
 
+/// Whether ranks communicate while they compute.
+constexpr bool overlaps(ParallelConfig const& config) {
+  return config.overlap && granularity_of(config) != Granularity::step;
+}
+
 /// A strategy with its stage, under the name that `explain` takes.
 struct NamedStrategy {
   std::string_view name;

@@ -41,6 +41,12 @@ enum class Act {
 
 std::string_view to_string(Act act);
 
+/// Whether an act only starts what a later wait waits for.
+constexpr bool only_starts(Act act) {
+  return act == Act::receive || act == Act::send || act == Act::gather || act == Act::publish || act == Act::reduce ||
+         act == Act::reduce_sums;
+}
+
 struct Instruction {
   static constexpr Index none = -1;
 

@@ -70,13 +70,13 @@ std::vector<Index> keys_of_ranks(std::vector<ShardPlan const*> const& stages) {
   return keys;
 }
 
-CollectiveLine line_of(PlannedCollective const& planned) { return {planned.axis, planned.stages}; }
+CommunicatorId communicator_of(PlannedCollective const& planned) { return {planned.axis, planned.stages}; }
 
 /// A channel has a communicator of its own: for each direction and kind of message between two stages.
-CollectiveLine channel_of(PlannedCollective const& message, MessageKind kind, Index sender) {
-  CollectiveLine line = line_of(message);
-  line.channel = 1 + 2 * static_cast<Index>(kind) + (sender == line.stages->lower ? 0 : 1);
-  return line;
+CommunicatorId channel_of(PlannedCollective const& message, MessageKind kind, Index sender) {
+  CommunicatorId channel = communicator_of(message);
+  channel.channel = 1 + 2 * static_cast<Index>(kind) + (sender == message.stages->lower ? 0 : 1);
+  return channel;
 }
 
 PlannedCollective planned_sum(Index values, Topology const& line) {
@@ -232,16 +232,16 @@ InstructionPrice StepPrices::of_reduction(ShardPlan const& plan, Instruction con
 }
 
 CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {
-  return of(plan, planned, line_of(planned), element_bytes);
+  return of(plan, planned, communicator_of(planned), element_bytes);
 }
 
 /// All roots cost the same.
-CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned, CollectiveLine const& line,
-                               std::size_t element_bytes) {
+CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned,
+                               CommunicatorId const& communicator, std::size_t element_bytes) {
   Problem const& problem = planned.problem;
-  StagePair const stages = line.stages.value_or(StagePair{-1, -1});
+  StagePair const stages = communicator.stages.value_or(StagePair{-1, -1});
   Key const key{plan.pipeline.stage,
-                line.axis ? static_cast<int>(*line.axis) : -1,
+                communicator.axis ? static_cast<int>(*communicator.axis) : -1,
                 stages.lower,
                 stages.upper,
                 static_cast<int>(problem.collective),
@@ -256,7 +256,7 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
     found->second.wire = std::max<Nanoseconds>(0, nanoseconds(all - core));
   }
   CollectivePrice price = found->second;
-  price.line = line;
+  price.communicator = communicator;
   return price;
 }
 

@@ -30,7 +30,7 @@ struct PricedMachine {
 
 class StepPrices {
 public:
-  /// \param[in] stages  by stage, the plan of any of its ranks; without a pipeline, of any rank
+  /// \param[in] stages  by stage, the plan of any of its ranks. Its lines stand for those of the other ranks.
   /// \param[in] batch_scatter  of a micro-batch to each rank, if rank 0 loads them
   /// Everything referred to must outlive the object.
   StepPrices(std::vector<ShardPlan const*> stages, std::optional<PlannedCollective> batch_scatter,
@@ -49,7 +49,7 @@ private:
   using Key = std::tuple<Index, int, Rank, Rank, int, int, Index, std::size_t>;
 
   CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes);
-  CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, CollectiveLine const& line,
+  CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, CommunicatorId const& communicator,
                      std::size_t element_bytes);
   InstructionPrice of_load(ShardPlan const& plan);
   InstructionPrice of_message(ShardPlan const& plan, Instruction const& instruction);

@@ -23,12 +23,6 @@ using Impl::TimelinePlayer;
 std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 std::size_t at(Act act) { return static_cast<std::size_t>(act); }
 
-/// Whether the program goes on while the collectives of an instruction are under way.
-bool only_starts(Act act) {
-  return act == Act::gather || act == Act::publish || act == Act::reduce || act == Act::reduce_sums ||
-         act == Act::send || act == Act::receive;
-}
-
 /// Steps that are played in search of one that begins as the step before did. What a step leaves to the next one
 /// (parameters that are published, a busy wire, the lead of a class) is used up in it, so that a few are enough.
 /// Classes that no collective joins drift apart for ever: then the next step counts.
@@ -60,9 +54,9 @@ struct Ready {
 class Playback {
 public:
   Playback(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes, PriceOf const& price,
-           Entries entries)
+           Entries entries, Advances progress)
       : m_classes(&classes), m_price(&price), m_entries(entries) {
-    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.stage)], one);
+    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.stage)], one, progress);
   }
 
   StepTimeline play() {
@@ -100,7 +94,7 @@ private:
 
   /// Until the end, or until a collective arrives: then its core's part comes in between.
   void compute(TimelinePlayer& player) {
-    TimedWork* const work = player.next_arrival();
+    TimedWork* const work = player.next_interruption();
     Nanoseconds const until = work ? std::max<Nanoseconds>(0, work->arrival - player.clock) : never;
     if (until <= player.left) {
       player.left -= until;
@@ -126,11 +120,20 @@ private:
   void work_on(TimelinePlayer& player, TimedWork& work) {
     Nanoseconds const idle = std::max<Nanoseconds>(0, work.arrival - player.clock);
     Nanoseconds const core = work.collectives[work.next].core;
-    if (player.waits_for) player.result.act[at(player.waits_for->started.act)] += idle;
+    if (player.waits_for) add_idle(player, idle);
     player.result.act[at(work.started.act)] += core;
     player.clock += idle + core;
     player.take(work);
     player.works_on = &work;
+  }
+
+  /// Until all ranks have called the collective that it waits for, a rank waits for them and not for messages.
+  static void add_idle(TimelinePlayer& player, Nanoseconds idle) {
+    TimedWork const& work = *player.waits_for;
+    Nanoseconds const others =
+        work.called == never ? idle : std::clamp<Nanoseconds>(work.called - player.clock, 0, idle);
+    player.result.others += others;
+    player.result.act[at(work.started.act)] += idle - others;
   }
 
   /// What follows is called then, and not before others have called what they call earlier.
@@ -144,7 +147,7 @@ private:
 
   /// A rank calls the next collective of a work.
   void call(TimelinePlayer& player, TimedWork& work) {
-    Line& line = line_of(player, work.collectives[work.next].line);
+    Line& line = line_of(player, work.collectives[work.next].communicator);
     std::size_t const number = line.called[&player]++;
     if (number == line.open.size()) line.open.emplace_back();
     Line::Meeting& meeting = line.open[number];
@@ -152,6 +155,7 @@ private:
     meeting.latest = std::max(meeting.latest, player.clock);
     meeting.call = std::max(meeting.call, ++player.calls);
     if (meeting.came.size() < line.classes.size()) return;
+    for (auto const& [one, started] : meeting.came) started->called = meeting.latest;
     Ready const ready{meeting.latest, meeting.call, &line};
     m_ready.insert(std::upper_bound(m_ready.begin(), m_ready.end(), ready), ready);
   }
@@ -166,32 +170,33 @@ private:
     Nanoseconds begin = std::max(meeting.latest, line.free), wire = 0;
     for (auto const& [player, work] : meeting.came) wire = std::max(wire, work->collectives[work->next].wire);
     if (wire > 0)
-      for (auto const& [player, work] : meeting.came) begin = std::max(begin, player->port_free);
+      for (auto const& [player, work] : meeting.came) begin = std::max(begin, player->port_free(work->started.act));
     for (auto const& [player, work] : meeting.came) {
       player->arrives(*work, begin + wire);
-      if (wire > 0) player->port_free = begin + wire;
+      if (wire > 0) player->use_port(work->started.act, begin + wire);
     }
     line.free = begin + wire;
   }
 
   /// The classes that meet there, ascending.
-  std::vector<std::size_t> classes_of(TimelinePlayer const& player, CollectiveLine const& line) const {
+  std::vector<std::size_t> classes_of(TimelinePlayer const& player, CommunicatorId const& communicator) const {
+    auto const& [axis, stages, channel] = communicator;
     std::vector<std::size_t> classes;
-    if (line.axis) classes = (*m_classes)[number_of(player)].lines[static_cast<std::size_t>(*line.axis)];
-    for (std::size_t i = 0; !line.axis && i < m_players.size(); ++i) classes.push_back(i);
-    if (line.stages)
-      std::erase_if(classes, [&](std::size_t one) {
+    if (axis) classes = (*m_classes)[number_of(player)].lines[static_cast<std::size_t>(*axis)];
+    for (std::size_t i = 0; !axis && i < m_players.size(); ++i) classes.push_back(i);
+    if (stages)
+      std::erase_if(classes, [&, pair = *stages](std::size_t one) {
         Rank const stage = (*m_classes)[one].stage;
-        return stage != line.stages->lower && stage != line.stages->upper;
+        return stage != pair.lower && stage != pair.upper;
       });
     return classes;
   }
 
-  Line& line_of(TimelinePlayer const& player, CollectiveLine const& line) {
-    std::vector<std::size_t> const classes = classes_of(player, line);
-    LineName const name{line.axis ? static_cast<int>(*line.axis) : -1, line.stages ? line.stages->lower : -1,
-                        line.stages ? line.stages->upper : -1, line.channel,
-                        classes.empty() ? number_of(player) : classes.front()};
+  Line& line_of(TimelinePlayer const& player, CommunicatorId const& communicator) {
+    std::vector<std::size_t> const classes = classes_of(player, communicator);
+    auto const& [axis, stages, channel] = communicator;
+    LineName const name{axis ? static_cast<int>(*axis) : -1, stages ? stages->lower : -1, stages ? stages->upper : -1,
+                        channel, classes.empty() ? number_of(player) : classes.front()};
     auto const [found, is_new] = m_lines.try_emplace(name);
     if (is_new) {
       found->second.classes = classes;
@@ -268,13 +273,13 @@ private:
     m_repetition_begin = leader.clock;
     m_sums.clear();
     for (TimelinePlayer const& player : m_players)
-      m_sums.push_back({player.result.compute, player.result.act, player.result.entries.size()});
+      m_sums.push_back({player.result.compute, player.result.others, player.result.act, player.result.entries.size()});
   }
 
-  using LineName = std::tuple<int, Rank, Rank, Index, std::size_t>; ///< of a CollectiveLine, and its first class
+  using LineName = std::tuple<int, Rank, Rank, Index, std::size_t>; ///< a CommunicatorId, and its first class
 
   struct Sums {
-    Nanoseconds compute;
+    Nanoseconds compute, others;
     std::array<Nanoseconds, act_count> act;
     std::size_t entries;
   };
@@ -282,6 +287,7 @@ private:
   static void add_repetitions(TimelinePlayer& player, Sums const& before, Index times, Nanoseconds one) {
     ClassTimeline& result = player.result;
     result.compute += times * (result.compute - before.compute);
+    result.others += times * (result.others - before.others);
     for (std::size_t i = 0; i < act_count; ++i) result.act[i] += times * (result.act[i] - before.act[i]);
     for (std::size_t i = before.entries; i < result.entries.size(); ++i) result.entries[i].times += times;
     player.shift(times * one, times);
@@ -378,11 +384,11 @@ Rank StepTimeline::stages() const {
 }
 
 StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
-                       PriceOf const& price, Entries entries) {
+                       PriceOf const& price, Entries entries, Advances progress) {
   TRAINSTONE_REQUIRE(!classes.empty(), "no ranks");
   for (RankClass const& one : classes)
     TRAINSTONE_REQUIRE(one.stage < std::ssize(programs), "stage {} has no program", one.stage);
-  return Playback(programs, classes, price, entries).play();
+  return Playback(programs, classes, price, entries, progress).play();
 }
 
 } // namespace trainstone

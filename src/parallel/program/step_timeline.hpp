@@ -7,9 +7,10 @@
 // The rule. A price of a collective has two parts. The work of the rank's own core (copies, sums, messages that the
 // core itself copies) is never hidden: while a core does it, the core computes nothing. Only the time on the wire
 // passes while the core computes. A collective begins when all its ranks have started it, the wire of the earlier one
-// of its communicator is free, and the ports of its ranks are free. The core's part follows as soon as the wire's part
-// has ended: the program looks after collectives between any two kernels. A message between two stages of a pipeline is
-// such a collective of two ranks, and the stages have programs of their own.
+// of its communicator is free, and the ports of its ranks are free. A port carries one message out and one message in
+// at a time. The core's part follows as soon as the wire's part has ended: the program looks after collectives between
+// any two kernels, or if told so only while it waits. A message between two stages of a pipeline is played like a
+// collective of two ranks. Each stage has a program of its own.
 
 #include "parallel/plan/mesh.hpp"
 #include "parallel/program/instruction.hpp"
@@ -25,17 +26,17 @@ namespace trainstone {
 /// Times are whole numbers, so that it can be seen that a micro-batch takes exactly as long as the one before.
 using Nanoseconds = std::int64_t;
 
-/// The ranks of a collective, as those of one of its ranks: a communicator.
-struct CollectiveLine {
-  std::optional<Axis> axis = {};        ///< they form a line of this axis; none: they are all ranks
+/// Names a communicator of a rank. Ranks of other lines have communicators of the same name.
+struct CommunicatorId {
+  std::optional<Axis> axis = {};        ///< its ranks form a line of this axis; none: they are all ranks
   std::optional<StagePair> stages = {}; ///< of a line of the pipeline axis these two alone
   Index channel = 0;                    ///< tells communicators of the same two stages apart
 
-  bool operator==(CollectiveLine const&) const = default;
+  bool operator==(CommunicatorId const&) const = default;
 };
 
 struct CollectivePrice {
-  CollectiveLine line = {};
+  CommunicatorId communicator = {};
   Nanoseconds core = 0; ///< work of the rank's own core
   Nanoseconds wire = 0; ///< the rest, during which the core is free
 };
@@ -74,13 +75,14 @@ inline constexpr std::size_t act_count = static_cast<std::size_t>(Act::wait) + 1
 /// One class in one step. Entries and collectives are there if they were asked for.
 struct ClassTimeline {
   RankClass ranks;
-  Nanoseconds compute = 0; ///< what the core computes
-  std::array<Nanoseconds, act_count> act =
-      {};                                  ///< by act: what the core spends on its collectives, and waiting for them
+  Nanoseconds compute = 0;                     ///< what the core computes
+  Nanoseconds others = 0;                      ///< waits until all ranks of a collective have started it
+  std::array<Nanoseconds, act_count> act = {}; ///< by act: what the core spends on its collectives, and waiting for
+                                               ///< those that all their ranks have started
   std::vector<TimelineEntry> entries = {}; ///< in order; of a wait, what it waits and the collectives' work meanwhile
   std::vector<TimelineEntry> collectives = {}; ///< of what an instruction has started: from its start to its end
 
-  Nanoseconds exposed() const; ///< sum over acts
+  Nanoseconds exposed() const; ///< communication that nothing hides: the sum over acts
 };
 
 struct StepTimeline {
@@ -95,10 +97,15 @@ struct StepTimeline {
 
 enum class Entries { no, yes };
 
+/// When a rank looks after collectives that are under way. With `in_waits`, a rank that computes still does not hold up
+/// those that wait for it to receive: for long messages the prediction may be too short.
+enum class Advances { between_kernels, in_waits };
+
 /// Plays `step` and `update` of the programs in turns. Complexity: O(classes x instructions x micro-batches until they
 /// repeat), whatever the number of ranks. \param[in] programs  by stage
 /// \throws Error if a program waits for what was not started, or for ever
 StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
-                       PriceOf const& price, Entries entries = Entries::no);
+                       PriceOf const& price, Entries entries = Entries::no,
+                       Advances progress = Advances::between_kernels);
 
 } // namespace trainstone

@@ -76,9 +76,12 @@ private:
       m_slots[at(m_used)].there = true;
       break;
     case Act::publish: m_published[one.subject] = true; break;
-    default:
+    case Act::reduce:
+    case Act::reduce_sums:
       std::erase_if(m_reducing, [&](Instruction const& other) { return other.subject == one.subject; });
       set_gradients(one.subject, sum_is_whole() ? Holding::whole : Holding::share);
+      break;
+    default: throw Error(fmt::format("a walk goes through one stage, which does not {}", to_string(one.started)));
     }
   }
 

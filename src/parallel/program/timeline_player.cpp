@@ -67,7 +67,7 @@ TimedWork* TimelinePlayer::next_arrival() const {
 
 void TimelinePlayer::take(TimedWork& work) {
   std::erase(m_arriving, &work);
-  work.arrival = never;
+  work.called = work.arrival = never;
 }
 
 void TimelinePlayer::end(TimedWork& work) {
@@ -83,9 +83,19 @@ TimedWork* TimelinePlayer::next_of_queue() {
   return work;
 }
 
+Nanoseconds TimelinePlayer::port_free(Act started) const {
+  if (started == Act::send) return m_out_free;
+  return started == Act::receive ? m_in_free : std::max(m_out_free, m_in_free);
+}
+
+void TimelinePlayer::use_port(Act started, Nanoseconds until) {
+  if (started != Act::receive) m_out_free = until;
+  if (started != Act::send) m_in_free = until;
+}
+
 Nanoseconds TimelinePlayer::next_event() const {
   if (works_on) return clock;
-  TimedWork const* const first = next_arrival();
+  TimedWork const* const first = computes ? next_interruption() : next_arrival();
   Nanoseconds const arrival = first ? std::max(clock, first->arrival) : never;
   if (computes) return std::min(arrival, clock + left);
   bool const waits = waits_for && !waits_for->is_done();
@@ -93,14 +103,16 @@ Nanoseconds TimelinePlayer::next_event() const {
 }
 
 void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin) const {
+  auto const relative = [&](Nanoseconds time) { return time == never ? never : time - origin; };
   auto const append = [&](TimedWork const& work) {
     Instruction const& one = work.started;
     Index const number = one.micro_batch == Instruction::none ? one.micro_batch : one.micro_batch - place.time();
     state.insert(state.end(), {static_cast<Index>(one.act), one.subject, number, one.slot, one.piece,
-                               static_cast<Index>(work.next), work.arrival == never ? never : work.arrival - origin});
+                               static_cast<Index>(work.next), relative(work.called), relative(work.arrival)});
   };
-  state.insert(state.end(), {static_cast<Index>(place.segment_number()), static_cast<Index>(place.next()),
-                             clock - origin, std::max(port_free, clock) - origin, Index{computes}, left});
+  state.insert(state.end(),
+               {static_cast<Index>(place.segment_number()), static_cast<Index>(place.next()), clock - origin,
+                std::max(m_out_free, clock) - origin, std::max(m_in_free, clock) - origin, Index{computes}, left});
   for (auto const& [key, work] : m_works) append(work);
   for (TimedWork const* const work : m_arriving) append(*work);
   for (TimedWork const* const work : m_queue) append(*work);
@@ -110,7 +122,8 @@ void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin)
 
 void TimelinePlayer::shift(Nanoseconds time, Index micro_batches) {
   clock += time;
-  port_free += time;
+  m_out_free += time;
+  m_in_free += time;
   instruction_begin += time;
   place.skip(micro_batches);
   std::map<Key, TimedWork> later_works;
@@ -118,7 +131,8 @@ void TimelinePlayer::shift(Nanoseconds time, Index micro_batches) {
     auto node = m_works.extract(m_works.begin()); // the work itself stays where it is
     TimedWork& work = node.mapped();
     work.begin += time;
-    if (work.arrival != never) work.arrival += time;
+    for (Nanoseconds* const one : {&work.called, &work.arrival})
+      if (*one != never) *one += time;
     work.started = later(work.started, micro_batches);
     node.key() = key_of(work.started);
     later_works.insert(std::move(node));

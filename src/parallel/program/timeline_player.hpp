@@ -23,7 +23,8 @@ struct TimedWork {
   std::vector<CollectivePrice> collectives;
   Nanoseconds begin = 0;
   std::size_t next = 0;        ///< the collective that is under way
-  Nanoseconds arrival = never; ///< when the wire's part of it has ended, if all its ranks have started it
+  Nanoseconds called = never;  ///< when the last of its ranks started it
+  Nanoseconds arrival = never; ///< when the wire's part of it has ended
 
   bool is_done() const { return next == collectives.size(); }
 };
@@ -55,11 +56,13 @@ private:
 
 class TimelinePlayer {
 public:
-  TimelinePlayer(StepProgram const& program, RankClass const& of) : place(program) { result.ranks = of; }
+  TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress)
+      : place(program), m_progress(progress) {
+    result.ranks = of;
+  }
 
   TimelinePlace place;
   Nanoseconds clock = 0;
-  Nanoseconds port_free = 0;
   TimedWork* waits_for = nullptr;
   TimedWork* works_on = nullptr; ///< until the clock's time
   bool computes = false;
@@ -79,12 +82,18 @@ public:
   void arrives(TimedWork& work, Nanoseconds time);
   /// The arrived work that the rank goes on with first; null: none.
   TimedWork* next_arrival() const;
+  /// The same, while the rank computes.
+  TimedWork* next_interruption() const { return m_progress == Advances::between_kernels ? next_arrival() : nullptr; }
   /// The rank does the core's part of what has arrived.
   void take(TimedWork& work);
   /// The core's part is done.
   void end(TimedWork& work);
   /// The reduction that has waited longest for scratch, if it is there now; else null.
   TimedWork* next_of_queue();
+
+  /// When the port is free for what an act has started: a message out, a message in, or both.
+  Nanoseconds port_free(Act started) const;
+  void use_port(Act started, Nanoseconds until);
 
   /// When the player goes on; never: it waits for another class.
   Nanoseconds next_event() const;
@@ -100,6 +109,8 @@ private:
   }
   static Key key_of(Instruction const& started) { return key_of(started.act, started); }
 
+  Advances m_progress;
+  Nanoseconds m_out_free = 0, m_in_free = 0; ///< of its port
   std::map<Key, TimedWork> m_works;
   std::vector<TimedWork*> m_arriving;    ///< whose arrival is known
   std::deque<TimedWork*> m_queue;        ///< reductions that wait for scratch

@@ -2,7 +2,6 @@
 
 #include "comm/execution/buffers.hpp"
 #include "core/error.hpp"
-#include "parallel/program/step_prices.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <fmt/format.h>
@@ -99,19 +98,23 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   return conditions;
 }
 
-StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                              EmulatedNetwork const& network, Entries entries) {
+StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
+                       EmulatedNetwork const& network) {
   std::optional<PlannedCollective> scatter;
   if (stages.front().batch_scatter)
     scatter = PlannedCollective{Axis::replica, *stages.front().batch_scatter, batch_scatter_algorithm};
   std::vector<ShardPlan const*> plans;
+  for (RunPlan const& plan : stages) plans.push_back(&plan.parallel);
+  return {plans, scatter, parts, {machine, network, host_reaches_memory}};
+}
+
+StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
+                              EmulatedNetwork const& network, Entries entries) {
   std::vector<StepProgram> programs;
-  for (RunPlan const& plan : stages) {
-    plans.push_back(&plan.parallel);
-    programs.push_back(make_step_program(plan.parallel));
-  }
-  StepPrices prices(plans, scatter, parts, {machine, network, host_reaches_memory});
-  return play_step(programs, prices.classes(), prices.price(), entries);
+  for (RunPlan const& plan : stages) programs.push_back(make_step_program(plan.parallel));
+  StepPrices prices = step_prices(stages, parts, machine, network);
+  Advances const progress = stages.front().parallel.overlap ? Advances::between_kernels : Advances::in_waits;
+  return play_step(programs, prices.classes(), prices.price(), entries, progress);
 }
 
 } // namespace trainstone

@@ -7,6 +7,7 @@
 
 #include "comm/simulation/machine_model.hpp"
 #include "parallel/program/part_times.hpp"
+#include "parallel/program/step_prices.hpp"
 #include "parallel/program/step_timeline.hpp"
 #include "train/plan/run_plan.hpp"
 
@@ -42,10 +43,14 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
 /// ranks.
 std::map<std::string, std::string> part_conditions(RunConfig const& config);
 
+/// What the instructions of a run take. Cores communicate themselves if kernels run on the host.
 /// \param[in] stages   plan_stages() of a run; without a pipeline, the plan of any rank
-/// \param[in] parts    measured under the conditions of the plan
-/// \param[in] machine  prices collectives; cores communicate themselves if kernels run on the host
-/// \throws Error       if a part has no times
+/// \param[in] parts    measured under the conditions of the plan; must outlive the object, as must the plans
+/// \param[in] machine  prices collectives
+StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
+                       EmulatedNetwork const& network);
+
+/// As above. \throws Error if a part has no times
 StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries = Entries::no);
 
