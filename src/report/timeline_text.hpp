@@ -1,6 +1,6 @@
 #pragma once
 
-// A predicted timeline of a step, and a measured one over it, as text and as a picture. One line of the text per
+// A predicted timeline of a step, and a measured one below it, as text and as a picture. One line of the text per
 // instruction. The picture has two lanes for each class of ranks: what its core does, and which collectives are under
 // way. The measured step has the same two lanes of each class, to the same scale. Pure functions.
 

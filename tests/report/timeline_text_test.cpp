@@ -63,7 +63,7 @@ TEST_CASE("a picture of a timeline has a bar for everything that takes time", "[
   CHECK(count("<rect class=\"collective\"") == 6 + 1); // gathers of root twice, and of each block twice
 }
 
-TEST_CASE("a measured step is drawn over the predicted one in the same lanes, to the same scale", "[timeline]") {
+TEST_CASE("a measured step is drawn below the predicted one in the same lanes, to the same scale", "[timeline]") {
   ShardPlan const plan = plan_of(1);
   StepTimeline const timeline = timeline_of(plan); // 8.25 ms
   ClassTimeline const& one = timeline.classes.front();
