@@ -187,6 +187,27 @@ TEST_CASE("the slots in use are those of the proof, at every instruction", "[mpi
   }
 }
 
+TEST_CASE("a stage of the head alone uses its slot until the head has turned round", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  if (world.size() < 2 || world.size() > 4) return;
+  std::string const schedule = GENERATE("gpipe", "1f1b");
+  RunConfig config = pipeline_config({world.size(), 1}, {4, 3, 12, 11, 29}, 4);
+  config.parallel.pipeline_schedule = schedule;
+  config.parallel.stage_cut = StageCut::listed;
+  config.parallel.stages = world.size() == 2   ? std::vector<std::int64_t>{4, 0}
+                           : world.size() == 3 ? std::vector<std::int64_t>{0, 4, 0}
+                                               : std::vector<std::int64_t>{1, 1, 2, 0};
+  TrainingRun run(world, config);
+  std::vector<Index> const counted = played_slots(run.trainer);
+  bool const is_head = run.plan.parallel.parts.chunk_parts(0).size() == 1 && run.plan.parallel.parts.has_head();
+  CHECK(is_head == (world.rank() == world.size() - 1));
+  if (is_head)
+    CHECK(std::ranges::max(counted) == 1); // the program keeps inputs and gradients until its backward
+  else
+    CHECK(counted == proved_slots(config, run.plan));
+  CHECK(run.trainer.slots().count() == 0);
+}
+
 TEST_CASE("a pipeline ends with the bits of data parallelism", "[mpi][pipeline]") {
   Communicator world = Communicator::world();
   Rank const ranks = world.size();

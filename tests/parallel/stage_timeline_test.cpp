@@ -51,6 +51,16 @@ InstructionPrice price_of(ShardPlan const& plan, Instruction const& one, Nanosec
     Index const channel = 2 * static_cast<Index>(of) + (sender == stages.lower ? 0 : 1);
     return {0, {{.communicator = {Axis::pipeline, stages, channel}, .wire = message}}};
   }
+  case Act::gather:
+  case Act::publish: return {0, {{.communicator = {Axis::shard}}}};
+  case Act::reduce:
+  case Act::reduce_sums: {
+    InstructionPrice price;
+    for (PlannedCollective const& step : plan.reductions.collectives)
+      if (plan.reductions.is_of_sums(step) == (one.act == Act::reduce_sums))
+        price.collectives.push_back({.communicator = {step.axis}});
+    return price;
+  }
   default: return {};
   }
 }
@@ -117,6 +127,22 @@ TEST_CASE("a step of stages takes as long as the pipeline, norm and update", "[p
   }
 }
 
+TEST_CASE("where collectives take no time, all strategies on stages take as long", "[parallel][timeline][pipeline]") {
+  Index const stages = GENERATE(2, 3);
+  for (PipelineCase one : cases_on(stages, 4))
+    for (ParallelConfig const& strategy : std::vector<ParallelConfig>{{},
+                                                                      {.strategy = Strategy::zero, .zero_stage = 1},
+                                                                      {.strategy = Strategy::zero, .zero_stage = 2},
+                                                                      {.strategy = Strategy::zero, .zero_stage = 3},
+                                                                      {.strategy = Strategy::hsdp, .shard_group = 2}}) {
+      one.parallel.strategy = strategy.strategy;
+      one.parallel.zero_stage = strategy.zero_stage;
+      one.parallel.shard_group = strategy.shard_group;
+      CAPTURE(to_string(one));
+      CHECK(timeline_of(one, 0).step == pipeline_of(one, 0).time + of_norm + of_update);
+    }
+}
+
 TEST_CASE("messages of two stages pass in both directions at a time, however long they are",
           "[parallel][timeline][pipeline]") {
   Nanoseconds const message = GENERATE(25, 90, 1000);
@@ -180,4 +206,9 @@ TEST_CASE("stages pay for messages, for the table's sum and for the norm of the 
   std::vector<CollectivePrice> const norm_of_model = prices.of(1, {.act = Act::norm}).collectives;
   REQUIRE(norm_of_model.size() == 1); // nothing is sharded
   CHECK(norm_of_model[0].communicator == CommunicatorId{Axis::pipeline});
+  // rings: 2 (ranks - 1) rounds of messages; six groups over three stages, and 8 losses and 6 requests over six ranks
+  CHECK(norm_of_model[0].wire == std::llround(1e9 * 4 * (costs.alpha + 2 * 8 * costs.beta)));
+  CollectivePrice const agree = prices.of(1, {.act = Act::agree}).collectives.at(0);
+  CHECK(agree.communicator == CommunicatorId{});
+  CHECK(std::abs(agree.wire - std::llround(1e9 * 10 * (costs.alpha + 3 * 8 * costs.beta))) <= 1);
 }
