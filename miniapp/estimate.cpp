@@ -11,6 +11,7 @@
 #include "report/timeline_text.hpp"
 #include "run_result.hpp"
 #include "stages_table.hpp"
+#include "train/pace.hpp"
 #include "train/plan/extreme_plans.hpp"
 #include "train/plan/pipeline_prediction.hpp"
 #include "train/plan/step_prediction.hpp"
@@ -77,14 +78,16 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
   ResolvedRun const run = resolve_run(config, topology);
   std::vector<RunPlan> const stages = plan_stages(run);
   EmulatedNetwork const network = config.comm.emulated_network();
-  StepTimeline const timeline = predict_timeline(stages, parts.times, machine.model, network);
+  PartTimes const times = paced(parts.times, config.faults);
+  StepTimeline const timeline = predict_timeline(stages, times, machine.model, network);
   ClassTimeline const& busiest = timeline.busiest();
   auto const seconds = [](Nanoseconds time) { return 1e-9 * static_cast<double>(time); };
   fmt::print("{}", timeline_summary(timeline));
   if (stages.size() > 1)
-    fmt::print("  {}\n", to_string(predict_pipeline(config.parallel, stages, parts.times, machine.model, network)));
+    fmt::print("  {}\n", to_string(predict_pipeline(config.parallel, stages, times, machine.model, network)));
   fmt::print("  times of parts, measured with {} per rank\n  {}\n", plural(parts.threads, "thread"),
              machine.description);
+  if (config.faults.straggler_rank >= 0) fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
   return {seconds(busiest.compute), seconds(busiest.exposed() + busiest.others), "parts"};
 }
 

@@ -6,8 +6,8 @@ error, and no rate is given then. Mixed machines, versions, classes or kinds of 
 and no error.
 Writes collected.json and collected.csv. Cells are compared with the first one that has a rate, by medians over repeats. Of
 studies over ranks the efficiency is FLOPs per rank and second over those on the fewest ranks; it is the usual one for all three
-kinds, as FLOPs per rank fall with 1/N in a strong study. Of a sweep the speed is tokens per second over those of the first
-choice. Few repeats have no 95 % interval: the smallest and largest value of two repeats is given, and is called so.
+kinds, as FLOPs per rank fall with 1/N in a strong study. Of a sweep the speed is that of the median step over that of
+the first choice. Few repeats have no 95 % interval: the smallest and largest value of two repeats is given, and is called so.
 """
 import csv
 import io

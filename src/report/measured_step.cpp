@@ -91,18 +91,6 @@ std::vector<Step> find_steps(std::vector<Event> const& events, std::string const
   return steps;
 }
 
-/// Of the first `count` steps, the number of that of median length.
-std::size_t median_step(std::vector<Event> const& events, std::vector<Step> const& steps, std::size_t count) {
-  std::vector<std::size_t> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  auto const middle = numbers.begin() + std::ssize(numbers) / 2;
-  std::ranges::nth_element(numbers, middle, {}, [&](std::size_t number) {
-    auto const& [first, last] = steps[number];
-    return events[last].end() - events[first].begin;
-  });
-  return *middle;
-}
-
 std::vector<std::string> texts_of(ClassTimeline const& one, std::vector<ShardPlan> const& stages) {
   std::vector<std::string> texts;
   for (TimelineEntry const& entry : one.entries)
@@ -121,6 +109,25 @@ struct TracedClass {
 /// The steps that the trace has of all classes are the first ones of each: a trace may end earlier on some ranks.
 std::size_t common_steps(std::vector<TracedClass> const& classes) {
   return std::ranges::min_element(classes, {}, [](TracedClass const& one) { return one.steps.size(); })->steps.size();
+}
+
+double begin_of(TracedClass const& one, std::size_t step) { return one.events[one.steps[step].first].begin; }
+double end_of(TracedClass const& one, std::size_t step) { return one.events[one.steps[step].second].end(); }
+
+/// A step takes as long as on the class on which it takes longest.
+double length_of(std::vector<TracedClass> const& classes, std::size_t step) {
+  double longest = 0;
+  for (TracedClass const& one : classes) longest = std::max(longest, end_of(one, step) - begin_of(one, step));
+  return longest;
+}
+
+/// The number of the step of median length.
+std::size_t median_step(std::vector<TracedClass> const& classes) {
+  std::vector<std::size_t> numbers(common_steps(classes));
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  auto const middle = numbers.begin() + std::ssize(numbers) / 2;
+  std::ranges::nth_element(numbers, middle, {}, [&](std::size_t step) { return length_of(classes, step); });
+  return *middle;
 }
 
 MeasuredTime time_of(Event const& event, double begin) { return {1e-3 * (event.begin - begin), 1e-3 * event.length}; }
@@ -162,10 +169,10 @@ MeasuredStep read_measured_step(std::string const& path, StepTimeline const& tim
                              "{}: has no step of this program on rank {}: none from \"{}\" to \"{}\"", path, rank,
                              texts[i].front(), texts[i].back());
   }
-  TracedClass const& leader = classes.front();
-  std::size_t const number = median_step(leader.events, leader.steps, common_steps(classes));
-  double const begin = leader.events[leader.steps[number].first].begin;
-  MeasuredStep step{reader.deck_hash(), 1e-3 * (leader.events[leader.steps[number].second].end() - begin), {}};
+  std::size_t const number = median_step(classes);
+  double begin = begin_of(classes.front(), number);
+  for (TracedClass const& one : classes) begin = std::min(begin, begin_of(one, number));
+  MeasuredStep step{reader.deck_hash(), 1e-3 * length_of(classes, number), {}};
   for (TracedClass const& one : classes) {
     auto const [first, last] = one.steps[number];
     MeasuredClass& found = step.classes.emplace_back();

@@ -28,8 +28,8 @@ struct MeasuredClass {
   std::vector<MeasuredCollective> collectives; ///< those under way during the step, in order of their begin
 };
 
-/// The step of the trace that has the median duration on the first class's rank, on the ranks of all classes. Times
-/// begin with the step of the first class.
+/// The step of the trace that has the median duration, on the first rank of each class. A step takes as long as on the
+/// rank on which it takes longest. Times begin where the first of these ranks begins the step.
 struct MeasuredStep {
   std::string deck_hash; ///< of the traced run; empty: the trace does not say
   double milliseconds = 0;

@@ -227,10 +227,10 @@ PipelineExplanation explain_search(PipelineExplanation const& schedule, Pipeline
   Index most = 0;
   for (StageProgram const& stage : schedule.program.stages) most = std::max(most, stage.slots);
   std::string const limit = slots > 0 ? fmt::format("at most {}", plural(slots, "slot")) : "any number of slots";
-  std::string const proof = found.is_best() ? "no order is faster"
-                            : found.cut_off
-                                ? fmt::format("cut off after {} steps, so faster orders may exist", found.steps)
-                                : fmt::format("no order takes less than {}", units(found.least));
+  std::string const proof =
+      found.is_best() ? slots > 0 ? fmt::format("no order with {} is faster", limit) : "no order is faster"
+      : found.cut_off ? fmt::format("cut off after {} steps, so faster orders may exist", found.steps)
+                      : fmt::format("no order takes less than {}", units(found.least));
   std::string const meaning = fmt::format(
       "the best order found with {} takes {} without messages: {}. {} takes {} with {}", limit, units(found.time),
       proof, schedule.name, units(schedule.timeline.time - schedule.exposed), plural(most, "slot"));

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "report/machine_source.hpp"
+#include "train/pace.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/plan/step_prediction.hpp"
 
@@ -22,8 +23,8 @@ PredictedStep predicted_step(ResolvedRun const& run, std::string const& path, Me
                              unknown);
     predicted.stages.push_back(plan.parallel);
   }
-  predicted.timeline =
-      predict_timeline(stages, machine.parts->times, source.model, run.config.comm.emulated_network(), Entries::yes);
+  PartTimes const parts = paced(machine.parts->times, run.config.faults);
+  predicted.timeline = predict_timeline(stages, parts, source.model, run.config.comm.emulated_network(), Entries::yes);
   return predicted;
 }
 

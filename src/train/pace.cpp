@@ -55,4 +55,16 @@ void sleep_until_passed(SteadyTime begin, double seconds) {
   }
 }
 
+PartTimes paced(PartTimes times, FaultConfig const& faults) {
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
+    auto const found = times.parts.find(kind);
+    if (found == times.parts.end()) continue;
+    PartTimes::OfPart& part = found->second;
+    part.forward = std::max(part.forward, faults.pace_forward / 2);
+    part.backward = std::max(part.backward, faults.pace_backward / 2);
+    part.backward_adding = std::max(part.backward_adding, faults.pace_backward / 2);
+  }
+  return times;
+}
+
 } // namespace trainstone

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "model/part.hpp"
 #include "parallel/program/instruction.hpp"
+#include "parallel/program/part_times.hpp"
 #include "train/plan/config.hpp"
 
 #include <cstdint>
@@ -35,5 +36,8 @@ private:
 /// Sleeps until so many seconds have passed since `begin`. Meanwhile it calls between_launches(), as a launch of a
 /// kernel does, so messages go on where kernels drive them.
 void sleep_until_passed(SteadyTime begin, double seconds);
+
+/// Times of parts that take at least their pace. The longer pace of a straggler is not in them.
+PartTimes paced(PartTimes times, FaultConfig const& faults);
 
 } // namespace trainstone

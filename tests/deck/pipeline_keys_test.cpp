@@ -131,8 +131,10 @@ TEST_CASE("gradients overflow on a rank of the last stage", "[deck]") {
 }
 
 TEST_CASE("strategies that have no pipeline are refused", "[deck]") {
-  CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=naive"}),
-             EndsWith("\"naive\" has no pipeline; nearest legal values: pipeline 1, or strategy \"ddp\""));
+  CHECK_THAT(
+      error_on(2, {"parallel.pipeline=2", "parallel.strategy=naive"}),
+      EndsWith(
+          "\"naive\" has no pipeline; nearest legal values: pipeline 1, or strategy \"ddp\", \"zero\" or \"hsdp\""));
   CHECK_THAT(error_on(2, {"parallel.pipeline=2", "parallel.strategy=zero", "parallel.zero_stage=1",
                           "parallel.partition=inter_layer"}),
              EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));

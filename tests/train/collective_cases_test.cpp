@@ -8,6 +8,7 @@
 #include "comm/simulation/simulator.hpp"
 #include "parallel/plan/engine_memory.hpp"
 #include "support/numeric_run.hpp"
+#include "train/plan/run_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -167,4 +168,20 @@ TEST_CASE("trying a collective takes no more memory than training will", "[train
             std::max(small, gathers ? pinned_gather_bytes(plan) : pinned_reduction_bytes(plan)));
     }
   }
+}
+
+TEST_CASE("the sum of the token table's gradient over stages is tried on both of them", "[train][verification]") {
+  RunConfig config;
+  config.model = wide;
+  config.data.sequence = wide.context;
+  config.batch = {1, 2, 2};
+  config.parallel.pipeline = 3;
+  std::vector<RunPlan> const stages = plan_stages(resolve_run(config, Topology::one_node(3)));
+  auto const of_table = [&](std::size_t stage) {
+    return std::ranges::count_if(collective_cases(stages[stage].parallel),
+                                 [](CollectiveCase const& one) { return one.planned.stages == StagePair{0, 2}; });
+  };
+  CHECK(of_table(0) == 5); // all kinds of blocks
+  CHECK(of_table(1) == 0);
+  CHECK(of_table(2) == 5);
 }

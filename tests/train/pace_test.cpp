@@ -70,3 +70,18 @@ TEST_CASE("whoever sleeps goes on with what happens between launches", "[pace]")
   sleep_until_passed(begin, 0);
   CHECK(calls == 0);
 }
+
+TEST_CASE("predicted parts of blocks take at least their pace", "[train][pace]") {
+  PartTimes times;
+  for (PartKind const kind : part_kinds) times.parts[kind] = {.forward = 1, .backward = 5, .backward_adding = 6};
+  FaultConfig faults;
+  faults.pace_forward = 8;
+  faults.pace_backward = 11;
+  PartTimes const found = paced(times, faults);
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
+    CHECK(found.of(kind).forward == 4);
+    CHECK(found.of(kind).backward == 5.5);
+    CHECK(found.of(kind).backward_adding == 6);
+  }
+  for (PartKind const kind : {PartKind::embed, PartKind::head}) CHECK(found.of(kind).forward == 1);
+}

@@ -117,8 +117,7 @@ void ShardedEngine::connect_stages(Arena& buffers, PinnedMemory& pinned) {
     scratch = take_vector(buffers, m_plan->reductions.storage, "token table scratch",
                           schedule_of(*sum, m_layout->mesh, m_layout->rank).scratch_elements);
   }
-  m_stages.emplace(m_exec, m_communication, m_communicators.of(Axis::pipeline), m_queue, *m_plan, table, scratch,
-                   pinned);
+  m_stages.emplace(m_exec, m_communication, m_communicators, m_queue, *m_plan, table, scratch, pinned);
 }
 
 void ShardedEngine::clear_moments() {

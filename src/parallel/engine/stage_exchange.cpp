@@ -5,32 +5,25 @@
 
 namespace trainstone {
 
-StageExchange::StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator const& line,
-                             ExecutionQueue& queue, ShardPlan const& plan, StoredVector table, StoredVector scratch,
-                             PinnedMemory& pinned)
+StageExchange::StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication,
+                             MeshCommunicators& communicators, ExecutionQueue& queue, ShardPlan const& plan,
+                             StoredVector table, StoredVector scratch, PinnedMemory& pinned)
     : m_exec(exec), m_communication(communication), m_queue(&queue), m_plan(&plan) {
   PipelineShape const& shape = plan.pipeline.shape;
   for (MessageKind const kind : {MessageKind::activation, MessageKind::gradient})
     for (Index sender = 0; sender < shape.stages; ++sender) {
       bool const is_used = sends(shape, kind, sender, 0) || sends(shape, kind, sender, shape.chunks - 1);
       if (!is_used) continue;
-      if (std::optional<Communicator> mine = pair(line, channel_stages(shape, kind, sender)))
+      if (std::optional<Communicator> mine = communicators.split(channel_stages(shape, kind, sender)))
         m_channels.emplace(std::pair(kind, sender), Channel{std::move(*mine)});
     }
-  m_ends = pair(line, {0, static_cast<Rank>(shape.stages - 1)});
+  m_ends = communicators.split({0, static_cast<Rank>(shape.stages - 1)});
   for (PreparedMessage const& message : prepared_messages(plan.pipeline))
     m_staging[message] = pinned.take(pinned_message_bytes(plan, message));
   if (!m_ends) return;
   PlannedCollective const& sum = plan.pipeline.table.value();
   m_table.emplace(communication, *m_ends, schedule_of(sum, plan.layout.mesh, plan.layout.rank), Operation::sum, table,
                   scratch, ExecutionOptions{.staging = pinned.take(pinned_table_bytes(plan)), .caller = &m_exec});
-}
-
-/// Nothing on the other stages. Collective over the line.
-std::optional<Communicator> StageExchange::pair(Communicator const& line, StagePair const& stages) {
-  bool const is_in = line.rank() == stages.lower || line.rank() == stages.upper;
-  Communicator part = line.split(is_in ? 0 : 1 + line.rank());
-  return is_in ? std::optional<Communicator>(std::move(part)) : std::nullopt;
 }
 
 StoredVector StageExchange::data_of(PreparedMessage const& message, StageBuffers const& buffers) const {

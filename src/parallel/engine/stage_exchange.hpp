@@ -11,6 +11,7 @@
 #include "comm/execution/execution_queue.hpp"
 #include "core/memory.hpp"
 #include "core/stored.hpp"
+#include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
 
@@ -40,7 +41,7 @@ public:
   /// \param[in] scratch        as planned, for its sum
   /// Takes its part of engine_pinned_buffers(plan) from `pinned`. Collective; everything referred to must outlive the
   /// object.
-  StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator const& line,
+  StageExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                 ExecutionQueue& queue, ShardPlan const& plan, StoredVector table, StoredVector scratch,
                 PinnedMemory& pinned);
   StageExchange(StageExchange const&) = delete;
@@ -61,7 +62,6 @@ private:
     std::shared_ptr<SharedTag> tag = nullptr;
   };
 
-  static std::optional<Communicator> pair(Communicator const& line, StagePair const& stages);
   Execution& execution(Instruction const& message, Act act);
   StoredVector data_of(PreparedMessage const& message, StageBuffers const& buffers) const;
 

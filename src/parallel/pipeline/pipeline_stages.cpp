@@ -139,8 +139,10 @@ std::vector<Index> cut_stages(StageCut cut, std::vector<Index> const& listed, Bl
   TRAINSTONE_REQUIRE_INPUT(std::ssize(listed) == stages, "the list of blocks has {} for {}, for example [{}]",
                            plural(std::ssize(listed), "number"), plural(stages, "stage"), fmt::join(even, ", "));
   bool const counts = std::ranges::all_of(listed, [](Index number) { return number >= 0; });
+  TRAINSTONE_REQUIRE_INPUT(counts, "the blocks [{}] are not all 0 or more, for example [{}]", fmt::join(listed, ", "),
+                           fmt::join(even, ", "));
   Index const sum = std::accumulate(listed.begin(), listed.end(), Index{0});
-  TRAINSTONE_REQUIRE_INPUT(counts && sum == blocks, "the blocks [{}] are {} in sum, the model has {}, for example [{}]",
+  TRAINSTONE_REQUIRE_INPUT(sum == blocks, "the blocks [{}] are {} in sum, the model has {}, for example [{}]",
                            fmt::join(listed, ", "), sum, blocks, fmt::join(even, ", "));
   return listed;
 }

@@ -27,7 +27,7 @@ Found strategy_problem(ParallelConfig const& parallel) {
   if (row.main_device)
     return problem("parallel.pipeline",
                    "parallel.pipeline = {}: parallel.strategy = \"{}\" has no pipeline; nearest legal values: "
-                   "pipeline 1, or strategy \"ddp\"",
+                   "pipeline 1, or strategy \"ddp\", \"zero\" or \"hsdp\"",
                    parallel.pipeline, row.name);
   if (parallel.partition == StatePartition::inter_layer)
     return problem("parallel.partition",
@@ -79,10 +79,11 @@ Found cut_problem(ParallelConfig const& parallel, Index ranks, Index blocks) {
                    "parallel.pipeline = {} stages for {}: a stage between the first and the last one needs a block; "
                    "nearest legal value on {}: {}",
                    parallel.pipeline, plural(blocks, "block"), plural(ranks, "rank"), most_stages(ranks, blocks));
-  if (parallel.pipeline_chunks > 1 && parallel.stage_cut != StageCut::even)
+  bool const of_chunks = parse_pipeline_schedule(parallel.pipeline_schedule).has_chunks && parallel.pipeline_chunks > 1;
+  if (of_chunks && parallel.stage_cut != StageCut::even)
     return problem("parallel.stages",
-                   "parallel.pipeline_chunks = {} cuts all blocks into equal chunks: legal value "
-                   "of parallel.stages: \"even\"",
+                   "parallel.stages: parallel.pipeline_chunks = {} cuts all blocks into equal chunks; legal value: "
+                   "\"even\"",
                    parallel.pipeline_chunks);
   if (parallel.stage_cut != StageCut::listed) return std::nullopt;
   BlockCosts const costs{.blocks = std::vector<double>(static_cast<std::size_t>(blocks), 1)};

@@ -23,10 +23,11 @@ struct CollectiveCase {
 /// The most elements of the cases with all kinds of blocks.
 inline constexpr Index most_elements_tried = 65536;
 
-/// The cases of the plan's reductions and gathers. A bucket or a group is shortened: the longest message is only just
-/// long enough to be cut in two when it is staged. No case takes more memory than the training or than
-/// most_elements_tried elements: data lie in the memory of a run or a group, and scratch and staging are no larger than
-/// planned. (If a 16-bit type cannot add up whole numbers over this number of ranks, fp32 replaces it.)
+/// The cases of the plan's reductions, of the sum of the token table's gradient over two stages, and of gathers. A
+/// bucket or a group is shortened: the longest message is only just long enough to be cut in two when it is staged. No
+/// case takes more memory than the training or than most_elements_tried elements: data lie in the memory of a run or a
+/// group, and scratch and staging are no larger than planned. (If a 16-bit type cannot add up whole numbers over this
+/// number of ranks, fp32 replaces it.)
 std::vector<CollectiveCase> collective_cases(ShardPlan const& plan);
 
 } // namespace trainstone

@@ -147,6 +147,8 @@ private:
 
 Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, ShardPlan const& plan) {
   MeshCommunicators communicators(communicator, plan.layout.mesh);
+  std::optional<Communicator> ends; // of a pipeline
+  if (plan.pipeline.has_stages()) ends = communicators.split({0, plan.layout.mesh.pipeline - 1});
   bool equal = true;
   std::vector<std::string> names;
   std::uint64_t most_bytes = 0;
@@ -155,7 +157,8 @@ Check check_collectives(ExecutionSpace const& exec, Communicator& communicator, 
     std::string const name = fmt::format("{} {}", to_string(problem.collective), to_string(tried.planned.algorithm));
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     most_bytes = std::max(most_bytes, static_cast<std::uint64_t>(problem.elements()) * bytes_per_value(tried.storage));
-    equal = ExactRun(exec, communicators.of(tried.planned.axis), tried).is_exact() && equal;
+    Communicator& members = tried.planned.stages ? ends.value() : communicators.of(tried.planned.axis);
+    equal = ExactRun(exec, members, tried).is_exact() && equal;
   }
   return exact(exec, communicator, "collectives-exact", equal,
                fmt::format("whole numbers, up to {} bytes: {}", most_bytes, fmt::join(names, ", ")));
