@@ -158,9 +158,6 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
       predicted_step(run, arguments.machine_file, read_machine_file(arguments.machine_file));
   std::optional<MeasuredStep> measured;
   if (!arguments.trace_file.empty()) measured = read_measured_step(arguments.trace_file, timeline, stages);
-  if (measured && measured->deck_hash != deck_hash(deck))
-    fmt::print("note: {} is the trace of a deck with hash {}, and this deck has {}: keys differ\n",
-               arguments.trace_file, measured->deck_hash, deck_hash(deck));
   std::string const title = fmt::format("{} on {}, {}: a step of {}", arguments.subject, plural(ranks, "rank"),
                                         plural(run.topology.nodes(), "node"), deck_label(deck));
   if (!arguments.svg_file.empty()) {

@@ -88,7 +88,7 @@ class Runs(unittest.TestCase):
         planned = self.plan("--repeats", "2", "--vary", STAGES, kind="sweep", ranks="2")
         self.assertEqual(planned.returncode, 0, planned)
         self.assertRegex(planned.stdout, "(?m)^left out: parallel.pipeline=2 parallel.pipeline_schedule=interleaved "
-                                         "parallel.pipeline_chunks=2: .*equal chunks: 2 blocks on 2 stages")
+                                         "parallel.pipeline_chunks=2: .*number of chunks per stage of 2 blocks on 2 stages is 1")
         study, staged = Study(self.folder / "s"), "parallel.pipeline=2 parallel.stages=[1,1]"
         self.assertEqual([(point["name"], point["cell"], point["choice"], point["ranks"]) for point in study.points],
                          [(f"n2-{cell}-r{repeat}", f"n2-{cell}", choice, 2) for repeat in (1, 2)
