@@ -2,6 +2,8 @@
 
 #include "train/plan/step_prediction.hpp"
 
+#include "train/plan/pipeline_prediction.hpp"
+
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -140,4 +142,32 @@ TEST_CASE("a step of GPT-3 on 65,536 ranks is priced as one of few ranks", "[tra
     CHECK(timeline.step == computation + timeline.busiest().exposed());
     CHECK(timeline.busiest().exposed() > 0);
   }
+}
+
+TEST_CASE("no predicted step of a pipeline beats the bound that is printed beside it", "[train][prediction]") {
+  PartTimes parts;
+  for (PartKind const kind : part_kinds) parts.parts[kind] = {1e-3, 2e-3, 3e-3, 4e-4, 9e-4};
+  parts.loss = 1e-4;
+  MachineModel const fast = uniform_machine({});
+  for (Recompute const again : {Recompute::none, Recompute::full})
+    for (char const* const schedule : {"naive", "gpipe", "1f1b"})
+      for (std::int64_t const stage_of_zero : {0, 3}) {
+        RunConfig config = small_config(4);
+        config.model.layers = 4;
+        config.batch = {1, 4, 8};
+        config.parallel.pipeline = 2;
+        config.parallel.pipeline_schedule = schedule;
+        if (stage_of_zero > 0) config.parallel.strategy = Strategy::zero;
+        config.parallel.zero_stage = stage_of_zero;
+        config.model_options.recompute = {again};
+        std::vector<RunPlan> const stages = plan_stages(resolve_run(config, Topology::one_node(4)));
+        double const step = 1e-9 * static_cast<double>(predict_timeline(stages, parts, fast, {}).step);
+        PipelinePrediction const pipeline = predict_pipeline(config.parallel, stages, parts, fast, {});
+        INFO(schedule << ", stage " << stage_of_zero << " of ZeRO");
+        CHECK(pipeline.bound_seconds > 0);
+        CHECK(pipeline.bound_seconds <= step);
+        CHECK(pipeline.bound_seconds <= pipeline.seconds);
+        // 4 micro-batches of 2 blocks on the last stage, and of the head
+        if (again == Recompute::none) CHECK(pipeline.bound_seconds >= 4 * (4 * 3e-3 + 3e-3 + 1e-4));
+      }
 }
