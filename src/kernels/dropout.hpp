@@ -17,6 +17,7 @@ struct Dropout {
   std::uint64_t seed = 0;
   std::uint64_t first_sample = 0; ///< of the micro-batch's first sequence, counted from the start of training; < 2^44
   std::uint32_t site = 0;         ///< which of the model's dropouts; < 2^24. Positions are < 2^20, heads < 2^14
+  std::uint32_t first_head = 0;   ///< of attention on some of the heads: the number of the first one
   bool is_on() const { return rate > 0; }
 };
 

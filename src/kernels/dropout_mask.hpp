@@ -42,6 +42,7 @@ struct DropoutRows {
   std::uint64_t seed, first_sample;
   std::uint32_t site, threshold;
   float scale;
+  Index first_head;
 
   /// \throws Error   if a number of the dropout is out of its range, or there are more positions or heads than it knows
   DropoutRows(Dropout const& dropout, Index positions, Index heads = 1);
@@ -51,8 +52,8 @@ struct DropoutRows {
     std::uint64_t const sample = first_sample + static_cast<std::uint64_t>(b);
     // position: 20 bits, sample: 44, block: 18 bits (a head's keys are positions) of 32, head: 14, site: 24
     std::uint64_t const upper = static_cast<std::uint64_t>(t) | sample >> 32 << 20;
-    return {seed, upper << 32 | static_cast<std::uint64_t>(head) << 18, site | (sample & 0xFFFFFFFFU) << 24, threshold,
-            scale};
+    return {seed, upper << 32 | static_cast<std::uint64_t>(first_head + head) << 18,
+            site | (sample & 0xFFFFFFFFU) << 24, threshold, scale};
   }
 };
 

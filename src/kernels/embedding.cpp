@@ -34,12 +34,19 @@ void build_token_buckets(std::span<std::int32_t const> tokens, Index vocab, std:
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
   template void embedding_forward<T>(ExecutionSpace const&, Vector<std::int32_t const>, Matrix<T const>,               \
-                                     Matrix<T const>, Index, Matrix<T>);
+                                     Matrix<T const>, Index, Matrix<T>);                                               \
+  template void embedding_add_positions<T>(ExecutionSpace const&, Matrix<T const>, Matrix<T const>, Index, Matrix<T>);
 TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 
 #define TRAINSTONE_INSTANTIATE_GRADIENT(T, Gradient)                                                                   \
   template void embedding_backward<T, Gradient>(ExecutionSpace const&, TokenBuckets const&, Matrix<T const>, Index,    \
-                                                Matrix<Gradient>, Matrix<Gradient>, Write);
+                                                Matrix<Gradient>, Matrix<Gradient>, Write);                            \
+  template void embedding_backward_tokens<T, Gradient>(ExecutionSpace const&, TokenBuckets const&, Matrix<T const>,    \
+                                                       Index, Matrix<Gradient>);                                       \
+  template void embedding_backward_positions<T, Gradient>(ExecutionSpace const&, Matrix<T const>, Index,               \
+                                                          Matrix<Gradient>, Write);                                    \
+  template void embedding_lookup<T, Gradient>(ExecutionSpace const&, Vector<std::int32_t const>, Index,                \
+                                              Matrix<T const>, Write, Matrix<Gradient>);
 TRAINSTONE_FOR_EACH_STORAGE_AND_GRADIENT(TRAINSTONE_INSTANTIATE_GRADIENT)
 
 } // namespace trainstone

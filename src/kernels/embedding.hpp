@@ -40,6 +40,30 @@ template <class T>
 void embedding_forward(ExecutionSpace const& exec, Vector<std::int32_t const> tokens, Matrix<T const> wte,
                        Matrix<T const> wpe, Index sequence, Matrix<T> out);
 
+/// Of a slice of the token table: out = its row of the token + 0. Rows of other slices' tokens become 0, or stay, so
+/// that the slices of a rank look up into one matrix.            reference: reference::embedding_forward without
+/// positions
+/// \param[in]  exec        work is enqueued here; returns without fencing
+/// \param[in]  tokens (N)  \param[in] slice (S, C)   rows [first, first + S) of the token table
+/// \param[out] out (N, C)  rows of the slice's tokens are written; the other ones become 0 with Write::overwrite, and
+///                         stay with Write::add
+/// \throws Error           if extents differ (message names both shapes)
+/// Work: N C FLOP; 2 N C sizeof(T) + 4 N bytes.
+template <class T, class Out>
+void embedding_lookup(ExecutionSpace const& exec, Vector<std::int32_t const> tokens, Index first, Matrix<T const> slice,
+                      Write others, Matrix<Out> out);
+
+/// out = looked_up + wpe[position], per row: embedding_forward behind embedding_lookup.
+///                                                                      reference: reference::embedding_forward
+/// \param[in]  exec        work is enqueued here; returns without fencing
+/// \param[in]  looked_up (N, C)               \param[in] wpe (S, C)     S >= sequence
+/// \param[out] out (N, C)  overwritten; may alias looked_up             \param[in] sequence   N is a multiple of it
+/// \throws Error           if extents differ (message names both shapes)
+/// Work: N C FLOP; 3 N C sizeof(T) bytes.
+template <class T>
+void embedding_add_positions(ExecutionSpace const& exec, Matrix<T const> looked_up, Matrix<T const> wpe, Index sequence,
+                             Matrix<T> out);
+
 /// d_wte[token] += the sum of d_out over the token's rows; d_wpe[position] = or += the sum over the micro-batch.
 ///                                                                      reference: reference::embedding_backward
 /// Both sums run over ascending rows: the same bits in every run.
@@ -53,5 +77,17 @@ void embedding_forward(ExecutionSpace const& exec, Vector<std::int32_t const> to
 template <class T, class Gradient>
 void embedding_backward(ExecutionSpace const& exec, TokenBuckets const& buckets, Matrix<T const> d_out, Index sequence,
                         Matrix<Gradient> d_wte, Matrix<Gradient> d_wpe, Write wpe_mode);
+
+/// The first half of embedding_backward, for a slice of the token table: rows [first, first + S).
+/// \param[in,out] d_slice (S, C)   added to
+/// Work: N C FLOP; N C sizeof(T) + 2 D C sizeof(Gradient) bytes (D different tokens, taken as N).
+template <class T, class Gradient>
+void embedding_backward_tokens(ExecutionSpace const& exec, TokenBuckets const& buckets, Matrix<T const> d_out,
+                               Index first, Matrix<Gradient> d_slice);
+/// The second half.
+/// Work: N C FLOP; N C sizeof(T) + S C sizeof(Gradient) bytes.
+template <class T, class Gradient>
+void embedding_backward_positions(ExecutionSpace const& exec, Matrix<T const> d_out, Index sequence,
+                                  Matrix<Gradient> d_wpe, Write mode);
 
 } // namespace trainstone

@@ -48,4 +48,33 @@ void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<
                         Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
                         Vector<Gradient> d_gamma, Vector<Gradient> d_beta, Write parameter_mode);
 
+/// The gradient of the input alone.
+/// Work: 12 N C FLOP; (3 N C + C) sizeof(T) + 8 N bytes, N C sizeof(T) more if d_x is added to.
+template <class T>
+void layernorm_backward_input(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
+                              Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode);
+
+/// The gradients of gamma and beta as sums over blocks of positions: block i has the positions
+/// [i sequence / blocks, (i + 1) sequence / blocks) of all sequences, rows ascending. Whoever has a block gets the same
+/// bits.                                                     reference: reference::layernorm_backward of a block's rows
+/// \param[in]  exec        work is enqueued here; returns without fencing
+/// \param[in]  d_y, x (N, C)   \param[in] mean, rstd (N) of the forward pass
+/// \param[in]  sequence    a multiple of the number of blocks; N is a multiple of it
+/// \param[out] sums (blocks, 2 C)   overwritten: of gamma, then of beta
+/// \throws Error           if extents differ (message names both shapes)
+/// Work: 4 N C FLOP; 2 N C sizeof(T) + 8 N + 8 blocks C bytes.
+template <class T>
+void layernorm_block_sums(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<float const> mean,
+                          Vector<float const> rstd, Index sequence, Matrix<float> sums);
+
+/// d_gamma, d_beta = or += the sums over blocks, added in the balanced binary tree over the blocks.
+///                                                           reference: itself
+/// \param[in]  exec        work is enqueued here; returns without fencing
+/// \param[in]  sums (blocks, 2 C)   at most 2^16 blocks     \param[out] d_gamma, d_beta (C)   mode
+/// \throws Error           if extents differ (message names both shapes)
+/// Work: 2 blocks C FLOP; 8 blocks C + 2 C sizeof(Gradient) bytes, 2 C sizeof(Gradient) more if they are added to.
+template <class Gradient>
+void layernorm_sum_blocks(ExecutionSpace const& exec, Matrix<float const> sums, Vector<Gradient> d_gamma,
+                          Vector<Gradient> d_beta, Write mode);
+
 } // namespace trainstone

@@ -98,54 +98,133 @@ void residual_layernorm_forward(ExecutionSpace const& exec, Matrix<T const> x, M
       });
 }
 
-template <class T, class Gradient>
-void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
-                        Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
-                        Vector<Gradient> d_gamma, Vector<Gradient> d_beta, Write parameter_mode) {
+namespace Impl {
+
+/// The work of summing over rows for gamma and beta; what is written is not counted.
+template <class T>
+Kernel layernorm_parameters(char const* label, Matrix<T const> const& x, std::uint64_t written_bytes) {
+  return {.label = label,
+          .flops = 4 * x.size(),
+          .bytes = 2 * x.size() * sizeof(T) + written_bytes + 2 * x.extent(0) * sizeof(float)};
+}
+
+/// What a row adds to the gradients of gamma and beta, in a tile of columns that begins at `first`.
+template <class T>
+struct LayerNormTerms {
+  T const* d_y;
+  T const* x;
+  float const* mean;
+  float const* rstd;
+  Index columns;
+
+  KOKKOS_INLINE_FUNCTION LayerNormTerms from(Index first) const {
+    return {d_y + first, x + first, mean, rstd, columns};
+  }
+  KOKKOS_INLINE_FUNCTION float gamma(Index n, Index c) const {
+    float const norm = (to_float(x[n * columns + c]) - mean[n]) * rstd[n];
+    return to_float(d_y[n * columns + c]) * norm;
+  }
+  KOKKOS_INLINE_FUNCTION float beta(Index n, Index c) const { return to_float(d_y[n * columns + c]); }
+};
+
+} // namespace Impl
+
+template <class T>
+void layernorm_backward_input(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
+                              Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("layernorm_backward: d_y", d_y, {rows, columns});
   Impl::require_shape("layernorm_backward: gamma", gamma, {columns});
   Impl::require_shape("layernorm_backward: mean", mean, {rows});
   Impl::require_shape("layernorm_backward: rstd", rstd, {rows});
   Impl::require_shape("layernorm_backward: d_x", d_x, {rows, columns});
-  Impl::require_shape("layernorm_backward: d_gamma", d_gamma, {columns});
-  Impl::require_shape("layernorm_backward: d_beta", d_beta, {columns});
-
-  std::uint64_t const statistics_bytes = 2 * mean.size() * sizeof(float);
-  Kernel const row_kernel{.label = "trainstone::layernorm::backward",
-                          .flops = 12 * x.size(),
-                          .bytes =
-                              ((d_x_mode == Write::add ? 4 : 3) * x.size() + columns) * sizeof(T) + statistics_bytes};
+  Kernel const kernel{.label = "trainstone::layernorm::backward",
+                      .flops = 12 * x.size(),
+                      .bytes = ((d_x_mode == Write::add ? 4 : 3) * x.size() + columns) * sizeof(T) +
+                               2 * mean.size() * sizeof(float)};
   launch_for(
-      row_kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
+      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const n = team.league_rank();
         Impl::normalize_row_backward(team, columns, Impl::row_of(d_y, n), Impl::row_of(x, n), gamma.data(), mean(n),
                                      rstd(n), Impl::row_of(d_x, n), d_x_mode);
       });
+}
 
-  Kernel const parameter_kernel{.label = "trainstone::layernorm::backward_parameters",
-                                .flops = 4 * x.size(),
-                                .bytes = 2 * x.size() * sizeof(T) +
-                                         (parameter_mode == Write::add ? 4 : 2) * d_gamma.size() * sizeof(Gradient) +
-                                         statistics_bytes};
+template <class T>
+void layernorm_block_sums(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<float const> mean,
+                          Vector<float const> rstd, Index sequence, Matrix<float> sums) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1), blocks = Impl::extent(sums, 0);
+  Impl::require_shape("layernorm_block_sums: d_y", d_y, {rows, columns});
+  Impl::require_shape("layernorm_block_sums: mean", mean, {rows});
+  Impl::require_shape("layernorm_block_sums: rstd", rstd, {rows});
+  Impl::require_shape("layernorm_block_sums: sums", sums, {blocks, 2 * columns});
+  Impl::require_sequences("layernorm_block_sums: x", rows, sequence);
+  TRAINSTONE_REQUIRE(blocks > 0 && sequence % blocks == 0, "layernorm_block_sums: {} positions in {} blocks", sequence,
+                     blocks);
   using Columns = Impl::MatrixColumns;
+  Index const length = sequence / blocks, block_rows = rows / blocks;
+  Impl::LayerNormTerms<T> const terms{d_y.data(), x.data(), mean.data(), rstd.data(), columns};
   launch_for(
-      parameter_kernel, Columns::policy(exec, columns, 2), KOKKOS_LAMBDA(Impl::Team const& team) {
+      Impl::layernorm_parameters("trainstone::layernorm::block_sums", x, sums.size() * sizeof(float)),
+      Columns::policy(exec, columns, 2, blocks), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const tiles = Impl::divide_up(columns, Columns::width), block = team.league_rank() / tiles;
+        Index const first = team.league_rank() % tiles * Columns::width;
+        Index const width = Impl::minimum(Columns::width, columns - first);
+        auto const tile = terms.from(first);
+        float* const of_block = Impl::row_of(sums, block) + first;
+        auto const row = [&](Index r) { return r / length * sequence + block * length + r % length; };
+        Columns::sum(
+            team, block_rows, width, [&](Index r, Index c) { return tile.gamma(row(r), c); },
+            [&](Index c, float total) { of_block[c] = total; });
+        Columns::sum(
+            team, block_rows, width, [&](Index r, Index c) { return tile.beta(row(r), c); },
+            [&](Index c, float total) { of_block[columns + c] = total; });
+      });
+}
+
+template <class Gradient>
+void layernorm_sum_blocks(ExecutionSpace const& exec, Matrix<float const> sums, Vector<Gradient> d_gamma,
+                          Vector<Gradient> d_beta, Write mode) {
+  Index const blocks = Impl::extent(sums, 0), columns = Impl::extent(d_gamma, 0);
+  Impl::require_shape("layernorm_sum_blocks: sums", sums, {blocks, 2 * columns});
+  Impl::require_shape("layernorm_sum_blocks: d_beta", d_beta, {columns});
+  TRAINSTONE_REQUIRE(blocks <= 1 << 16, "layernorm_sum_blocks: {} blocks", blocks);
+  Kernel const kernel{.label = "trainstone::layernorm::sum_blocks",
+                      .flops = sums.size(),
+                      .bytes = sums.size() * sizeof(float) +
+                               (mode == Write::add ? 4 : 2) * d_gamma.size() * sizeof(Gradient)};
+  launch_for(
+      kernel, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>(exec, 0, 2 * columns),
+      KOKKOS_LAMBDA(Index i) {
+        float const total = Impl::tree_over(blocks, [&](Index block) { return sums(block, i); });
+        Impl::write(i < columns ? d_gamma(i) : d_beta(i - columns), total, mode);
+      });
+}
+
+template <class T, class Gradient>
+void layernorm_backward(ExecutionSpace const& exec, Matrix<T const> d_y, Matrix<T const> x, Vector<T const> gamma,
+                        Vector<float const> mean, Vector<float const> rstd, Matrix<T> d_x, Write d_x_mode,
+                        Vector<Gradient> d_gamma, Vector<Gradient> d_beta, Write parameter_mode) {
+  Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
+  Impl::require_shape("layernorm_backward: d_gamma", d_gamma, {columns});
+  Impl::require_shape("layernorm_backward: d_beta", d_beta, {columns});
+  layernorm_backward_input<T>(exec, d_y, x, gamma, mean, rstd, d_x, d_x_mode);
+  using Columns = Impl::MatrixColumns;
+  Impl::LayerNormTerms<T> const terms{d_y.data(), x.data(), mean.data(), rstd.data(), columns};
+  launch_for(
+      Impl::layernorm_parameters("trainstone::layernorm::backward_parameters", x,
+                                 (parameter_mode == Write::add ? 4 : 2) * d_gamma.size() * sizeof(Gradient)),
+      Columns::policy(exec, columns, 2), KOKKOS_LAMBDA(Impl::Team const& team) {
         Index const first = team.league_rank() * Columns::width;
         Index const width = Impl::minimum(Columns::width, columns - first);
-        T const* const d_terms = d_y.data() + first;
-        T const* const x_terms = x.data() + first;
+        auto const tile = terms.from(first);
         Gradient* const gamma_sums = d_gamma.data() + first;
         Gradient* const beta_sums = d_beta.data() + first;
         Columns::sum(
-            team, rows, width,
-            [&](Index n, Index c) {
-              float const norm = (to_float(x_terms[n * columns + c]) - mean(n)) * rstd(n);
-              return to_float(d_terms[n * columns + c]) * norm;
-            },
+            team, rows, width, [&](Index n, Index c) { return tile.gamma(n, c); },
             [&](Index c, float total) { Impl::write(gamma_sums[c], total, parameter_mode); });
         Columns::sum(
-            team, rows, width, [&](Index n, Index c) { return to_float(d_terms[n * columns + c]); },
+            team, rows, width, [&](Index n, Index c) { return tile.beta(n, c); },
             [&](Index c, float total) { Impl::write(beta_sums[c], total, parameter_mode); });
       });
 }

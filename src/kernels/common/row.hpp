@@ -98,6 +98,21 @@ KOKKOS_INLINE_FUNCTION float vector_max(Index count, Value const& value) {
   return result;
 }
 
+/// The balanced binary tree over value(0) ... value(count - 1), by one thread: neighbours are added level by level, a
+/// last value without a partner moves up unchanged. Fewer than 2^depth values.
+template <int depth = 17, class Value>
+KOKKOS_INLINE_FUNCTION auto tree_over(Index count, Value const& value) {
+  using Number = decltype(value(Index{0}));
+  Number waiting[depth] = {}; // sums of 2^k values, the longest first
+  int size = 0;
+  for (Index i = 0; i < count; ++i) {
+    waiting[size++] = value(i);
+    for (Index bits = i; bits % 2 == 1; bits /= 2, --size) waiting[size - 2] += waiting[size - 1];
+  }
+  for (; size > 1; --size) waiting[size - 2] += waiting[size - 1];
+  return waiting[0];
+}
+
 // ---- one team -------------------------------------------------------------------------------------------------------
 
 /// body(i) for i in [0, count), one element each. Iterations must be independent.
@@ -221,8 +236,8 @@ KOKKOS_INLINE_FUNCTION void column_sums(Team const& team, Index groups, Index co
 struct HostColumns {
   static constexpr Index width = column_tile;
 
-  static RowPolicy policy(ExecutionSpace const& exec, Index columns, [[maybe_unused]] int sums) {
-    return row_policy(exec, divide_up(columns, width));
+  static RowPolicy policy(ExecutionSpace const& exec, Index columns, [[maybe_unused]] int sums, Index groups = 1) {
+    return row_policy(exec, groups * divide_up(columns, width));
   }
 
   template <class Value, class Store>
@@ -239,9 +254,10 @@ struct DeviceColumns {
   static constexpr int runs = 32;
   static constexpr std::size_t scratch_bytes = runs * width * sizeof(float);
 
-  static RowPolicy policy(ExecutionSpace const& exec, Index columns, int sums) {
-    RowPolicy result = host_reaches_memory ? RowPolicy(exec, teams(columns), 1, 1)
-                                           : RowPolicy(exec, teams(columns), runs, static_cast<int>(width));
+  static RowPolicy policy(ExecutionSpace const& exec, Index columns, int sums, Index groups = 1) {
+    int const teams = static_cast<int>(groups * divide_up(columns, width));
+    RowPolicy result =
+        host_reaches_memory ? RowPolicy(exec, teams, 1, 1) : RowPolicy(exec, teams, runs, static_cast<int>(width));
     result.set_scratch_size(0, Kokkos::PerTeam(static_cast<std::size_t>(sums) * scratch_bytes));
     return result;
   }
@@ -264,14 +280,12 @@ struct DeviceColumns {
       store(c, total);
     });
   }
-
-private:
-  static int teams(Index columns) { return static_cast<int>(divide_up(columns, width)); }
 };
 
-/// policy(exec, columns, sums): teams, each of which may call sum so often. sum(team, rows, columns, value, store):
-/// store(c, sum of value(r, c) over all rows) for the columns of the team's tile, which begins at its rank times width
-/// and has at most that many; r and c count from the tile's first. In an order that depends on the number of rows only.
+/// policy(exec, columns, sums, groups): teams, each of which may call sum so often: for every group of rows, a team per
+/// tile of columns. sum(team, rows, columns, value, store): store(c, sum of value(r, c) over all rows) for the columns
+/// of the team's tile, which begins at the tile's number times width and has at most that many; r and c count from the
+/// tile's first. In an order that depends on the number of rows only.
 using MatrixColumns = std::conditional_t<host_reaches_memory, HostColumns, DeviceColumns>;
 
 } // namespace trainstone::Impl
