@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 namespace trainstone {
@@ -15,12 +16,13 @@ constexpr std::array<char const*, activation_kinds> names{
     "input",         "embedded",    "embedded mask",  "ln1",       "ln1 mean",     "ln1 rstd",    "qkv",
     "probabilities", "log-sum-exp", "attention mask", "attention", "middle",       "ln2",         "ln2 mean",
     "ln2 rstd",      "fc",          "gelu",           "output",    "attproj mask", "fcproj mask", "lnf",
-    "lnf mean",      "lnf rstd",    "logits",         "losses",    "branch",       "d_stream",    "d_qkv",
-    "d_fc"};
+    "lnf mean",      "lnf rstd",    "logits",         "losses",    "loss maximum", "loss sums",   "norm sums",
+    "partial",       "branch",      "d_stream",       "d_qkv",     "d_fc"};
 
 PlannedTensor planned_activation(std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return planned<std::uint8_t>(name, elements);
-  return planned(is_statistic(what) ? Storage::fp32 : storage, name, elements);
+  if (what == Activation::loss_sums) return planned<double>(name, elements);
+  return planned(storage, name, elements);
 }
 
 // Named, because nvcc puts parentheses around a field's declarator, and g++ warns of them.
@@ -67,25 +69,44 @@ std::string to_string(PlacedActivation const& placed) {
   return prefix + names[static_cast<std::size_t>(placed.what)];
 }
 
+Storage storage_of(Activation what, GptOptions const& options, Storage values) {
+  bool const wide = is_statistic(what) || (what == Activation::partial && options.wide_sums);
+  return wide ? Storage::fp32 : values;
+}
+
+/// Partial sums wait like the digits of a binary number. The longest of them lies where the sum belongs, if the types
+/// are the same.
+Index matrices_of(Activation what, GptOptions const& options, Storage values) {
+  Index const slices = options.slices.count();
+  if (what != Activation::partial) return is_cut(what) ? slices : 1;
+  bool const apart = storage_of(what, options, values) != values;
+  return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(slices))) - (apart ? 0 : 1);
+}
+
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
-  Index const n = shape.rows(), c = config.channels;
-  if (what == Activation::log_sum_exp) return {n * config.heads, 1};
-  if (is_statistic(what)) return {n, 1};
+  Index const n = shape.rows(), c = config.channels, blocks = options.slices.blocks, heads = config.heads / blocks;
+  Index const in_loss = n / options.loss_chunks; // rows
   switch (what) {
+  case Activation::log_sum_exp: return {n * heads, 1};
+  case Activation::loss_maximum: return {in_loss, 1};
+  case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
+  case Activation::norm_sums: return {blocks, 2 * c};
   case Activation::probabilities:
-  case Activation::attention_mask: return {n * config.heads, shape.sequence};
+  case Activation::attention_mask: return {n * heads, shape.sequence};
   case Activation::qkv:
-  case Activation::d_qkv: return {n, 3 * c};
+  case Activation::d_qkv: return {n, 3 * c / blocks};
+  case Activation::attention:
+  case Activation::d_attention: return {n, c / blocks};
   case Activation::fc:
   case Activation::gelu:
-  case Activation::d_fc: return {n, 4 * c};
-  case Activation::logits: return {n / options.loss_chunks, config.padded_vocab()};
-  default: return {n, c};
+  case Activation::d_fc: return {n, 4 * c / blocks};
+  case Activation::logits: return {in_loss, config.padded_vocab() / blocks};
+  default: return {n, is_statistic(what) ? 1 : c};
   }
 }
 
 ActivationPlaces::ActivationPlaces(ModelStage stage, GptOptions const& options, ActivationCopies const& copies)
-    : m_stage(std::move(stage)), m_copies(copies), m_written(written_by(m_stage, options)) {
+    : m_stage(std::move(stage)), m_copies(copies), m_options(options), m_written(written_by(m_stage, options)) {
   std::size_t begin = 0;
   for (Index const size : blocks_by_chunk(m_stage)) {
     bool const embed = m_stage.embed && m_chunk_ends.empty();
@@ -125,7 +146,7 @@ std::size_t ActivationPlaces::index_of(Index block) const {
 }
 
 PlacedActivation ActivationPlaces::place_of(Activation what, Index block) const {
-  if (what == Activation::d_branch) return {Activation::d_qkv, PlacedActivation::of_model};
+  if (what == Activation::d_attention) return {Activation::d_fc, PlacedActivation::of_model};
   if (what != Activation::stream && !is_of_block(what)) return {what, PlacedActivation::of_model};
   bool const of_head = m_blocks.empty() || block > m_stage.blocks.back();
   if (what == Activation::stream && of_head) return m_chunk_ends.back();
@@ -134,8 +155,10 @@ PlacedActivation ActivationPlaces::place_of(Activation what, Index block) const 
   return {what, (*placed.recomputed)[static_cast<std::size_t>(what)] ? PlacedActivation::recomputed : placed.place};
 }
 
-PlacedActivation ActivationPlaces::operator()(Activation what, Index block, ActivationBuffers const& buffers) const {
+PlacedActivation ActivationPlaces::operator()(Activation what, Index block, ActivationBuffers const& buffers,
+                                              Index number) const {
   PlacedActivation placed = place_of(what, block);
+  placed.number = number;
   if (CopiedBy const* const by = copied_by(placed)) {
     placed.copy = buffers.*by->number;
     TRAINSTONE_REQUIRE(0 <= placed.copy && placed.copy < m_copies.*by->count, "{}: there is no {} {} among {}",
@@ -150,11 +173,14 @@ PlacedActivation ActivationPlaces::chunk_output(Index chunk) const {
   return end;
 }
 
-std::vector<PlacedActivation> ActivationPlaces::all() const {
+std::vector<PlacedActivation> ActivationPlaces::all(Storage values) const {
   std::vector<PlacedActivation> placed;
+  auto const add_matrices = [&](PlacedActivation place) {
+    for (; place.number < matrices_of(place.what, m_options, values); ++place.number) placed.push_back(place);
+  };
   auto const add = [&](Activation first, Activation last, PlacedActivation const& place, Flags const& unused) {
     for (auto what = m_written.lower_bound(first); what != m_written.end() && *what <= last; ++what)
-      if (!unused[static_cast<std::size_t>(*what)]) placed.push_back({*what, place.block, place.copy});
+      if (!unused[static_cast<std::size_t>(*what)]) add_matrices({*what, place.block, place.copy});
   };
   auto const add_once = [&](Activation first, Activation last, Index copy) {
     add(first, last, {first, PlacedActivation::of_model, copy}, {});
@@ -168,7 +194,7 @@ std::vector<PlacedActivation> ActivationPlaces::all() const {
   }
   for (Activation const what : m_written) {
     auto const has = [&](auto const& way) { return (*way.second)[static_cast<std::size_t>(what)]; };
-    if (is_of_block(what) && std::ranges::any_of(m_ways, has)) placed.push_back({what, PlacedActivation::recomputed});
+    if (is_of_block(what) && std::ranges::any_of(m_ways, has)) add_matrices({what, PlacedActivation::recomputed});
   }
   add_once(Activation::lnf, Activation::branch, 0);
   for (Index number = 0; number < m_copies.gradients; ++number)
@@ -179,9 +205,14 @@ std::vector<PlacedActivation> ActivationPlaces::all() const {
 
 std::string ActivationPlaces::name(PlacedActivation const& placed) const {
   CopiedBy const* const by = copied_by(placed);
-  if (by == nullptr || m_copies.*by->count == 1) return to_string(placed);
-  std::string const copy = fmt::format("{} {}", by->name, placed.copy);
-  return placed.what == Activation::input ? copy : copy + " " + to_string(placed);
+  std::string name = to_string(placed);
+  if (by != nullptr && m_copies.*by->count > 1) {
+    std::string const copy = fmt::format("{} {}", by->name, placed.copy);
+    name = placed.what == Activation::input ? copy : copy + " " + name;
+  }
+  if (placed.what == Activation::partial) return fmt::format("{} {}", name, placed.number);
+  if (!is_cut(placed.what) || !m_options.slices.cuts()) return name;
+  return fmt::format("{}, slice {}", name, m_options.slices.first() + placed.number);
 }
 
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
@@ -194,8 +225,8 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
                                            ActivationCopies const& copies) {
   ActivationPlaces const places(stage, options, copies);
   std::vector<PlannedTensor> plan;
-  for (PlacedActivation const& placed : places.all())
-    plan.push_back(planned_activation(places.name(placed), placed.what, storage,
+  for (PlacedActivation const& placed : places.all(storage))
+    plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
                                       extents_of(placed.what, config, shape, options).elements()));
   return plan;
 }

@@ -24,7 +24,8 @@ struct MicroBatchShape {
   Index rows() const { return batch * sequence; }
 };
 
-/// In the order of their memory. N = B T rows.
+/// In the order of their memory. N = B T rows. Of what slices cut, each slice has a matrix of its own, with its share
+/// of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole.
 enum class Activation {
   input,          ///< (N, C) residual stream that a chunk of a pipeline's stage receives
   embedded,       ///< (N, C)
@@ -51,12 +52,16 @@ enum class Activation {
   lnf_rstd,       ///< (N)
   logits,         ///< (N, Vp); the loss turns them into their gradient
   losses,         ///< (N)
+  loss_maximum,   ///< (N) of the logits, over slices; from here to loss_sums with slices only, of one chunk of rows
+  loss_sums,      ///< (slices here, 2N) fp64: of the powers, and the target's logit
+  norm_sums,      ///< (slices of the model, 2C) fp32: gradients of a norm by block of positions, with slices only
+  partial,        ///< (N, C) several: sums of some slices; with slices only
   branch,         ///< (N, C) what a part adds to the stream, forward; its gradient, backward
   d_stream,       ///< (N, C) gradient of the residual stream, handed from part to part
   d_qkv,          ///< (N, 3C)
   d_fc,           ///< (N, 4C); the last one with memory of its own
   stream,         ///< (N, C) that a part begins with: `embedded`, `input`, or `output` of the block before
-  d_branch,       ///< (N, C) in the memory of d_qkv, which is written later
+  d_attention,    ///< (N, C) in the memory of d_fc, which only mlp uses
 };
 
 inline constexpr int activation_kinds = static_cast<int>(Activation::stream);
@@ -67,7 +72,24 @@ constexpr bool is_mask(Activation what) {
          what == Activation::fcproj_mask;
 }
 /// Whether all parts write it, one after the other.
-constexpr bool is_work_space(Activation what) { return what >= Activation::branch; }
+constexpr bool is_work_space(Activation what) { return what >= Activation::norm_sums; }
+/// Whether each slice has a matrix of its own.
+constexpr bool is_cut(Activation what) {
+  switch (what) {
+  case Activation::qkv:
+  case Activation::probabilities:
+  case Activation::log_sum_exp:
+  case Activation::attention_mask:
+  case Activation::attention:
+  case Activation::fc:
+  case Activation::gelu:
+  case Activation::logits:
+  case Activation::d_qkv:
+  case Activation::d_fc:
+  case Activation::d_attention: return true;
+  default: return false;
+  }
+}
 /// Whether it holds fp32 numbers, whatever parameters are stored in.
 constexpr bool is_statistic(Activation what) {
   switch (what) {
@@ -78,10 +100,17 @@ constexpr bool is_statistic(Activation what) {
   case Activation::ln2_rstd:
   case Activation::lnf_mean:
   case Activation::lnf_rstd:
-  case Activation::losses: return true;
+  case Activation::losses:
+  case Activation::loss_maximum:
+  case Activation::norm_sums: return true;
   default: return false;
   }
 }
+
+/// How many matrices of it a rank has in one place: slices, or partial sums.
+Index matrices_of(Activation what, GptOptions const& options, Storage values);
+/// The type of its numbers; of loss_sums fp64, and of masks bytes, which are none of these types.
+Storage storage_of(Activation what, GptOptions const& options, Storage values);
 
 struct Extents {
   Index rows;
@@ -89,7 +118,7 @@ struct Extents {
   Index elements() const { return rows * columns; }
 };
 
-/// Statistics have one column. Logits are of one chunk of rows.
+/// Of one slice, if slices cut it. Statistics have one column. Logits are of one chunk of rows.
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 
 /// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp).
@@ -118,8 +147,9 @@ struct PlacedActivation {
   static constexpr Index recomputed = -2; ///< once for all blocks that compute it again
 
   Activation what;
-  Index block;    ///< whose it is, or one of the above; of the blocks of chunks that take turns, the first one
-  Index copy = 0; ///< the slot, the input or the gradient, if it is a part of one
+  Index block;      ///< whose it is, or one of the above; of the blocks of chunks that take turns, the first one
+  Index copy = 0;   ///< the slot, the input or the gradient, if it is a part of one
+  Index number = 0; ///< among its matrices there
 
   bool operator==(PlacedActivation const&) const = default;
 };
@@ -137,15 +167,19 @@ public:
   ModelStage const& stage() const { return m_stage; }
   ActivationCopies const& copies() const { return m_copies; }
 
-  /// \param[in] block  the part's; of head, the number of the model's blocks
+  /// \param[in] block   the part's; of head, the number of the model's blocks
+  /// \param[in] number  of the matrix, of several
   /// \throws Error if the stage has neither the block nor the copy
-  PlacedActivation operator()(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
+  PlacedActivation operator()(Activation what, Index block, ActivationBuffers const& buffers = {},
+                              Index number = 0) const;
   /// Where a chunk without head leaves the residual stream: `output` of its last block, or `embedded`; of slot 0.
   /// \throws Error if the chunk has neither block nor embed
   PlacedActivation chunk_output(Index chunk) const;
-  /// All activations with memory, in the order of their memory: the inputs, what the parts write, and the losses.
-  std::vector<PlacedActivation> all() const;
-  /// "slot 1 block 3 qkv", "gradient 0 d_stream", "input 2": the copy is named if there are several.
+  /// All activations with memory, in the order of their memory: the inputs, what the parts write, and the losses. Of
+  /// several matrices each one.
+  std::vector<PlacedActivation> all(Storage values) const;
+  /// "slot 1 block 3 qkv", "gradient 0 d_stream", "input 2": the copy is named if there are several. "block 3 qkv,
+  /// slice 1", "partial 0".
   std::string name(PlacedActivation const& placed) const;
 
 private:
@@ -169,6 +203,7 @@ private:
 
   ModelStage m_stage;
   ActivationCopies m_copies;
+  GptOptions m_options;
   std::set<Activation> m_written;
   std::map<Recompute, std::shared_ptr<Flags const>> m_ways; ///< that blocks have, with what they compute again
   std::vector<PlacedBlock> m_blocks;                        ///< of the stage, in order

@@ -34,13 +34,17 @@ public:
   /// What is neither a statistic nor a mask. `block` is not looked at for what is of no block. Activation::stream of a
   /// block is what the block begins with; of block `layers`, what the head begins with.
   /// \param[in] buffers  the copy, of what is there several times
-  StoredMatrix matrix(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
-  Vector<float> statistics(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
+  /// \param[in] number   of the matrix, of several: a slice that is here, or a partial sum
+  StoredMatrix matrix(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
+  Vector<float> statistics(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
+  /// Of all slices that are here: (slices, 2 N).
+  Matrix<double> loss_sums() const;
   /// Empty if it is not kept.
-  Matrix<MaskByte> mask(Activation what, Index block, ActivationBuffers const& buffers = {}) const;
+  Matrix<MaskByte> mask(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
 
 private:
-  void* memory(Activation what, Index block, ActivationBuffers const& buffers) const;
+  void* memory(Activation what, Index block, ActivationBuffers const& buffers, Index number) const;
+  Index memory_copies() const; ///< places for what is there several times
   std::size_t row_of(PlacedActivation const& placed) const;
   Extents extents(Activation what) const { return extents_of(what, m_config, m_shape, m_options); }
 
@@ -49,7 +53,7 @@ private:
   GptOptions m_options;
   Storage m_storage;
   ActivationPlaces m_places;
-  /// By copy, and in a copy by the place's block, from recomputed on; null: none.
+  /// By number of the matrix, then by copy, then by the place's block, from recomputed on; null: none.
   std::vector<std::array<void*, activation_kinds>> m_memory;
 };
 

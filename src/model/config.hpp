@@ -60,6 +60,20 @@ struct ModelStage {
   bool operator==(ModelStage const&) const = default;
 };
 
+/// How tensor parallelism cuts every layer: into equal slices, of which each tensor rank has a run. A slice has some of
+/// the heads, of the columns of the hidden layer, and of the vocabulary. What a slice computes is the same on any
+/// number of tensor ranks. One rank may have all slices.
+struct TensorSlices {
+  std::int64_t blocks = 1; ///< of the whole model; 1: nothing is cut
+  std::int64_t ranks = 1;  ///< of a tensor group; divides `blocks`
+  std::int64_t rank = 0;   ///< this one, in its group
+
+  std::int64_t count() const { return blocks / ranks; } ///< of a rank
+  std::int64_t first() const { return rank * count(); } ///< that is here
+  bool cuts() const { return blocks > 1; }
+  bool operator==(TensorSlices const&) const = default;
+};
+
 /// No member may be larger, so that sizes in bytes stay inside 64 bits: 12 layers channels^2 + (vocab + context)
 /// channels elements are below 2^57.
 inline constexpr GptConfig largest_gpt{10'000, 1'000'000, 1'000'000, 1'000'000'000, 1'000'000'000};
@@ -99,6 +113,9 @@ struct GptOptions {
   /// the other, so that only one part's logits are there. The gradient of the token table is a sum over the parts, in
   /// order.
   std::int64_t loss_chunks = 1;
+  TensorSlices slices = {};
+  /// Whether sums over slices are fp32 until they are complete, whatever values are stored in.
+  bool wide_sums = false;
 
   bool splits_loss() const { return loss_chunks > 1; }
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }

@@ -6,6 +6,7 @@
 #include "model/part_kernels.hpp"
 #include "model/work.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainstone {
@@ -60,9 +61,21 @@ public:
 
   bool drops() const override { return m_trains && m_options.dropout > 0; }
   bool splits_loss() const override { return m_options.splits_loss(); }
+  bool has_slices() const override { return m_options.slices.cuts(); }
 
   void embed(Activation out) override {
     count("embedding::forward", size(out), 3 * size(out) * m_value_bytes + m_rows * token_bytes);
+  }
+  void look_up(Activation sum) override {
+    in_every_slice([&] {
+      count("embedding::lookup", size(sum), size(sum) * (m_value_bytes + sum_bytes()) + m_rows * token_bytes);
+    });
+  }
+  void add_positions(Activation, Activation out) override {
+    count("embedding::add_positions", size(out), 3 * size(out) * m_value_bytes);
+  }
+  void complete(Activation sum) override {
+    if (sums_apart()) count("cast::convert", 0, sum_elements(sum) * (sum_bytes() + m_value_bytes));
   }
   void norm(Activation x, LayerNorm const&) override {
     count("layernorm::forward", 8 * size(x), 2 * (size(x) + m_channels) * m_value_bytes + statistics_bytes());
@@ -74,11 +87,13 @@ public:
   void add(Activation x, Activation, MaybeTensor bias, Activation) override {
     count("residual::forward", 2 * size(x), (3 * size(x) + size(bias)) * m_value_bytes);
   }
-  void linear(Activation, Tensor weight, MaybeTensor bias, Activation) override {
-    forward_product(weight, bias ? EpilogueKind::bias : EpilogueKind::none);
+  void linear(Activation, Tensor weight, MaybeTensor bias, Activation y) override {
+    bool const adds_up = cut_of(weight) == Split::Of::columns;
+    forward_product(weight, bias ? EpilogueKind::bias : EpilogueKind::none, adds_up ? sum_storage() : m_storage.values);
+    if (adds_up) add_up(y);
   }
   void linear_gelu(Activation, Tensor weight, Tensor, Activation, Activation) override {
-    forward_product(weight, EpilogueKind::bias_gelu);
+    forward_product(weight, EpilogueKind::bias_gelu, m_storage.values);
   }
   void drop(DropoutSite, MaybeTensor bias, Activation x, Activation mask) override {
     count("dropout::forward", 2 * size(x), (2 * size(x) + size(bias)) * m_value_bytes + mask_bytes(mask));
@@ -94,40 +109,68 @@ public:
     attention("attention::probabilities", attention_probabilities_flops, 2 * size(Activation::attention),
               pairs_bytes());
   }
+  void loss_maximum() override {
+    for (Index slice = 0; slice < m_options.slices.count(); ++slice)
+      count("cross_entropy::maximum", valid(slice), valid(slice) * m_value_bytes + count_of(rows()) * sizeof(float));
+  }
+  void loss_sums() override {
+    for (Index slice = 0; slice < m_options.slices.count(); ++slice)
+      count("cross_entropy::sums", 3 * valid(slice), valid(slice) * m_value_bytes + sums_bytes());
+    std::uint64_t const sums = size(Activation::loss_sums);
+    if (m_options.slices.count() > 1) count("cross_entropy::add_slices", sums, sums * sizeof(double));
+  }
+  void loss_of_sums() override {
+    count("cross_entropy::losses", 3 * count_of(rows()), sums_bytes());
+    for (Index slice = 0; m_trains && slice < m_options.slices.count(); ++slice)
+      count("cross_entropy::gradient", (keeps_powers() ? 1 : 3) * valid(slice),
+            (valid(slice) + size(Activation::logits)) * m_value_bytes + sums_bytes());
+  }
   void loss() override {
     std::uint64_t const elements = count_of(rows() * m_config.vocab);
     std::uint64_t const row_bytes = count_of(rows()) * (sizeof(float) + token_bytes);
     if (!m_trains) return count("cross_entropy::forward", 4 * elements, elements * m_value_bytes + row_bytes);
-    bool const keeps_powers = host_reaches_memory && m_storage.values == Storage::fp32;
-    count("cross_entropy::backward", (keeps_powers ? 5 : 7) * elements,
+    count("cross_entropy::backward", (keeps_powers() ? 5 : 7) * elements,
           (elements + size(Activation::logits)) * m_value_bytes + row_bytes);
   }
 
   void embed_backward(Activation d_out) override {
-    count("embedding::backward_tokens", size(d_out),
-          size(d_out) * (m_value_bytes + 2 * m_gradient_bytes) + 3 * m_rows * token_bytes);
+    in_every_slice([&] {
+      count("embedding::backward_tokens", size(d_out),
+            size(d_out) * (m_value_bytes + 2 * m_gradient_bytes) + 3 * m_rows * token_bytes);
+    });
     count("embedding::backward_positions", size(d_out), size(d_out) * m_value_bytes + written_bytes(size(Tensor::wpe)));
   }
   void drop_backward(DropoutSite, Activation mask, Activation d_y, Activation) override {
     count("dropout::backward", size(d_y), 2 * size(d_y) * m_value_bytes + mask_bytes(mask));
   }
-  void input_gradient(Activation, Tensor weight, MaybeActivation pre, Activation) override {
-    auto const [out, in] = shape_of(weight, m_config);
-    product(weight, " input gradient",
-            {rows(), in, out, Transpose::no, Transpose::no, Write::overwrite, m_storage.values, m_storage.values,
-             pre ? EpilogueKind::gelu_gradient : EpilogueKind::none});
+  void input_gradient(Activation, Tensor weight, MaybeActivation pre, Activation d_x) override {
+    auto const [out, in] = shape_of_slice(weight);
+    bool const adds_up = cut_of(weight) != Split::Of::columns;
+    in_every_slice([&] {
+      product(weight, " input gradient",
+              {rows(), in, out, Transpose::no, Transpose::no, Write::overwrite, m_storage.values,
+               adds_up ? sum_storage() : m_storage.values, pre ? EpilogueKind::gelu_gradient : EpilogueKind::none});
+    });
+    if (adds_up) add_up(d_x);
   }
   void weight_gradient(Activation, Activation, Tensor weight, MaybeTensor bias) override {
-    auto const [out, in] = shape_of(weight, m_config);
-    product(weight, " weight gradient",
-            {out, in, rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
-             bias ? EpilogueKind::bias_gradient : EpilogueKind::none});
+    auto const [out, in] = shape_of_slice(weight);
+    bool const once = cut_of(weight) == Split::Of::columns; // the bias, which no slice cuts
+    for (Index slice = 0; slice < m_options.slices.count(); ++slice)
+      product(weight, " weight gradient",
+              {out, in, rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
+               bias && (slice == 0 || !once) ? EpilogueKind::bias_gradient : EpilogueKind::none});
   }
   void norm_backward(Activation, Activation x, LayerNorm const&, Activation, Write d_x_mode) override {
     count("layernorm::backward", 12 * size(x),
           ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes());
-    count("layernorm::backward_parameters", 4 * size(x),
-          2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes());
+    if (!has_slices())
+      return count("layernorm::backward_parameters", 4 * size(x),
+                   2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes());
+    std::uint64_t const sums = size(Activation::norm_sums);
+    count("layernorm::block_sums", 4 * size(x),
+          2 * size(x) * m_value_bytes + sums * sizeof(float) + statistics_bytes());
+    count("layernorm::sum_blocks", sums, sums * sizeof(float) + written_bytes(2 * m_channels));
   }
   void attend_backward(Activation d_out) override {
     if (m_options.attention == AttentionKind::materialized)
@@ -151,6 +194,39 @@ private:
   }
   /// That a kernel works on: the rows of a chunk, or all rows.
   Index rows() const { return m_shape.rows() / (m_in_chunk ? m_options.loss_chunks : 1); }
+  /// Of one slice.
+  std::pair<std::int64_t, std::int64_t> shape_of_slice(Tensor weight) const {
+    return shape_of(weight, m_config, m_options.slices.blocks);
+  }
+  /// What body counts is done for every slice that is here.
+  template <class Body>
+  void in_every_slice(Body const& body) {
+    m_times = m_options.slices.count();
+    body();
+    m_times = 1;
+  }
+  Storage sum_storage() const { return storage_of(Activation::partial, m_options, m_storage.values); }
+  bool sums_apart() const { return sum_storage() != m_storage.values; }
+  std::uint64_t sum_bytes() const { return bytes_per_value(sum_storage()); }
+  /// Of a sum over slices: its rows are those that a kernel works on.
+  std::uint64_t sum_elements(Activation sum) const {
+    return count_of(rows() * extents_of(sum, m_config, m_shape, m_options).columns);
+  }
+  /// Sums of some slices are added to others, until all that are here are added up.
+  void add_up(Activation sum) {
+    std::uint64_t const elements = sum_elements(sum);
+    for (Index slice = 1; slice < m_options.slices.count(); ++slice)
+      count("accumulate", elements, 3 * elements * sum_bytes());
+  }
+  bool keeps_powers() const { return host_reaches_memory && m_storage.values == Storage::fp32; }
+  /// Logits of a slice that is here, without padding.
+  std::uint64_t valid(Index slice) const {
+    Index const size = m_config.padded_vocab() / m_options.slices.blocks;
+    Index const first = (m_options.slices.first() + slice) * size;
+    return count_of(rows() * std::clamp<Index>(m_config.vocab - first, 0, size));
+  }
+  /// Target, maximum and sums of every row.
+  std::uint64_t sums_bytes() const { return count_of(rows()) * (token_bytes + sizeof(float) + 2 * sizeof(double)); }
   std::uint64_t size(Activation what) const {
     return count_of(extents_of(what, m_config, m_shape, m_options).elements());
   }
@@ -174,14 +250,17 @@ private:
     add({name, m_part, m_pass, {Phase::other, flops, bytes}});
   }
   void attention(char const* name, AttentionFlops* flops, std::uint64_t values, std::uint64_t other_bytes) {
-    std::uint64_t const work = flops(m_shape.batch, m_shape.sequence, m_config.heads, m_config.head_size());
-    add({name, m_part, m_pass, {Phase::attention, work, values * m_value_bytes + other_bytes}});
+    Index const heads = m_config.heads / m_options.slices.blocks;
+    std::uint64_t const work = flops(m_shape.batch, m_shape.sequence, heads, m_config.head_size());
+    in_every_slice(
+        [&] { add({name, m_part, m_pass, {Phase::attention, work, values * m_value_bytes + other_bytes}}); });
   }
-  void forward_product(Tensor weight, EpilogueKind epilogue) {
-    auto const [out, in] = shape_of(weight, m_config);
-    product(weight, " forward",
-            {rows(), out, in, Transpose::no, Transpose::yes, Write::overwrite, m_storage.values, m_storage.values,
-             epilogue});
+  void forward_product(Tensor weight, EpilogueKind epilogue, Storage output) {
+    auto const [out, in] = shape_of_slice(weight);
+    in_every_slice([&] {
+      product(weight, " forward",
+              {rows(), out, in, Transpose::no, Transpose::yes, Write::overwrite, m_storage.values, output, epilogue});
+    });
   }
   /// Named like its weight, without the "w"; the token table's products are the head's.
   void product(Tensor weight, char const* what, GemmShape const& shape) {
@@ -191,7 +270,7 @@ private:
   }
   void add(KernelUse use) {
     bool const of_block = m_part == PartKind::attention || m_part == PartKind::mlp;
-    use.count = of_block && !m_each_once ? m_config.layers : 1;
+    use.count = m_times * (of_block && !m_each_once ? m_config.layers : 1);
     m_uses.push_back(std::move(use));
   }
 
@@ -203,6 +282,7 @@ private:
   bool m_trains;
   bool m_each_once = false; ///< and not for all parts of a kind
   bool m_in_chunk = false;  ///< of the rows of a split loss
+  std::int64_t m_times = 1; ///< that a kernel starts
   Recompute m_how = Recompute::none;
   std::uint64_t m_rows, m_channels, m_value_bytes, m_gradient_bytes;
   PartKind m_part = PartKind::embed;

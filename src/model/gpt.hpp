@@ -101,8 +101,9 @@ public:
   /// The gradient of the residual stream: of a chunk's output before its backward, of its input afterwards.
   StoredMatrix stream_gradient(Index number) const;
 
-  /// The head's logits, or their gradients, (N, Vp). If the loss is split: of the last chunk, (N / chunks, Vp).
-  StoredMatrix logits() const { return m_activations.matrix(Activation::logits, -1); }
+  /// The head's logits, or their gradients, (N, Vp). If the loss is split: of the last chunk, (N / chunks, Vp). Of a
+  /// slice that is here, the columns of its tokens.
+  StoredMatrix logits(Index slice = 0) const { return m_activations.matrix(Activation::logits, -1, {}, slice); }
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }
 
@@ -123,19 +124,20 @@ private:
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,
                            Range part, Vector<float> values);
 
-/// The tensors of a block, or those outside of blocks (-1), in a flat vector that begins where their unit does.
+/// The tensors of a block, or those outside of blocks (-1), in a flat vector that begins where their unit does. Of a
+/// tensor that slices cut, the part in a slice that is here.
 template <class T>
 class UnitTensors {
 public:
   UnitTensors(ParameterTable const& table, Index block, Vector<T> flat)
       : m_table(&table), m_block(block), m_flat(flat) {}
 
-  Vector<T> vector(Tensor tensor) const {
-    ParameterTensor const& entry = m_table->find(tensor, m_block);
+  Vector<T> vector(Tensor tensor, Index slice = 0) const {
+    ParameterTensor const& entry = m_table->find(tensor, m_block, slice);
     return Vector<T>(m_flat.data() + m_table->offset_in_unit(entry), static_cast<std::size_t>(entry.size()));
   }
-  Matrix<T> matrix(Tensor tensor) const {
-    ParameterTensor const& entry = m_table->find(tensor, m_block);
+  Matrix<T> matrix(Tensor tensor, Index slice = 0) const {
+    ParameterTensor const& entry = m_table->find(tensor, m_block, slice);
     return Matrix<T>(m_flat.data() + m_table->offset_in_unit(entry), static_cast<std::size_t>(entry.rows),
                      static_cast<std::size_t>(entry.columns));
   }

@@ -6,14 +6,18 @@
 #include "model/gpt.hpp"
 
 #include "core/error.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/flash_attention.hpp"
+#include "kernels/cast.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/residual.hpp"
 #include "model/part_kernels.hpp"
+
+#include <algorithm>
 
 namespace trainstone::Impl {
 
@@ -45,10 +49,28 @@ public:
 
   bool drops() const override { return m_of.batch.dropout.is_on(); }
   bool splits_loss() const override { return m_of.options.splits_loss(); }
+  bool has_slices() const override { return slices().cuts(); }
 
   void embed(Activation out) override {
     embedding_forward<T>(m_exec, m_of.batch.tokens, weight_matrix(Tensor::wte), weight_matrix(Tensor::wpe),
                          m_of.shape.sequence, matrix(out));
+  }
+  void look_up(Activation sum) override {
+    trainstone::StoredMatrix const out = partial_sum(sum, 0);
+    for_each_slice([&](Index slice) {
+      Write const others = slice == 0 ? Write::overwrite : Write::add;
+      Matrix<T const> const rows = weight_matrix(Tensor::wte, slice);
+      if (out.storage == Storage::fp32)
+        embedding_lookup<T, float>(m_exec, m_of.batch.tokens, first_token(slice), rows, others, out.as<float>());
+      else
+        embedding_lookup<T, T>(m_exec, m_of.batch.tokens, first_token(slice), rows, others, out.as<T>());
+    });
+  }
+  void add_positions(Activation looked_up, Activation out) override {
+    embedding_add_positions<T>(m_exec, matrix(looked_up), weight_matrix(Tensor::wpe), m_of.shape.sequence, matrix(out));
+  }
+  void complete(Activation sum) override {
+    if (sums_apart()) cast(m_exec, partial_sum(sum, 0).flat(), stored(sum).flat());
   }
   void norm(Activation x, LayerNorm const& norm) override {
     layernorm_forward<T>(m_exec, matrix(x), weight_vector(norm.gain), weight_vector(norm.bias), matrix(norm.out),
@@ -63,109 +85,224 @@ public:
     residual_forward<T>(m_exec, matrix(x), matrix(branch), bias_of(bias), matrix(sum));
   }
   void linear(Activation x, Tensor weight, MaybeTensor bias, Activation y) override {
-    multiply_by(weight, x, y, bias ? Epilogue::add_bias(weight_vector(*bias)) : Epilogue());
+    if (cut_of(weight) == Split::Of::columns) {
+      TRAINSTONE_REQUIRE(!bias, "a bias is added to a sum over slices, behind it");
+      return add_up(y, [&](Index slice, trainstone::StoredMatrix out) {
+        multiply_by(weight, slice, matrix(x, slice), out, Epilogue());
+      });
+    }
+    for_each_slice([&](Index slice) {
+      multiply_by(weight, slice, matrix(x), matrix(y, slice),
+                  bias ? Epilogue::add_bias(weight_vector(*bias, slice)) : Epilogue());
+    });
   }
   void linear_gelu(Activation x, Tensor weight, Tensor bias, Activation pre, Activation y) override {
-    multiply_by(weight, x, y, Epilogue::gelu(weight_vector(bias), matrix(pre)));
+    for_each_slice([&](Index slice) {
+      multiply_by(weight, slice, matrix(x), matrix(y, slice),
+                  Epilogue::gelu(weight_vector(bias, slice), matrix(pre, slice)));
+    });
   }
   void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) override {
     dropout_forward<T>(m_exec, at(site), m_of.shape.sequence, bias_of(bias), matrix(x), mask_of(mask));
   }
   void attend() override {
-    Matrix<T> const qkv = matrix(Activation::qkv), out = matrix(Activation::attention);
-    Dropout const dropout = at(DropoutSite::attention);
-    if (m_of.options.attention == AttentionKind::materialized)
-      attention_forward<T>(m_exec, qkv, m_of.config.heads, probabilities(), out, dropout, attention_mask());
-    else
-      flash_attention_forward<T>(m_exec, qkv, m_of.shape.batch, m_of.config.heads, dropout,
-                                 statistics(Activation::log_sum_exp), out);
+    for_each_slice([&](Index slice) {
+      Matrix<T> const qkv = matrix(Activation::qkv, slice), out = matrix(Activation::attention, slice);
+      Dropout const dropout = at_heads_of(slice);
+      if (m_of.options.attention == AttentionKind::materialized)
+        attention_forward<T>(m_exec, qkv, heads(), probabilities(slice), out, dropout, attention_mask(slice));
+      else
+        flash_attention_forward<T>(m_exec, qkv, m_of.shape.batch, heads(), dropout,
+                                   statistics(Activation::log_sum_exp, slice), out);
+    });
   }
   void attention_probabilities() override {
-    attention_forward<T>(m_exec, matrix(Activation::qkv), m_of.config.heads, probabilities(), {},
-                         at(DropoutSite::attention), attention_mask());
+    for_each_slice([&](Index slice) {
+      attention_forward<T>(m_exec, matrix(Activation::qkv, slice), heads(), probabilities(slice), {},
+                           at_heads_of(slice), attention_mask(slice));
+    });
   }
   void loss() override {
     Matrix<T> const logits = matrix(Activation::logits);
-    Range const rows = rows_of_chunk();
-    Vector<float> const losses(statistics(Activation::losses).data() + rows.begin, logits.extent(0));
-    Vector<std::int32_t const> const targets(m_of.batch.targets.data() + rows.begin, logits.extent(0));
     if (m_of.mode == LossMode::training)
-      cross_entropy_backward_fused<T>(m_exec, logits, targets, m_of.config.vocab, m_of.batch.gradient_scale, losses);
+      cross_entropy_backward_fused<T>(m_exec, logits, targets(), m_of.config.vocab, m_of.batch.gradient_scale,
+                                      losses());
     else
-      cross_entropy_forward<T>(m_exec, logits, targets, m_of.config.vocab, losses);
+      cross_entropy_forward<T>(m_exec, logits, targets(), m_of.config.vocab, losses());
+  }
+  void loss_maximum() override {
+    for_each_slice([&](Index slice) {
+      cross_entropy_maximum<T>(m_exec, matrix(Activation::logits, slice), tokens_of(slice),
+                               slice == 0 ? Write::overwrite : Write::add, statistics(Activation::loss_maximum));
+    });
+  }
+  void loss_sums() override {
+    LogitsUse const use = m_of.mode == LossMode::training ? LogitsUse::become_gradient : LogitsUse::kept;
+    for_each_slice([&](Index slice) {
+      cross_entropy_sums<T>(m_exec, matrix(Activation::logits, slice), targets(), first_token(slice), tokens_of(slice),
+                            statistics(Activation::loss_maximum), use, loss_sums_of(slice));
+    });
+    if (slices().count() > 1) cross_entropy_add_slices(m_exec, m_of.activations.loss_sums());
+  }
+  void loss_of_sums() override {
+    Vector<float> const maximum = statistics(Activation::loss_maximum);
+    cross_entropy_losses(m_exec, maximum, loss_sums_of(0), losses());
+    if (m_of.mode == LossMode::training)
+      for_each_slice([&](Index slice) {
+        cross_entropy_gradient<T>(m_exec, matrix(Activation::logits, slice), targets(), first_token(slice),
+                                  tokens_of(slice), maximum, loss_sums_of(0), m_of.batch.gradient_scale);
+      });
   }
 
   void embed_backward(Activation d_out) override {
     with_gradients([&]<class Gradient>(UnitTensors<Gradient> const& d) {
-      Matrix<Gradient> d_wte = d.matrix(Tensor::wte);
-      if (m_of.looked_up.size > 0)
-        d_wte = Matrix<Gradient>(m_of.looked_up.as<Gradient>().data(), d_wte.extent(0), d_wte.extent(1));
-      embedding_backward<T>(m_exec, m_of.batch.buckets, matrix(d_out), m_of.shape.sequence, d_wte,
-                            d.matrix(Tensor::wpe), m_of.write);
+      for_each_slice([&](Index slice) {
+        embedding_backward_tokens<T>(m_exec, m_of.batch.buckets, matrix(d_out), first_token(slice),
+                                     looked_up_gradient(d, slice));
+      });
+      embedding_backward_positions<T>(m_exec, matrix(d_out), m_of.shape.sequence, d.matrix(Tensor::wpe), m_of.write);
     });
   }
   void drop_backward(DropoutSite site, Activation mask, Activation d_y, Activation d_x) override {
     dropout_backward<T>(m_exec, at(site), m_of.shape.sequence, mask_of(mask), matrix(d_y), matrix(d_x));
   }
   void input_gradient(Activation d_y, Tensor weight, MaybeActivation pre, Activation d_x) override {
-    m_of.gemm(m_exec, Transpose::no, matrix(d_y), Transpose::no, weight_matrix(weight), matrix(d_x), Write::overwrite,
-              pre ? Epilogue::gelu_gradient(matrix(*pre)) : Epilogue());
+    auto const multiply = [&](Index slice, Matrix<T const> d_out, trainstone::StoredMatrix out) {
+      m_of.gemm(m_exec, Transpose::no, d_out, Transpose::no, weight_matrix(weight, slice), out, Write::overwrite,
+                pre ? Epilogue::gelu_gradient(matrix(*pre, slice)) : Epilogue());
+    };
+    if (cut_of(weight) == Split::Of::columns)
+      return for_each_slice([&](Index slice) { multiply(slice, matrix(d_y), matrix(d_x, slice)); });
+    add_up(d_x, [&](Index slice, trainstone::StoredMatrix out) { multiply(slice, matrix(d_y, slice), out); });
   }
   void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) override {
+    bool const cuts_input = cut_of(weight) == Split::Of::columns;
     with_gradients([&](auto const& d) {
-      m_of.gemm(m_exec, Transpose::yes, matrix(d_y), Transpose::no, matrix(x), d.matrix(weight), m_of.write,
-                bias ? Epilogue::gradient_of_bias(d.vector(*bias)) : Epilogue());
+      for_each_slice([&](Index slice) {
+        bool const adds_bias = bias && (!cuts_input || slice == 0); // which no slice cuts
+        m_of.gemm(m_exec, Transpose::yes, cuts_input ? matrix(d_y) : matrix(d_y, slice), Transpose::no,
+                  cuts_input ? matrix(x, slice) : matrix(x), d.matrix(weight, slice), m_of.write,
+                  adds_bias ? Epilogue::gradient_of_bias(d.vector(*bias, slice)) : Epilogue());
+      });
     });
   }
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) override {
+    Vector<float> const mean = statistics(norm.mean), rstd = statistics(norm.rstd);
     with_gradients([&](auto const& d) {
-      layernorm_backward<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), statistics(norm.mean),
-                            statistics(norm.rstd), matrix(d_x), d_x_mode, d.vector(norm.gain), d.vector(norm.bias),
-                            m_of.write);
+      if (!has_slices())
+        return layernorm_backward<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), mean, rstd, matrix(d_x),
+                                     d_x_mode, d.vector(norm.gain), d.vector(norm.bias), m_of.write);
+      Matrix<float> const sums = m_of.activations.matrix(Activation::norm_sums, block()).template as<float>();
+      layernorm_backward_input<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), mean, rstd, matrix(d_x),
+                                  d_x_mode);
+      layernorm_block_sums<T>(m_exec, matrix(d_y), matrix(x), mean, rstd, m_of.shape.sequence, sums);
+      layernorm_sum_blocks(m_exec, Matrix<float const>(sums), d.vector(norm.gain), d.vector(norm.bias), m_of.write);
     });
   }
   void attend_backward(Activation d_out) override {
-    Matrix<T> const qkv = matrix(Activation::qkv), d_qkv = matrix(Activation::d_qkv);
-    Dropout const dropout = at(DropoutSite::attention);
-    if (m_of.options.attention == AttentionKind::materialized)
-      attention_backward<T>(m_exec, qkv, probabilities(), matrix(d_out), d_qkv, dropout, attention_mask());
-    else
-      flash_attention_backward<T>(m_exec, qkv, m_of.shape.batch, m_of.config.heads, dropout,
-                                  statistics(Activation::log_sum_exp), matrix(Activation::attention), matrix(d_out),
-                                  d_qkv);
+    for_each_slice([&](Index slice) {
+      Matrix<T> const qkv = matrix(Activation::qkv, slice), d_qkv = matrix(Activation::d_qkv, slice);
+      Dropout const dropout = at_heads_of(slice);
+      if (m_of.options.attention == AttentionKind::materialized)
+        attention_backward<T>(m_exec, qkv, probabilities(slice), matrix(d_out, slice), d_qkv, dropout,
+                              attention_mask(slice));
+      else
+        flash_attention_backward<T>(m_exec, qkv, m_of.shape.batch, heads(), dropout,
+                                    statistics(Activation::log_sum_exp, slice), matrix(Activation::attention, slice),
+                                    matrix(d_out, slice), d_qkv);
+    });
   }
 
 private:
-  Index block() const { return m_of.part.kind == PartKind::head ? m_of.config.layers : m_of.part.block; }
-  Matrix<T> matrix(Activation what) const {
-    trainstone::StoredMatrix const stored = m_of.activations.matrix(what, block(), m_of.buffers);
-    Matrix<T> const whole = stored.as<T>();
-    if (!m_of.chunk || what == Activation::logits) return whole; // whose memory is a chunk's
-    Range const rows = rows_of_chunk();
-    return Matrix<T>(whole.data() + rows.begin * stored.columns, static_cast<std::size_t>(rows.size()),
-                     whole.extent(1));
+  // --- slices --------------------------------------------------------------------------------------------------------
+
+  TensorSlices const& slices() const { return m_of.options.slices; }
+  template <class Body>
+  void for_each_slice(Body const& body) const {
+    for (Index slice = 0; slice < slices().count(); ++slice) body(slice);
   }
+  Index heads() const { return m_of.config.heads / slices().blocks; }
+  /// The vocabulary of a slice that is here: its first token, and how many it has. The rest is padding.
+  Index slice_rows() const { return m_of.config.padded_vocab() / slices().blocks; }
+  Index first_token(Index slice) const { return (slices().first() + slice) * slice_rows(); }
+  Index tokens_of(Index slice) const {
+    return std::clamp<Index>(m_of.config.vocab - first_token(slice), 0, slice_rows());
+  }
+
+  /// Whether sums over slices are of another type than what they become.
+  bool sums_apart() const { return storage_of(Activation::partial, m_of.options, storage_of<T>()) != storage_of<T>(); }
+  /// Where sums of some slices wait. The first place is where the sum belongs, if the types are the same.
+  trainstone::StoredMatrix partial_sum(Activation sum, Index place) const {
+    if (!sums_apart() && place == 0) return stored(sum);
+    return stored(Activation::partial, place - (sums_apart() ? 0 : 1));
+  }
+  /// The sum over the slices that are here, in the balanced binary tree: add(slice, out) overwrites `out`.
+  template <class Add>
+  void add_up(Activation sum, Add const& add) const {
+    Index size = 0; // of the sums that wait: of 2^k slices each, the longest first
+    auto const merge = [&] {
+      --size;
+      accumulate(m_exec, Write::add, partial_sum(sum, size).flat(), partial_sum(sum, size - 1).flat());
+    };
+    for_each_slice([&](Index slice) {
+      add(slice, partial_sum(sum, size++));
+      for (Index bits = slice; bits % 2 == 1; bits /= 2) merge();
+    });
+    while (size > 1) merge();
+  }
+
+  // --- named tensors -------------------------------------------------------------------------------------------------
+
+  Index block() const { return m_of.part.kind == PartKind::head ? m_of.config.layers : m_of.part.block; }
+  /// Of a chunk, the rows of the chunk. What is of one chunk alone has no other rows.
+  trainstone::StoredMatrix stored(Activation what, Index number = 0) const {
+    trainstone::StoredMatrix matrix = m_of.activations.matrix(what, block(), m_of.buffers, number);
+    if (!m_of.chunk || what == Activation::logits) return matrix;
+    Range const rows = rows_of_chunk();
+    trainstone::StoredVector const part = matrix.flat().part(rows.begin * matrix.columns, rows.size() * matrix.columns);
+    matrix.data = part.data;
+    matrix.rows = rows.size();
+    return matrix;
+  }
+  Matrix<T> matrix(Activation what, Index slice = 0) const { return stored(what, slice).template as<T>(); }
   /// All rows, if the loss is not split.
   Range rows_of_chunk() const {
     Index const size = m_of.shape.rows() / m_of.options.loss_chunks, begin = m_of.chunk.value_or(0) * size;
     return {begin, begin + size};
   }
-  Vector<float> statistics(Activation what) const { return m_of.activations.statistics(what, block(), m_of.buffers); }
-  Matrix<MaskByte> mask_of(Activation what) const { return m_of.activations.mask(what, block(), m_of.buffers); }
+  Vector<std::int32_t const> targets() const {
+    Range const rows = rows_of_chunk();
+    return Vector<std::int32_t const>(m_of.batch.targets.data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  }
+  Vector<float> losses() const {
+    Range const rows = rows_of_chunk();
+    return Vector<float>(statistics(Activation::losses).data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  }
+  /// Of a slice; when all are added up, those of slice 0 are of all.
+  Matrix<double> loss_sums_of(Index slice) const {
+    Matrix<double> const all = m_of.activations.loss_sums();
+    return Matrix<double>(all.data() + slice * static_cast<Index>(all.extent(1)), all.extent(1) / 2, 2);
+  }
+  Vector<float> statistics(Activation what, Index slice = 0) const {
+    return m_of.activations.statistics(what, block(), m_of.buffers, slice);
+  }
+  Matrix<MaskByte> mask_of(Activation what, Index slice = 0) const {
+    return m_of.activations.mask(what, block(), m_of.buffers, slice);
+  }
   UnitTensors<T const> weights() const { return {m_of.table, m_of.part.block, m_of.parameters.as<T>()}; }
-  Matrix<T const> weight_matrix(Tensor tensor) const { return weights().matrix(tensor); }
-  Vector<T const> weight_vector(Tensor tensor) const { return weights().vector(tensor); }
+  Matrix<T const> weight_matrix(Tensor tensor, Index slice = 0) const { return weights().matrix(tensor, slice); }
+  Vector<T const> weight_vector(Tensor tensor, Index slice = 0) const { return weights().vector(tensor, slice); }
   Vector<T const> bias_of(MaybeTensor bias) const { return bias ? weight_vector(*bias) : Vector<T const>(); }
 
   template <class Element>
   Tensor4<Element> of_pairs(Element* data) const {
     auto const extent = [](Index value) { return static_cast<std::size_t>(value); };
-    return Tensor4<Element>(data, extent(m_of.shape.batch), extent(m_of.config.heads), extent(m_of.shape.sequence),
+    return Tensor4<Element>(data, extent(m_of.shape.batch), extent(heads()), extent(m_of.shape.sequence),
                             extent(m_of.shape.sequence));
   }
-  Tensor4<T> probabilities() const { return of_pairs(matrix(Activation::probabilities).data()); }
-  Tensor4<MaskByte> attention_mask() const {
-    Matrix<MaskByte> const kept = mask_of(Activation::attention_mask);
+  Tensor4<T> probabilities(Index slice) const { return of_pairs(matrix(Activation::probabilities, slice).data()); }
+  Tensor4<MaskByte> attention_mask(Index slice) const {
+    Matrix<MaskByte> const kept = mask_of(Activation::attention_mask, slice);
     return kept.size() > 0 ? of_pairs(kept.data()) : Tensor4<MaskByte>();
   }
 
@@ -175,10 +312,15 @@ private:
     dropout.site = static_cast<std::uint32_t>(site) + 3 * block;
     return dropout;
   }
+  Dropout at_heads_of(Index slice) const {
+    Dropout dropout = at(DropoutSite::attention);
+    dropout.first_head = static_cast<std::uint32_t>((slices().first() + slice) * heads());
+    return dropout;
+  }
 
-  void multiply_by(Tensor weight, Activation x, Activation y, Epilogue const& epilogue) const {
-    m_of.gemm(m_exec, Transpose::no, matrix(x), Transpose::yes, weight_matrix(weight), matrix(y), Write::overwrite,
-              epilogue);
+  void multiply_by(Tensor weight, Index slice, Matrix<T const> x, trainstone::StoredMatrix y,
+                   Epilogue const& epilogue) const {
+    m_of.gemm(m_exec, Transpose::no, x, Transpose::yes, weight_matrix(weight, slice), y, Write::overwrite, epilogue);
   }
 
   /// body(gradients of the unit), which are stored as parameters are, or in fp32.
@@ -189,6 +331,15 @@ private:
       body(UnitTensors<float>(m_of.table, block, m_of.gradients.as<float>()));
     else
       body(UnitTensors<T>(m_of.table, block, m_of.gradients.as<T>()));
+  }
+  /// Where embed adds to the gradient of a slice of the token table: beside head's part, or apart from it.
+  template <class Gradient>
+  Matrix<Gradient> looked_up_gradient(UnitTensors<Gradient> const& d, Index slice) const {
+    if (m_of.looked_up.size == 0) return d.matrix(Tensor::wte, slice);
+    ParameterTensor const& entry = m_of.table.find(Tensor::wte, -1, slice);
+    Index const in_group = entry.offset - m_of.table.groups()[static_cast<std::size_t>(entry.group)].offset;
+    return Matrix<Gradient>(m_of.looked_up.as<Gradient>().data() + in_group, static_cast<std::size_t>(entry.rows),
+                            static_cast<std::size_t>(entry.columns));
   }
 
   LaunchedPart const& m_of;

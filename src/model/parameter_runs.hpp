@@ -33,15 +33,15 @@ struct ParameterRun {
   Index size;
 };
 
-/// Calls visit(ParameterRun) for the elements `part` of a group, in order. Padding behind the tensors is left out. A
-/// tensor that is whole, or whose rows are split, is one run; if its columns are split, every row is one.
+/// Calls visit(ParameterRun) for the elements `part` of a group, in order. Padding is left out. A tensor that is whole,
+/// or whose rows are cut, is one run; if its heads are cut, it is three runs; if its columns are cut, every row is one.
 template <class Visit>
 void for_each_run(ParameterTable const& table, Index group, Range const& part, Visit const& visit) {
   Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
   for_each_tensor(table, group, part, [&](ParameterTensor const& tensor, Range const& here) {
     Split const& split = tensor.split;
     Index const first = tensor.offset - offset;
-    Index const length = split.of == Split::Of::columns ? tensor.columns : tensor.size();
+    Index const length = tensor.run_length();
     for (Index begin = here.begin; begin < here.end;) {
       Index const number = (begin - first) / length, place = (begin - first) % length;
       Index const size = std::min(length - place, here.end - begin);

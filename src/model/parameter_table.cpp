@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 namespace trainstone {
@@ -31,15 +32,19 @@ bool is_matrix(Tensor tensor) {
   }
 }
 
-/// Rows and columns of a part.
-std::pair<std::int64_t, std::int64_t> part_of(std::pair<std::int64_t, std::int64_t> whole, Split const& split,
-                                              Tensor tensor) {
-  std::int64_t& cut = split.of == Split::Of::rows ? whole.first : whole.second;
-  bool const fits = split.of == Split::Of::nothing ? split.parts == 1 : cut % split.parts == 0;
-  TRAINSTONE_REQUIRE_INPUT(fits && 0 <= split.part && split.part < split.parts, "{} of {} cannot be cut into {} parts",
-                           cut, to_string(tensor), split.parts);
-  if (split.of != Split::Of::nothing) cut /= split.parts;
-  return whole;
+std::pair<std::int64_t, std::int64_t> whole_shape(Tensor tensor, GptConfig const& config) {
+  std::int64_t const c = config.channels;
+  switch (tensor) {
+  case Tensor::wte: return {config.padded_vocab(), c};
+  case Tensor::wpe: return {config.context, c};
+  case Tensor::qkvw: return {3 * c, c};
+  case Tensor::qkvb: return {1, 3 * c};
+  case Tensor::attprojw: return {c, c};
+  case Tensor::fcw: return {4 * c, c};
+  case Tensor::fcb: return {1, 4 * c};
+  case Tensor::fcprojw: return {c, 4 * c};
+  default: return {1, c};
+  }
 }
 
 InitialValue initial_value(ParameterTensor const& entry, GptConfig const& config, std::int64_t first_counter) {
@@ -56,32 +61,56 @@ InitialValue initial_value(ParameterTensor const& entry, GptConfig const& config
 
 std::string_view to_string(Tensor tensor) { return names.at(static_cast<std::size_t>(tensor)); }
 
-std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config) {
-  std::int64_t const c = config.channels;
+Split::Of cut_of(Tensor tensor) {
   switch (tensor) {
-  case Tensor::wte: return {config.padded_vocab(), c};
-  case Tensor::wpe: return {config.context, c};
-  case Tensor::qkvw: return {3 * c, c};
-  case Tensor::qkvb: return {1, 3 * c};
-  case Tensor::attprojw: return {c, c};
-  case Tensor::fcw: return {4 * c, c};
-  case Tensor::fcb: return {1, 4 * c};
-  case Tensor::fcprojw: return {c, 4 * c};
-  default: return {1, c};
+  case Tensor::wte:
+  case Tensor::fcw:
+  case Tensor::fcb: return Split::Of::rows;
+  case Tensor::qkvw:
+  case Tensor::qkvb: return Split::Of::heads;
+  case Tensor::attprojw:
+  case Tensor::fcprojw: return Split::Of::columns;
+  default: return Split::Of::nothing;
   }
+}
+
+/// A vector has one row, so its columns are cut.
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, std::int64_t slices) {
+  auto [rows, columns] = whole_shape(tensor, config);
+  Split::Of const of = cut_of(tensor);
+  if (slices == 1 || of == Split::Of::nothing) return {rows, columns};
+  std::int64_t& extent = of == Split::Of::columns || rows == 1 ? columns : rows;
+  std::int64_t const units = of == Split::Of::heads ? extent / 3 : extent;
+  TRAINSTONE_REQUIRE_INPUT(units % slices == 0, "{} of {} cannot be cut into {} slices", units, to_string(tensor),
+                           slices);
+  extent /= slices;
+  return {rows, columns};
 }
 
 bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Tensor::fcprojb; }
 
-ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks,
-                               std::function<Split(Tensor)> const& split_of)
-    : ParameterTable(config, ranks, ModelStage::whole(config), split_of) {}
+std::vector<Range> ParameterGroup::padding() const {
+  std::vector<Range> behind;
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    std::int64_t const end = i + 1 < sections.size() ? sections[i + 1].elements.begin : padded;
+    if (sections[i].elements.end < end) behind.push_back({sections[i].elements.end, end});
+  }
+  return behind;
+}
+
+ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices)
+    : ParameterTable(config, ranks, ModelStage::whole(config), slices) {}
 
 ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage,
-                               std::function<Split(Tensor)> const& split_of)
-    : m_config(config), m_stage(std::move(stage)) {
+                               TensorSlices const& slices)
+    : m_config(config), m_stage(std::move(stage)), m_slices(slices) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
+  TRAINSTONE_REQUIRE(slices.ranks >= 1 && slices.count() >= 1 && slices.blocks % slices.ranks == 0 &&
+                         0 <= slices.rank && slices.rank < slices.ranks,
+                     "tensor rank {} of {} has no share of {} slices", slices.rank, slices.ranks, slices.blocks);
+  TRAINSTONE_REQUIRE_INPUT(config.heads % slices.blocks == 0, "{} heads cannot be cut into {} slices", config.heads,
+                           slices.blocks);
   std::vector<std::int64_t> const& blocks = m_stage.blocks;
   bool const ascends = std::ranges::adjacent_find(blocks, std::greater_equal()) == blocks.end();
   TRAINSTONE_REQUIRE(blocks.empty() || (ascends && blocks.front() >= 0 && blocks.back() < config.layers),
@@ -91,24 +120,27 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
            {{"token table", {Tensor::wte}, embed || head},
             {"position table", {Tensor::wpe}, embed},
             {"final norm", {Tensor::lnfw, Tensor::lnfb}, head}},
-           ranks, split_of);
+           ranks);
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
   for (std::int64_t block = 0; block < config.layers; ++block) {
     std::string const name = "block " + std::to_string(block);
     bool const is_here = std::ranges::binary_search(m_stage.blocks, block);
-    add_unit(name, block, {{name, block_members, is_here}}, ranks, split_of);
+    add_unit(name, block, {{name, block_members, is_here}}, ranks);
   }
   TRAINSTONE_REQUIRE(!m_groups.empty(), "a stage has no parameters of {} blocks", config.layers);
 }
 
 void ParameterTable::add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups,
-                              std::int64_t ranks, std::function<Split(Tensor)> const& split_of) {
+                              std::int64_t ranks) {
   std::int64_t const first_group = std::ssize(m_groups), offset = m_groups.empty() ? 0 : size();
-  for (Members const& members : groups) add_group(members, block, ranks, split_of);
+  std::size_t const first_tensor = m_tensors.size();
+  for (Members const& members : groups) add_group(members, block, ranks);
   std::int64_t const groups_here = std::ssize(m_groups) - first_group;
-  if (groups_here > 0) m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
+  if (groups_here == 0) return;
+  m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
+  m_first_tensor.push_back(first_tensor);
 }
 
 std::int64_t ParameterTable::unit_of(std::int64_t block) const {
@@ -119,43 +151,74 @@ std::int64_t ParameterTable::unit_of(std::int64_t block) const {
   return (found - m_stage.blocks.begin()) + (has_root ? 1 : 0);
 }
 
-void ParameterTable::add_group(Members const& members, std::int64_t block, std::int64_t ranks,
-                               std::function<Split(Tensor)> const& split_of) {
-  std::int64_t const group = std::ssize(m_groups);
-  std::int64_t const first = m_groups.empty() ? 0 : size();
-  std::int64_t offset = first, whole_offset = 0;
-  for (Tensor tensor : members.tensors) {
-    Split const split = split_of ? split_of(tensor) : Split();
-    auto const [rows, columns] = part_of(shape_of(tensor, m_config), split, tensor);
-    std::string const prefix = block < 0 ? "" : members.name + " ";
-    ParameterTensor entry{prefix + std::string(to_string(tensor)),
-                          tensor,
-                          block,
-                          group,
-                          rows,
-                          columns,
-                          offset,
-                          is_matrix(tensor),
-                          {},
-                          split,
-                          whole_offset};
+/// Initial values and places in the whole group follow the order of llm.c's files. Memory goes section by section.
+void ParameterTable::add_group(Members const& members, std::int64_t block, std::int64_t ranks) {
+  std::vector<ParameterTensor> whole;
+  std::int64_t whole_size = 0;
+  for (Tensor const tensor : members.tensors) {
+    auto const [rows, columns] = shape_of(tensor, m_config);
+    ParameterTensor entry{.name = (block < 0 ? "" : members.name + " ") + std::string(to_string(tensor)),
+                          .tensor = tensor,
+                          .block = block,
+                          .group = std::ssize(m_groups),
+                          .rows = rows,
+                          .columns = columns,
+                          .offset = 0,
+                          .is_matrix = is_matrix(tensor),
+                          .initial = {},
+                          .whole_offset = whole_size};
     entry.initial = initial_value(entry, m_config, m_model_parameters);
-    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.whole_size();
-    offset += entry.size();
-    whole_offset += entry.whole_size();
-    if (members.is_here) m_tensors.push_back(std::move(entry));
+    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.size();
+    whole_size += entry.size();
+    whole.push_back(std::move(entry));
   }
-  std::int64_t const number = m_model_groups++;
+  auto const is_cut = [&](Tensor tensor) { return m_slices.cuts() && cut_of(tensor) != Split::Of::nothing; };
+  bool const has_slices = std::ranges::any_of(members.tensors, is_cut);
+  bool const has_whole = !std::ranges::all_of(members.tensors, is_cut);
+  std::int64_t const number = m_model_groups++, first_section = m_model_sections;
+  std::int64_t const first_slice = first_section + (has_whole ? 1 : 0);
+  m_model_sections = first_slice + (has_slices ? m_slices.blocks : 0);
   if (!members.is_here) return; // but its parameters are counted
-  std::int64_t const granule = ranks * norm_block;
-  std::int64_t const elements = offset - first;
-  m_groups.push_back(
-      {members.name, first, elements, (elements + granule - 1) / granule * granule, whole_offset, number});
+  m_groups.push_back({members.name, m_groups.empty() ? 0 : size(), 0, 0, whole_size, number});
+  if (has_whole) add_section(whole, ParameterSection::whole, first_section);
+  for (std::int64_t slice = m_slices.first(); has_slices && slice < m_slices.first() + m_slices.count(); ++slice)
+    add_section(whole, slice, first_slice + slice);
+  std::int64_t const granule = ranks * norm_block, end = m_groups.back().sections.back().elements.end;
+  m_groups.back().padded = (end + granule - 1) / granule * granule;
 }
 
-ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block) const {
-  for (ParameterTensor const& entry : m_tensors)
-    if (entry.tensor == tensor && entry.block == block) return entry;
+/// Of the tensors of the last group, those that slices do not cut, or their part in a slice.
+void ParameterTable::add_section(std::vector<ParameterTensor> const& members, std::int64_t slice, std::int64_t number) {
+  ParameterGroup& group = m_groups.back();
+  std::int64_t const before = group.sections.empty() ? 0 : group.sections.back().elements.end;
+  std::int64_t const begin = (before + norm_block - 1) / norm_block * norm_block;
+  std::int64_t end = begin;
+  for (ParameterTensor const& member : members) {
+    Split::Of const of = m_slices.cuts() ? cut_of(member.tensor) : Split::Of::nothing;
+    if ((of == Split::Of::nothing) != (slice == ParameterSection::whole)) continue;
+    ParameterTensor entry = member;
+    if (slice != ParameterSection::whole) {
+      entry.name += " slice " + std::to_string(slice);
+      entry.split = {of, m_slices.blocks, slice};
+      std::tie(entry.rows, entry.columns) = shape_of(entry.tensor, m_config, m_slices.blocks);
+    }
+    entry.offset = group.offset + end;
+    end += entry.size();
+    m_tensors.push_back(std::move(entry));
+  }
+  group.sections.push_back({slice, {begin, end}, number});
+  group.size += end - begin;
+}
+
+ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block, std::int64_t slice) const {
+  auto const unit = static_cast<std::size_t>(unit_of(block));
+  std::size_t const end = unit + 1 < m_first_tensor.size() ? m_first_tensor[unit + 1] : m_tensors.size();
+  for (std::size_t i = m_first_tensor[unit]; i < end; ++i) {
+    ParameterTensor const& entry = m_tensors[i];
+    bool const is_cut = entry.split.of != Split::Of::nothing;
+    if (entry.tensor == tensor && entry.block == block && (!is_cut || entry.split.part == m_slices.first() + slice))
+      return entry;
+  }
   throw Error(fmt::format("no tensor {} in block {}", to_string(tensor), block));
 }
 

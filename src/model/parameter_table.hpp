@@ -4,10 +4,10 @@
 // that owns, shards, sends, saves or updates parameters reads this table; nothing else knows where a tensor lies.
 // Tensors form groups, which are shared out among owners. Groups form units, which travel. Holds no memory.
 
+#include "comm/schedule/partition.hpp"
 #include "model/config.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,9 +43,6 @@ std::string_view to_string(Tensor tensor);
 /// True for the twelve tensors that every block has.
 bool is_per_block(Tensor tensor);
 
-/// Rows and columns, with the padding of the vocabulary; vectors have one row.
-std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config);
-
 /// How a tensor starts: constant, or normal with mean 0 in its first `random_elements` elements and 0 behind them.
 struct InitialValue {
   double constant = 0;
@@ -55,9 +52,14 @@ struct InitialValue {
       0; ///< of the first element; counts unpadded elements, so it is the same for every rank count
 };
 
-/// Which part of a whole tensor is here: its rows, or its columns, are cut into equal parts. No strategy splits yet.
+/// Which part of a whole tensor an entry of the table has, if slices cut it into equal parts.
 struct Split {
-  enum class Of { nothing, rows, columns };
+  enum class Of {
+    nothing,
+    rows,
+    columns,
+    heads, ///< rows of queries, of keys and of values: of each a part, one behind the other
+  };
 
   Of of = Of::nothing;
   std::int64_t parts = 1;
@@ -66,9 +68,17 @@ struct Split {
   bool operator==(Split const&) const = default;
 };
 
+/// How slices cut a tensor. Source: Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
+/// Parallelism, arXiv:1909.08053.
+Split::Of cut_of(Tensor tensor);
+
+/// Rows and columns, with the padding of the vocabulary; vectors have one row. Of one of so many slices, if slices cut
+/// the tensor. \throws InputError if it cannot be cut into so many slices
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, std::int64_t slices = 1);
+
 /// Rows, columns and offset are of the part that is here; the initial value is of the whole tensor.
 struct ParameterTensor {
-  std::string name; ///< "wte", "block 3 qkvw"
+  std::string name; ///< "wte", "block 3 qkvw", "block 3 qkvw slice 1"
   Tensor tensor;
   std::int64_t block; ///< -1 for the tensors outside of blocks
   std::int64_t group; ///< index into ParameterTable::groups
@@ -82,6 +92,22 @@ struct ParameterTensor {
 
   std::int64_t size() const { return rows * columns; }
   std::int64_t whole_size() const { return size() * split.parts; }
+  /// Elements that lie side by side here and in the whole tensor.
+  std::int64_t run_length() const {
+    return split.of == Split::Of::columns ? columns : split.of == Split::Of::heads ? size() / 3 : size();
+  }
+};
+
+/// Tensors of a group, side by side, that only ranks with other data share out: those of one slice, or those that are
+/// whole. If nothing is cut, a group is one section. A section begins at a multiple of norm_block in its group.
+struct ParameterSection {
+  static constexpr std::int64_t whole = -1;
+
+  std::int64_t slice;      ///< of the whole model; whole: its tensors are not cut
+  Range elements;          ///< counted from the group's begin, without padding
+  std::int64_t number = 0; ///< among the sections of the whole model
+
+  bool operator==(ParameterSection const&) const = default;
 };
 
 /// A run of whole tensors of which every owner has a share. The groups are the token table, the position table, the
@@ -91,14 +117,17 @@ struct ParameterGroup {
   std::string name; ///< "token table", "position table", "final norm", "block 3"
   std::int64_t offset;
   std::int64_t size;       ///< elements of its tensors
-  std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind the tensors are zero for ever
+  std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind sections are zero for ever
   std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
   std::int64_t number = 0; ///< among the groups of the whole model
+  std::vector<ParameterSection> sections = {}; ///< in order
+
+  /// The elements behind sections, counted from the group's begin.
+  std::vector<Range> padding() const;
 };
 
-/// ParameterGroup::number of the token table, and how many groups the model has beside its blocks.
+/// ParameterGroup::number of the token table.
 inline constexpr std::int64_t token_table_group = 0;
-inline constexpr std::int64_t groups_outside_of_blocks = 3;
 
 /// Groups side by side that the same parts read. They are gathered and reduced together. The units are root, which is
 /// the groups outside of blocks, and every block. A stage of a pipeline in the middle has no root.
@@ -113,19 +142,19 @@ struct ParameterUnit {
 
 class ParameterTable {
 public:
-  /// The whole model's parameters. \param[in] split_of  which part of a tensor is here; empty: whole tensors
-  /// \throws InputError   if the configuration is not a model (find_problem of model/config.hpp), or if rows or columns
-  ///                      cannot be cut into equal parts
-  ParameterTable(GptConfig const& config, std::int64_t ranks, std::function<Split(Tensor)> const& split_of = {});
+  /// The whole model's parameters, or some of its slices.
+  /// \throws InputError   if the configuration is not a model (find_problem of model/config.hpp), or if a tensor cannot
+  ///                      be cut into so many slices
+  ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices = {});
   /// The parameters that a stage reads: the token table for embed and for head, positions for embed, the final norm for
   /// head, and its blocks. Names and initial values are those of the whole model.
-  ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage,
-                 std::function<Split(Tensor)> const& split_of = {});
+  ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage, TensorSlices const& slices = {});
 
   std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
   std::vector<ParameterGroup> const& groups() const { return m_groups; }
   std::vector<ParameterUnit> const& units() const { return m_units; }
   ModelStage const& stage() const { return m_stage; }
+  TensorSlices const& slices() const { return m_slices; }
   /// Blocks of the whole model.
   std::int64_t layers() const { return m_config.layers; }
   /// The unit with a block's tensors; of -1, with those outside of blocks. \throws Error if it is not here
@@ -134,10 +163,14 @@ public:
   std::int64_t offset_in_unit(ParameterTensor const& tensor) const {
     return tensor.offset - m_units[static_cast<std::size_t>(unit_of(tensor.block))].offset;
   }
-  ParameterTensor const& find(Tensor tensor, std::int64_t block = -1) const;
+  /// Complexity: O(log(units) + tensors of a unit). \param[in] slice  of those that are here; not looked at if the
+  /// tensor is not cut. \throws Error if it is not here
+  ParameterTensor const& find(Tensor tensor, std::int64_t block = -1, std::int64_t slice = 0) const;
 
   /// Elements of the flat vector, padding included: the Ψ of every formula.
   std::int64_t size() const { return m_groups.back().offset + m_groups.back().padded; }
+  /// Sections of the whole model: slices and stages that are not here, too.
+  std::int64_t model_sections() const { return m_model_sections; }
   /// Parameters of the whole model as published: no padding of vocabulary or groups.
   std::int64_t model_parameters() const { return m_model_parameters; }
 
@@ -148,18 +181,19 @@ private:
     bool is_here;
   };
 
-  void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks,
-                std::function<Split(Tensor)> const& split_of);
-  void add_group(Members const& members, std::int64_t block, std::int64_t ranks,
-                 std::function<Split(Tensor)> const& split_of);
+  void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks);
+  void add_group(Members const& members, std::int64_t block, std::int64_t ranks);
+  void add_section(std::vector<ParameterTensor> const& members, std::int64_t slice, std::int64_t number);
 
   GptConfig m_config;
   ModelStage m_stage;
+  TensorSlices m_slices;
   std::vector<ParameterTensor> m_tensors;
   std::vector<ParameterGroup> m_groups;
   std::vector<ParameterUnit> m_units;
+  std::vector<std::size_t> m_first_tensor; ///< by unit
   std::int64_t m_model_parameters = 0;
-  std::int64_t m_model_groups = 0; ///< that the whole model has, so far
+  std::int64_t m_model_groups = 0, m_model_sections = 0; ///< that the whole model has, so far
 };
 
 } // namespace trainstone

@@ -61,6 +61,26 @@ std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tenso
   return ranges;
 }
 
+/// Where the tensors of a block lie in its unit, as few ranges, ascending.
+std::vector<Range> ranges_in_unit(ParameterTable const& table, ParameterUnit const& unit, Index block,
+                                  std::vector<Tensor> const& tensors) {
+  std::vector<std::pair<Index, bool>> begins; // of every tensor of the block; whether it is one of these
+  for (ParameterTensor const& tensor : table.tensors())
+    if (tensor.block == block)
+      begins.emplace_back(tensor.offset - unit.offset, std::ranges::find(tensors, tensor.tensor) != tensors.end());
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    auto const [begin, is_one] = begins[i];
+    if (!is_one) continue;
+    Index const end = i + 1 < begins.size() ? begins[i + 1].first : unit.padded;
+    if (!ranges.empty() && ranges.back().end == begin)
+      ranges.back().end = end;
+    else
+      ranges.push_back({begin, end});
+  }
+  return ranges;
+}
+
 } // namespace
 
 PartTable::PartTable(ParameterTable const& table, GptOptions options)
@@ -95,17 +115,20 @@ void PartTable::add_root_pieces(ParameterTable const& table) {
   if (embed) at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};
 }
 
-/// All blocks are alike.
+/// All blocks are alike. What lies behind a tensor belongs to it.
 void PartTable::add_block_pieces(ParameterTable const& table) {
   Index const block = table.stage().blocks.front();
-  Index end = table.units()[static_cast<std::size_t>(table.unit_of(block))].padded;
-  for (PartKind const kind : {PartKind::mlp, PartKind::attention})
-    for (std::vector<Tensor> const& written : gradients_written(kind)) {
-      auto const place = [&](Tensor tensor) { return table.offset_in_unit(table.find(tensor, block)); };
-      Index const begin = std::ranges::min(written | std::views::transform(place));
-      at(kind).push_back({{{begin, end}}, begin});
-      end = begin;
+  ParameterUnit const& unit = table.units()[static_cast<std::size_t>(table.unit_of(block))];
+  std::vector<Range> later; // what pieces write that come later
+  for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
+    std::vector<BackwardPiece>& pieces = at(kind);
+    for (std::vector<Tensor> const& written : std::views::reverse(gradients_written(kind))) {
+      std::vector<Range> const ranges = ranges_in_unit(table, unit, block, written);
+      Index const complete_from = later.empty() ? 0 : std::ranges::max(later, {}, &Range::end).end;
+      pieces.insert(pieces.begin(), {ranges, complete_from});
+      later.insert(later.end(), ranges.begin(), ranges.end());
     }
+  }
 }
 
 } // namespace trainstone

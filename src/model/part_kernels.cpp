@@ -21,8 +21,14 @@ MaybeTensor drop_branch(PartKernels& k, Site site, Tensor bias, Activation mask)
   return {};
 }
 
+void look_up(PartKernels& k) {
+  k.look_up(branch);
+  k.complete(branch);
+  k.add_positions(branch, embedded);
+}
+
 void embed_forward(PartKernels& k) {
-  k.embed(embedded);
+  k.has_slices() ? look_up(k) : k.embed(embedded);
   if (k.drops()) k.drop(Site::embedded, {}, embedded, embedded_mask);
 }
 
@@ -32,6 +38,7 @@ void attention_forward(PartKernels& k) {
   k.linear(ln1, qkvw, qkvb, qkv);
   k.attend();
   k.linear(attention, attprojw, {}, branch);
+  k.complete(branch);
   MaybeTensor const bias = drop_branch(k, Site::attproj, attprojb, attproj_mask);
   k.add_and_norm(stream, branch, bias, middle, second_norm);
 }
@@ -41,6 +48,7 @@ void expand(PartKernels& k) { k.linear_gelu(ln2, fcw, fcb, fc, gelu); }
 void mlp_forward(PartKernels& k) {
   expand(k);
   k.linear(gelu, fcprojw, {}, branch);
+  k.complete(branch);
   MaybeTensor const bias = drop_branch(k, Site::fcproj, fcprojb, fcproj_mask);
   k.add(middle, branch, bias, output);
 }
@@ -56,6 +64,7 @@ void head_forward(PartKernels& k) {
 void logits_backward(PartKernels& k) {
   k.input_gradient(logits, wte, {}, branch);
   k.weight_gradient(logits, lnf, wte, {});
+  k.complete(branch);
 }
 
 void last_norm_backward(PartKernels& k) { k.norm_backward(branch, stream, last_norm, d_stream, Write::overwrite); }
@@ -65,38 +74,39 @@ void head_backward(PartKernels& k) {
   last_norm_backward(k);
 }
 
-Activation d_mlp(PartKernels const& k) { return k.drops() ? branch : d_stream; }
+/// The gradient of what a half adds to the stream.
+Activation d_added(PartKernels const& k) { return k.drops() ? branch : d_stream; }
 
 void fcproj_backward(PartKernels& k) {
-  if (k.drops()) k.drop_backward(Site::fcproj, fcproj_mask, d_stream, d_mlp(k));
-  k.weight_gradient(d_mlp(k), gelu, fcprojw, fcprojb);
+  if (k.drops()) k.drop_backward(Site::fcproj, fcproj_mask, d_stream, d_added(k));
+  k.weight_gradient(d_added(k), gelu, fcprojw, fcprojb);
 }
 
 void fc_backward(PartKernels& k) {
-  k.input_gradient(d_mlp(k), fcprojw, fc, d_fc);
+  k.input_gradient(d_added(k), fcprojw, fc, d_fc);
+  k.input_gradient(d_fc, fcw, {}, branch);
   k.weight_gradient(d_fc, ln2, fcw, fcb);
 }
 
 void second_norm_backward(PartKernels& k) {
-  k.input_gradient(d_fc, fcw, {}, branch);
+  k.complete(branch);
   k.norm_backward(branch, middle, second_norm, d_stream, Write::add);
 }
 
-Activation d_attended(PartKernels const& k) { return k.drops() ? d_branch : d_stream; }
-
 void attproj_backward(PartKernels& k) {
-  if (k.drops()) k.drop_backward(Site::attproj, attproj_mask, d_stream, d_attended(k));
-  k.weight_gradient(d_attended(k), attention, attprojw, attprojb);
+  if (k.drops()) k.drop_backward(Site::attproj, attproj_mask, d_stream, d_added(k));
+  k.weight_gradient(d_added(k), attention, attprojw, attprojb);
 }
 
 void qkv_backward(PartKernels& k) {
-  k.input_gradient(d_attended(k), attprojw, {}, branch);
-  k.attend_backward(branch);
+  k.input_gradient(d_added(k), attprojw, {}, d_attention);
+  k.attend_backward(d_attention);
+  k.input_gradient(d_qkv, qkvw, {}, branch);
   k.weight_gradient(d_qkv, ln1, qkvw, qkvb);
 }
 
 void first_norm_backward(PartKernels& k) {
-  k.input_gradient(d_qkv, qkvw, {}, branch);
+  k.complete(branch);
   k.norm_backward(branch, stream, first_norm, d_stream, Write::add);
 }
 
@@ -132,7 +142,10 @@ void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels) {
 
 void describe_loss(PartKernels& kernels) {
   if (kernels.splits_loss()) kernels.linear(lnf, wte, {}, logits);
-  kernels.loss();
+  if (!kernels.has_slices()) return kernels.loss();
+  kernels.loss_maximum();
+  kernels.loss_sums();
+  kernels.loss_of_sums();
 }
 
 std::vector<DescribePiece> backward_pieces(PartKind kind, GptOptions const& options) {

@@ -39,9 +39,18 @@ public:
   /// Whether the head computes logits chunk by chunk of rows. The loss and a piece of the head's backward
   /// then have tensors of one chunk.
   virtual bool splits_loss() const = 0;
+  /// Whether slices cut the model (TensorSlices). Kernels then run on each slice that is here. A product whose input
+  /// features are cut leaves a sum over these slices, which complete() ends.
+  virtual bool has_slices() const = 0;
 
   /// out = the rows of the token table and of the position table
   virtual void embed(Activation out) = 0;
+  /// sum = the rows of the token table that slices have here; out = what was looked up, and the rows of the position
+  /// table
+  virtual void look_up(Activation sum) = 0;
+  virtual void add_positions(Activation looked_up, Activation out) = 0;
+  /// The sum over slices is there: it is rounded to where it belongs.
+  virtual void complete(Activation sum) = 0;
   virtual void norm(Activation x, LayerNorm const& norm) = 0;
   /// sum = x + branch + bias, and the norm of sum
   virtual void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum,
@@ -59,6 +68,11 @@ public:
   virtual void attention_probabilities() = 0;
   /// From `logits` to `losses`; in training, logits become their gradient.
   virtual void loss() = 0;
+  /// The same with slices: the maximum of the slices here, their sums, then losses and gradients, when maximum and sums
+  /// are of all slices.
+  virtual void loss_maximum() = 0;
+  virtual void loss_sums() = 0;
+  virtual void loss_of_sums() = 0;
 
   /// d_wte += and d_wpe = or += what d_out says
   virtual void embed_backward(Activation d_out) = 0;
@@ -81,8 +95,9 @@ void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels);
 void describe_loss(PartKernels& kernels);
 
 /// The pieces of a part's backward, in order: what a piece has completed can be reduced while the next ones compute. Of
-/// a linear layer, the gradients of its weight and bias come before that of its input. If the loss is split, head has a
-/// piece for every chunk, which follows the chunk's loss, and one for its norm.
+/// the layers that follow a norm, the gradient of the input comes before those of weight and bias, which need not wait
+/// until it is summed. If the loss is split, head has a piece for every chunk, which follows the chunk's loss, and one
+/// for its norm.
 using DescribePiece = void (*)(PartKernels& kernels);
 std::vector<DescribePiece> backward_pieces(PartKind kind, GptOptions const& options);
 

@@ -17,7 +17,17 @@ public:
 
   bool drops() const override { return m_options.dropout > 0; }
   bool splits_loss() const override { return m_options.splits_loss(); }
+  bool has_slices() const override { return m_options.slices.cuts(); }
   void embed(Activation out) override { write({out}); }
+  void look_up(Activation sum) override { write_sum(sum); }
+  void add_positions(Activation looked_up, Activation out) override {
+    read({looked_up});
+    write({out});
+  }
+  void complete(Activation sum) override {
+    read({sum});
+    write({sum});
+  }
   void norm(Activation x, LayerNorm const& norm) override {
     read({x});
     write({norm.out, norm.mean, norm.rstd});
@@ -30,9 +40,9 @@ public:
     read({x, branch});
     write({sum});
   }
-  void linear(Activation x, Tensor, MaybeTensor, Activation y) override {
+  void linear(Activation x, Tensor weight, MaybeTensor, Activation y) override {
     read({x});
-    write({y});
+    cut_of(weight) == Split::Of::columns ? write_sum(y) : write({y});
   }
   void linear_gelu(Activation x, Tensor, Tensor, Activation pre, Activation y) override {
     read({x});
@@ -57,6 +67,18 @@ public:
     read({Activation::logits});
     write({Activation::logits, Activation::losses});
   }
+  void loss_maximum() override {
+    read({Activation::logits});
+    write({Activation::loss_maximum});
+  }
+  void loss_sums() override {
+    read({Activation::logits, Activation::loss_maximum});
+    write({Activation::logits, Activation::loss_sums});
+  }
+  void loss_of_sums() override {
+    read({Activation::logits, Activation::loss_maximum, Activation::loss_sums});
+    write({Activation::logits, Activation::losses});
+  }
 
   void embed_backward(Activation d_out) override {
     read({d_out});
@@ -67,10 +89,10 @@ public:
     if (m_options.keeps_masks()) read({mask});
     write({d_x});
   }
-  void input_gradient(Activation d_y, Tensor, MaybeActivation pre, Activation d_x) override {
+  void input_gradient(Activation d_y, Tensor weight, MaybeActivation pre, Activation d_x) override {
     read({d_y});
     if (pre) read({*pre});
-    write({d_x});
+    cut_of(weight) == Split::Of::columns ? write({d_x}) : write_sum(d_x);
   }
   void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) override {
     read({d_y, x});
@@ -80,6 +102,7 @@ public:
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
     read({d_y, x, norm.mean, norm.rstd});
     write({d_x});
+    if (has_slices()) write({Activation::norm_sums});
     m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
   }
   void attend_backward(Activation d_out) override {
@@ -91,9 +114,14 @@ public:
 
 private:
   bool is_flash() const { return m_options.attention == AttentionKind::flash; }
-  static Activation in_memory(Activation what) { return what == Activation::d_branch ? Activation::d_qkv : what; }
+  static Activation in_memory(Activation what) { return what == Activation::d_attention ? Activation::d_fc : what; }
   void write(std::initializer_list<Activation> all) {
     for (Activation const what : all) m_written.insert(in_memory(what));
+  }
+  /// A sum over slices.
+  void write_sum(Activation sum) {
+    write({sum});
+    if (has_slices()) write({Activation::partial});
   }
   void read(std::initializer_list<Activation> all) {
     for (Activation const what : all)

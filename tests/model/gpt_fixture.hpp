@@ -30,14 +30,15 @@ struct TestModel {
       : config(shape),
         options(how),
         rows(batch_shape),
-        table(config, 1, stage),
+        table(config, 1, stage, options.slices),
         provider(resolve_gemm_provider(products)),
         state_memory(
             ledger, MemoryCategory::parameters, "state",
             total_bytes({planned<T>("parameters", table.size()), planned<Gradient>("gradients", table.size())})),
         activation_memory(ledger, MemoryCategory::activations, "activations",
                           total_bytes(activation_plan(config, rows, storage.values, options, stage, copies))),
-        scratch(ledger, MemoryCategory::buffers, "scratch", gemm_scratch_bytes(config, rows, provider, storage)),
+        scratch(ledger, MemoryCategory::buffers, "scratch",
+                gemm_scratch_bytes(config, rows, provider, storage, options)),
         state_arena(state_memory.bytes()),
         activation_arena(activation_memory.bytes()),
         parameters(state_arena.vector<T>("parameters", table.size())),
@@ -150,6 +151,10 @@ inline std::vector<GptOptions> all_options() {
   }
   return all;
 }
+
+/// Four heads, a vocabulary of which the fourth slice has four tokens, and even positions.
+inline GptConfig const sliced{2, 4, 24, 12, 100};
+inline MicroBatchShape const sliced_rows{3, 8};
 
 /// Of two blocks, with what their attention keeps.
 inline std::vector<std::vector<Recompute>> all_recomputations(AttentionKind attention) {

@@ -2,7 +2,7 @@
 // rules, such as repeatable bits.
 
 #include "core/host_copy.hpp"
-#include "model/gpt_fixture.hpp"
+#include "model/gpt_comparison.hpp"
 #include "model/llmc/llmc_parameters.hpp"
 #include "support/compare.hpp"
 #include "support/reference_model.hpp"
@@ -18,40 +18,6 @@
 
 using namespace trainstone;
 using namespace trainstone::test;
-
-namespace {
-
-/// The reference model with the parameters of `model` as they are stored, after forward and backward.
-template <class T, class Gradient>
-struct Expected {
-  Expected(ExecutionSpace const& exec, TestModel<T, Gradient> const& model, double loss_scale)
-      : reference(llmc_shape_of(model.config)) {
-    for (LlmcTensor const& tensor : reference.tensors())
-      for (Index layer = 0; layer < tensor.layers; ++layer)
-        std::ranges::copy(test::widened(copy_to_host(
-                              exec, vector_of(table_entry(model.table, tensor, layer), model.parameters), "test")),
-                          reference.parameter(tensor.name, layer).begin());
-    reference::DropoutSite const first_site{.rate = model.options.dropout, .seed = 11, .first_sample = 40, .site = 0};
-    reference.drop(first_site); // nvcc 13.0 loses the braces of an argument here
-    mean_loss = reference.forward(model.inputs, model.targets, model.rows.sequence);
-    reference.backward(loss_scale);
-  }
-
-  test::ReferenceModel reference;
-  double mean_loss;
-};
-
-template <class T, class Gradient>
-double mean_loss(ExecutionSpace const& exec, TestModel<T, Gradient> const& model) {
-  double sum = 0;
-  for (float loss : copy_to_host(exec, model.gpt.losses(), "test")) sum += static_cast<double>(loss);
-  return sum / static_cast<double>(model.rows.rows());
-}
-
-using SixteenBitTypes = std::tuple<test::Stored<bf16, bf16>, test::Stored<bf16, float>, test::Stored<fp16, fp16>,
-                                   test::Stored<fp16, float>>;
-
-} // namespace
 
 TEST_CASE("losses and every gradient equal the reference model's on odd shapes", "[model]") {
   auto const [config, rows] =

@@ -2,7 +2,7 @@
 
 #include "core/counters.hpp"
 #include "core/launch.hpp"
-#include "model/gpt_fixture.hpp"
+#include "model/gpt_comparison.hpp"
 #include "support/compare.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
@@ -18,40 +18,6 @@
 
 using namespace trainstone;
 using namespace trainstone::test;
-
-namespace {
-
-/// Launches, FLOPs and bytes of all kernels of one name.
-using Works = std::map<std::string, std::array<std::uint64_t, 3>>;
-
-void add(Works& works, std::string const& name, std::uint64_t launches, std::uint64_t flops, std::uint64_t bytes) {
-  auto& sum = works[name];
-  sum[0] += launches;
-  sum[1] += flops;
-  sum[2] += bytes;
-}
-
-Works works_of(KernelTable const& counted) {
-  Works works;
-  for (auto const& [label, times] : counted) {
-    std::string const name = label.substr(std::string("trainstone::").size());
-    add(works, name.starts_with("gemm") ? "gemm" : name, times.launches, times.flops, times.bytes);
-  }
-  return works;
-}
-
-Works works_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm) {
-  Works works;
-  for (KernelUse const& use : uses)
-    for (KernelUse const& started : started_kernels(use, gemm)) {
-      auto const count = static_cast<std::uint64_t>(started.count);
-      add(works, started.product ? "gemm" : started.name, count, count * started.work.flops,
-          count * started.work.bytes);
-    }
-  return works;
-}
-
-} // namespace
 
 TEMPLATE_LIST_TEST_CASE("counted kernels of a micro-batch equal the plan in every type, with every option", "[model]",
                         test::StorageAndGradientTypes) {
@@ -88,14 +54,7 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan in every
   Write const mode = GENERATE(Write::overwrite, Write::add);
   ExecutionSpace const exec;
   Model model(exec, even, even_rows, options, provider);
-  MicroBatch const batch = model.load();
-  KernelTable counted;
-  {
-    ThreadKernelTable const counting(&counted);
-    model.forward_backward(exec, batch, mode);
-  }
-  auto const uses = training_kernels(even, even_rows, options, mode, Model::storage);
-  CHECK(works_of(counted) == works_of(uses, provider));
+  CHECK(counted_works(exec, model, mode) == planned_works(model, mode));
 }
 
 TEMPLATE_LIST_TEST_CASE("a loss in chunks is counted as planned: FLOPs and bytes of every kernel", "[model]",
@@ -105,14 +64,7 @@ TEMPLATE_LIST_TEST_CASE("a loss in chunks is counted as planned: FLOPs and bytes
   Write const mode = GENERATE(Write::overwrite, Write::add);
   ExecutionSpace const exec;
   Model model(exec, even, even_rows, options);
-  MicroBatch const batch = model.load();
-  KernelTable counted;
-  {
-    ThreadKernelTable const counting(&counted);
-    model.forward_backward(exec, batch, mode);
-  }
-  CHECK(works_of(counted) ==
-        works_of(training_kernels(even, even_rows, options, mode, Model::storage), model.provider));
+  CHECK(counted_works(exec, model, mode) == planned_works(model, mode));
 }
 
 TEMPLATE_LIST_TEST_CASE("what is computed again is counted as planned: FLOPs and bytes of every kernel", "[model]",
@@ -123,19 +75,7 @@ TEMPLATE_LIST_TEST_CASE("what is computed again is counted as planned: FLOPs and
   for (std::vector<Recompute> const& recompute : all_recomputations(options.attention)) {
     options.recompute = recompute;
     Model model(exec, even, even_rows, options);
-    MicroBatch const batch = model.load();
-    KernelTable counted;
-    {
-      ThreadKernelTable const counting(&counted);
-      model.forward_backward(exec, batch);
-    }
-    auto uses = training_kernels(even, even_rows, options, Write::overwrite, Model::storage);
-    for (Index block = 0; block < even.layers; ++block)
-      for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
-        PartPass const again{.part = kind, .pass = Pass::recompute, .recompute = options.recompute_of(block)};
-        std::ranges::copy(part_kernels(again, even, even_rows, options, Model::storage), std::back_inserter(uses));
-      }
-    CHECK(works_of(counted) == works_of(uses, model.provider));
+    CHECK(counted_works(exec, model, Write::overwrite) == planned_works(model, Write::overwrite));
   }
 }
 
@@ -156,10 +96,11 @@ TEST_CASE("a block starts these kernels, and the plan counts as many more for ev
   for (PartKind const kind : {PartKind::mlp, PartKind::attention})
     model.gpt.backward(exec, {kind, 0}, batch, model.of_unit(model.parameters, unit),
                        {model.of_unit(model.gradients, unit), Write::overwrite});
-  // the MLP, then attention: gradients of a bias and its weight, then of the input
-  CHECK(seen.ends_with("residual::forward bias::backward gemm gemm gelu::backward bias::backward gemm gemm "
+  // the MLP, then attention: the second layer's weight; through GELU or attention; the first layer's input, then its
+  // weight; the norm
+  CHECK(seen.ends_with("residual::forward bias::backward gemm gemm gelu::backward gemm bias::backward gemm "
                        "layernorm::backward layernorm::backward_parameters bias::backward gemm gemm "
-                       "attention::backward bias::backward gemm gemm layernorm::backward "
+                       "attention::backward gemm bias::backward gemm layernorm::backward "
                        "layernorm::backward_parameters "));
   GptConfig const more{small.layers + 1, 3, 12, 11, 29};
   GemmChoice const gemm = GemmProvider::kokkos;

@@ -12,27 +12,15 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 using namespace trainstone;
 
 namespace {
 
-GptConfig const model{.layers = 2, .heads = 3, .channels = 12, .context = 11, .vocab = 29};
+GptConfig const model{.layers = 2, .heads = 4, .channels = 12, .context = 11, .vocab = 29};
 constexpr Index block = 3; // the first block's group
-
-/// Some tensors by rows, others by columns, the rest whole.
-Split split_of(Tensor tensor, Index parts, Index part) {
-  switch (tensor) {
-  case Tensor::wte:
-  case Tensor::qkvw:
-  case Tensor::fcw: return {Split::Of::rows, parts, part};
-  case Tensor::attprojw:
-  case Tensor::fcb:
-  case Tensor::fcprojw: return {Split::Of::columns, parts, part};
-  default: return {};
-  }
-}
 
 /// Initial values of a group.
 std::vector<float> values_of(ParameterTable const& table, Index group) {
@@ -45,16 +33,17 @@ std::vector<float> values_of(ParameterTable const& table, Index group) {
 
 } // namespace
 
-TEST_CASE("the parts of split tensors are the whole, once, with the same initial values", "[model]") {
-  Index const parts = GENERATE(1, 2, 4);
+TEST_CASE("the slices of all tensor ranks are the whole, once, with the same initial values", "[model]") {
+  auto const [blocks, ranks] = GENERATE(std::pair<Index, Index>{1, 1}, std::pair<Index, Index>{2, 1},
+                                        std::pair<Index, Index>{2, 2}, std::pair<Index, Index>{4, 2});
   ParameterTable const whole(model, 1);
   for (Index group = 0; group < std::ssize(whole.groups()); ++group) {
     ParameterGroup const& entry = whole.groups()[static_cast<std::size_t>(group)];
     std::vector<float> const expected = values_of(whole, group);
     std::vector<int> seen(static_cast<std::size_t>(entry.size), 0);
     int wrong = 0;
-    for (Index part = 0; part < parts; ++part) {
-      ParameterTable const table(model, 1, [&](Tensor tensor) { return split_of(tensor, parts, part); });
+    for (Index rank = 0; rank < ranks; ++rank) {
+      ParameterTable const table(model, 1, {blocks, ranks, rank});
       CHECK(table.model_parameters() == whole.model_parameters());
       std::vector<float> const values = values_of(table, group);
       for_each_run(
@@ -63,7 +52,7 @@ TEST_CASE("the parts of split tensors are the whole, once, with the same initial
             bool const split = run.tensor.split.of != Split::Of::nothing;
             for (Index i = 0; i < run.size; ++i) {
               auto const place = static_cast<std::size_t>(begin + i);
-              if (split || part == 0) ++seen[place]; // every part has what is not split
+              if (split || rank == 0) ++seen[place]; // every rank has what is not cut
               wrong += values[static_cast<std::size_t>(run.in_group + i)] == expected[place] ? 0 : 1;
             }
           });
@@ -74,7 +63,7 @@ TEST_CASE("the parts of split tensors are the whole, once, with the same initial
 }
 
 TEST_CASE("the walk begins and ends anywhere: its runs are those of the whole group", "[model]") {
-  ParameterTable const table(model, 1, [](Tensor tensor) { return split_of(tensor, 2, 1); });
+  ParameterTable const table(model, 1, {4, 2, 1});
   std::map<Index, std::pair<Index, Tensor>> all; // by place in the group
   auto const add = [](auto& places) {
     return [&places](ParameterRun const& run) {
@@ -86,18 +75,20 @@ TEST_CASE("the walk begins and ends anywhere: its runs are those of the whole gr
   for_each_run(table, block, {0, group.padded}, add(all));
   CHECK(std::ssize(all) == size);
   std::map<Index, std::pair<Index, Tensor>> in_pieces;
-  for (Index begin = 0; begin < size; begin += 7) for_each_run(table, block, {begin, begin + 7}, add(in_pieces));
+  for (Index begin = 0; begin < group.padded; begin += 7)
+    for_each_run(table, block, {begin, begin + 7}, add(in_pieces));
   CHECK(in_pieces == all);
 }
 
-TEST_CASE("runs in whole groups put what the parts hold where a whole group has it", "[model]") {
-  Index const parts = GENERATE(1, 2, 4);
+TEST_CASE("runs in whole groups put what the slices hold where a whole group has it", "[model]") {
+  auto const [blocks, ranks] = GENERATE(std::pair<Index, Index>{1, 1}, std::pair<Index, Index>{2, 1},
+                                        std::pair<Index, Index>{2, 2}, std::pair<Index, Index>{4, 2});
   ParameterTable const whole(model, 1);
   std::size_t joined = 0, runs = 0;
   for (Index group = 0; group < std::ssize(whole.groups()); ++group) {
     std::vector<float> found(static_cast<std::size_t>(whole.groups()[static_cast<std::size_t>(group)].padded), 0);
-    for (Index part = 0; part < parts; ++part) {
-      ParameterTable const table(model, 1, [&](Tensor tensor) { return split_of(tensor, parts, part); });
+    for (Index rank = 0; rank < ranks; ++rank) {
+      ParameterTable const table(model, 1, {blocks, ranks, rank});
       ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
       CHECK(entry.whole_size == whole.groups()[static_cast<std::size_t>(group)].size);
       std::vector<float> const values = values_of(table, group);
@@ -125,12 +116,32 @@ TEST_CASE("where no tensor is split, a part of a group is one run, and padding i
   CHECK(group_runs(table, block, {0, 0}).empty());
 }
 
-TEST_CASE("a tensor that cannot be cut into equal parts is refused", "[model]") {
-  auto const cut = [](Split const& split) {
-    ParameterTable(model, 1, [&](Tensor tensor) { return tensor == Tensor::attprojw ? split : Split(); });
-  };
-  CHECK_NOTHROW(cut({Split::Of::rows, 3, 2}));
-  CHECK_THROWS_AS(cut({Split::Of::rows, 5, 0}), InputError);
-  CHECK_THROWS_AS(cut({Split::Of::columns, 4, 4}), InputError);
-  CHECK_THROWS_AS(cut({Split::Of::nothing, 2, 0}), InputError);
+TEST_CASE("a model that cannot be cut into so many slices is refused", "[model]") {
+  CHECK_NOTHROW(ParameterTable(model, 1, {4, 1, 0}));
+  CHECK_THROWS_AS(ParameterTable(model, 1, {3, 1, 0}), InputError); // 4 heads
+  GptConfig const five{.layers = 1, .heads = 5, .channels = 10, .context = 4, .vocab = 29};
+  CHECK_THROWS_AS(ParameterTable(five, 1, {5, 1, 0}), InputError); // 128 rows of the token table
+  CHECK_THROWS_AS(ParameterTable(model, 1, {4, 3, 0}), Error);
+  CHECK_THROWS_AS(ParameterTable(model, 1, {4, 2, 2}), Error);
+}
+
+TEST_CASE("sections begin at blocks of 256 elements, and have the numbers of the whole model", "[model]") {
+  GptConfig const config{.layers = 2, .heads = 4, .channels = 36, .context = 5, .vocab = 100};
+  ParameterTable const table(config, 2, ModelStage{false, {1}, true}, {4, 2, 1});
+  CHECK(table.model_sections() == 4 + 1 + 1 + 2 * (1 + 4));
+  REQUIRE(table.groups().size() == 3); // token table, final norm, block 1
+  using Sections = std::vector<ParameterSection>;
+  Index const of_table = 128 / 4 * 36, padded = (of_table + 255) / 256 * 256; // 1152, 1280
+  CHECK(table.groups()[0].sections == Sections{{2, {0, of_table}, 2}, {3, {padded, padded + of_table}, 3}});
+  CHECK(table.groups()[0].padding() == std::vector<Range>{{of_table, padded}, {padded + of_table, 2560}});
+  CHECK(table.groups()[1].sections == Sections{{ParameterSection::whole, {0, 72}, 5}});
+  Index const whole = 6 * 36, slice = (12 * 36 * 36 + 7 * 36) / 4; // 216, 3951
+  CHECK(table.groups()[2].sections == Sections{{ParameterSection::whole, {0, whole}, 11},
+                                               {2, {256, 256 + slice}, 14},
+                                               {3, {4352, 4352 + slice}, 15}});
+  CHECK(table.groups()[2].size == whole + 2 * slice);
+  CHECK(table.find(Tensor::attprojb, 1).offset == table.find(Tensor::attprojb, 1, 1).offset);
+  CHECK(table.find(Tensor::fcw, 1, 1).offset - table.find(Tensor::fcw, 1, 0).offset == 4096);
+  CHECK(table.find(Tensor::fcw, 1, 1).name == "block 1 fcw slice 3");
+  CHECK_THROWS_AS(table.find(Tensor::fcw, 1, 2), Error);
 }

@@ -72,20 +72,6 @@ TEST_CASE("the token table, the position table and the final norm are groups, an
 
 namespace {
 
-/// The rank's part of tensors that are cut for two ranks: heads, rows or columns.
-Split halved(Tensor tensor, std::int64_t part) {
-  switch (tensor) {
-  case Tensor::wte:
-  case Tensor::qkvw:
-  case Tensor::fcw: return {Split::Of::rows, 2, part};
-  case Tensor::qkvb:
-  case Tensor::fcb:
-  case Tensor::attprojw:
-  case Tensor::fcprojw: return {Split::Of::columns, 2, part};
-  default: return {};
-  }
-}
-
 ModelStage stage_of(std::int64_t first, std::int64_t end, std::int64_t layers) {
   ModelStage stage{first == 0, {}, end == layers};
   for (std::int64_t block = first; block < end; ++block) stage.blocks.push_back(block);
@@ -96,9 +82,8 @@ ModelStage stage_of(std::int64_t first, std::int64_t end, std::int64_t layers) {
 
 TEST_CASE("a stage has its blocks, the token table for embed and for head, and what one of these reads", "[model]") {
   GptConfig const gpt2 = *find_preset("gpt2");
-  auto const elements = [&](ModelStage const& stage, std::int64_t parts) { // parts of tensors, and of groups
-    return ParameterTable(gpt2, parts, stage, [=](Tensor tensor) { return parts == 1 ? Split() : halved(tensor, 1); })
-        .size();
+  auto const elements = [&](ModelStage const& stage, std::int64_t parts) { // slices, and owners of groups
+    return ParameterTable(gpt2, parts, stage, {.blocks = parts, .ranks = parts, .rank = parts - 1}).size();
   };
   CHECK(elements(ModelStage::whole(gpt2), 1) == 124475904);
   CHECK(elements(stage_of(0, 6, 12), 2) == 41382912);

@@ -96,7 +96,7 @@ TEST_CASE("parts and passes have the kernels that the order of forward and backw
   for (KernelUse const& use : uses)
     if (use.part == PartKind::mlp) names.push_back(use.name);
   CHECK(names == std::vector<std::string>{"fc forward", "fcproj forward", "residual::forward", "fcproj weight gradient",
-                                          "fcproj input gradient", "fc weight gradient", "fc input gradient",
+                                          "fcproj input gradient", "fc input gradient", "fc weight gradient",
                                           "layernorm::backward", "layernorm::backward_parameters"});
   for (KernelUse const& use : uses) {
     CHECK(use.count == (use.part == PartKind::mlp || use.part == PartKind::attention ? 3 : 1));

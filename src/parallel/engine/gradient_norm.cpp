@@ -9,15 +9,13 @@
 namespace trainstone {
 
 GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout,
-                           Index layers, std::optional<PlannedCollective> const& gather, Arena& buffers,
-                           std::span<std::byte> staging)
+                           std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging)
     : m_exec(exec),
       m_layout(&layout),
-      m_layers(layers),
       m_stages(layout.mesh.pipeline > 1 ? &communicators.of(Axis::pipeline) : nullptr),
       m_block_sums(buffers.vector<double>("norm block sums", layout.elements() / norm_block)),
       m_blocks_of_group(buffers.vector<double>("norm blocks of a group", layout.largest_group() / norm_block)),
-      m_group_sums(buffers.vector<double>("norm group sums", std::ssize(layout.groups))) {
+      m_section_sums(buffers.vector<double>("norm section sums", layout.sections())) {
   if (!gather) return;
   Schedule const schedule = schedule_of(*gather, layout.mesh, layout.rank);
   TRAINSTONE_REQUIRE(schedule.scratch_elements == 0, "the norm's gather needs {} elements of scratch",
@@ -37,26 +35,36 @@ double GradientNorm::operator()(std::function<StoredVector(Index group)> const& 
   if (m_gather) m_gather->run();
   auto const owners = static_cast<std::size_t>(m_layout->ownership.owners());
   Matrix<double const> const gathered(m_block_sums.data(), owners, m_block_sums.extent(0) / owners);
+  double* section_sum = m_section_sums.data();
   for (Index g = 0; g < std::ssize(m_layout->groups); ++g) {
     ParameterGroup const& group = m_layout->groups[static_cast<std::size_t>(g)];
     Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(group.padded / norm_block));
     Rank const first_owner = m_layout->ownership.owner(g).value_or(0);
     collect_shares(m_exec, gathered, m_layout->norm_blocks_begin(g, first_owner), blocks);
-    tree_sum(m_exec, blocks, Vector<double>(m_group_sums.data() + g, 1));
+    for (ParameterSection const& section : group.sections) {
+      auto const [begin, end] = section.elements;
+      Vector<double> const of_section(
+          blocks.data() + begin / norm_block,
+          static_cast<std::size_t>((end + norm_block - 1) / norm_block - begin / norm_block));
+      tree_sum(m_exec, of_section, Vector<double>(section_sum++, 1));
+    }
   }
-  std::vector<double> const of_groups =
-      copy_to_host(m_exec, m_group_sums, "trainstone::parallel::norm: the host decides on clipping");
+  std::vector<double> const of_sections =
+      copy_to_host(m_exec, m_section_sums, "trainstone::parallel::norm: the host decides on clipping");
   double squares = 0;
-  for (double const sum : m_stages ? sums_of_model(of_groups) : of_groups) squares += sum;
+  for (double const sum : m_stages ? sums_of_model(of_sections) : of_sections) squares += sum;
   return std::sqrt(squares);
 }
 
-/// By number of the group in the whole model. One stage has each sum, the others add 0 to it: the bits stay.
-std::vector<double> GradientNorm::sums_of_model(std::vector<double> const& of_groups) const {
-  std::vector<double> sums(static_cast<std::size_t>(m_layers + groups_outside_of_blocks), 0.0);
-  for (std::size_t g = 0; g < of_groups.size(); ++g)
-    if (m_layout->counts(static_cast<Index>(g)))
-      sums[static_cast<std::size_t>(m_layout->groups[g].number)] = of_groups[g];
+/// By number of the section in the whole model. One stage has each sum, the others add 0 to it: the bits stay.
+std::vector<double> GradientNorm::sums_of_model(std::vector<double> const& of_sections) const {
+  std::vector<double> sums(static_cast<std::size_t>(m_layout->model_sections), 0.0);
+  auto sum = of_sections.begin();
+  for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
+    for (ParameterSection const& section : m_layout->groups[static_cast<std::size_t>(g)].sections) {
+      if (m_layout->counts(g)) sums[static_cast<std::size_t>(section.number)] = *sum;
+      ++sum;
+    }
   control_all_reduce(m_exec, *m_stages, Operation::sum, sums);
   return sums;
 }

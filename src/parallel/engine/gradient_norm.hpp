@@ -2,8 +2,8 @@
 
 // The norm of the summed gradient, of which every rank holds a share. Owns the collective that brings the squared sums
 // of all blocks together. Promises: the same bits on all ranks, for every strategy and number of ranks: blocks of 256
-// elements, the balanced binary tree over a group's blocks, then groups in order; every parameter counts once. Blocks
-// are those of a padded group, and a share is whole blocks: the norm needs to know who owns a block, and not which
+// elements, the balanced binary tree over a section's blocks, then sections in order; every parameter counts once. A
+// section begins with a block, and a share is whole blocks: the norm needs to know who owns a block, and not which
 // tensor is in it, so it does not go over runs (model/parameter_runs.hpp). Padding is zero and adds nothing.
 
 #include "comm/execution/buffers.hpp"
@@ -23,10 +23,9 @@ namespace trainstone {
 class GradientNorm {
 public:
   /// Takes its part of engine_buffers() from `buffers`. \param[in] gather  of the squared sums, if shares are apart
-  /// \param[in] layers   blocks of the whole model
   /// \param[in] staging  pinned memory of the gather's messages
   /// Collective; everything referred to must outlive the object.
-  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout, Index layers,
+  GradientNorm(ExecutionSpace const& exec, MeshCommunicators& communicators, StateLayout const& layout,
                std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging);
 
   /// \param[in] share  this rank's share of a group's gradient
@@ -34,14 +33,13 @@ public:
   double operator()(std::function<StoredVector(Index group)> const& share);
 
 private:
-  std::vector<double> sums_of_model(std::vector<double> const& of_groups) const;
+  std::vector<double> sums_of_model(std::vector<double> const& of_sections) const;
 
   ExecutionSpace m_exec;
   StateLayout const* m_layout;
-  Index m_layers;
   Communicator* m_stages;      ///< of a pipeline; null: this rank has the whole model
   Vector<double> m_block_sums; ///< of all groups; by member of the shard group, then by group
-  Vector<double> m_blocks_of_group, m_group_sums;
+  Vector<double> m_blocks_of_group, m_section_sums;
   std::optional<Execution> m_gather;
 };
 

@@ -63,9 +63,9 @@ GradientTarget GradientReducer::target(Index unit, Index micro_batch, bool begin
     if (layout.gradients[at(g)].looked_up) target.looked_up = gradient;
     if (layout.gradients[at(g)].looked_up || alone) {
       if (begins && !(alone && is_sum)) set_to_zero(m_exec, gradient); // embed adds to it
-    } else if (begins && m_reductions->fresh_gradients_apart && group.padded > group.size) {
+    } else if (begins && m_reductions->fresh_gradients_apart) {
       // Other units have been here, and backward leaves the padding alone. Later a reduction may be using it.
-      set_to_zero(m_exec, gradient.part(group.size, group.padded - group.size));
+      for (Range const& padding : group.padding()) set_to_zero(m_exec, gradient.part(padding.begin, padding.size()));
     }
   }
   return target;

@@ -4,7 +4,6 @@
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/norm_block.hpp"
-#include "model/parameter_runs.hpp"
 #include "parallel/program/shard_traffic.hpp"
 
 #include <xxhash.h>
@@ -29,18 +28,20 @@ bool hash_adds_up_shares(StateLayout const& layout) {
 /// With stages, the second value compares the copies of the token table.
 Index hash_values(StateLayout const& layout) { return layout.mesh.pipeline > 1 ? 2 : 1; }
 
-/// Of the elements `part` of a group. Blocks are those of the whole group, so no run may begin inside of one.
+/// Of the elements `part` of a group. Blocks are those of a section, so no part may begin inside of one.
 std::uint64_t hash_of(ParameterTable const& table, Index group, Range const& part, std::vector<float> const& values) {
-  Index const number = table.groups()[static_cast<std::size_t>(group)].number;
+  ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
   std::uint64_t sum = 0;
-  for (GroupRun const& run : group_runs(table, group, part)) {
-    Index const begin = run.in_whole.begin, end = run.in_whole.end;
-    TRAINSTONE_REQUIRE(begin % norm_block == 0, "a run of group {} begins at {}, inside of a block", number, begin);
-    float const* const first = values.data() + (run.in_group - part.begin);
-    for (Index i = begin; i < end; i += norm_block) {
+  for (ParameterSection const& section : entry.sections) {
+    Index const begin = std::max(section.elements.begin, part.begin), end = std::min(section.elements.end, part.end);
+    if (begin >= end) continue;
+    Index const in_section = begin - section.elements.begin;
+    TRAINSTONE_REQUIRE(in_section % norm_block == 0, "a part of group {} begins at {}, inside of a block", entry.number,
+                       begin);
+    auto place = static_cast<std::uint64_t>(section.number) << 40 | static_cast<std::uint64_t>(in_section / norm_block);
+    for (Index i = begin; i < end; i += norm_block, ++place) {
       auto const bytes = static_cast<std::size_t>(std::min(norm_block, end - i)) * sizeof(float);
-      auto const place = static_cast<std::uint64_t>(number) << 40 | static_cast<std::uint64_t>(i / norm_block);
-      sum += XXH3_64bits_withSeed(first + (i - begin), bytes, place);
+      sum += XXH3_64bits_withSeed(values.data() + (i - part.begin), bytes, place);
     }
   }
   return sum;

@@ -15,8 +15,8 @@ struct ParameterHash {
   bool copies_agree; ///< the two copies of the token table, on the first and the last of several stages
 };
 
-/// The value is the sum, modulo 2^64, of the XXH3 of every block of 256 elements of every group of whole tensors. The
-/// last block of a group may be shorter. The seed of a block is its place in the whole model. The sum covers the
+/// The value is the sum, modulo 2^64, of the XXH3 of every block of 256 elements of every section of the whole model.
+/// The last block of a section may be shorter. The seed of a block is its place in the whole model. The sum covers the
 /// parameters that the model reads, as fp32, and three times the master copy, if there is one. Ranks that hold shares
 /// add up their sums, and so do stages, which count every parameter once. The copies of the token table are compared by
 /// such sums. Collective; waits. The result is the same on all ranks if replicas agree. Sends

@@ -93,8 +93,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                  take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
                       gather_scratch(plan.gathers, *m_layout)),
                  take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan))),
-      m_norm(exec, m_communicators, *m_layout, plan.parts.layers(), plan.gathers.norm, buffers,
-             pinned.take(pinned_norm_bytes(plan))),
+      m_norm(exec, m_communicators, *m_layout, plan.gathers.norm, buffers, pinned.take(pinned_norm_bytes(plan))),
       m_tensor_shares(tensor_shares(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));

@@ -71,7 +71,7 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
     tensors.push_back(planned(layout.types.parameters, "gather scratch", of_gather));
   tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
-  tensors.push_back(planned<double>("norm group sums", std::ssize(layout.groups)));
+  tensors.push_back(planned<double>("norm section sums", layout.sections()));
   if (plan.pipeline.table)
     tensors.push_back(planned(reductions.storage, "token table scratch", scratch_of(*plan.pipeline.table, layout)));
   return tensors;

@@ -50,6 +50,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   layout.rank = rank;
   layout.groups = table.groups();
   layout.units = table.units();
+  layout.model_sections = table.model_sections();
   layout.ownership = ownership_of(parallel, layout);
   layout.sharding = sharding_of(parallel, mesh);
   layout.types = state_types(precision);

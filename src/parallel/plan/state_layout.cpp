@@ -11,6 +11,12 @@ Index StateLayout::largest_group() const { return std::ranges::max(groups, {}, &
 
 Index StateLayout::largest_unit() const { return std::ranges::max(units, {}, &ParameterUnit::padded).padded; }
 
+Index StateLayout::sections() const {
+  Index count = 0;
+  for (ParameterGroup const& group : groups) count += std::ssize(group.sections);
+  return count;
+}
+
 Index StateLayout::table_group() const {
   auto const found = std::ranges::find(groups, token_table_group, &ParameterGroup::number);
   TRAINSTONE_REQUIRE(found != groups.end(), "none of {} groups is the token table", groups.size());

@@ -28,7 +28,8 @@ struct StateLayout {
   Rank rank = 0;
   std::vector<ParameterGroup> groups;
   std::vector<ParameterUnit> units;
-  Ownership ownership; ///< among the ranks of a shard group
+  Index model_sections = 0; ///< of the whole model
+  Ownership ownership;      ///< among the ranks of a shard group
   Sharding sharding;
   StateTypes types;
   Index moments = 2;            ///< vectors that the optimizer keeps
@@ -39,6 +40,7 @@ struct StateLayout {
   /// The topology of this rank's line.
   Topology line(Axis axis) const { return topology.of(mesh.members(axis, rank)); }
 
+  Index sections() const; ///< of this rank's groups
   Index elements() const { return groups.back().offset + groups.back().padded; }
   Index largest_group() const;
   Index largest_unit() const;

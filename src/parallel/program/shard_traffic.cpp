@@ -104,7 +104,7 @@ std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
   Traffic norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
   StateLayout const& layout = plan.layout;
   if (plan.pipeline.has_stages())
-    norm += control_traffic_of(plan.parts.layers() + groups_outside_of_blocks, layout.line(Axis::pipeline),
+    norm += control_traffic_of(layout.model_sections, layout.line(Axis::pipeline),
                                layout.mesh.index(Axis::pipeline, layout.rank));
   return {{"control: losses of all micro-batches, requests of all ranks",
            control_traffic_of(plan.layout.micro_batches() + plan.layout.topology.ranks(), plan.layout.topology,

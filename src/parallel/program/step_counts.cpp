@@ -78,10 +78,11 @@ std::uint64_t fold_launches(ShardPlan const& plan, Index first, Index times) {
   return additions(first + times) - additions(first) + count_of(times) - (last_in_place ? 1 : 0);
 }
 
-/// Kernels that round sums, add up squares of blocks, bring the blocks of a group together and add them in a tree.
+/// Kernels that round sums, add up squares of blocks, bring the blocks of a group together and add those of a section
+/// in a tree.
 std::uint64_t norm_launches(ShardPlan const& plan) {
   std::uint64_t const groups = count_of(std::ssize(plan.layout.groups));
-  std::uint64_t launches = (plan.reductions.rounds_sums ? 3 : 2) * groups;
+  std::uint64_t launches = (plan.reductions.rounds_sums ? 2 : 1) * groups + count_of(plan.layout.sections());
   for (Index group = 0; group < std::ssize(plan.layout.groups); ++group)
     launches += plan.layout.share(group).empty() ? 0 : 1;
   if (plan.gathers.norm) launches += kernels_of(schedule_of(*plan.gathers.norm, plan.layout.mesh, plan.layout.rank));

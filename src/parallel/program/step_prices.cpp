@@ -156,8 +156,7 @@ InstructionPrice StepPrices::of_norm(ShardPlan const& plan, Rank member, Instruc
   if (auto const& gather = plan.gathers.norm) price.collectives.push_back(of(plan, *gather, sizeof(double)));
   if (plan.pipeline.has_stages())
     price.collectives.push_back(
-        of(plan, planned_sum(plan.parts.layers() + groups_outside_of_blocks, plan.layout.line(Axis::pipeline)),
-           sizeof(double)));
+        of(plan, planned_sum(plan.layout.model_sections, plan.layout.line(Axis::pipeline)), sizeof(double)));
   return price;
 }
 

@@ -21,12 +21,15 @@ void keep_first_positions(Trainer& trainer, Index first_index, Index positions, 
   Gpt const& model = trainer.model();
   ExecutionSpace const& exec = trainer.exec();
   MicroBatchShape const shape = model.shape();
-  StoredMatrix const logits = model.logits();
+  Index const slices = trainer.config().model_options.slices.count();
   auto const drop = [&](Index first, Index last) {
     Index const begin = std::max(first, rows.begin), size = std::min(last, rows.end) - begin;
     if (size <= 0) return;
     set_to_zero(exec, StoredVector(model.losses()).part(begin, size));
-    set_to_zero(exec, logits.flat().part((begin - rows.begin) * logits.columns, size * logits.columns));
+    for (Index slice = 0; slice < slices; ++slice) {
+      StoredMatrix const logits = model.logits(slice);
+      set_to_zero(exec, logits.flat().part((begin - rows.begin) * logits.columns, size * logits.columns));
+    }
   };
   for (Index row = 0; row < shape.batch; ++row) {
     Range const kept = first_step_part(first_index + row, trainer.config().batch.global, positions);

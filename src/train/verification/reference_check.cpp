@@ -88,14 +88,19 @@ struct ReferenceRun : PlannedTrainer {
 /// Of a rank that has the model's head.
 void add_logits(ExecutionSpace const& exec, Trainer const& trainer, Index micro_batch, LlmcStateReader& state,
                 Difference& difference) {
-  Matrix<float> const logits = trainer.model().output({PartKind::head}).as<float>();
-  auto const vocab = static_cast<std::size_t>(trainer.model().config().vocab);
-  std::vector<float> row(logits.extent(1)), expected(vocab);
-  for (std::size_t i = 0; i < logits.extent(0); ++i) {
-    Vector<float> const values(logits.data() + i * logits.extent(1), logits.extent(1));
-    copy_to_host(exec, values, std::span(row), "trainstone::train::logits");
-    state.read_logits(static_cast<Index>(i + logits.extent(0) * static_cast<std::size_t>(micro_batch)), expected);
-    for (std::size_t j = 0; j < vocab; ++j) difference.add(row[j], expected[j]);
+  Gpt const& model = trainer.model();
+  Index const rows = model.shape().rows(), vocab = model.config().vocab;
+  TensorSlices const& slices = trainer.config().model_options.slices;
+  std::vector<float> expected(static_cast<std::size_t>(vocab));
+  for (Index i = 0; i < rows; ++i) {
+    state.read_logits(i + rows * micro_batch, expected);
+    for (Index slice = 0; slice < slices.count(); ++slice) {
+      StoredMatrix const logits = model.logits(slice);
+      ConstStoredVector const row = logits.flat().part(i * logits.columns, logits.columns);
+      Index token = (slices.first() + slice) * logits.columns;
+      for (float const value : copy_to_host(exec, row, "trainstone::train::logits"))
+        if (token < vocab) difference.add(value, expected[static_cast<std::size_t>(token++)]);
+    }
   }
 }
 

@@ -1,0 +1,127 @@
+// A model that tensor parallelism cuts into slices, all of them on one rank: against the reference model, and what its
+// kernels count against the plan.
+
+#include "model/gpt_comparison.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+GptOptions in_slices(GptOptions options, Index blocks, bool wide_sums) {
+  options.slices.blocks = blocks;
+  options.wide_sums = wide_sums;
+  return options;
+}
+
+} // namespace
+
+TEST_CASE("losses and every gradient of a model in slices equal the reference model's", "[model]") {
+  Index const blocks = GENERATE(2, 4);
+  GptOptions options = in_slices(GENERATE(from_range(all_options())), blocks, GENERATE(false, true));
+  options.loss_chunks = GENERATE(1, 3);
+  ExecutionSpace const exec;
+  Fp32Model model(exec, sliced, sliced_rows, options);
+  model.forward_backward(exec, model.load());
+  Expected expected_values(exec, model, 1);
+  ReferenceModel& reference = expected_values.reference;
+
+  // as for a whole model (gpt_test.cpp)
+  double const eps = 0x1p-23, bound = 8 * eps * std::sqrt(4.0 * static_cast<double>(sliced.channels));
+  CHECK(std::abs(mean_loss(exec, model) - expected_values.mean_loss) <= bound * expected_values.mean_loss);
+  double const largest_of_all = largest(std::span<double const>(reference.gradients()));
+  for (LlmcTensor const& tensor : reference.tensors())
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      INFO(tensor.name << " layer " << layer);
+      std::vector<double> const values =
+          whole_tensor(exec, model.table, table_entry(model.table, tensor, layer), model.gradients);
+      std::span<double const> const expected = reference.gradient(tensor.name, layer);
+      double const scale = std::max(largest(expected), 1e-2 * largest_of_all);
+      CHECK(mismatches(std::span<double const>(values), expected, 4 * bound * scale + 1e-12) == "");
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models in slices equal the reference model's", "[model]",
+                        SixteenBitTypes) {
+  GptOptions const options = in_slices(GENERATE(from_range(all_options())), GENERATE(2, 4), GENERATE(false, true));
+  ExecutionSpace const exec;
+  TestModel<typename TestType::Storage, typename TestType::Gradient> model(exec, sliced, sliced_rows, options);
+  float const loss_scale = 1024;
+  model.forward_backward(exec, model.load(loss_scale));
+  Expected expected(exec, model, static_cast<double>(loss_scale));
+  // as for a whole model (gpt_test.cpp), with up to four roundings more of each of the five sums over slices of a block
+  // and of the head's and embed's
+  double const u = storing_error<typename TestType::Storage>(1.0), layers = static_cast<double>(sliced.layers);
+  double const roundings = 2 * ((12 + 4 * 5) * layers + 3 + 4 * 2) + 1;
+  for (LlmcTensor const& tensor : expected.reference.tensors())
+    for (Index layer = 0; layer < tensor.layers; ++layer) {
+      INFO(tensor.name << " layer " << layer);
+      std::vector<double> error =
+          whole_tensor(exec, model.table, table_entry(model.table, tensor, layer), model.gradients);
+      std::span<double const> const wanted = expected.reference.gradient(tensor.name, layer);
+      for (std::size_t i = 0; i < error.size(); ++i) error[i] -= wanted[i];
+      CHECK(std::sqrt(reference::squared_norm(error)) <=
+            u * std::sqrt(roundings / 3) * std::sqrt(reference::squared_norm(wanted)));
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel on slices equal the plan", "[model]",
+                        StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions options = in_slices(GENERATE(from_range(all_options())), GENERATE(2, 4), GENERATE(false, true));
+  options.loss_chunks = GENERATE(1, 2);
+  Write const mode = GENERATE(Write::overwrite, Write::add);
+  ExecutionSpace const exec;
+  for (std::vector<Recompute> const& recompute : all_recomputations(options.attention)) {
+    options.recompute = recompute;
+    Model model(exec, sliced, sliced_rows, options);
+    CHECK(counted_works(exec, model, mode) == planned_works(model, mode));
+  }
+}
+
+TEST_CASE("products and attention of all slices have the FLOPs of the whole model", "[model]") {
+  GptOptions const options = GENERATE(from_range(all_options()));
+  for (Index const blocks : {2, 4}) {
+    GptOptions const cut = in_slices(options, blocks, false);
+    CHECK(training_flops(sliced, sliced_rows, cut).gemm == training_flops(sliced, sliced_rows, options).gemm);
+    CHECK(training_flops(sliced, sliced_rows, cut).attention == training_flops(sliced, sliced_rows, options).attention);
+    GptOptions of_rank = cut;
+    of_rank.slices.ranks = 2;
+    CHECK(2 * training_flops(sliced, sliced_rows, of_rank).total() == training_flops(sliced, sliced_rows, cut).total());
+  }
+}
+
+TEST_CASE("every slice has its own activations, and sums over slices wait in lg k + 1 places", "[model]") {
+  auto const names = [](Index blocks, Index ranks, bool wide_sums, Storage storage) {
+    GptOptions options = in_slices({}, blocks, wide_sums);
+    options.slices.ranks = ranks;
+    options.slices.rank = ranks - 1;
+    std::vector<std::string> all;
+    for (PlannedTensor const& tensor : activation_plan(sliced, sliced_rows, storage, options))
+      all.push_back(tensor.name);
+    return all;
+  };
+  auto const count = [](std::vector<std::string> const& all, std::string const& begin) {
+    return std::ranges::count_if(all, [&](std::string const& name) { return name.starts_with(begin); });
+  };
+  CHECK(count(names(1, 1, false, Storage::fp32), "partial") == 0);
+  CHECK(count(names(2, 2, false, Storage::fp32), "partial") == 0);
+  CHECK(count(names(2, 2, true, Storage::bf16), "partial") == 1);
+  CHECK(count(names(4, 1, true, Storage::fp32), "partial") == 2); // the third is where the sum belongs
+  CHECK(count(names(4, 1, true, Storage::bf16), "partial") == 3);
+  std::vector<std::string> const mine = names(4, 2, false, Storage::fp32);
+  CHECK(count(mine, "block 1 qkv, slice") == 2);
+  CHECK(std::ranges::count(mine, "block 1 qkv, slice 3") == 1);
+  CHECK(count(mine, "logits, slice") == 2);
+  CHECK(count(mine, "block 1 ln1") == 3); // with its two statistics
+}
