@@ -172,7 +172,7 @@ int estimate(EstimateOptions const& options) {
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
              config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
-  print_parameters(ParameterTable(config.model, plan.parallel.layout.mesh.data()));
+  print_parameters(ParameterTable(config.model, plan.parallel.layout.mesh.data(), plan.table.slices()));
   print_memory(plan);
   fmt::print("{}", stages_table(resolve_run(config, topology)));
   print_work(plans.busiest);

@@ -78,7 +78,7 @@ void RunOutputs::save_model(Trainer& trainer) {
   collectively(communicator, [&] {
     if (communicator.rank() != 0) return;
     make_folder_of(path);
-    writer.emplace(path, m_run->config().model, ParameterTable(m_run->config().model, 1),
+    writer.emplace(path, m_run->config().model, ParameterTable(m_run->config().model, 1, plan.table.slices()),
                    narrow ? Storage::bf16 : Storage::fp32);
   });
   collectively(communicator, [&] {

@@ -40,12 +40,13 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
     bool const given = origin.kind == Origin::Kind::environment || origin.kind == Origin::Kind::command_line;
     bool const of_both =
         key.starts_with("kernels.") || key == "model.attention" || key == "memory.recompute" || key == "comm.buffers";
-    bool const of_matrix = of_both || key.starts_with("model.dropout") || key == "memory.loss_chunks";
+    bool const of_matrix =
+        of_both || key.starts_with("model.dropout") || key == "memory.loss_chunks" || key == "parallel.tensor_blocks";
     bool const of_reference = of_both || key.starts_with("parallel.") || is_algorithm(key);
     if (given && model_file.empty() && !of_matrix)
       fail_at(deck, key,
               fmt::format("{} is one of the matrix' own; verify --matrix takes only keys of kernels and memory, "
-                          "model.attention, model.dropout and comm.buffers",
+                          "model.attention, model.dropout, parallel.tensor_blocks and comm.buffers",
                           key));
     if (given && !model_file.empty() && !of_reference)
       fail_at(deck, key,

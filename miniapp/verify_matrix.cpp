@@ -24,19 +24,22 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
     choices = read_choices(options.common.deck, "");
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     std::int64_t const chunks = choices.model_options.loss_chunks;
-    TRAINSTONE_REQUIRE_INPUT(matrix_rows % chunks == 0,
+    std::int64_t const in_batch = matrix_rows_of(choices.parallel), slices = choices.parallel.tensor_blocks;
+    TRAINSTONE_REQUIRE_INPUT(in_batch % chunks == 0,
                              "memory.loss_chunks = {} does not divide the matrix' {} rows; nearest legal values: {}",
-                             chunks, matrix_rows, nearest_divisors(matrix_rows, chunks));
+                             chunks, in_batch, nearest_divisors(in_batch, chunks));
+    TRAINSTONE_REQUIRE_INPUT(slices == 1 || slices == 2 || slices == 4 || slices == 8,
+                             "parallel.tensor_blocks = {}: the model of the matrix has 1, 2, 4 or 8 slices", slices);
     TRAINSTONE_REQUIRE_INPUT(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8,
                              "verify --matrix runs on 1, 2, 4 or 8 ranks, not on {}", ranks);
   });
   use_chosen_buffers(communicator, choices.comm.buffers, context.exec);
   bool const first = communicator.rank() == 0;
   if (first)
-    fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, loss chunks {}, {}\n", kokkos_description(),
-               to_string(communicator.buffers()), context.exec.concurrency(),
+    fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, loss chunks {}, slices {}, {}\n",
+               kokkos_description(), to_string(communicator.buffers()), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))),
-               choices.model_options.loss_chunks, describe_machine().cpu);
+               choices.model_options.loss_chunks, choices.parallel.tensor_blocks, describe_machine().cpu);
   std::int64_t const all_steps = options.mesh ? 5 : 20, quick_steps = options.mesh ? 3 : 5;
   std::int64_t const steps = options.quick ? quick_steps : all_steps;
   std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe

@@ -8,6 +8,7 @@
 #include "parallel/plan/mesh.hpp"
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
+#include "parallel/plan/tensor_problems.hpp"
 #include "train/injected_delay.hpp"
 #include "train/pace.hpp"
 
@@ -182,12 +183,13 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
           find_pipeline_problem(config.parallel, ranks, config.model.layers, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);
   }
-  if (std::optional<ConfigProblem> const problem = find_size_problem(config)) {
+  Index const positions = config.data.sequence > 0 ? config.data.sequence : config.model.context;
+  if (auto const problem = find_tensor_problem(config.parallel, config.model, positions))
     fail_at(deck, problem->key, problem->message);
-  }
-  if (std::optional<ConfigProblem> const problem = find_chunks_problem(config)) {
+  if (std::optional<ConfigProblem> const problem = find_size_problem(config))
     fail_at(deck, problem->key, problem->message);
-  }
+  if (std::optional<ConfigProblem> const problem = find_chunks_problem(config))
+    fail_at(deck, problem->key, problem->message);
   config.model_setup.load = relative_to(deck.path, config.model_setup.load);
   for (std::string& file : config.data.files) file = relative_to(deck.path, file);
   for (std::string& file : config.data.validation_files) file = relative_to(deck.path, file);

@@ -265,6 +265,10 @@ Key pipeline_schedule_key() {
 std::vector<Key> pipeline_keys() {
   auto const parallel = &RunConfig::parallel;
   return {
+      number("parallel.tensor_blocks", parallel, &ParallelConfig::tensor_blocks, "", {.minimum = 1, .maximum = million},
+             "equal slices into which every layer is cut, by heads, by channels of its hidden layer and by the "
+             "vocabulary, as tensor parallelism cuts it; a power of two; a rank computes one slice after the other; "
+             "changes the order of sums; 1 = no slices"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

@@ -70,7 +70,7 @@ std::string to_string(PlacedActivation const& placed) {
 }
 
 Storage storage_of(Activation what, GptOptions const& options, Storage values) {
-  bool const wide = is_statistic(what) || (what == Activation::partial && options.wide_sums);
+  bool const wide = is_statistic(what) || (what == Activation::partial && options.sums_wide());
   return wide ? Storage::fp32 : values;
 }
 

@@ -114,9 +114,10 @@ struct GptOptions {
   /// order.
   std::int64_t loss_chunks = 1;
   TensorSlices slices = {};
-  /// Whether sums over slices are fp32 until they are complete, whatever values are stored in.
+  /// Sums over slices, if there are any, are fp32 until they are complete, whatever values are stored in.
   bool wide_sums = false;
 
+  bool sums_wide() const { return wide_sums && slices.cuts(); }
   bool splits_loss() const { return loss_chunks > 1; }
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }
   Recompute recompute_of(std::int64_t block) const {

@@ -183,14 +183,14 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
   if (has_whole) add_section(whole, ParameterSection::whole, first_section);
   for (std::int64_t slice = m_slices.first(); has_slices && slice < m_slices.first() + m_slices.count(); ++slice)
     add_section(whole, slice, first_slice + slice);
-  std::int64_t const granule = ranks * norm_block, end = m_groups.back().sections.back().elements.end;
+  std::int64_t const granule = ranks * norm_block, end = m_groups.back().end();
   m_groups.back().padded = (end + granule - 1) / granule * granule;
 }
 
 /// Of the tensors of the last group, those that slices do not cut, or their part in a slice.
 void ParameterTable::add_section(std::vector<ParameterTensor> const& members, std::int64_t slice, std::int64_t number) {
   ParameterGroup& group = m_groups.back();
-  std::int64_t const before = group.sections.empty() ? 0 : group.sections.back().elements.end;
+  std::int64_t const before = group.sections.empty() ? 0 : group.end();
   std::int64_t const begin = (before + norm_block - 1) / norm_block * norm_block;
   std::int64_t end = begin;
   for (ParameterTensor const& member : members) {

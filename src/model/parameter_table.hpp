@@ -122,6 +122,8 @@ struct ParameterGroup {
   std::int64_t number = 0; ///< among the groups of the whole model
   std::vector<ParameterSection> sections = {}; ///< in order
 
+  /// Where its last section ends, counted from the group's begin.
+  std::int64_t end() const { return sections.back().elements.end; }
   /// The elements behind sections, counted from the group's begin.
   std::vector<Range> padding() const;
 };

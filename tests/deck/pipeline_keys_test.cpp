@@ -139,3 +139,20 @@ TEST_CASE("strategies that have no pipeline are refused", "[deck]") {
                           "parallel.partition=inter_layer"}),
              EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));
 }
+
+TEST_CASE("slices that do not fit the model are refused with legal values", "[deck]") {
+  std::vector<std::string> const model{"model.heads=4", "model.channels=16", "model.context=12", "data.sequence=12"};
+  auto const error = [&](std::string const& slices) {
+    std::vector<std::string> overrides = model;
+    overrides.push_back("parallel.tensor_blocks=" + slices);
+    return error_on(1, overrides);
+  };
+  CHECK(error("4") == "no InputError");
+  CHECK_THAT(error("3"), ContainsSubstring("= 3 is no power of two; legal values: 1, 2 or 4"));
+  CHECK_THAT(error("8"), ContainsSubstring("= 8 does not divide the 4 heads; legal values: 1, 2 or 4"));
+  CHECK_THAT(error_on(1, {"model.heads=25", "model.channels=50", "parallel.tensor_blocks=2"}),
+             ContainsSubstring("does not divide the 25 heads; legal values: 1"));
+  CHECK_THAT(error_on(1, {"model.heads=8", "model.channels=16", "model.context=12", "data.sequence=12",
+                          "parallel.tensor_blocks=8"}),
+             ContainsSubstring("does not divide the 12 positions of a sample; legal values: 1, 2 or 4"));
+}

@@ -53,7 +53,7 @@ TEST_CASE("losses and every gradient of a model in slices equal the reference mo
 
 TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models in slices equal the reference model's", "[model]",
                         SixteenBitTypes) {
-  GptOptions const options = in_slices(GENERATE(from_range(all_options())), GENERATE(2, 4), GENERATE(false, true));
+  GptOptions const options = in_slices(GENERATE(from_range(all_options())), GENERATE(1, 2, 4), GENERATE(false, true));
   ExecutionSpace const exec;
   TestModel<typename TestType::Storage, typename TestType::Gradient> model(exec, sliced, sliced_rows, options);
   float const loss_scale = 1024;

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -148,6 +149,29 @@ TEST_CASE("memory, FLOPs, bytes and messages of every stage equal those planned"
       config.model_options.recompute = {again};
       if (micro_batches == 4) config.model_options.loss_chunks = 4;
       if (micro_batches == 5) config.model_options.dropout = 0.25;
+      INFO(shape.stages << " stages, " << shape.data << " data ranks, stage " << strategy.zero_stage << " of ZeRO");
+      check_counts(world, config);
+    }
+}
+
+TEST_CASE("a model in slices keeps to its plan on every stage", "[mpi][pipeline]") {
+  Communicator world = Communicator::world();
+  Index const slices = GENERATE(2, 4);
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed18);
+  Recompute const again = GENERATE(Recompute::none, Recompute::full);
+  bool const powers_of_two = std::has_single_bit(static_cast<unsigned>(world.size()));
+  std::vector<Stages> shapes = shapes_of(world.size());
+  shapes.push_back({1, world.size()});
+  for (Stages const& shape : shapes)
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
+      RunConfig config = pipeline_config(shape, {4, 4, 24, 12, 100}, 2);
+      config.data.sequence = 8;
+      set_strategy(config, strategy);
+      config.parallel.tensor_blocks = slices;
+      if (powers_of_two) config.parallel.reduction = ReductionMode::ordered; // wide sums
+      config.precision.recipe = recipe;
+      config.model_options.recompute = {again};
+      if (again == Recompute::full) config.model_options = {.dropout = 0.25, .recompute = {again}, .loss_chunks = 2};
       INFO(shape.stages << " stages, " << shape.data << " data ranks, stage " << strategy.zero_stage << " of ZeRO");
       check_counts(world, config);
     }

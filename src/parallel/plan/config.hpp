@@ -70,6 +70,7 @@ struct ParallelConfig {
   std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
+  std::int64_t tensor_blocks = 1;         ///< slices of every layer
   std::int64_t pipeline = 1;              ///< stages
   std::string pipeline_schedule = "1f1b"; ///< one of pipeline_schedules() (parallel/pipeline)
   std::int64_t pipeline_chunks = 1;       ///< of a stage

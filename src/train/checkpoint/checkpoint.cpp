@@ -87,7 +87,7 @@ void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, 
 Range written_range(StateLayout const& layout, Index group) {
   if (!layout.counts(group)) return {};
   Range range = layout.share(group);
-  Index const end = layout.groups[static_cast<std::size_t>(group)].sections.back().elements.end;
+  Index const end = layout.groups[static_cast<std::size_t>(group)].end();
   range.begin = std::min(range.begin, end);
   range.end = std::min(range.end, end);
   return Partition::even(range, layout.mesh.replica).range(layout.mesh.index(Axis::replica, layout.rank));

@@ -65,7 +65,7 @@ public:
     if (m_layout->rank == 0) keep_error([&] { take_own(number, whole); });
     if (!m_line) return;
     bool const is_sent = m_layout->rank > 0 && m_layout->counts(group);
-    stream(number, whole, is_sent ? m_layout->groups[static_cast<std::size_t>(group)].size : 0);
+    stream(number, whole, is_sent ? m_layout->groups[static_cast<std::size_t>(group)].end() : 0);
   }
 
   /// Other stages may have more groups. \throws what an earlier call has kept

@@ -25,7 +25,7 @@ bool prove_if_few(ResolvedRun const& run) {
   std::vector<ShardPlan> plans;
   std::vector<StepProgram> programs;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    ParameterTable const table(run.config.model, run.mesh.data(), run.stage_of(rank));
+    ParameterTable const table = run.table_of(rank);
     plans.push_back(plan_shards(run, table, rank));
     programs.push_back(make_step_program(plans.back()));
     if (played_instructions(programs.back(), ranks) > most_played_instructions) return false;

@@ -41,8 +41,10 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
                   .stages = {},
                   .buffers = machine.buffers ? *machine.buffers : resolve_buffers(config.comm.buffers),
                   .gemm = gemm_choice(config.kernels, machine)};
+  run.config.model_options.slices = {.blocks = config.parallel.tensor_blocks};
+  run.config.model_options.wide_sums = config.parallel.reduction == ReductionMode::ordered;
   run.stages = config.parallel.pipeline > 1
-                   ? model_stages(config.parallel, costs_of(config, run.shape()), config.batch.accumulation)
+                   ? model_stages(config.parallel, costs_of(run.config, run.shape()), config.batch.accumulation)
                    : std::vector{ModelStage::whole(config.model)};
   run.config.comm.buffers = to_string(run.buffers);
   for (auto const& [key, algorithm] : machine.algorithms)

@@ -8,6 +8,7 @@
 #include "comm/schedule/topology.hpp"
 #include "kernels/gemm/gemm_shape.hpp"
 #include "model/activation_plan.hpp"
+#include "model/parameter_table.hpp"
 #include "parallel/plan/mesh.hpp"
 #include "train/plan/run_config.hpp"
 
@@ -26,7 +27,7 @@ struct MachineChoices {
 };
 
 struct ResolvedRun {
-  RunConfig config;                              ///< names its buffers, and the algorithms that were measured
+  RunConfig config;                              ///< names its buffers, measured algorithms, and slices of the model
   Topology topology = Topology::one_node(1);     ///< of all ranks; emulated nodes are nodes
   Mesh mesh;                                     ///< of all ranks
   std::vector<ModelStage> stages;                ///< of the pipeline: what each has of the model; one: all of it
@@ -36,9 +37,12 @@ struct ResolvedRun {
   MicroBatchShape shape() const {
     return {config.batch.micro, config.data.sequence > 0 ? config.data.sequence : config.model.context};
   }
-  /// What a rank has of the model.
+  /// What a rank has of the model, and its parameters.
   ModelStage const& stage_of(Rank rank) const {
     return stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
+  }
+  ParameterTable table_of(Rank rank) const {
+    return ParameterTable(config.model, mesh.data(), stage_of(rank), config.model_options.slices);
   }
 };
 

@@ -88,7 +88,7 @@ ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
   MicroBatchShape const shape = run.shape();
-  ParameterTable table(config.model, run.mesh.data(), run.stage_of(rank));
+  ParameterTable table = run.table_of(rank);
   ShardPlan parallel = plan_shards(run, table, rank);
   ModelStorage const storage{parallel.layout.types.parameters, parallel.reductions.storage};
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,

@@ -17,8 +17,9 @@ namespace {
 /// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
 RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
   RunConfig config;
-  config.model = {row.layers, 3, 24, matrix_rows + 1, 29};
-  config.data.sequence = matrix_rows;
+  std::int64_t const slices = choices.parallel.tensor_blocks, rows = matrix_rows_of(choices.parallel);
+  config.model = slices > 1 ? GptConfig{row.layers, 8, 24, rows + 1, 100} : GptConfig{row.layers, 3, 24, rows + 1, 29};
+  config.data.sequence = rows;
   config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.clip = 0.5; // acts in the first steps
@@ -28,6 +29,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.model_options.recompute = row.recompute;
   config.kernels = choices.kernels;
   config.parallel = row.parallel;
+  config.parallel.tensor_blocks = slices;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
   config.comm.reduce = row.algorithm;
   if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";

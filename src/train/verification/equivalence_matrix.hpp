@@ -18,8 +18,12 @@ namespace trainstone {
 /// Delays that a configuration injects; they must not show in any bit.
 enum class MatrixDelays { none, slow_sends, slow_kernels };
 
-/// Rows of a micro-batch: chunks of the loss must divide them.
-inline constexpr std::int64_t matrix_rows = 12;
+/// Rows of a micro-batch: chunks of the loss must divide them, and slices the positions.
+inline constexpr std::int64_t matrix_rows = 12, matrix_rows_in_slices = 16;
+
+constexpr std::int64_t matrix_rows_of(ParallelConfig const& parallel) {
+  return parallel.tensor_blocks > 1 ? matrix_rows_in_slices : matrix_rows;
+}
 /// Blocks of the model that all ranks train on one stage, and of the model of the mesh.
 inline constexpr std::int64_t matrix_layers = 2, mesh_layers = 8;
 /// Cuts every group of the model, on 8 ranks into their smallest slices.
