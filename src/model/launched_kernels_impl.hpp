@@ -6,6 +6,7 @@
 #include "model/gpt.hpp"
 
 #include "core/error.hpp"
+#include "core/tree_order.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/flash_attention.hpp"
@@ -239,16 +240,11 @@ private:
   /// The sum over the slices that are here, in the balanced binary tree: add(slice, out) overwrites `out`.
   template <class Add>
   void add_up(Activation sum, Add const& add) const {
-    Index size = 0; // of the sums that wait: of 2^k slices each, the longest first
-    auto const merge = [&] {
-      --size;
-      accumulate(m_exec, Write::add, partial_sum(sum, size).flat(), partial_sum(sum, size - 1).flat());
-    };
-    for_each_slice([&](Index slice) {
-      add(slice, partial_sum(sum, size++));
-      for (Index bits = slice; bits % 2 == 1; bits /= 2) merge();
-    });
-    while (size > 1) merge();
+    add_in_tree(
+        slices().count(), [&](Index slice, Index place) { add(slice, partial_sum(sum, place)); },
+        [&](Index place) {
+          accumulate(m_exec, Write::add, partial_sum(sum, place).flat(), partial_sum(sum, place - 1).flat());
+        });
   }
 
   // --- named tensors -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 // which sums may be split into lanes (needs -fopenmp-simd). Included by files of kernels' bodies only.
 
 #include "core/error.hpp"
+#include "core/tree_order.hpp"
 #include "core/types.hpp"
 #include "core/views.hpp"
 #include "core/write.hpp"
@@ -98,18 +99,14 @@ KOKKOS_INLINE_FUNCTION float vector_max(Index count, Value const& value) {
   return result;
 }
 
-/// The balanced binary tree over value(0) ... value(count - 1), by one thread: neighbours are added level by level, a
-/// last value without a partner moves up unchanged. Fewer than 2^depth values.
+/// The sum of value(0) ... value(count - 1) in the balanced binary tree, by one thread. Fewer than 2^depth values.
 template <int depth = 17, class Value>
 KOKKOS_INLINE_FUNCTION auto tree_over(Index count, Value const& value) {
   using Number = decltype(value(Index{0}));
-  Number waiting[depth] = {}; // sums of 2^k values, the longest first
-  int size = 0;
-  for (Index i = 0; i < count; ++i) {
-    waiting[size++] = value(i);
-    for (Index bits = i; bits % 2 == 1; bits /= 2, --size) waiting[size - 2] += waiting[size - 1];
-  }
-  for (; size > 1; --size) waiting[size - 2] += waiting[size - 1];
+  Number waiting[depth] = {};
+  add_in_tree(
+      count, [&](Index i, Index place) { waiting[place] = value(i); },
+      [&](Index place) { waiting[place - 1] += waiting[place]; });
   return waiting[0];
 }
 
