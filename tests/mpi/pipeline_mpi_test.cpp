@@ -164,7 +164,7 @@ TEST_CASE("a model in slices keeps to its plan on every stage", "[mpi][pipeline]
   shapes.push_back({1, world.size()});
   for (Stages const& shape : shapes)
     for (ParallelConfig const& strategy : strategies(shape.data)) {
-      RunConfig config = pipeline_config(shape, {4, 4, 24, 12, 100}, 2);
+      RunConfig config = pipeline_config(shape, {6, 4, 24, 12, 100}, 2);
       config.data.sequence = 8;
       set_strategy(config, strategy);
       config.parallel.tensor_blocks = slices;

@@ -1,6 +1,7 @@
 // main() of the tests that run on several ranks. Promises: a failure on any rank fails the whole run and is printed
 // with its rank; rank 0 alone prints the summary; ranks meet after every test case, so that a rank that has left one
-// early cannot leave the others waiting. Uses MPI directly, because what it watches over is src/comm itself.
+// early cannot leave the others waiting; an exception that no test expects ends the run at once, because the others
+// wait for its rank within the test case. Uses MPI directly, because what it watches over is src/comm itself.
 // TEST_MPI_THREADS: the threads that may call MPI (environment.hpp).
 
 #include "comm/execution/environment.hpp"
@@ -26,6 +27,12 @@ int world_rank() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
+}
+
+bool has_others() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks > 1;
 }
 
 /// Waits until all ranks are here; false if they are not in time.
@@ -61,6 +68,7 @@ public:
          << "\n  with " << result.getExpandedExpression() << ' ' << result.getMessage() << '\n';
     for (Catch::MessageInfo const& info : stats.infoMessages) text << "  " << info.message << '\n';
     std::cerr << text.str() << std::flush;
+    if (result.getResultType() == Catch::ResultWas::ThrewException && has_others()) abort_run("left a test case early");
   }
 
   void testCaseEnded(Catch::TestCaseStats const& stats) override {
