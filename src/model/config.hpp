@@ -71,6 +71,7 @@ struct TensorSlices {
   std::int64_t count() const { return blocks / ranks; } ///< of a rank
   std::int64_t first() const { return rank * count(); } ///< that is here
   bool cuts() const { return blocks > 1; }
+  bool are_shared() const { return ranks > 1; } ///< other ranks have others
   bool operator==(TensorSlices const&) const = default;
 };
 

@@ -33,11 +33,7 @@ public:
   void describe(PartKind part, Pass pass) {
     m_part = part;
     m_pass = pass;
-    if (pass == Pass::forward) return describe_forward(part, *this);
-    if (pass == Pass::loss) return describe_losses();
-    if (pass == Pass::recompute) return describe_recompute(part, m_how, *this);
-    std::vector<DescribePiece> const pieces = backward_pieces(part, m_options);
-    for (std::size_t piece = 0; piece < pieces.size(); ++piece) describe_piece(pieces, piece);
+    for (PartPiece const& piece : part_pieces(pass, part, m_options, m_how)) describe_piece(piece);
   }
   /// Of one part, once.
   void describe(PartPass const& what) {
@@ -50,18 +46,17 @@ public:
   std::vector<KernelUse> take() { return std::move(m_uses); }
 
   /// Of the head, chunk after chunk: all but the first one add to the token table's gradient.
-  void describe_piece(std::vector<DescribePiece> const& pieces, std::size_t piece) {
+  void describe_piece(PartPiece const& piece) {
     Write const mode = m_mode;
-    m_in_chunk = m_part == PartKind::head && m_options.splits_loss() && piece + 1 < pieces.size();
-    if (m_in_chunk && piece > 0) m_mode = Write::add;
-    pieces[piece](*this);
+    m_in_chunk = piece.chunk.has_value();
+    if (piece.chunk.value_or(0) > 0) m_mode = Write::add;
+    piece.describe(*this);
     m_mode = mode;
     m_in_chunk = false;
   }
 
   bool drops() const override { return m_trains && m_options.dropout > 0; }
   bool splits_loss() const override { return m_options.splits_loss(); }
-  bool has_slices() const override { return m_options.slices.cuts(); }
 
   void embed(Activation out) override {
     count("embedding::forward", size(out), 3 * size(out) * m_value_bytes + m_rows * token_bytes);
@@ -164,7 +159,7 @@ public:
   void norm_backward(Activation, Activation x, LayerNorm const&, Activation, Write d_x_mode) override {
     count("layernorm::backward", 12 * size(x),
           ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes());
-    if (!has_slices())
+    if (!m_options.slices.cuts())
       return count("layernorm::backward_parameters", 4 * size(x),
                    2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes());
     std::uint64_t const sums = size(Activation::norm_sums);
@@ -184,14 +179,6 @@ private:
   static constexpr std::uint64_t token_bytes = sizeof(std::int32_t);
   using AttentionFlops = std::uint64_t(Index batch, Index sequence, Index heads, Index head_size);
 
-  /// One loss, or one for every chunk.
-  void describe_losses() {
-    for (Index chunk = 0; chunk < m_options.loss_chunks; ++chunk) {
-      m_in_chunk = splits_loss();
-      describe_loss(*this);
-      m_in_chunk = false;
-    }
-  }
   /// That a kernel works on: the rows of a chunk, or all rows.
   Index rows() const { return m_shape.rows() / (m_in_chunk ? m_options.loss_chunks : 1); }
   /// Of one slice.

@@ -27,19 +27,6 @@ Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape s
                      table.stage().blocks.size(), m_activations.places().stage().blocks.size());
 }
 
-namespace {
-
-/// body(kernels) with an object that launches the part's kernels.
-template <class Body>
-void with_kernels(Impl::LaunchedPart const& part, Body const& body) {
-  with_storage(part.activations.storage(), [&]<class T>() {
-    Impl::LaunchedKernels<T> kernels(part);
-    body(kernels);
-  });
-}
-
-} // namespace
-
 StoredMatrix Gpt::output(Part part, ActivationBuffers const& buffers) const {
   switch (part.kind) {
   case PartKind::embed: return m_activations.matrix(Activation::embedded, -1, buffers);
@@ -77,33 +64,46 @@ Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBat
           .buffers = buffers};
 }
 
+/// Of the head's backward, all chunks of rows but the first one add to the gradient of the token table.
+void Gpt::run(Pass pass, Impl::LaunchedPart part, std::optional<Index> piece) const {
+  std::vector<PartPiece> const all =
+      part_pieces(pass, part.part.kind, m_options, m_options.recompute_of(std::max<Index>(0, part.part.block)));
+  std::span<PartPiece const> pieces = all;
+  if (piece) pieces = pieces.subspan(static_cast<std::size_t>(*piece), 1);
+  Write const write = part.write;
+  with_storage(m_activations.storage(), [&]<class T>() {
+    for (PartPiece const& one : pieces) {
+      part.chunk = one.chunk;
+      part.write = one.chunk.value_or(0) > 0 ? Write::add : write;
+      Impl::LaunchedKernels<T> kernels(part);
+      one.describe(kernels);
+    }
+  });
+}
+
 void Gpt::forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-                  ActivationBuffers const& buffers) {
+                  std::optional<Index> piece, ActivationBuffers const& buffers) {
   TimedRegion const region([&] { return "trainstone::model::forward " + to_string(part); });
   Impl::LaunchedPart launched_part = launched(exec, part, batch, buffers);
   launched_part.parameters = parameters;
-  with_kernels(launched_part, [&](PartKernels& kernels) { describe_forward(part.kind, kernels); });
+  run(Pass::forward, launched_part, piece);
 }
 
 void Gpt::loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters,
-               std::optional<Index> chunk, ActivationBuffers const& buffers) {
+               std::optional<Index> piece, ActivationBuffers const& buffers) {
   TRAINSTONE_REQUIRE(m_table->stage().head, "a stage without head has no loss");
-  TRAINSTONE_REQUIRE(chunk.has_value() == m_options.splits_loss(), "the loss is computed in {} chunks",
-                     m_options.loss_chunks);
   Impl::LaunchedPart launched_part = launched(exec, {PartKind::head}, batch, buffers);
   launched_part.mode = mode;
   launched_part.parameters = parameters;
-  launched_part.chunk = chunk;
-  with_kernels(launched_part, [&](PartKernels& kernels) { describe_loss(kernels); });
+  run(Pass::loss, launched_part, piece);
 }
 
 void Gpt::recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-                    ActivationBuffers const& buffers) {
+                    std::optional<Index> piece, ActivationBuffers const& buffers) {
   TimedRegion const region([&] { return "trainstone::model::recompute " + to_string(part); });
   Impl::LaunchedPart launched_part = launched(exec, part, batch, buffers);
   launched_part.parameters = parameters;
-  Recompute const how = m_options.recompute_of(part.block);
-  with_kernels(launched_part, [&](PartKernels& kernels) { describe_recompute(part.kind, how, kernels); });
+  run(Pass::recompute, launched_part, piece);
 }
 
 void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
@@ -114,17 +114,7 @@ void Gpt::backward(ExecutionSpace const& exec, Part part, MicroBatch const& batc
   launched_part.gradients = target.gradients;
   launched_part.looked_up = target.looked_up;
   launched_part.write = target.write;
-  std::vector<DescribePiece> const all = backward_pieces(part.kind, m_options);
-  std::span<DescribePiece const> pieces = all;
-  if (piece) pieces = pieces.subspan(static_cast<std::size_t>(*piece), 1);
-  if (part.kind == PartKind::head && m_options.splits_loss()) {
-    TRAINSTONE_REQUIRE(piece.has_value(), "the backward of head has {} pieces", all.size());
-    if (*piece < m_options.loss_chunks) launched_part.chunk = piece;
-    if (*piece > 0 && launched_part.chunk) launched_part.write = Write::add; // to the chunks before
-  }
-  with_kernels(launched_part, [&](PartKernels& kernels) {
-    for (DescribePiece const describe : pieces) describe(kernels);
-  });
+  run(Pass::backward, launched_part, piece);
 }
 
 void initialize_parameters(ExecutionSpace const& exec, ParameterTable const& table, Index group, std::uint64_t seed,

@@ -12,6 +12,7 @@
 #include "model/activations.hpp"
 #include "model/parameter_table.hpp"
 #include "model/part.hpp"
+#include "model/part_kernels.hpp"
 
 #include <optional>
 
@@ -60,32 +61,33 @@ public:
   /// The type in which parameters and activations are stored.
   Storage storage() const { return m_activations.storage(); }
 
+  // Every pass has pieces (part_pieces of part_kernels.hpp), which run in order. `piece` is the one that runs; without
+  // it, all run.
+
   /// Runs the part's forward on `exec`; returns without fencing. The head ends with the logits.
   /// \param[in] parameters (padded)   of the unit that the part reads
   void forward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-               ActivationBuffers const& buffers = {});
+               std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
-  /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum.
-  /// \param[in] parameters (padded)   of the head's unit, if the loss is split (GptOptions::loss_chunks); not looked at
-  ///                                  otherwise
-  /// \param[in] chunk   of rows, if the loss is split. Its logits are computed first. In training the head's backward
-  ///                    of this chunk (its piece `chunk`) comes before the next chunk.
+  /// Losses per row, from the logits; in training the logits become gradient_scale times the gradient of the sum. If
+  /// the loss is split (GptOptions::loss_chunks), the logits of a chunk of rows are computed first, and in training the
+  /// head's backward of a chunk comes before the loss of the next one.
+  /// \param[in] parameters (padded)   of the head's unit, if the loss is split; not looked at otherwise
   void loss(ExecutionSpace const& exec, MicroBatch const& batch, LossMode mode, ConstStoredVector parameters = {},
-            std::optional<Index> chunk = {}, ActivationBuffers const& buffers = {});
+            std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
   /// Computes again what the part's block has not kept (GptOptions::recompute). Until a part of another block, or of
   /// this block with another slot, runs forward or computes again, the block's backward finds it. Runs on `exec`;
   /// returns without fencing.
   /// \param[in] parameters (padded)   of the unit that the part reads
   void recompute(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
-                 ActivationBuffers const& buffers = {});
+                 std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
   /// Runs the part's backward on `exec`; returns without fencing. Parts run in reverse order, head first. The head
   /// writes the gradient of root without the position table. Embed completes it, in the same memory, but for what
   /// target.looked_up says. The head overwrites the gradient of the residual stream in its buffer; all other parts
   /// read it there, and blocks leave there the gradient of what they begin with.
   /// \param[in] parameters (padded)   of the unit that the part reads; not looked at by embed
-  /// \param[in] piece   this piece of it alone (PartTable::backward); pieces run in order
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target, std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
@@ -110,6 +112,7 @@ public:
 private:
   Impl::LaunchedPart launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch,
                               ActivationBuffers const& buffers) const;
+  void run(Pass pass, Impl::LaunchedPart part, std::optional<Index> piece) const;
 
   GptConfig m_config;
   ParameterTable const* m_table;

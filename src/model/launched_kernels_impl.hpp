@@ -50,7 +50,6 @@ public:
 
   bool drops() const override { return m_of.batch.dropout.is_on(); }
   bool splits_loss() const override { return m_of.options.splits_loss(); }
-  bool has_slices() const override { return slices().cuts(); }
 
   void embed(Activation out) override {
     embedding_forward<T>(m_exec, m_of.batch.tokens, weight_matrix(Tensor::wte), weight_matrix(Tensor::wpe),
@@ -190,7 +189,7 @@ public:
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) override {
     Vector<float> const mean = statistics(norm.mean), rstd = statistics(norm.rstd);
     with_gradients([&](auto const& d) {
-      if (!has_slices())
+      if (!slices().cuts())
         return layernorm_backward<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), mean, rstd, matrix(d_x),
                                      d_x_mode, d.vector(norm.gain), d.vector(norm.bias), m_of.write);
       Matrix<float> const sums = m_of.activations.matrix(Activation::norm_sums, block()).template as<float>();

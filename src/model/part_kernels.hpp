@@ -29,7 +29,8 @@ using MaybeTensor = std::optional<Tensor>;
 using MaybeActivation = std::optional<Activation>;
 
 /// Receives the calls of a part's description, in the order of the kernels. Tensors of a block are those of the part's
-/// block. A kernel reads its first arguments and writes its last ones.
+/// block. A kernel reads its first arguments and writes its last ones. If slices cut the model (TensorSlices), kernels
+/// run on each slice that is here. A product whose input features are cut leaves a sum over these slices.
 class PartKernels {
 public:
   virtual ~PartKernels() = default;
@@ -39,10 +40,6 @@ public:
   /// Whether the head computes logits chunk by chunk of rows. The loss and a piece of the head's backward
   /// then have tensors of one chunk.
   virtual bool splits_loss() const = 0;
-  /// Whether slices cut the model (TensorSlices). Kernels then run on each slice that is here. A product whose input
-  /// features are cut leaves a sum over these slices, which complete() ends.
-  virtual bool has_slices() const = 0;
-
   /// out = the rows of the token table and of the position table
   virtual void embed(Activation out) = 0;
   /// sum = the rows of the token table that slices have here; out = what was looked up, and the rows of the position
@@ -87,18 +84,25 @@ public:
   virtual void attend_backward(Activation d_out) = 0;
 };
 
-void describe_forward(PartKind kind, PartKernels& kernels);
-/// What a part of a block computes again: of its forward all that its backward reads. The last product of a block is
-/// not among it, because nobody reads its result again. Empty for Recompute::none.
-void describe_recompute(PartKind kind, Recompute how, PartKernels& kernels);
-/// Between the forward and the backward of head; of a chunk, if the loss is split: with the chunk's logits.
-void describe_loss(PartKernels& kernels);
+/// What is computed of a part at a time. The loss is between the forward and the backward of head.
+enum class Pass { forward, loss, recompute, backward };
 
-/// The pieces of a part's backward, in order: what a piece has completed can be reduced while the next ones compute. Of
-/// the layers that follow a norm, the gradient of the input comes before those of weight and bias, which need not wait
-/// until it is summed. If the loss is split, head has a piece for every chunk, which follows the chunk's loss, and one
-/// for its norm.
-using DescribePiece = void (*)(PartKernels& kernels);
-std::vector<DescribePiece> backward_pieces(PartKind kind, GptOptions const& options);
+/// A stretch of a pass. Between two pieces, other work of the rank may start.
+struct PartPiece {
+  void (*describe)(PartKernels& kernels);
+  std::optional<Index> chunk = {}; ///< of rows, if the loss is split and the piece is of one chunk
+};
+
+/// The pieces of a pass, in order.
+///
+/// Of backward, what a piece has completed can be reduced while the next ones compute. Of the layers that follow a
+/// norm, the gradient of the input comes before those of weight and bias, which need not wait until it is summed. If
+/// the loss is split, the loss has pieces of every chunk, each chunk's backward follows its loss, and the norm of head
+/// follows the last chunk. Of forward, a block computes again all that its backward reads: the last product of a block
+/// is not among it, because nobody reads its result again. Where ranks share the slices of a model, what they bring
+/// together (SliceExchange of part_lists.hpp) lies between two pieces.
+/// \param[in] how  of recompute; of Recompute::none there is no piece
+std::vector<PartPiece> part_pieces(Pass pass, PartKind kind, GptOptions const& options,
+                                   Recompute how = Recompute::none);
 
 } // namespace trainstone

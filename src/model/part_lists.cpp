@@ -2,6 +2,8 @@
 
 #include "model/part_kernels.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
 namespace {
@@ -14,10 +16,10 @@ public:
   /// Those that were there before.
   std::set<Activation> const& read() const { return m_read; }
   std::vector<Tensor> const& gradients() const { return m_gradients; }
+  PieceExchanges const& exchanges() const { return m_exchanges; }
 
   bool drops() const override { return m_options.dropout > 0; }
   bool splits_loss() const override { return m_options.splits_loss(); }
-  bool has_slices() const override { return m_options.slices.cuts(); }
   void embed(Activation out) override { write({out}); }
   void look_up(Activation sum) override { write_sum(sum); }
   void add_positions(Activation looked_up, Activation out) override {
@@ -25,6 +27,7 @@ public:
     write({out});
   }
   void complete(Activation sum) override {
+    m_exchanges.needs = SliceExchange::sum;
     read({sum});
     write({sum});
   }
@@ -70,12 +73,15 @@ public:
   void loss_maximum() override {
     read({Activation::logits});
     write({Activation::loss_maximum});
+    m_exchanges.starts = SliceExchange::loss_maximum;
   }
   void loss_sums() override {
+    m_exchanges = {.needs = SliceExchange::loss_maximum, .starts = SliceExchange::loss_sums};
     read({Activation::logits, Activation::loss_maximum});
     write({Activation::logits, Activation::loss_sums});
   }
   void loss_of_sums() override {
+    m_exchanges.needs = SliceExchange::loss_sums;
     read({Activation::logits, Activation::loss_maximum, Activation::loss_sums});
     write({Activation::logits, Activation::losses});
   }
@@ -102,7 +108,7 @@ public:
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
     read({d_y, x, norm.mean, norm.rstd});
     write({d_x});
-    if (has_slices()) write({Activation::norm_sums});
+    if (m_options.slices.cuts()) write({Activation::norm_sums});
     m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
   }
   void attend_backward(Activation d_out) override {
@@ -121,7 +127,8 @@ private:
   /// A sum over slices.
   void write_sum(Activation sum) {
     write({sum});
-    if (has_slices()) write({Activation::partial});
+    if (m_options.slices.cuts()) write({Activation::partial});
+    m_exchanges.starts = SliceExchange::sum;
   }
   void read(std::initializer_list<Activation> all) {
     for (Activation const what : all)
@@ -131,7 +138,14 @@ private:
   GptOptions m_options;
   std::set<Activation> m_written, m_read;
   std::vector<Tensor> m_gradients;
+  PieceExchanges m_exchanges;
 };
+
+ListedKernels listed(Pass pass, PartKind kind, GptOptions const& options, Recompute how = Recompute::none) {
+  ListedKernels kernels(options);
+  for (PartPiece const& piece : part_pieces(pass, kind, options, how)) piece.describe(kernels);
+  return kernels;
+}
 
 std::set<Activation> without_work_space(std::set<Activation> all) {
   std::erase_if(all, [](Activation what) { return is_work_space(what) && what != Activation::stream; });
@@ -141,30 +155,27 @@ std::set<Activation> without_work_space(std::set<Activation> all) {
 } // namespace
 
 std::set<Activation> activations_written(PartKind kind, GptOptions const& options) {
-  ListedKernels kernels(options);
-  describe_forward(kind, kernels);
-  for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
-  if (kind == PartKind::head) describe_loss(kernels);
-  return kernels.written();
+  std::set<Activation> written;
+  for (Pass const pass : {Pass::forward, Pass::backward})
+    written.merge(std::set(listed(pass, kind, options).written()));
+  if (kind == PartKind::head) written.merge(std::set(listed(Pass::loss, kind, options).written()));
+  return written;
 }
 
 std::set<Activation> kept_for_backward(PartKind kind, GptOptions const& options) {
-  ListedKernels forward(options), backward(options);
-  describe_forward(kind, forward);
-  if (kind == PartKind::head) describe_loss(forward); // leaves the gradient of the logits
-  for (PartKind const any : part_kinds)
-    for (DescribePiece const describe : backward_pieces(any, options)) describe(backward);
-  std::set<Activation> read = backward.read(), kept;
+  std::set<Activation> written = listed(Pass::forward, kind, options).written();
+  if (kind == PartKind::head) // the loss leaves the gradient of the logits
+    written.merge(std::set(listed(Pass::loss, kind, options).written()));
+  std::set<Activation> read, kept;
+  for (PartKind const any : part_kinds) read.merge(std::set(listed(Pass::backward, any, options).read()));
   if (read.contains(Activation::stream)) read.insert({Activation::embedded, Activation::output});
-  for (Activation const what : forward.written())
+  for (Activation const what : written)
     if (!is_work_space(what) && read.contains(what)) kept.insert(what);
   return kept;
 }
 
 std::set<Activation> recomputed(PartKind kind, Recompute how, GptOptions const& options) {
-  ListedKernels kernels(options);
-  describe_recompute(kind, how, kernels);
-  return without_work_space(kernels.written());
+  return without_work_space(listed(Pass::recompute, kind, options, how).written());
 }
 
 std::set<Activation> recomputed(Recompute how, GptOptions const& options) {
@@ -174,37 +185,55 @@ std::set<Activation> recomputed(Recompute how, GptOptions const& options) {
 }
 
 std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions const& options) {
-  ListedKernels kernels(options);
-  describe_recompute(kind, how, kernels);
-  return without_work_space(kernels.read());
+  return without_work_space(listed(Pass::recompute, kind, options, how).read());
 }
 
 std::set<Activation> read_by_forward(PartKind kind, GptOptions const& options) {
-  ListedKernels kernels(options);
-  describe_forward(kind, kernels);
-  return without_work_space(kernels.read());
+  return without_work_space(listed(Pass::forward, kind, options).read());
 }
 
 std::set<Activation> read_by_loss(GptOptions const& options) {
-  ListedKernels kernels(options);
-  describe_loss(kernels);
-  return without_work_space(kernels.read());
+  return without_work_space(listed(Pass::loss, PartKind::head, options).read());
 }
 
 std::set<Activation> read_by_backward(PartKind kind, GptOptions const& options) {
-  ListedKernels kernels(options);
-  for (DescribePiece const describe : backward_pieces(kind, options)) describe(kernels);
-  return without_work_space(kernels.read());
+  return without_work_space(listed(Pass::backward, kind, options).read());
 }
 
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options) {
   std::vector<std::vector<Tensor>> by_piece;
-  for (DescribePiece const describe : backward_pieces(kind, options)) {
+  for (PartPiece const& piece : part_pieces(Pass::backward, kind, options)) {
     ListedKernels kernels(options);
-    describe(kernels);
+    piece.describe(kernels);
     by_piece.push_back(kernels.gradients());
   }
   return by_piece;
+}
+
+std::string_view to_string(SliceExchange exchange) {
+  switch (exchange) {
+  case SliceExchange::sum: return "sum over slices";
+  case SliceExchange::loss_maximum: return "maximum of logits";
+  case SliceExchange::loss_sums: return "sums of logits";
+  }
+  return "unknown";
+}
+
+std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions const& options, Recompute how) {
+  std::vector<PieceExchanges> all;
+  for (PartPiece const& piece : part_pieces(pass, kind, options, how)) {
+    ListedKernels kernels(options);
+    piece.describe(kernels);
+    all.push_back(kernels.exchanges());
+  }
+  for (auto piece = all.begin(); piece != all.end(); ++piece) {
+    std::optional<SliceExchange>& starts = piece->starts;
+    auto const next = std::find_if(piece + 1, all.end(), [&](PieceExchanges const& later) {
+      return starts && (later.needs == starts || later.starts == starts);
+    });
+    if (next != all.end() && next->needs != starts) starts.reset(); // a later piece adds to it
+  }
+  return all;
 }
 
 } // namespace trainstone

@@ -6,7 +6,10 @@
 
 #include "model/activation_plan.hpp"
 #include "model/part.hpp"
+#include "model/part_kernels.hpp"
 
+#include <array>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -34,5 +37,28 @@ std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions 
 
 /// By piece of the part's backward: the tensors whose gradients it writes.
 std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options = {});
+
+/// What ranks that share the slices of a model bring together between two pieces of a pass. Each rank has left its part
+/// of it. At the end, all have the whole.
+enum class SliceExchange {
+  sum,          ///< over slices: (N, C) in `branch`, or in the first `partial` if sums are wide
+  loss_maximum, ///< of the logits: Activation::loss_maximum
+  loss_sums,    ///< over slices: the first row of Activation::loss_sums
+};
+
+/// "sum over slices", "maximum of logits", "sums of logits"
+std::string_view to_string(SliceExchange exchange);
+
+inline constexpr std::array slice_exchanges{SliceExchange::sum, SliceExchange::loss_maximum, SliceExchange::loss_sums};
+
+struct PieceExchanges {
+  std::optional<SliceExchange> needs = {};  ///< what must have ended before the piece
+  std::optional<SliceExchange> starts = {}; ///< what can start behind it
+  bool operator==(PieceExchanges const&) const = default;
+};
+
+/// By piece. \param[in] how  of a recomputation
+std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions const& options,
+                                            Recompute how = Recompute::none);
 
 } // namespace trainstone

@@ -10,6 +10,7 @@
 #include "model/activation_plan.hpp"
 #include "model/config.hpp"
 #include "model/part.hpp"
+#include "model/part_kernels.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +19,6 @@
 #include <vector>
 
 namespace trainstone {
-
-enum class Pass { forward, loss, recompute, backward };
 
 struct KernelWork {
   Phase phase = Phase::other;

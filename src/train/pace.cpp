@@ -43,9 +43,9 @@ Pace::Pace(FaultConfig const& faults, std::int64_t rank) {
 double Pace::least_seconds(Instruction const& instruction, PartTable const& parts) const {
   bool const is_forward = instruction.act == Act::forward, is_backward = instruction.act == Act::backward;
   if ((!is_forward && !is_backward) || parts[instruction.subject].block < 0) return 0;
-  if (is_forward) return m_forward;
-  if (instruction.piece == Instruction::none) return m_backward;
-  return m_backward / static_cast<double>(parts.backward(instruction.subject).size());
+  double const whole = is_forward ? m_forward : m_backward;
+  if (instruction.piece == Instruction::none) return whole;
+  return whole / static_cast<double>(pieces_of(instruction, parts).size());
 }
 
 void sleep_until_passed(SteadyTime begin, double seconds) {

@@ -51,7 +51,7 @@ public:
     if (one.act == Act::recompute) kind.how = m_parts.recompute(m_parts[one.subject]);
     auto& [sum, count] = m_step[kind];
     sum += seconds;
-    if (one.piece == Instruction::none || one.piece == 0) ++count; // pieces make one backward
+    if (!computes(one.act) || begins_pass(one)) ++count;
   }
   void end_step(bool counts) {
     for (auto const& [kind, total] : m_step)

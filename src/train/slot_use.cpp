@@ -12,7 +12,7 @@ bool SlotUse::is_of_first_part(Instruction const& instruction) const {
 }
 
 void SlotUse::begin(Instruction const& forward) {
-  if (!is_of_first_part(forward)) return;
+  if (!is_of_first_part(forward) || !begins_pass(forward)) return;
   Index const slot = forward.buffers.slot;
   auto const [use, is_free] = m_uses.try_emplace(slot);
   TRAINSTONE_REQUIRE(is_free, "micro-batch {} takes slot {}, which is in use", forward.micro_batch, slot);
@@ -25,9 +25,7 @@ void SlotUse::begin(Instruction const& forward) {
 
 void SlotUse::end(Instruction const& backward) {
   if (!is_of_first_part(backward)) return;
-  bool const is_last =
-      backward.piece == Instruction::none || backward.piece + 1 == std::ssize(m_parts->backward(backward.subject));
-  if (is_last) m_uses.erase(backward.buffers.slot);
+  if (ends_pass(backward, *m_parts)) m_uses.erase(backward.buffers.slot);
 }
 
 } // namespace trainstone

@@ -9,9 +9,7 @@ void StageClock::begin() {
 }
 
 void StageClock::add(Instruction const& instruction, double seconds) {
-  bool const computes = instruction.act == Act::forward || instruction.act == Act::recompute ||
-                        instruction.act == Act::loss || instruction.act == Act::backward;
-  if (!computes) return;
+  if (!computes(instruction.act)) return;
   Index const chunk = instruction.act == Act::loss ? m_parts->chunks() - 1 : m_parts->chunk_of(instruction.subject);
   (is_forward(instruction) ? m_times.forward : m_times.backward)[static_cast<std::size_t>(chunk)] += seconds;
   if (instruction.act == Act::backward) m_times.until_end = seconds_since(m_begin);

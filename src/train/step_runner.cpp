@@ -14,6 +14,14 @@
 
 namespace trainstone {
 
+namespace {
+
+std::optional<Index> piece_of(Instruction const& instruction) {
+  return instruction.piece == Instruction::none ? std::nullopt : std::optional(instruction.piece);
+}
+
+} // namespace
+
 template <class Body>
 void Trainer::timed(Instruction const& instruction, Body const& body) {
   if (!m_instruction_listener) return body();
@@ -91,7 +99,8 @@ void Trainer::forward(Instruction const& instruction, PlayedStep const& played) 
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
                   m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
-                  instruction.buffers);
+                  piece_of(instruction), instruction.buffers);
+  if (!ends_pass(instruction, m_plan->parallel.parts)) return;
   StoredMatrix const output = m_model.output(part, instruction.buffers);
   m_faults.after_forward(m_exec, part, played.step, output);
   if (played.after_forward) played.after_forward(part, output);
@@ -101,37 +110,34 @@ void Trainer::recompute(Instruction const& instruction) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   m_model.recompute(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
                     m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
-                    instruction.buffers);
+                    piece_of(instruction), instruction.buffers);
 }
 
 void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
   MicroBatch const& batch = m_loaded[static_cast<std::size_t>(instruction.micro_batch)];
-  bool const splits = instruction.piece != Instruction::none;
   PartTable const& parts = m_plan->parallel.parts;
   ConstStoredVector parameters;
-  std::optional<Index> chunk;
-  if (splits) {
-    parameters = m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot);
-    chunk = instruction.piece;
+  if (parts.options().splits_loss()) parameters = m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot);
+  m_model.loss(m_exec, batch, played.mode, parameters, piece_of(instruction), instruction.buffers);
+  if (played.after_loss && ends_chunk(instruction, parts)) {
+    Index const rows = m_plan->shape.rows() / parts.options().loss_chunks,
+                begin = chunk_of(instruction, parts).value_or(0) * rows;
+    played.after_loss(instruction.micro_batch, {begin, begin + rows});
   }
-  m_model.loss(m_exec, batch, played.mode, parameters, chunk, instruction.buffers);
-  Index const rows = m_plan->shape.rows() / parts.options().loss_chunks, begin = chunk.value_or(0) * rows;
-  if (played.after_loss) played.after_loss(instruction.micro_batch, {begin, begin + rows});
-  if (splits && instruction.piece + 1 < parts.options().loss_chunks) return;
+  if (!ends_pass(instruction, parts)) return;
   sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
 
 void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   Index const unit = m_plan->parallel.parts.unit(instruction.subject);
-  std::optional<Index> piece;
-  if (instruction.piece != Instruction::none) piece = instruction.piece;
-  bool const begins = m_plan->parallel.parts.begins(instruction.subject) && piece.value_or(0) == 0;
+  bool const begins = m_plan->parallel.parts.begins(instruction.subject) && begins_pass(instruction);
   bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);
   m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
-                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece, instruction.buffers);
+                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece_of(instruction),
+                   instruction.buffers);
   m_slots.end(instruction);
   if (instruction.subject == 0 && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }

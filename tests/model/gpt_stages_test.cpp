@@ -151,7 +151,7 @@ private:
       Range const numbers = parts_of(place).chunk_parts(place.chunk);
       for (Index number = numbers.begin; number < numbers.end; ++number)
         here.gpt.forward(m_exec, parts_of(place)[number], m_batches[micro_batch],
-                         here.of_unit(here.parameters, parts_of(place).unit(number)), with);
+                         here.of_unit(here.parameters, parts_of(place).unit(number)), {}, with);
       before = &place;
     }
     turn_round(m_order.back(), micro_batch);
@@ -202,7 +202,7 @@ private:
     Vector<float> const parameters = here.of_unit(here.parameters, unit);
     if (part.kind == PartKind::mlp)
       for (PartKind const kind : {PartKind::attention, PartKind::mlp})
-        here.gpt.recompute(m_exec, {kind, part.block}, batch, parameters, with);
+        here.gpt.recompute(m_exec, {kind, part.block}, batch, parameters, {}, with);
     GradientTarget target{here.of_unit(here.gradients, unit), write_of(micro_batch)};
     if (here.table.stage().head) target.looked_up = m_looked_up.vector();
     here.gpt.backward(m_exec, part, batch, parameters, target, {}, with);

@@ -44,7 +44,7 @@ TEST_CASE("a chunk of the loss that overwrites logits, or that is left out, is f
   check_found(lost, StepDefect::undefined_read, "\"backward head, piece 3, micro-batch 1\": piece 2 comes next");
   Steps early(ddp, 2, 2, chunks);
   for (Rank rank = 0; rank < 2; ++rank) early.at(rank, chunk(Act::loss, 3)).piece = 0;
-  check_found(early, StepDefect::undefined_read, "\"loss, chunk 0, micro-batch 1\": chunk 3 comes next");
+  check_found(early, StepDefect::undefined_read, "\"loss, piece 0, micro-batch 1\": piece 3 comes next");
 }
 
 TEST_CASE("the two parts of the token table's gradient must be added once, when both are complete",

@@ -97,10 +97,9 @@ std::optional<PlacedActivation> ActivationMemory::missing_for_loss(Instruction c
 
 std::optional<PlacedActivation> ActivationMemory::missing_for_backward(Instruction const& backward) const {
   Part const part = (*m_parts)[backward.subject];
-  bool const of_chunk = part.kind == PartKind::head && splits_loss() && backward.piece < m_parts->options().loss_chunks;
-  if (of_chunk) {
+  if (std::optional<Index> const chunk = chunk_of(backward, *m_parts)) {
     PlacedActivation const logits = place_of(Activation::logits, part, backward.buffers);
-    if (m_contents[index(logits)] != Content{backward.micro_batch, backward.piece}) return logits;
+    if (m_contents[index(logits)] != Content{backward.micro_batch, *chunk}) return logits;
   }
   return first_missing(lists_of(splits_loss()).of(part.kind).read_by_backward, backward.subject, backward);
 }
@@ -127,7 +126,8 @@ void ActivationMemory::keep(Instruction const& by, Index micro_batch) {
 
 void ActivationMemory::keep_logits(Instruction const& loss) {
   Part const head{PartKind::head};
-  m_contents[index(place_of(Activation::logits, head, loss.buffers))] = {loss.micro_batch, loss.piece};
+  m_contents[index(place_of(Activation::logits, head, loss.buffers))] = {loss.micro_batch,
+                                                                         chunk_of(loss, *m_parts).value()};
 }
 
 void ActivationMemory::recompute(Instruction const& recompute) {

@@ -7,7 +7,9 @@ namespace trainstone {
 
 namespace {
 
-std::optional<PartPass> pass_of(Instruction const& one, ShardPlan const& plan, bool trains) {
+/// Pieces make one pass, of which the first one stands for all.
+std::optional<PartPass> part_pass(Instruction const& one, ShardPlan const& plan, bool trains) {
+  if (computes(one.act) && !begins_pass(one)) return std::nullopt;
   auto const of_part = [&](Pass pass) {
     Part const part = plan.parts[one.subject];
     return PartPass{.part = part.kind, .pass = pass, .trains = trains, .recompute = plan.parts.recompute(part)};
@@ -15,11 +17,8 @@ std::optional<PartPass> pass_of(Instruction const& one, ShardPlan const& plan, b
   switch (one.act) {
   case Act::forward: return of_part(Pass::forward);
   case Act::recompute: return of_part(Pass::recompute);
-  case Act::loss:
-    if (one.piece > 0) return std::nullopt; // chunks make one loss
-    return PartPass{.part = PartKind::head, .pass = Pass::loss, .trains = trains};
+  case Act::loss: return PartPass{.part = PartKind::head, .pass = Pass::loss, .trains = trains};
   case Act::backward: {
-    if (one.piece > 0) return std::nullopt; // pieces make one backward
     PartPass backward = of_part(Pass::backward);
     if (plan.reductions.adds_in_place() && one.micro_batch > 0) backward.mode = Write::add;
     return backward;
@@ -34,7 +33,7 @@ ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const
                            MicroBatchShape shape, GemmChoice const& gemm, bool trains) {
   std::map<PartPass, std::uint64_t> counts;
   auto const count = [&](Instruction const& one, std::uint64_t times) {
-    if (std::optional<PartPass> const pass = pass_of(one, plan, trains)) counts[*pass] += times;
+    if (std::optional<PartPass> const pass = part_pass(one, plan, trains)) counts[*pass] += times;
   };
   for (Segment const& segment : segments)
     for (Instruction const& instruction : segment.instructions) { // all but the first time are alike

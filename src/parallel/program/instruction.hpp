@@ -6,8 +6,10 @@
 
 #include "core/index.hpp"
 #include "model/activation_plan.hpp"
+#include "model/part_lists.hpp"
 #include "parallel/pipeline/stage_program.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,7 @@ enum class Act {
   load,        ///< brings the tokens of a micro-batch to this rank
   receive,     ///< starts to receive what a chunk of a pipeline's stage needs: its input, or its output's gradient
   send,        ///< starts to send what a chunk has made: its output, or its input's gradient
+  exchange,    ///< starts to bring together what the ranks of a tensor group have of a sum or a maximum over slices
   gather,      ///< starts to bring the parameters of a unit together in a slot
   forward,     ///< of a part
   recompute,   ///< of a part: what its block has not kept for backward
@@ -43,8 +46,8 @@ std::string_view to_string(Act act);
 
 /// Whether an act only starts what a later wait waits for.
 constexpr bool only_starts(Act act) {
-  return act == Act::receive || act == Act::send || act == Act::gather || act == Act::publish || act == Act::reduce ||
-         act == Act::reduce_sums;
+  return act == Act::receive || act == Act::send || act == Act::exchange || act == Act::gather || act == Act::publish ||
+         act == Act::reduce || act == Act::reduce_sums;
 }
 
 struct Instruction {
@@ -52,12 +55,12 @@ struct Instruction {
 
   Act act;
   Index subject = none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and
-                        ///< the like), a MessageKind (send, receive)
+                        ///< the like), a MessageKind (send, receive), an SliceExchange
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for
-  Index piece = none;       ///< of a backward between whose pieces something happens; chunk of a loss that is split;
-                            ///< chunk of the stage, of messages
+  Index piece = none;       ///< of what computes: the piece of it (part_pieces() of model/part_kernels.hpp), if other
+                            ///< instructions stand between pieces; of messages: the chunk of the stage
   ActivationBuffers buffers = {}; ///< of what computes, and of messages
 
   bool operator==(Instruction const&) const = default;
@@ -67,6 +70,32 @@ struct Instruction {
 constexpr MessageKind message_kind(Instruction const& instruction) {
   return static_cast<MessageKind>(instruction.subject);
 }
+
+/// Of exchange.
+constexpr SliceExchange exchange_of(Instruction const& instruction) {
+  return static_cast<SliceExchange>(instruction.subject);
+}
+
+/// Whether it computes activations or gradients.
+constexpr bool computes(Act act) {
+  return act == Act::forward || act == Act::recompute || act == Act::loss || act == Act::backward;
+}
+
+// Of an instruction that computes.
+
+Pass pass_of(Act act);
+/// Of the loss: head.
+Part part_of(Instruction const& instruction, PartTable const& parts);
+/// The pieces of its pass; and which of them it runs.
+std::vector<PartPiece> pieces_of(Instruction const& instruction, PartTable const& parts);
+Range pieces_run(Instruction const& instruction, PartTable const& parts);
+/// Whether it runs the first piece of its pass, or the last one.
+bool begins_pass(Instruction const& instruction);
+bool ends_pass(Instruction const& instruction, PartTable const& parts);
+/// The chunk of rows that it is of, if its loss is split and it is of one.
+std::optional<Index> chunk_of(Instruction const& instruction, PartTable const& parts);
+/// Whether it runs the last piece of its chunk, or of its pass, if it is of no chunk.
+bool ends_chunk(Instruction const& instruction, PartTable const& parts);
 
 /// "gather block 1 into slot 0", "wait for reduce bucket 3, micro-batch 2"
 std::string to_string(Instruction const& instruction, ShardPlan const& plan);

@@ -40,21 +40,25 @@ struct Uses {
 
 void append_turn(Instructions& order, PartTable const& parts, Index micro_batch, bool trains,
                  ActivationBuffers const& buffers) {
+  Instruction loss{.act = Act::loss, .micro_batch = micro_batch, .buffers = buffers};
+  Instruction backward{
+      .act = Act::backward, .subject = parts.size() - 1, .micro_batch = micro_batch, .buffers = buffers};
   GptOptions const& options = parts.options();
-  auto const backward = [&](Index piece) {
-    if (trains)
-      order.push_back({.act = Act::backward,
-                       .subject = parts.size() - 1,
-                       .micro_batch = micro_batch,
-                       .piece = piece,
-                       .buffers = buffers});
+  if (!options.splits_loss()) {
+    order.push_back(loss);
+    if (trains) order.push_back(backward);
+    return;
+  }
+  auto const append = [&](Instruction instruction, std::optional<Index> chunk) {
+    std::vector<PartPiece> const pieces = pieces_of(instruction, parts);
+    for (instruction.piece = 0; instruction.piece < std::ssize(pieces); ++instruction.piece)
+      if (pieces[at(instruction.piece)].chunk == chunk) order.push_back(instruction);
   };
   for (Index chunk = 0; chunk < options.loss_chunks; ++chunk) {
-    Index const piece = options.splits_loss() ? chunk : Instruction::none;
-    order.push_back({.act = Act::loss, .micro_batch = micro_batch, .piece = piece, .buffers = buffers});
-    if (options.splits_loss()) backward(piece);
+    append(loss, chunk);
+    if (trains) append(backward, chunk);
   }
-  backward(options.splits_loss() ? options.loss_chunks : Instruction::none);
+  if (trains) append(backward, std::nullopt);
 }
 
 Instructions training_order(PartTable const& parts, Index micro_batch) {
@@ -117,6 +121,31 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
       holder.micro_batch = instruction.micro_batch;
     }
     out.push_back(instruction);
+  }
+  return out;
+}
+
+Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
+  if (plan.layout.mesh.tensor == 1) return order;
+  Instructions out;
+  for (Instruction one : order) {
+    if (!computes(one.act)) {
+      out.push_back(one);
+      continue;
+    }
+    Part const part = part_of(one, plan.parts);
+    std::vector<PieceExchanges> const exchanges =
+        piece_exchanges(pass_of(one.act), part.kind, plan.parts.options(), plan.parts.recompute(part));
+    Range const run = pieces_run(one, plan.parts);
+    for (Index piece = run.begin; piece < run.end; ++piece) {
+      auto const& [needs, starts] = exchanges[at(piece)];
+      if (needs && plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(*needs), one.micro_batch));
+      if (exchanges.size() > 1) one.piece = piece;
+      out.push_back(one);
+      if (!starts) continue;
+      out.push_back({.act = Act::exchange, .subject = static_cast<Index>(*starts), .micro_batch = one.micro_batch});
+      if (!plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(*starts), one.micro_batch));
+    }
   }
   return out;
 }

@@ -21,7 +21,7 @@ Instructions training_order(PartTable const& parts, Index micro_batch);
 Instructions evaluation_order(PartTable const& parts, Index micro_batch);
 
 /// Where the head turns round: the loss of a micro-batch and, in a training, the head's backward. Chunk by chunk, if
-/// the loss is split.
+/// the loss is split: then piece by piece.
 void append_turn(Instructions& order, PartTable const& parts, Index micro_batch, bool trains,
                  ActivationBuffers const& buffers = {});
 
@@ -34,6 +34,11 @@ std::vector<Index> units_by_use(PartTable const& parts);
 /// Before the backward of a block, its parts compute again what the block has not kept, unless it is still there:
 /// blocks that compute again share the memory, and the one that ran forward last has left its own.
 Instructions with_recomputation(Instructions const& order, PartTable const& parts);
+
+/// Ranks that share the slices of a model: what computes is in the program piece by piece. Behind a piece that leaves a
+/// part of a sum, or of a maximum, the ranks begin to bring it together. The pass waits before the piece that needs it,
+/// or at once, if the plan does not overlap.
+Instructions with_exchanges(Instructions const& order, ShardPlan const& plan);
 
 /// Sharded parameters: every use of a unit is preceded by a gather into a slot, gathers.prefetch uses ahead if the
 /// plan overlaps. There are gathers.in_flight() slots. Instructions that follow each other and read the same unit are

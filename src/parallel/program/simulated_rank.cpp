@@ -62,15 +62,15 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
     require(instruction.subject, 2, "kind of message");
     require(instruction.piece, m_plan->parts.chunks(), "chunk");
     break;
+  case Act::exchange: require(instruction.subject, std::ssize(slice_exchanges), "exchange"); break;
   case Act::reduce:
   case Act::reduce_sums:
   case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;
   default: break;
   }
-  if (act == Act::loss && m_plan->parts.options().splits_loss())
-    require(instruction.piece, m_plan->parts.options().loss_chunks, "chunk");
-  if (act == Act::backward && instruction.piece != Instruction::none)
-    require(instruction.piece, std::ssize(m_plan->parts.backward(instruction.subject)), "piece");
+  bool const is_of_chunk = act == Act::loss && m_plan->parts.options().splits_loss();
+  if (computes(act) && (is_of_chunk || instruction.piece != Instruction::none))
+    require(instruction.piece, std::ssize(pieces_of(instruction, m_plan->parts)), "piece");
   ActivationCopies const copies = m_plan->pipeline.copies();
   require(instruction.buffers.slot, copies.slots, "activation slot");
   require(instruction.buffers.input, std::max<Index>(1, copies.inputs), "input");
@@ -129,31 +129,36 @@ void SimulatedRank::require_unsent(Instruction const& instruction) const {
 }
 
 void SimulatedRank::forward(Instruction const& instruction) {
+  run_pieces(instruction);
   if (m_plan->parts[instruction.subject].kind == PartKind::embed) read_tokens(instruction);
   require_there(instruction, m_activations.missing_for_forward(instruction));
   require_unsent(instruction);
   read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
-  m_activations.keep(instruction);
+  if (ends_pass(instruction, m_plan->parts)) m_activations.keep(instruction);
 }
 
 void SimulatedRank::recompute(Instruction const& instruction) {
+  run_pieces(instruction);
   require_there(instruction, m_activations.missing_for_recompute(instruction));
   read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
-  m_activations.recompute(instruction);
+  if (ends_pass(instruction, m_plan->parts)) m_activations.recompute(instruction);
 }
 
 void SimulatedRank::loss(Instruction const& instruction) {
   Index const number = instruction.micro_batch;
+  Index& pieces = m_losses[index(number)];
+  run_pieces(instruction);
   read_tokens(instruction);
   require_there(instruction, m_activations.missing_for_loss(instruction));
   if (m_plan->parts.options().splits_loss()) {
     read_parameters(instruction, unit_read_by(instruction, m_plan->parts));
-    if (instruction.piece != m_losses[index(number)])
-      fail(StepDefect::undefined_read, instruction, fmt::format("chunk {} comes next", m_losses[index(number)]));
     m_activations.keep_logits(instruction);
   }
-  ++m_losses[index(number)];
-  if (instruction.piece > 0) return; // of the same micro-batch
+  Range const run = pieces_run(instruction, m_plan->parts);
+  if (instruction.piece != Instruction::none && run.begin != pieces)
+    fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", pieces));
+  pieces += run.size();
+  if (!begins_pass(instruction)) return; // of the same micro-batch
   StreamGradient& stream = m_streams[index(instruction.buffers.gradient)];
   if (stream.in_message) fail(StepDefect::written_while_used, instruction, "the gradient buffer is still being sent");
   stream = {.micro_batch = number, .part = m_plan->parts.size() - 1};
@@ -161,21 +166,21 @@ void SimulatedRank::loss(Instruction const& instruction) {
 
 void SimulatedRank::backward(Instruction const& instruction) {
   Index const part = instruction.subject, number = instruction.micro_batch;
-  bool const whole = instruction.piece == Instruction::none;
+  Range const run = pieces_run(instruction, m_plan->parts);
   StreamGradient& stream = m_streams[index(instruction.buffers.gradient)];
   if (stream.part != part || stream.micro_batch != number || stream.in_message)
     fail(StepDefect::undefined_read, instruction, "the gradient of its output is not there");
-  if (stream.piece != (whole ? 0 : instruction.piece))
+  if (stream.piece != run.begin)
     fail(StepDefect::undefined_read, instruction, fmt::format("piece {} comes next", stream.piece));
+  run_pieces(instruction);
   if (m_plan->parts[part].kind == PartKind::embed) read_tokens(instruction);
   require_there(instruction, m_activations.missing_for_backward(instruction));
   require_unsent(instruction);
   if (Index const unit = unit_read_by(instruction, m_plan->parts); unit != Instruction::none)
     read_parameters(instruction, unit);
 
-  Index const pieces = std::ssize(m_plan->parts.backward(part)), end = whole ? pieces : instruction.piece + 1;
-  for (; stream.piece < end; ++stream.piece) write_gradients(instruction, stream.piece);
-  if (stream.piece < pieces) return;
+  for (; stream.piece < run.end; ++stream.piece) write_gradients(instruction, stream.piece);
+  if (!ends_pass(instruction, m_plan->parts)) return;
   m_activations.drop(instruction);
   stream = {};
   if (m_plan->parts[part].kind == PartKind::embed) return;
@@ -185,13 +190,19 @@ void SimulatedRank::backward(Instruction const& instruction) {
   (begins_chunk ? stream.chunk : stream.part) = begins_chunk ? chunk : part - 1;
 }
 
+/// Of a micro-batch.
+Index SimulatedRank::loss_pieces() const {
+  PartTable const& parts = m_plan->parts;
+  return parts.has_head() ? std::ssize(pieces_of({.act = Act::loss}, parts)) : 0;
+}
+
 void SimulatedRank::agree(Instruction const& instruction) {
   ++m_agreed;
-  Index const chunks = m_plan->parts.has_head() ? m_plan->parts.options().loss_chunks : 0;
+  Index const pieces = loss_pieces();
   for (std::size_t i = 0; i < m_losses.size(); ++i)
-    if (m_losses[i] != chunks)
-      fail(m_losses[i] < chunks ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
-           fmt::format("micro-batch {} has {} losses", i, m_losses[i]));
+    if (m_losses[i] != pieces)
+      fail(m_losses[i] < pieces ? StepDefect::missing_contribution : StepDefect::doubled_contribution, instruction,
+           fmt::format("micro-batch {} has {} of {} pieces of the loss", i, m_losses[i], pieces));
 }
 
 void SimulatedRank::norm(Instruction const& instruction) {
@@ -227,14 +238,27 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
   require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
   if (section == Section::evaluation && m_plan->parts.has_head())
-    require_times(Act::loss, m_losses.front(), m_plan->parts.options().loss_chunks);
+    require_times(Act::loss, m_losses.front(), loss_pieces());
   m_tied = m_agreed = m_normed = m_updated = 0;
   ++m_sections;
   if (section == Section::update) return;
   m_loaded.assign(m_loaded.size(), false);
   m_activations.drop_all();
+  require_no_open_pass(last);
+  m_exchanged = {};
   std::ranges::fill(m_losses, 0);
   m_streams.assign(m_streams.size(), {});
+}
+
+void SimulatedRank::end(Instruction const& wait) {
+  switch (wait.started) {
+  case Act::send:
+  case Act::receive: return end_message(wait);
+  case Act::exchange: return end_exchange(wait);
+  case Act::publish: return end_publish(wait);
+  case Act::gather: return end_gather(wait);
+  default: return end_reduction(wait);
+  }
 }
 
 void SimulatedRank::begin_gather(Instruction const& instruction) {

@@ -9,6 +9,7 @@
 #include "parallel/program/program_cursor.hpp"
 #include "parallel/program/step_simulator.hpp"
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -44,9 +45,15 @@ public:
   void require_played() const;
   void require_well_formed(Instruction const& instruction) const;
 
+  /// What a wait waits for has ended: one of the following.
+  void end(Instruction const& wait);
   /// A message to or from another stage; from begin to end it uses its buffer.
   void begin_message(Instruction const& instruction);
   void end_message(Instruction const& instruction);
+
+  /// What ranks of a tensor group bring together; from begin to end it uses its memory.
+  void begin_exchange(Instruction const& instruction);
+  void end_exchange(Instruction const& instruction);
 
   void begin_gather(Instruction const& instruction);
   void end_gather(Instruction const& instruction);
@@ -82,10 +89,29 @@ private:
     bool in_message = false;         ///< that nobody has waited for
   };
 
+  /// What ranks of a tensor group bring together: whose it is, and how far it is.
+  struct Exchanged {
+    enum class State { nothing, own, under_way, whole };
+    State state = State::nothing;
+    Instruction by = {.act = Act::load}; ///< act, subject, micro-batch
+
+    bool is_of(Instruction const& other) const {
+      return by.act == other.act && by.subject == other.subject && by.micro_batch == other.micro_batch;
+    }
+  };
+  /// A forward or a recomputation of which not all pieces have run.
+  struct OpenPass {
+    Instruction of;
+    Index next; ///< piece
+  };
+
   static std::size_t index(Index i) { return static_cast<std::size_t>(i); }
   Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
     return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
+  void run_pieces(Instruction const& instruction);
+  Index loss_pieces() const;
+  void require_no_open_pass(Instruction const& instruction) const;
   void begin_activation(Instruction const& instruction);
   void begin_gradient(Instruction const& instruction);
   void require_unsent(Instruction const& instruction) const;
@@ -111,10 +137,12 @@ private:
   std::vector<Copy> m_whole; ///< by unit, where every rank keeps all parameters
   std::vector<Copy> m_slots;
   std::vector<bool> m_loaded;  ///< by micro-batch
-  std::vector<Index> m_losses; ///< by micro-batch: how often
+  std::vector<Index> m_losses; ///< by micro-batch: pieces of the loss
   ActivationMemory m_activations;
   std::vector<StreamGradient> m_streams;          ///< by buffer
   std::vector<bool> m_sent_slots, m_input_coming; ///< in a message that nobody has waited for; by slot, by input
+  std::array<Exchanged, slice_exchanges.size()> m_exchanged; ///< by SliceExchange
+  std::optional<OpenPass> m_open;
   std::vector<GradientCell> m_cells;
   Index m_tied = 0, m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
   bool m_has_norm = false;                                     ///< of the last step

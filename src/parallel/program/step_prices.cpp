@@ -109,7 +109,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   case Act::forward:
   case Act::recompute:
   case Act::backward: return {of_part(plan, instruction)};
-  case Act::loss: return {nanoseconds(m_parts->loss / static_cast<double>(plan.parts.options().loss_chunks))};
+  case Act::loss: return {nanoseconds(part_of_pass(plan, instruction) * m_parts->loss)};
   case Act::send:
   case Act::receive: return of_message(plan, instruction);
   case Act::gather:
@@ -166,20 +166,24 @@ InstructionPrice StepPrices::of_tie(ShardPlan const& plan, Rank member, Instruct
   return {0, {of(plan, *plan.pipeline.table, bytes_per_value(plan.reductions.storage))}};
 }
 
-/// Pieces of a backward take equal times, and so do chunks of a loss.
+/// What an instruction is of its pass: pieces take equal times.
+double StepPrices::part_of_pass(ShardPlan const& plan, Instruction const& instruction) {
+  if (instruction.piece == Instruction::none) return 1;
+  return 1 / static_cast<double>(pieces_of(instruction, plan.parts).size());
+}
+
 Nanoseconds StepPrices::of_part(ShardPlan const& plan, Instruction const& instruction) const {
   PartKind const kind = plan.parts[instruction.subject].kind;
   PartTimes::OfPart const& times = m_parts->of(kind);
-  if (instruction.act == Act::forward) return nanoseconds(times.forward);
+  double const part = part_of_pass(plan, instruction);
+  if (instruction.act == Act::forward) return nanoseconds(part * times.forward);
   if (instruction.act == Act::recompute) {
     double const again = times.recompute(plan.parts.recompute(plan.parts[instruction.subject]));
     TRAINSTONE_REQUIRE(again > 0, "no times of what part \"{}\" computes again", to_string(kind));
-    return nanoseconds(again);
+    return nanoseconds(part * again);
   }
   bool const adds = plan.reductions.adds_in_place() && instruction.micro_batch > 0;
-  double const whole = adds ? times.backward_adding : times.backward;
-  if (instruction.piece == Instruction::none) return nanoseconds(whole);
-  return nanoseconds(whole / static_cast<double>(plan.parts.backward(instruction.subject).size()));
+  return nanoseconds(part * (adds ? times.backward_adding : times.backward));
 }
 
 /// Work on gradients and parameters that lie on the rank. In ordered mode the additions of a micro-batch are the mean

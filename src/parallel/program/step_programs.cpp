@@ -24,7 +24,7 @@ Instructions with_parameters(Instructions const& order, ShardPlan const& plan, b
 }
 
 Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  return gradients(with_parameters(training_order(plan.parts, number), plan, number == 0));
+  return with_exchanges(gradients(with_parameters(training_order(plan.parts, number), plan, number == 0)), plan);
 }
 
 /// The stages of a pipeline run several micro-batches at a time.
@@ -32,6 +32,7 @@ Instructions all_micro_batches(ShardPlan const& plan, GradientPass::Buckets buck
   GradientPass gradients(plan, plan.layout.rank_micro_batches, buckets);
   Instructions const order = pipeline_order(plan.pipeline.training, plan.pipeline, plan.parts, true);
   Instructions list = gradients(with_parameters(order, plan, true));
+  list = with_exchanges(list, plan);
   append(list, gradients.finish());
   return list;
 }
@@ -78,10 +79,10 @@ StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   program.update.push_back({{{.act = Act::update}}});
   if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
 
-  Instructions evaluation = with_parameters(
-      plan.pipeline.has_stages() ? pipeline_order(plan.pipeline.evaluation, plan.pipeline, plan.parts, false)
-                                 : evaluation_order(plan.parts, 0),
-      plan, true);
+  Instructions const order = plan.pipeline.has_stages()
+                                 ? pipeline_order(plan.pipeline.evaluation, plan.pipeline, plan.parts, false)
+                                 : evaluation_order(plan.parts, 0);
+  Instructions evaluation = with_exchanges(with_parameters(order, plan, true), plan);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});
   program.evaluation.push_back({evaluation});
   return program;

@@ -153,6 +153,7 @@ private:
       return true;
     case Act::send:
     case Act::receive:
+    case Act::exchange:
     case Act::gather:
     case Act::publish:
     case Act::reduce:
@@ -188,6 +189,9 @@ private:
       player.state.begin_message(instruction);
       work->steps.emplace_back(channel_of(instruction, plan), std::nullopt);
       work->meaning = meaning_of(instruction, plan);
+    } else if (instruction.act == Act::exchange) {
+      player.state.begin_exchange(instruction);
+      work->steps.emplace_back(line_name(Axis::tensor, plan), std::nullopt);
     } else if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
       if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
@@ -213,10 +217,11 @@ private:
   static bool lacks_scratch(Player const& player, Work const& work) {
     auto const is_gather = [](Act act) { return act == Act::gather || act == Act::publish; };
     Instruction const& mine = work.instruction;
-    if (is_message(mine.act)) return false;
+    auto const has_own = [](Act act) { return is_message(act) || act == Act::exchange; };
+    if (has_own(mine.act)) return false;
     bool lacks = false;
     for (auto const& [key, other] : player.works) {
-      if (is_message(other->instruction.act)) continue;
+      if (has_own(other->instruction.act)) continue;
       if (other.get() == &work || is_gather(other->instruction.act) != is_gather(mine.act)) continue;
       bool const in_use = other->instruction.slot == mine.slot;
       lacks = lacks || in_use || other->queued;
@@ -332,14 +337,7 @@ private:
     auto const found = player.works.find(key_of(instruction.started, instruction));
     if (found == player.works.end()) player.state.fail(StepDefect::not_started, instruction, "it has not been started");
     if (!found->second->is_done()) return false;
-    if (is_message(instruction.started))
-      player.state.end_message(instruction);
-    else if (publishes)
-      player.state.end_publish(instruction);
-    else if (instruction.started == Act::gather)
-      player.state.end_gather(instruction);
-    else
-      player.state.end_reduction(instruction);
+    player.state.end(instruction);
     std::erase(player.lane, found->second.get());
     player.works.erase(found);
     return true;
