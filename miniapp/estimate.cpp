@@ -38,8 +38,12 @@ void print_memory(RunPlan const& plan) {
 /// Of the whole model.
 void print_parameters(ParameterTable const& table) {
   std::int64_t const padded = table.size();
-  fmt::print("parameters {} of the model, {} stored ({} for padding of vocabulary and groups)\n",
-             table.model_parameters(), padded, padded - table.model_parameters());
+  if (table.slices().are_shared())
+    fmt::print("parameters {} of the model, {} stored by a tensor rank, with padding of vocabulary and groups\n",
+               table.model_parameters(), padded);
+  else
+    fmt::print("parameters {} of the model, {} stored ({} for padding of vocabulary and groups)\n",
+               table.model_parameters(), padded, padded - table.model_parameters());
   for (ParameterGroup const& group : table.groups())
     fmt::print("  {:<36} {:>16}  padded to {}\n", group.name, group.size, group.padded);
 }
@@ -58,10 +62,12 @@ void print_work(RunPlan const& plan) {
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);
   double const tokens = static_cast<double>(plan.accumulation * plan.shape.rows());
-  fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens{}: {:.4e})\n", "sum",
-             static_cast<double>(plan.step_flops.total()), plan.parallel.pipeline.has_stages() ? " / stages" : "",
+  Mesh const& mesh = plan.parallel.layout.mesh;
+  fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens{}{}: {:.4e})\n", "sum",
+             static_cast<double>(plan.step_flops.total()), mesh.pipeline > 1 ? " / stages" : "",
+             mesh.tensor > 1 ? " / tensor ranks" : "",
              6.0 * static_cast<double>(plan.table.model_parameters()) * tokens /
-                 static_cast<double>(plan.parallel.pipeline.shape.stages));
+                 static_cast<double>(mesh.pipeline * mesh.tensor));
   fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
@@ -172,9 +178,12 @@ int estimate(EstimateOptions const& options) {
   fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
              deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
              config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
-  print_parameters(ParameterTable(config.model, plan.parallel.layout.mesh.data(), plan.table.slices()));
+  ResolvedRun const run = resolve_run(config, topology);
+  if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
+    fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
+  print_parameters(ParameterTable(run.config.model, run.mesh.data(), plan.table.slices()));
   print_memory(plan);
-  fmt::print("{}", stages_table(resolve_run(config, topology)));
+  fmt::print("{}", stages_table(run));
   print_work(plans.busiest);
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory

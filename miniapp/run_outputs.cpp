@@ -53,7 +53,9 @@ void RunOutputs::write_trace() {
     file.emplace(path);
   });
   PipelinePlan const& pipeline = m_run->plan->parallel.pipeline;
-  std::string const stage = pipeline.has_stages() ? fmt::format(", stage {}", pipeline.stage) : "";
+  Mesh const& mesh = m_run->plan->parallel.layout.mesh;
+  std::string stage = pipeline.has_stages() ? fmt::format(", stage {}", pipeline.stage) : "";
+  if (mesh.tensor > 1) stage += fmt::format(", tensor rank {}", mesh.index(Axis::tensor, communicator.rank()));
   TraceText text(communicator.rank(), fmt::format("rank {}{}", communicator.rank(), stage), deck_hash(m_run->deck),
                  recording.size(), [&](std::size_t number) { return recording.event(number); });
   collectively(communicator, [&] {

@@ -119,7 +119,8 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  double const flops_per_second = static_cast<double>(executed_flops(run)) * run.plan->parallel.layout.mesh.data() *
+  Mesh const& mesh = run.plan->parallel.layout.mesh;
+  double const flops_per_second = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.tensor *
                                   static_cast<double>(seconds.size()) / window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
                                         {"executed_flops_per_second", flops_per_second},

@@ -24,7 +24,7 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
     choices = read_choices(options.common.deck, "");
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     std::int64_t const chunks = choices.model_options.loss_chunks;
-    std::int64_t const in_batch = matrix_rows_of(choices.parallel), slices = choices.parallel.tensor_blocks;
+    std::int64_t const in_batch = matrix_rows_of(choices.parallel), slices = choices.parallel.slices();
     TRAINSTONE_REQUIRE_INPUT(in_batch % chunks == 0,
                              "memory.loss_chunks = {} does not divide the matrix' {} rows; nearest legal values: {}",
                              chunks, in_batch, nearest_divisors(in_batch, chunks));
@@ -39,13 +39,15 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
     fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, loss chunks {}, slices {}, {}\n",
                kokkos_description(), to_string(communicator.buffers()), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))),
-               choices.model_options.loss_chunks, choices.parallel.tensor_blocks, describe_machine().cpu);
+               choices.model_options.loss_chunks, choices.parallel.slices(), describe_machine().cpu);
   std::int64_t const all_steps = options.mesh ? 5 : 20, quick_steps = options.mesh ? 3 : 5;
   std::int64_t const steps = options.quick ? quick_steps : all_steps;
   std::map<std::pair<std::int64_t, RecipeName>, std::uint64_t> expected; // by micro-batches and recipe
   std::int64_t rows = 0, different = 0;
   auto const list = options.mesh ? mesh_matrix : equivalence_matrix;
-  for (MatrixRow const& row : list(ranks, options.quick, communicator.buffers(), choices.model_options)) {
+  GptOptions of_rows = choices.model_options;
+  of_rows.slices.blocks = choices.parallel.slices();
+  for (MatrixRow const& row : list(ranks, options.quick, communicator.buffers(), of_rows)) {
     std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;

@@ -163,8 +163,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                        : fmt::format("faults.order.rank = {} is no rank of this run; nearest legal value: {}", rank,
                                      ranks - 1));
   }
-  if (std::optional<ConfigProblem> const problem = find_stages_problem(config.parallel, ranks))
-    fail_at(deck, problem->key, problem->message);
+  for (auto const find_mesh_problem : {find_stages_problem, find_tensor_ranks_problem})
+    if (std::optional<ConfigProblem> const problem = find_mesh_problem(config.parallel, ranks))
+      fail_at(deck, problem->key, problem->message);
   Rank const data_ranks = mesh_of(config.parallel, ranks).data();
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);

@@ -265,10 +265,15 @@ Key pipeline_schedule_key() {
 std::vector<Key> pipeline_keys() {
   auto const parallel = &RunConfig::parallel;
   return {
-      number("parallel.tensor_blocks", parallel, &ParallelConfig::tensor_blocks, "", {.minimum = 1, .maximum = million},
-             "equal slices into which every layer is cut, by heads, by channels of its hidden layer and by the "
-             "vocabulary, as tensor parallelism cuts it; a power of two; a rank computes one slice after the other; "
-             "changes the order of sums; 1 = no slices"),
+      number("parallel.tensor", parallel, &ParallelConfig::tensor, "ranks", {.minimum = 1, .maximum = million},
+             "ranks that share every layer, on the same data: each has a part of the heads, of the channels of the "
+             "hidden layer and of the vocabulary; must divide the heads, and the ranks of a stage; 1 = no tensor "
+             "parallelism"),
+      number(
+          "parallel.tensor_blocks", parallel, &ParallelConfig::tensor_blocks, "", {.minimum = 0, .maximum = million},
+          "equal slices into which every layer is cut; a multiple of parallel.tensor and a power of two; a rank "
+          "computes its slices one after the other; decides the order of sums: in ordered mode results have the same "
+          "bits with every parallel.tensor; 0 = as many as parallel.tensor"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

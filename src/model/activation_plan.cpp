@@ -90,7 +90,7 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   case Activation::log_sum_exp: return {n * heads, 1};
   case Activation::loss_maximum: return {in_loss, 1};
   case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
-  case Activation::norm_sums: return {blocks, 2 * c};
+  case Activation::norm_sums: return {shape.sequence % blocks == 0 ? blocks : 1, 2 * c};
   case Activation::probabilities:
   case Activation::attention_mask: return {n * heads, shape.sequence};
   case Activation::qkv:

@@ -54,7 +54,8 @@ enum class Activation {
   losses,         ///< (N)
   loss_maximum,   ///< (N) of the logits, over slices; from here to loss_sums with slices only, of one chunk of rows
   loss_sums,      ///< (slices here, 2N) fp64: of the powers, and the target's logit
-  norm_sums,      ///< (slices of the model, 2C) fp32: gradients of a norm by block of positions, with slices only
+  norm_sums,      ///< (blocks, 2C) fp32: gradients of a norm by block of positions; as many blocks as the model has
+                  ///< slices, if they divide the positions, else one; with slices only
   partial,        ///< (N, C) several: sums of some slices; with slices only
   branch,         ///< (N, C) what a part adds to the stream, forward; its gradient, backward
   d_stream,       ///< (N, C) gradient of the residual stream, handed from part to part

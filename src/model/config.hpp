@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,11 +37,22 @@ struct GptConfig {
   std::int64_t channels = 0;
   std::int64_t context = 0; ///< positions that the model knows: the longest sequence
   std::int64_t vocab = 0;
+  std::int64_t vocab_multiple = 128; ///< that the rows of the token table are: see in_slices()
 
   /// Rows of the token table: vocab, padded for the matrix products.
-  std::int64_t padded_vocab() const { return (vocab + 127) / 128 * 128; }
+  std::int64_t padded_vocab() const { return (vocab + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
+  /// With a token table that so many slices can share.
+  GptConfig in_slices(std::int64_t slices) const {
+    GptConfig config = *this;
+    config.vocab_multiple = std::lcm(vocab_multiple, slices);
+    return config;
+  }
   std::int64_t head_size() const { return channels / heads; }
-  bool operator==(GptConfig const&) const = default;
+  /// Whether it is the same model, however its token table is padded.
+  bool operator==(GptConfig const& other) const {
+    return layers == other.layers && heads == other.heads && channels == other.channels && context == other.context &&
+           vocab == other.vocab;
+  }
 };
 
 /// Which of a model's parts a rank has: all, or those of a pipeline's stage. Blocks keep their numbers.

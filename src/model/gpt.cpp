@@ -50,6 +50,16 @@ StoredMatrix Gpt::stream_gradient(Index number) const {
   return m_activations.matrix(Activation::d_stream, PlacedActivation::of_model, {.gradient = number});
 }
 
+StoredMatrix Gpt::slice_sum() const {
+  bool const apart = storage_of(Activation::partial, m_options, storage()) != storage();
+  return m_activations.matrix(apart ? Activation::partial : Activation::branch, PlacedActivation::of_model);
+}
+
+Vector<double> Gpt::loss_sums() const {
+  Matrix<double> const all = m_activations.loss_sums();
+  return Vector<double>(all.data(), all.extent(1)); // of the slices that are here, when they are added up
+}
+
 Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch,
                                  ActivationBuffers const& buffers) const {
   return {.exec = exec,

@@ -106,6 +106,14 @@ public:
   /// The head's logits, or their gradients, (N, Vp). If the loss is split: of the last chunk, (N / chunks, Vp). Of a
   /// slice that is here, the columns of its tokens.
   StoredMatrix logits(Index slice = 0) const { return m_activations.matrix(Activation::logits, -1, {}, slice); }
+  // What the ranks of a tensor group bring together (SliceExchange of part_lists.hpp).
+
+  /// (N, C), in fp32 if sums are wide.
+  StoredMatrix slice_sum() const;
+  /// (N / chunks) each; of the sums two per row.
+  Vector<float> loss_maximum() const { return m_activations.statistics(Activation::loss_maximum, -1); }
+  Vector<double> loss_sums() const;
+
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }
 

@@ -8,6 +8,7 @@
 #include "model/parameter_table.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 namespace trainstone {
@@ -58,8 +59,10 @@ struct GroupRun {
   bool operator==(GroupRun const&) const = default;
 };
 
-/// The elements `part` of a group as few runs, in order, without padding. Where no tensor is split, they are one run,
-/// or none.
-std::vector<GroupRun> group_runs(ParameterTable const& table, Index group, Range const& part);
+/// The elements `part` of a group as few runs, in order, without padding, also without that of the vocabulary. Where no
+/// tensor is split, they are one run, or none.
+/// \param[in] has  the tensors whose elements count; empty: all
+std::vector<GroupRun> group_runs(ParameterTable const& table, Index group, Range const& part,
+                                 std::function<bool(ParameterTensor const&)> const& has = {});
 
 } // namespace trainstone

@@ -168,8 +168,9 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
                           .initial = {},
                           .whole_offset = whole_size};
     entry.initial = initial_value(entry, m_config, m_model_parameters);
-    m_model_parameters += tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.size();
-    whole_size += entry.size();
+    std::int64_t const published = tensor == Tensor::wte ? m_config.vocab * m_config.channels : entry.size();
+    m_model_parameters += published;
+    whole_size += published;
     whole.push_back(std::move(entry));
   }
   auto const is_cut = [&](Tensor tensor) { return m_slices.cuts() && cut_of(tensor) != Split::Of::nothing; };

@@ -118,7 +118,8 @@ struct ParameterGroup {
   std::int64_t offset;
   std::int64_t size;       ///< elements of its tensors
   std::int64_t padded;     ///< rounded up to ranks * norm_block; the elements behind sections are zero for ever
-  std::int64_t whole_size; ///< elements of its whole tensors: however tensors are split, and on any number of ranks
+  std::int64_t whole_size; ///< elements of its whole tensors, without padding of the vocabulary: however tensors are
+                           ///< split, and on any number of ranks
   std::int64_t number = 0; ///< among the groups of the whole model
   std::vector<ParameterSection> sections = {}; ///< in order
 

@@ -112,7 +112,7 @@ void PartTable::add_root_pieces(ParameterTable const& table) {
     for (std::vector<Tensor> const& written : gradients_written(PartKind::head, m_options))
       at(PartKind::head).push_back({groups_in_root(table, written), padded});
   if (head && !embed) at(PartKind::head).back().complete_from = 0;
-  if (embed) at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed).front()), 0}};
+  if (embed) at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed, m_options).front()), 0}};
 }
 
 /// All blocks are alike. What lies behind a tensor belongs to it.
@@ -122,7 +122,7 @@ void PartTable::add_block_pieces(ParameterTable const& table) {
   std::vector<Range> later; // what pieces write that come later
   for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
     std::vector<BackwardPiece>& pieces = at(kind);
-    for (std::vector<Tensor> const& written : std::views::reverse(gradients_written(kind))) {
+    for (std::vector<Tensor> const& written : std::views::reverse(gradients_written(kind, m_options))) {
       std::vector<Range> const ranges = ranges_in_unit(table, unit, block, written);
       Index const complete_from = later.empty() ? 0 : std::ranges::max(later, {}, &Range::end).end;
       pieces.insert(pieces.begin(), {ranges, complete_from});

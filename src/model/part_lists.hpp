@@ -36,7 +36,7 @@ std::set<Activation> recomputed(PartKind kind, Recompute how, GptOptions const& 
 std::set<Activation> read_by_recompute(PartKind kind, Recompute how, GptOptions const& options);
 
 /// By piece of the part's backward: the tensors whose gradients it writes.
-std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options = {});
+std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions const& options);
 
 /// What ranks that share the slices of a model bring together between two pieces of a pass. Each rank has left its part
 /// of it. At the end, all have the whole.

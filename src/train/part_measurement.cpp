@@ -174,7 +174,8 @@ RunConfig measured_training(RunConfig const& config) {
   training.optimizer.learning_rate = 1e-9; // random tokens must not make the loss infinite
   training.schedule = {ScheduleType::constant, 0, 1.0};
   training.parallel.reduction = config.parallel.reduction;
-  training.parallel.tensor_blocks = config.parallel.tensor_blocks;
+  training.parallel.tensor_blocks = config.parallel.slices();
+  training.model_options.slices.ranks = config.parallel.tensor;
   training.comm.buffers = config.comm.buffers;
   training.kernels = config.kernels;
   return training;

@@ -169,7 +169,8 @@ void Trainer::add_up_losses(PlayedStep& played) {
   auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
-  for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
+  bool const counts = m_plan->parallel.layout.mesh.index(Axis::tensor, m_plan->rank) == 0; // the others have the same
+  for (Index micro_batch = 0; counts && micro_batch < m_plan->accumulation; ++micro_batch)
     values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];
   if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());

@@ -24,19 +24,31 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
   return Allocation(ledger, category, label, total_bytes(tensors));
 }
 
+/// Of the model, with the slices that this rank has.
+GptOptions const& options_of(RunPlan const& plan) { return plan.parallel.parts.options(); }
+
 Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, RunPlan const& plan) {
   return Allocation(
       ledger, MemoryCategory::buffers, "GEMM scratch",
-      memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), config.model_options)));
+      memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), options_of(plan))));
 }
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
   Arena arena(memory.bytes());
-  Activations all(config.model, plan.shape, arena, plan.storage().values, config.model_options, plan.table.stage(),
+  Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.table.stage(),
                   plan.parallel.pipeline.copies());
   TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
                      arena.capacity());
   return all;
+}
+
+/// What the ranks of a tensor group bring together.
+SliceBuffers slice_buffers(Gpt const& model, PartTable const& parts) {
+  SliceBuffers buffers{.sum = model.slice_sum().flat()};
+  if (!parts.has_head()) return buffers;
+  buffers.loss_maximum = model.loss_maximum();
+  buffers.loss_sums = model.loss_sums();
+  return buffers;
 }
 
 /// What messages between the stages of a pipeline use.
@@ -74,10 +86,9 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(
-          allocate(ledger, MemoryCategory::activations, "activations",
-                   activation_plan(config.model, plan.shape, plan.storage().values, config.model_options,
-                                   plan.table.stage(), plan.parallel.pipeline.copies()))),
+      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
+                                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
+                                                   plan.table.stage(), plan.parallel.pipeline.copies()))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
@@ -89,7 +100,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
       m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data, m_mirrors),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
-              config.model_options),
+              options_of(plan)),
       m_program(make_step_program(plan.parallel)),
       m_loaded(static_cast<std::size_t>(plan.accumulation)),
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
@@ -105,6 +116,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
     TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
                        pinned->capacity());
+  if (plan.parallel.layout.mesh.tensor > 1) m_engine.prepare_exchanges(slice_buffers(m_model, plan.parallel.parts));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
   set_initial_parameters();
 }

@@ -97,6 +97,8 @@ public:
   /// Of the training step that is played.
   SlotUse const& slots() const { return m_slots; }
   Gpt const& model() const { return m_model; }
+  /// Of the model, those that are here.
+  TensorSlices const& slices() const { return m_plan->parallel.parts.options().slices; }
   ShardedEngine& engine() { return m_engine; }
 
 private:

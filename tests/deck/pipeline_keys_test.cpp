@@ -140,6 +140,36 @@ TEST_CASE("strategies that have no pipeline are refused", "[deck]") {
              EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));
 }
 
+TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with legal values", "[deck]") {
+  auto const error = [](std::int64_t ranks, std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"model.heads=12", "model.channels=24", "model.context=12", "data.sequence=12"});
+    return error_on(ranks, overrides);
+  };
+  for (std::string const tensor : {"1", "2", "3", "4", "6", "12"})
+    CHECK(error(12, {"parallel.tensor=" + tensor, "batch.global=12"}) == "no InputError");
+  CHECK(error(12, {"parallel.tensor=3", "parallel.pipeline=2", "batch.global=12"}) == "no InputError");
+  CHECK_THAT(error(4, {"parallel.tensor=3"}),
+             ContainsSubstring("parallel.tensor = 3 does not divide the 4 ranks; nearest legal values: 2 or 4"));
+  CHECK_THAT(error(4, {"parallel.tensor=4", "parallel.pipeline=2"}),
+             ContainsSubstring("does not divide the 2 ranks of a stage; nearest legal values: 2 tensor ranks, or ranks "
+                               "in multiples of 8"));
+  CHECK_THAT(error(8, {"parallel.tensor=8"}),
+             ContainsSubstring("does not divide the 12 heads; legal values: 1, 2, 3, 4, 6 or 12"));
+  CHECK_THAT(error_on(2, {"model.heads=25", "model.channels=50", "parallel.tensor=2"}),
+             ContainsSubstring("parallel.tensor = 2 does not divide the 25 heads; legal values: 1, 5 or 25"));
+  CHECK_THAT(error(3, {"parallel.tensor=3", "parallel.reduction=ordered"}),
+             ContainsSubstring("parallel.tensor = 3 is no power of two, which parallel.reduction = \"ordered\" needs; "
+                               "legal values: 1, 2 or 4"));
+  CHECK_THAT(error(4, {"parallel.tensor=4", "parallel.tensor_blocks=2"}),
+             ContainsSubstring("parallel.tensor_blocks = 2 is no multiple of parallel.tensor = 4; legal values: 4"));
+  CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.strategy=naive"}),
+             EndsWith("\"naive\" has no tensor ranks; nearest legal values: tensor 1, or strategy \"ddp\", \"zero\" or "
+                      "\"hsdp\""));
+  CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.strategy=zero", "parallel.zero_stage=1",
+                       "parallel.partition=inter_layer"}),
+             EndsWith("legal value with parallel.tensor = 2: \"intra_layer\""));
+}
+
 TEST_CASE("slices that do not fit the model are refused with legal values", "[deck]") {
   std::vector<std::string> const model{"model.heads=4", "model.channels=16", "model.context=12", "data.sequence=12"};
   auto const error = [&](std::string const& slices) {

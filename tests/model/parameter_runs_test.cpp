@@ -90,7 +90,8 @@ TEST_CASE("runs in whole groups put what the slices hold where a whole group has
     for (Index rank = 0; rank < ranks; ++rank) {
       ParameterTable const table(model, 1, {blocks, ranks, rank});
       ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
-      CHECK(entry.whole_size == whole.groups()[static_cast<std::size_t>(group)].size);
+      Index const padding = group == 0 ? (model.padded_vocab() - model.vocab) * model.channels : 0;
+      CHECK(entry.whole_size == whole.groups()[static_cast<std::size_t>(group)].size - padding);
       std::vector<float> const values = values_of(table, group);
       for (Index begin = 0; begin < entry.padded; begin += 1000) {
         Range const chunk{begin, std::min(begin + 1000, entry.padded)};

@@ -161,7 +161,7 @@ Trained trained(Communicator& world, Change const& change, bool updates_first) {
   Trained result;
   for (std::int64_t step = 1; step <= run.data.steps(); ++step) result.losses.push_back(run.trainer.step(step).loss);
   run.trainer.finish();
-  result.hash = compare_replicas(run.exec, world, run.trainer.engine()).hash;
+  result.hash = compare_replicas(run.exec, world, run.trainer.engine()).hash.value;
   return result;
 }
 

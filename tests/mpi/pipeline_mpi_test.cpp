@@ -10,6 +10,7 @@
 #include "parallel/pipeline/pipeline_bubble.hpp"
 #include "parallel/pipeline/pipeline_proof.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
+#include "support/counted_run.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
 #include "train/plan/program_proof.hpp"
@@ -59,29 +60,6 @@ bool is_legal(Communicator const& world, RunConfig const& config) {
   return !find_pipeline_problem(config.parallel, world.size(), config.model.layers, config.batch.accumulation);
 }
 
-/// Two steps and a validation, counted and planned.
-void check_counts(Communicator& world, RunConfig const& config) {
-  TrainingRun run(world, config);
-  CHECK(prove_programs(run.resolved));
-  counters() = {};
-  comm_counters() = {};
-  for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
-  run.trainer.validate();
-  auto const evaluated = static_cast<std::uint64_t>(2 * config.batch.accumulation);
-  CHECK(run.ledger.high_water() == run.plan.memory_bytes());
-  CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
-  CHECK(counters().flops[Phase::attention] ==
-        2 * run.plan.step_flops.attention + evaluated * run.plan.evaluation_flops.attention);
-  CHECK(total_launches(counters()) ==
-        2 * (run.plan.step_launches + run.plan.update_launches) + evaluated * run.plan.evaluation_launches);
-  Traffic training = run.plan.step_sent();
-  training = training + training;
-  for (std::uint64_t i = 0; i < evaluated; ++i) training = training + run.plan.validation_sent;
-  CHECK(comm_counters().total(Purpose::training) == training);
-  CHECK(comm_counters().total(Purpose::control) == 2 * (run.plan.step_control() + run.plan.validation_control));
-  CHECK(check_replicas(run.exec, world, run.trainer).passed);
-}
-
 /// The number of slots in use behind every instruction of a step that computes a part of a chunk or moves a message, as
 /// the proof of the stage's program has it. Within a chunk's backward it is the number before the backward.
 std::vector<Index> proved_slots(RunConfig const& config, RunPlan const& plan) {
@@ -116,21 +94,6 @@ std::vector<Index> played_slots(Trainer& trainer) {
   trainer.step(1);
   trainer.time_instructions(nullptr);
   return counted;
-}
-
-/// Among so many data ranks. With HSDP, two ranks are a group.
-std::vector<ParallelConfig> strategies(Rank data) {
-  std::vector<ParallelConfig> all{{}};
-  for (Index stage = 1; stage <= 3; ++stage) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
-  if (data % 2 == 0) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
-  return all;
-}
-
-/// The configuration on stages, with a strategy of `strategies`.
-void set_strategy(RunConfig& config, ParallelConfig const& strategy) {
-  config.parallel.strategy = strategy.strategy;
-  config.parallel.zero_stage = strategy.zero_stage;
-  config.parallel.shard_group = strategy.shard_group;
 }
 
 } // namespace

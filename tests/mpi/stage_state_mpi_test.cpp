@@ -1,5 +1,5 @@
-// The training state on the stages of a pipeline: hash, comparison of replicas, changes, checkpoints and model files
-// are those of the whole model on one rank, and what is sent is predicted.
+// The training state on tensor ranks and on the stages of a pipeline: hash, comparison of replicas, changes,
+// checkpoints and model files are those of the whole model on one rank, and what is sent is predicted.
 
 #include "parallel/engine/replica_check.hpp"
 
@@ -32,7 +32,7 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 /// On up to 4 data ranks, no share of the token table is padding alone.
-constexpr GptConfig model{5, 3, 24, 11, 29};
+constexpr GptConfig model{5, 4, 24, 11, 29};
 
 /// The engine of a rank of some stage, without a trainer.
 struct StageEngine {
@@ -78,43 +78,66 @@ struct StageEngine {
   ShardedEngine engine;
 };
 
-RunConfig config_of(ParallelConfig parallel, RecipeName recipe, Index stages, Rank ranks) {
-  parallel.pipeline = stages;
-  RunConfig config = training_config(model, {1, 1, ranks / stages});
+/// How the model is cut.
+struct Cut {
+  Index stages = 1, slices = 1, tensor = 1;
+
+  Index sharers() const { return stages * tensor; }
+};
+
+RunConfig config_of(ParallelConfig parallel, RecipeName recipe, Cut const& cut, Rank ranks) {
+  parallel.pipeline = cut.stages;
+  parallel.tensor = cut.tensor;
+  parallel.tensor_blocks = cut.slices;
+  RunConfig config = training_config(model, {1, 1, ranks / cut.sharers()});
   config.parallel = parallel;
   config.precision.recipe = recipe;
   return config;
 }
 
-/// Every way to divide the ranks among 1 to 5 stages, with every way to share a stage's state.
+/// Uncut, and in four slices on 1, 2 and 4 tensor ranks.
+std::vector<Cut> cuts(Rank ranks) {
+  std::vector<Cut> all;
+  for (Cut const slices : {Cut{1, 1, 1}, Cut{1, 4, 1}, Cut{1, 4, 2}, Cut{1, 4, 4}})
+    for (Index const stages : {1, 2, 3, 4, 5})
+      if (Cut const cut{stages, slices.slices, slices.tensor}; ranks % cut.sharers() == 0) all.push_back(cut);
+  return all;
+}
+
+/// Every way to divide the ranks among 1 to 5 stages and 1 to 4 tensor ranks, with every way to share their state.
 std::vector<RunConfig> configs(Rank ranks, RecipeName recipe) {
   std::vector<RunConfig> all;
-  for (Index const stages : {1, 2, 3, 4, 5}) {
-    if (ranks % stages != 0) continue;
+  for (Cut const& cut : cuts(ranks)) {
     for (ParallelConfig const& parallel : {ParallelConfig{},
                                            {.strategy = Strategy::zero, .zero_stage = 1},
                                            {.strategy = Strategy::zero, .zero_stage = 3}})
-      all.push_back(config_of(parallel, recipe, stages, ranks));
-    if (ranks / stages == 4)
-      all.push_back(config_of({.strategy = Strategy::hsdp, .shard_group = 2}, recipe, stages, ranks));
+      all.push_back(config_of(parallel, recipe, cut, ranks));
+    if (ranks / cut.sharers() == 4)
+      all.push_back(config_of({.strategy = Strategy::hsdp, .shard_group = 2}, recipe, cut, ranks));
   }
   return all;
 }
 
 std::string describe(RunConfig const& config) {
-  return fmt::format("{} {}, {}, {} stages", to_string(config.parallel.strategy), config.parallel.zero_stage,
-                     to_string(config.precision.recipe), config.parallel.pipeline);
+  ParallelConfig const& parallel = config.parallel;
+  return fmt::format("{} {}, {}, {} stages, {} slices on {} tensor ranks", to_string(parallel.strategy),
+                     parallel.zero_stage, to_string(config.precision.recipe), parallel.pipeline, parallel.slices(),
+                     parallel.tensor);
 }
 
-/// What `look` finds with the whole model on one rank; on all ranks.
+/// What `look` finds with the whole model on one rank, by the number of its slices; on all ranks.
 template <class Look>
 auto alone(Communicator& world, RecipeName recipe, Look const& look) {
-  decltype(look(std::declval<StageEngine&>(), world)) found{};
-  if (std::optional<Communicator> one = world.first(1)) {
-    StageEngine whole(*one, config_of({}, recipe, 1, 1));
-    found = look(whole, *one);
+  std::map<Index, decltype(look(std::declval<StageEngine&>(), world))> all;
+  for (Index const slices : {1, 4}) {
+    auto& found = all[slices];
+    if (std::optional<Communicator> one = world.first(1)) {
+      StageEngine whole(*one, config_of({}, recipe, {1, slices, 1}, 1));
+      found = look(whole, *one);
+    }
+    found = all_gather_values(world, found).front();
   }
-  return all_gather_values(world, found).front();
+  return all;
 }
 
 std::uint64_t hash_of(StageEngine& run, Communicator const&) { return parameter_hash(run.exec, run.engine); }
@@ -123,12 +146,17 @@ std::uint64_t hash_of(StageEngine& run, Communicator const&) { return parameter_
 std::map<Index, std::vector<float>> collected(StageEngine& run, Communicator const& world) {
   std::map<Index, std::vector<float>> groups;
   std::vector<float> room(world.rank() == 0 ? 100 : 0);
+  std::vector<CheckpointGroup> const sizes = groups_of(model);
+  Index elements = 0;
   collect_parameters(run.exec, run.engine, room, [&](Index number, Index first, std::span<float const> values) {
-    CHECK(std::ssize(groups[number]) == first);
-    groups[number].insert(groups[number].end(), values.begin(), values.end());
+    std::vector<float>& group = groups[number];
+    group.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(number)].size));
+    REQUIRE(first + std::ssize(values) <= std::ssize(group));
+    std::ranges::copy(values, group.begin() + first);
+    elements += std::ssize(values);
   });
-  for (auto& [number, values] : groups)
-    values.resize(static_cast<std::size_t>(groups_of(model)[static_cast<std::size_t>(number)].size));
+  for (auto const& [number, values] : groups) elements -= std::ssize(values);
+  CHECK(elements == 0); // each came once
   return groups;
 }
 
@@ -162,27 +190,27 @@ std::uint64_t hash_of_state(StageEngine& run, Communicator const& communicator) 
 TEST_CASE("the hash of stages is that of the whole model, and they send what is predicted", "[mpi][stages]") {
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Communicator world = test::world();
-  std::uint64_t const expected = alone(world, recipe, hash_of);
+  auto const expected = alone(world, recipe, hash_of);
   for (RunConfig const& config : configs(world.size(), recipe)) {
     INFO(describe(config));
     StageEngine run(world, config);
     comm_counters() = {};
-    CHECK(hash_of(run, world) == expected);
+    CHECK(hash_of(run, world) == expected.at(config.parallel.slices()));
     CHECK(comm_counters().total(Purpose::control) == parameter_hash_traffic(run.plan.shards.layout));
     comm_counters() = {};
     ReplicaComparison const compared = compare_replicas(run.exec, world, run.engine);
     CHECK(comm_counters().total(Purpose::control) == replica_check_traffic(run.plan.shards.layout));
     CHECK(comm_counters().total(Purpose::training) == Traffic{});
     CHECK(compared.equal);
-    CHECK(compared.copies_agree);
-    CHECK(compared.hash == expected);
+    CHECK(compared.hash.copies_agree);
+    CHECK(compared.hash.value == expected.at(config.parallel.slices()));
   }
 }
 
 TEST_CASE("one wrong element of a copy of the token table is found on all ranks", "[mpi][stages][replicas]") {
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Communicator world = test::world();
-  std::uint64_t const expected = alone(world, recipe, hash_of);
+  auto const expected = alone(world, recipe, hash_of);
   for (RunConfig const& config : configs(world.size(), recipe)) {
     if (config.parallel.pipeline == 1) continue;
     INFO(describe(config));
@@ -195,8 +223,8 @@ TEST_CASE("one wrong element of a copy of the token table is found on all ranks"
     }
     ReplicaComparison const compared = compare_replicas(run.exec, world, run.engine);
     CHECK_FALSE(compared.equal);
-    CHECK_FALSE(compared.copies_agree); // of every line
-    CHECK(compared.hash == expected);
+    CHECK_FALSE(compared.hash.copies_agree); // of every line
+    CHECK(compared.hash.value == expected.at(config.parallel.slices()));
     CHECK_THAT(describe_replicas(world, compared), ContainsSubstring("first and last stage differ in the token table"));
   }
 }
@@ -204,12 +232,29 @@ TEST_CASE("one wrong element of a copy of the token table is found on all ranks"
 TEST_CASE("one line's wrong copy of the token table is found on the ranks of other lines", "[mpi][stages][replicas]") {
   Communicator world = test::world();
   if (world.size() % 2 != 0 || world.size() < 4) return;
-  StageEngine run(world, config_of({}, RecipeName::fp32, 2, world.size()));
+  StageEngine run(world, config_of({}, RecipeName::fp32, {2, 1, 1}, world.size()));
   bool const is_spoilt = world.rank() == world.size() - 1;
   if (is_spoilt) Kokkos::deep_copy(run.exec, Vector<float>(run.engine.master_share(0).data() + 7, 1), 0.5f);
   ReplicaComparison const compared = compare_replicas(run.exec, world, run.engine);
   CHECK_FALSE(compared.equal);
-  CHECK(compared.copies_agree == (run.run.mesh.data_index(world.rank()) != run.run.mesh.data() - 1));
+  CHECK(compared.hash.copies_agree == (run.run.mesh.data_index(world.rank()) != run.run.mesh.data() - 1));
+}
+
+TEST_CASE("one tensor rank's wrong element of what is not cut is found on all ranks", "[mpi][stages][replicas]") {
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
+  Communicator world = test::world();
+  for (RunConfig const& config : configs(world.size(), recipe)) {
+    if (config.parallel.tensor == 1) continue;
+    INFO(describe(config));
+    StageEngine run(world, config);
+    StateLayout const& layout = run.plan.shards.layout;
+    Index const last = std::ssize(layout.groups) - 1; // a block, or the final norm, whose first section is not cut
+    bool const is_spoilt = layout.mesh.index(Axis::tensor, world.rank()) == 1 && layout.share(last).begin == 0;
+    if (is_spoilt) Kokkos::deep_copy(run.exec, Vector<float>(run.engine.master_share(last).data() + 5, 1), 0.5f);
+    ReplicaComparison const compared = compare_replicas(run.exec, world, run.engine);
+    CHECK_FALSE(compared.equal);
+    CHECK_THAT(describe_replicas(world, compared), ContainsSubstring("of tensors that are not cut"));
+  }
 }
 
 TEST_CASE("changes of parameters on stages are those of the whole model", "[mpi][stages][golden]") {
@@ -217,7 +262,7 @@ TEST_CASE("changes of parameters on stages are those of the whole model", "[mpi]
   auto const changes_of = [](StageEngine& run, Communicator& all) {
     return parameter_changes(run.exec, all, run.engine, 1, run.room_for_sum());
   };
-  ParameterChanges const expected = alone(world, RecipeName::fp32, [&](StageEngine& run, Communicator& one) {
+  auto const expected = alone(world, RecipeName::fp32, [&](StageEngine& run, Communicator& one) {
     run.fill(2);
     return changes_of(run, one);
   });
@@ -233,7 +278,8 @@ TEST_CASE("changes of parameters on stages are those of the whole model", "[mpi]
     CHECK(comm_counters().total(Purpose::control) == parameter_changes_traffic(run.plan.shards.layout));
     for (std::size_t kind = 0; kind < changes.size(); ++kind) {
       INFO(to_string(static_cast<Tensor>(kind)));
-      CHECK_THAT(changes[kind], Catch::Matchers::WithinRel(expected[kind], 1e-12)); // sums in fp64, in another order
+      CHECK_THAT(changes[kind],
+                 Catch::Matchers::WithinRel(expected.at(1)[kind], 1e-12)); // sums in fp64, in another order
     }
   }
 }
@@ -241,7 +287,7 @@ TEST_CASE("changes of parameters on stages are those of the whole model", "[mpi]
 TEST_CASE("a checkpoint of any stages is read by any others", "[mpi][stages][checkpoint]") {
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Communicator world = test::world();
-  std::uint64_t const expected = alone(world, recipe, hash_of_state);
+  auto const expected = alone(world, recipe, hash_of_state);
   SharedFolder const folder(world);
   std::vector<RunConfig> const all = configs(world.size(), recipe);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -249,17 +295,18 @@ TEST_CASE("a checkpoint of any stages is read by any others", "[mpi][stages][che
     StageEngine writer(world, all[i]);
     std::filesystem::path const checkpoint = write(writer, world, folder.path());
     if (std::optional<Communicator> one = world.first(1)) {
-      StageEngine reader(*one, config_of({}, recipe, 1, 1));
+      StageEngine reader(*one, config_of({}, recipe, {}, 1));
       reader.fill(5);
       read(reader, *one, checkpoint);
-      CHECK(hash_of_state(reader, *one) == expected);
+      CHECK(hash_of_state(reader, *one) == expected.at(1));
     }
     barrier(world);
-    StageEngine reader(world, all[(i + 4) % all.size()]);
+    RunConfig const& other = all[(i + 4) % all.size()];
+    StageEngine reader(world, other);
     reader.fill(5);
     read(reader, world, checkpoint);
     CHECK(compare_replicas(reader.exec, world, reader.engine).equal);
-    CHECK(hash_of_state(reader, world) == expected);
+    CHECK(hash_of_state(reader, world) == expected.at(other.parallel.slices()));
   }
 }
 
@@ -268,7 +315,7 @@ TEST_CASE("the first rank collects the parameters of all stages", "[mpi][stages]
   Communicator world = test::world();
   std::map<Index, std::vector<float>> expected;
   if (std::optional<Communicator> one = world.first(1)) {
-    StageEngine whole(*one, config_of({}, recipe, 1, 1));
+    StageEngine whole(*one, config_of({}, recipe, {}, 1));
     expected = collected(whole, *one);
     CHECK(expected.size() == 8);
   }

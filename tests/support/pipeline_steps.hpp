@@ -21,7 +21,7 @@ struct PipelineCase {
 
   Rank ranks() const { return static_cast<Rank>(data_ranks * parallel.pipeline); }
   GptConfig model() const { return {.layers = layers, .heads = 1, .channels = 4, .context = 4, .vocab = 16}; }
-  Index message_elements() const { return 24; } ///< of 6 rows
+  Extents stream() const { return {6, 4}; }
   BlockCosts costs() const { return {.blocks = std::vector<double>(static_cast<std::size_t>(layers), 1), .head = 2}; }
   bool is_legal() const {
     return !find_stages_problem(parallel, ranks()) && !find_parallel_problem(parallel, {}, data_ranks, micro_batches) &&
@@ -37,7 +37,7 @@ inline std::vector<ShardPlan> plans_of(PipelineCase const& one) {
   for (Rank rank = 0; rank < one.ranks(); ++rank) {
     ModelStage const& stage = stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
     plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, ParameterTable(one.model(), mesh.data(), stage), topology,
-                                    rank, one.micro_batches, one.options, one.message_elements()));
+                                    rank, one.micro_batches, one.options, one.stream()));
   }
   return plans;
 }

@@ -14,11 +14,12 @@ inline ModelStage even_stage(GptConfig const& model, Index stage, Index stages) 
   return here;
 }
 
-/// What a rank of a mesh with stages holds.
+/// What a rank of a mesh with stages and tensor ranks holds.
 struct StagePlan {
   StagePlan(ResolvedRun const& run, Rank rank)
       : table(run.config.model, run.mesh.data(),
-              even_stage(run.config.model, run.mesh.index(Axis::pipeline, rank), run.mesh.pipeline)),
+              even_stage(run.config.model, run.mesh.index(Axis::pipeline, rank), run.mesh.pipeline),
+              run.options_of(rank).slices),
         shards(plan_shards(run, table, rank)) {}
 
   ParameterTable table;

@@ -32,7 +32,7 @@ CheckpointManifest small_manifest() {
                        .early = {{1.0 / 7, 5e-324}, {0.25, 1.0 / 9}, 2}};
   manifest.identity = {{"data.seed", "1"}, {"data.files", "[\"a \\\"b\\\"\"]"}};
   manifest.written_by = "trainstone 0.1.0 git 1234";
-  manifest.model = {1, 1, 1, 1, 1};
+  manifest.model = {1, 1, 1, 1, 128};
   manifest.groups = {{"token table", 128}, {"position table", 1}, {"final norm", 2}, {"block 0", 12 + 13}};
   manifest.vectors = 3;
   manifest.files = {
@@ -55,7 +55,7 @@ std::string refusal_of(CheckpointManifest const& manifest) { return refusal_of(t
 
 /// The text with the hash of what it holds now.
 std::string with_its_hash(std::string const& content) {
-  return fmt::format("trainstone checkpoint 3 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
+  return fmt::format("trainstone checkpoint 4 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
 }
 
 /// Of the small manifest's text with some of it replaced.
@@ -100,8 +100,8 @@ TEST_CASE("a manifest with any other byte is refused, and one of any other lengt
 }
 
 TEST_CASE("a manifest of another version is refused by that, whatever follows", "[checkpoint]") {
-  CHECK(refusal_of("trainstone checkpoint 4 something else entirely") ==
-        "the checkpoint has version 4, this program reads version 3");
+  CHECK(refusal_of("trainstone checkpoint 5 something else entirely") ==
+        "the checkpoint has version 5, this program reads version 4");
   CHECK_THAT(refusal_of("trainstone checkpoint \n"), ContainsSubstring("has version ,"));
 }
 
@@ -133,6 +133,28 @@ TEST_CASE("files that do not hold every element exactly once are refused", "[che
   CheckpointManifest size = small_manifest();
   size.files[1].digest.bytes += 4;
   CHECK_THAT(refusal_of(size), ContainsSubstring("rank-00001 has 52 bytes, its parts have 48"));
+}
+
+TEST_CASE("runs of one part and of others cover a group together, each element once", "[checkpoint]") {
+  // of 25 elements: 0, 1 and 2 of every five are one part, 3 and 4 another one
+  auto const with_runs = [](CheckpointPart const& first, CheckpointPart const& second) {
+    CheckpointManifest manifest = small_manifest();
+    manifest.files[0].parts.back() = first;
+    manifest.files[0].parts.push_back(second);
+    return manifest;
+  };
+  CheckpointPart const left{3, {0, 3}, 5, 5}, right{3, {3, 5}, 5, 5};
+  CheckpointManifest const manifest = with_runs(left, right);
+  CHECK(refusal_of(manifest) == "accepted");
+  CHECK(read_manifest(to_text(manifest)) == manifest);
+
+  CHECK_THAT(refusal_of(with_runs(left, {3, {3, 5}, 4, 5})), ContainsSubstring("has 23 of 25 elements"));
+  CHECK_THAT(refusal_of(with_runs(left, {3, {2, 4}, 5, 5})), ContainsSubstring("has elements [2, 4) after 3"));
+  CHECK_THAT(refusal_of(with_runs({3, {0, 3}, 4, 5}, right)), ContainsSubstring("has elements [23, 25) after 20"));
+  CHECK_THAT(refusal_of(with_runs(left, {3, {3, 5}, 6, 5})), ContainsSubstring("has 6 runs [3, 5), 5 apart"));
+  CHECK_THAT(refusal_of(with_runs(left, {3, {3, 5}, 5, 1})), ContainsSubstring("has 5 runs [3, 5), 1 apart"));
+  CHECK_THAT(refusal_of(with_runs(left, {3, {3, 5}, 2, std::numeric_limits<Index>::max()})),
+             ContainsSubstring("has 2 runs [3, 5)"));
 }
 
 TEST_CASE("names that are not of files in the checkpoint's folder are refused, although the hash is right",

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -229,13 +230,13 @@ LlmcModelWriter::LlmcModelWriter(std::filesystem::path const& path, LlmcShape co
 }
 
 void LlmcModelWriter::write(LlmcTensor const& tensor, Index layer, Index first, std::span<float const> values) {
-  Index const offset = slice_offset(tensor, layer);
-  Index& end = m_ends[offset];
   auto const count = static_cast<Index>(values.size());
-  TRAINSTONE_REQUIRE(first == end && count <= tensor.extent() - first,
-                     "elements [{}, {}) of layer {} of {}, which has {}: the next to write is {}", first, first + count,
-                     layer, tensor.name, tensor.extent(), end);
-  auto const place = static_cast<std::uint64_t>(header_bytes + bytes_of(m_storage, offset + first));
+  TRAINSTONE_REQUIRE(0 <= first && count <= tensor.extent() - first,
+                     "elements [{}, {}) of layer {} of {}, which has {}", first, first + count, layer, tensor.name,
+                     tensor.extent());
+  Index const begin = slice_offset(tensor, layer) + first;
+  note_written(tensor, {begin, begin + count});
+  auto const place = static_cast<std::uint64_t>(header_bytes + bytes_of(m_storage, begin));
   if (m_storage == Storage::fp32) {
     m_file.write_at(place, std::as_bytes(values));
   } else {
@@ -243,12 +244,28 @@ void LlmcModelWriter::write(LlmcTensor const& tensor, Index layer, Index first, 
     std::ranges::transform(values, stored.begin(), [](float value) { return from_float<bf16>(value); });
     m_file.write_at(place, std::as_bytes(std::span<bf16 const>(stored)));
   }
-  end += count;
+}
+
+/// Runs side by side become one.
+void LlmcModelWriter::note_written(LlmcTensor const& tensor, Range run) {
+  if (run.empty()) return;
+  auto next = m_written.lower_bound(run.begin);
+  bool const overlaps = (next != m_written.end() && next->first < run.end) ||
+                        (next != m_written.begin() && std::prev(next)->second > run.begin);
+  TRAINSTONE_REQUIRE(!overlaps, "elements of {} are written twice", tensor.name);
+  if (next != m_written.end() && next->first == run.end) {
+    run.end = next->second;
+    next = m_written.erase(next);
+  }
+  if (next != m_written.begin() && std::prev(next)->second == run.begin)
+    std::prev(next)->second = run.end;
+  else
+    m_written.emplace_hint(next, run.begin, run.end);
 }
 
 void LlmcModelWriter::finish() {
   Index written = 0;
-  for (auto const& [offset, end] : m_ends) written += end;
+  for (auto const& [begin, end] : m_written) written += end - begin;
   TRAINSTONE_REQUIRE(written == m_parameter_count, "{} of {} elements were written", written, m_parameter_count);
   m_file.commit();
 }

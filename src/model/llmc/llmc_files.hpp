@@ -8,6 +8,7 @@
 //
 // Both files: 256 x int32, then the data; little endian, offsets 64-bit.
 
+#include "comm/schedule/partition.hpp"
 #include "core/atomic_file.hpp"
 #include "core/index.hpp"
 #include "core/storage.hpp"
@@ -89,18 +90,20 @@ public:
   /// `storage` is neither fp32 nor bf16. What follows throws Error if the file cannot be written: a full disk.
   LlmcModelWriter(std::filesystem::path const& path, LlmcShape const& shape, Storage storage = Storage::fp32);
   /// Elements [first, first + values.size()) of slice `layer` of a tensor of llmc_tensors(shape), rounded to bf16 if
-  /// the file is in that. Slices come in any order, each from front to back. \throws Error if it is not the slice's
-  /// next part
+  /// the file is in that. They come in any order. \throws Error if the slice has no such elements, or if one of them
+  /// was written before
   void write(LlmcTensor const& tensor, Index layer, Index first, std::span<float const> values);
   /// Gives the file its name, replacing an older one. Without this call nothing stays. \throws Error if not every
   /// element was written
   void finish();
 
 private:
+  void note_written(LlmcTensor const& tensor, Range run);
+
   AtomicFile m_file;
   Storage m_storage;
   Index m_parameter_count;
-  std::map<Index, Index> m_ends; ///< by offset of a slice: how many of its elements were written
+  std::map<Index, Index> m_written; ///< runs of elements of all slices that were written: begin and end
 };
 
 /// A batch with its logits, loss and gradients, as an independent program computed them for one model.

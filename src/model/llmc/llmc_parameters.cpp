@@ -33,18 +33,17 @@ LlmcShape llmc_shape_of(GptConfig const& config) {
   return {config.context, config.vocab, config.layers, config.heads, config.channels, config.padded_vocab()};
 }
 
-ParameterTensor const* find_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
-  auto const is_entry = [&](ParameterTensor const& entry) {
-    return to_string(entry.tensor) == tensor.name && layer_of(entry) == layer;
-  };
-  auto const found = std::ranges::find_if(table.tensors(), is_entry);
-  return found == table.tensors().end() ? nullptr : &*found;
+std::vector<ParameterTensor const*> find_entries(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
+  std::vector<ParameterTensor const*> found;
+  for (ParameterTensor const& entry : table.tensors())
+    if (to_string(entry.tensor) == tensor.name && layer_of(entry) == layer) found.push_back(&entry);
+  return found;
 }
 
 ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer) {
-  ParameterTensor const* const found = find_entry(table, tensor, layer);
-  if (!found) throw Error(fmt::format("no tensor {} of layer {}", tensor.name, layer));
-  return *found;
+  std::vector<ParameterTensor const*> const found = find_entries(table, tensor, layer);
+  if (found.empty()) throw Error(fmt::format("no tensor {} of layer {}", tensor.name, layer));
+  return *found.front();
 }
 
 Index common_elements(GptConfig const& config, LlmcTensor const& tensor) {
@@ -76,21 +75,22 @@ void load_parameters(ExecutionSpace const& exec, std::filesystem::path const& pa
 
 ParameterWriter::ParameterWriter(std::filesystem::path const& path, GptConfig const& config,
                                  ParameterTable const& table, Storage storage)
-    : m_file(path, llmc_shape_of(config), storage), m_config(config), m_table(table) {}
+    : m_file(path, llmc_shape_of(config), storage), m_config(config), m_table(table) {
+  std::vector<float> const zeros(static_cast<std::size_t>(config.channels));
+  std::array const tensors = llmc_tensors(llmc_shape_of(config));
+  LlmcTensor const& tokens = tensor_of(tensors, table.find(Tensor::wte));
+  for (Index begin = common_elements(config, tokens); begin < tokens.extent(); begin += config.channels)
+    m_file.write(tokens, 0, begin, zeros);
+}
 
 void ParameterWriter::write(Index group, Index first, std::span<float const> values) {
-  std::vector<float> const zeros(std::min<std::size_t>(values.size(), 4096));
   std::array const tensors = llmc_tensors(llmc_shape_of(m_config));
   for_each_run(m_table, group, {first, first + std::ssize(values)}, [&](ParameterRun const& run) {
     LlmcTensor const& tensor = tensor_of(tensors, run.tensor);
-    Index const layer = layer_of(run.tensor),
-                own = std::clamp<Index>(common_elements(m_config, tensor) - run.in_whole, 0, run.size);
+    Index const own = std::min(common_elements(m_config, tensor) - run.in_whole, run.size);
     if (own > 0)
-      m_file.write(tensor, layer, run.in_whole,
+      m_file.write(tensor, layer_of(run.tensor), run.in_whole,
                    values.subspan(static_cast<std::size_t>(run.in_group - first), static_cast<std::size_t>(own)));
-    for (Index begin = own; begin < run.size; begin += std::ssize(zeros))
-      m_file.write(tensor, layer, run.in_whole + begin,
-                   std::span(zeros).first(std::min(zeros.size(), static_cast<std::size_t>(run.size - begin))));
   });
 }
 

@@ -20,8 +20,8 @@ LlmcShape llmc_shape_of(GptConfig const& config);
 
 /// The tensor of `table` that is slice `layer` of the file's tensor.
 ParameterTensor const& table_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
-/// The same; null if it is on another stage.
-ParameterTensor const* find_entry(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
+/// The same, or those of its slices that are here; none: it is on another stage.
+std::vector<ParameterTensor const*> find_entries(ParameterTable const& table, LlmcTensor const& tensor, Index layer);
 
 /// Number of first elements of a slice that both sides have: all elements, or for the token table the elements of the
 /// vocabulary.
@@ -40,8 +40,7 @@ public:
   /// \throws InputError if no file can be made there. What follows throws Error if it cannot be written.
   ParameterWriter(std::filesystem::path const& path, GptConfig const& config, ParameterTable const& table,
                   Storage storage = Storage::fp32);
-  /// Elements [first, first + values.size()) of a group. Groups come in any order, each from front to back; padding may
-  /// be left out.
+  /// Elements [first, first + values.size()) of a group, in any order; padding may be left out.
   void write(Index group, Index first, std::span<float const> values);
   /// Gives the file its name. Without this call nothing stays.
   void finish() { m_file.finish(); }

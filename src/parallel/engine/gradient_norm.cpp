@@ -12,10 +12,11 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
                            std::optional<PlannedCollective> const& gather, Arena& buffers, std::span<std::byte> staging)
     : m_exec(exec),
       m_layout(&layout),
-      m_stages(layout.mesh.pipeline > 1 ? &communicators.of(Axis::pipeline) : nullptr),
       m_block_sums(buffers.vector<double>("norm block sums", layout.elements() / norm_block)),
       m_blocks_of_group(buffers.vector<double>("norm blocks of a group", layout.largest_group() / norm_block)),
       m_section_sums(buffers.vector<double>("norm section sums", layout.sections())) {
+  for (Axis const axis : model_axes)
+    if (layout.mesh.size(axis) > 1) m_sharers.push_back(&communicators.of(axis));
   if (!gather) return;
   Schedule const schedule = schedule_of(*gather, layout.mesh, layout.rank);
   TRAINSTONE_REQUIRE(schedule.scratch_elements == 0, "the norm's gather needs {} elements of scratch",
@@ -52,20 +53,20 @@ double GradientNorm::operator()(std::function<StoredVector(Index group)> const& 
   std::vector<double> const of_sections =
       copy_to_host(m_exec, m_section_sums, "trainstone::parallel::norm: the host decides on clipping");
   double squares = 0;
-  for (double const sum : m_stages ? sums_of_model(of_sections) : of_sections) squares += sum;
+  for (double const sum : m_sharers.empty() ? of_sections : sums_of_model(of_sections)) squares += sum;
   return std::sqrt(squares);
 }
 
-/// By number of the section in the whole model. One stage has each sum, the others add 0 to it: the bits stay.
+/// By number of the section in the whole model. One rank counts each sum, the others add 0 to it: the bits stay.
 std::vector<double> GradientNorm::sums_of_model(std::vector<double> const& of_sections) const {
   std::vector<double> sums(static_cast<std::size_t>(m_layout->model_sections), 0.0);
   auto sum = of_sections.begin();
   for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
     for (ParameterSection const& section : m_layout->groups[static_cast<std::size_t>(g)].sections) {
-      if (m_layout->counts(g)) sums[static_cast<std::size_t>(section.number)] = *sum;
+      if (m_layout->counts(g, section)) sums[static_cast<std::size_t>(section.number)] = *sum;
       ++sum;
     }
-  control_all_reduce(m_exec, *m_stages, Operation::sum, sums);
+  for (Communicator* const sharers : m_sharers) control_all_reduce(m_exec, *sharers, Operation::sum, sums);
   return sums;
 }
 

@@ -37,8 +37,8 @@ private:
 
   ExecutionSpace m_exec;
   StateLayout const* m_layout;
-  Communicator* m_stages;      ///< of a pipeline; null: this rank has the whole model
-  Vector<double> m_block_sums; ///< of all groups; by member of the shard group, then by group
+  std::vector<Communicator*> m_sharers; ///< of the model: tensor ranks, stages; none: this rank has all of it
+  Vector<double> m_block_sums;          ///< of all groups; by member of the shard group, then by group
   Vector<double> m_blocks_of_group, m_section_sums;
   std::optional<Execution> m_gather;
 };

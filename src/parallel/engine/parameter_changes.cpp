@@ -13,8 +13,8 @@ namespace trainstone {
 
 namespace {
 
-/// A sum and a number of elements of each kind: ranks that hold the same count twice in both. Every stage has as many
-/// ranks, so every element counts as often as any other.
+/// A sum and a number of elements of each kind: data ranks that hold the same count twice in both, so every element
+/// counts as often as any other.
 constexpr Index values_sent = 2 * tensor_kinds;
 
 /// Of the elements of a tensor from `first` on.
@@ -46,9 +46,9 @@ std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
 std::vector<TensorPart> tensor_parts(StateLayout const& layout, ParameterTable const& table) {
   std::vector<TensorPart> parts;
   for (Index group = 0; group < std::ssize(layout.groups); ++group) {
-    if (!layout.counts(group)) continue;
     Range const share = layout.share(group);
     for_each_run(table, group, share, [&](ParameterRun const& run) {
+      if (!layout.counts(group, run.tensor)) return;
       for (Range const& telling : telling_ranges(run.tensor)) {
         Index const first = std::max(telling.begin, run.in_whole);
         Index const size = std::min(telling.end, run.in_whole + run.size) - first;

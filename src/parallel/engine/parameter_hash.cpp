@@ -25,33 +25,75 @@ bool hash_adds_up_shares(StateLayout const& layout) {
   return layout.mesh.shard > 1 && (layout.sharding.parameters || layout.types.master);
 }
 
-/// With stages, the second value compares the copies of the token table.
-Index hash_values(StateLayout const& layout) { return layout.mesh.pipeline > 1 ? 2 : 1; }
+/// Sums of hashes of blocks.
+struct HashSums {
+  std::uint64_t counted = 0; ///< of what this rank counts
+  std::uint64_t table = 0;   ///< of the token table, less its copy's
+  std::uint64_t uncut = 0;   ///< of what all ranks of a tensor group have
 
-/// Of the elements `part` of a group. Blocks are those of a section, so no part may begin inside of one.
-std::uint64_t hash_of(ParameterTable const& table, Index group, Range const& part, std::vector<float> const& values) {
-  ParameterGroup const& entry = table.groups()[static_cast<std::size_t>(group)];
+  HashSums& operator+=(HashSums const& other) {
+    counted += other.counted;
+    table += other.table;
+    uncut += other.uncut;
+    return *this;
+  }
+};
+
+/// Those that the ranks of an axis add up: the second one with stages, the third one with tensor ranks. These compare
+/// theirs.
+std::vector<std::uint64_t HashSums::*> sums_over(Axis axis, Mesh const& mesh) {
+  std::vector<std::uint64_t HashSums::*> sums{&HashSums::counted};
+  if (mesh.pipeline > 1) sums.push_back(&HashSums::table);
+  if (mesh.tensor > 1 && axis != Axis::tensor) sums.push_back(&HashSums::uncut);
+  return sums;
+}
+
+/// The axes over which hashes are added up, in order.
+std::vector<Axis> axes_of_hash(StateLayout const& layout) {
+  std::vector<Axis> all;
+  if (hash_adds_up_shares(layout)) all.push_back(Axis::shard);
+  for (Axis const axis : model_axes)
+    if (layout.mesh.size(axis) > 1) all.push_back(axis);
+  return all;
+}
+
+/// Of those elements of a section that are in `part` of its group, whose values are given. Blocks are those of a
+/// section, so no part may begin inside of one.
+std::uint64_t hash_of(ParameterSection const& section, Range const& part, std::vector<float> const& values) {
+  Index const begin = std::max(section.elements.begin, part.begin), end = std::min(section.elements.end, part.end);
+  if (begin >= end) return 0;
+  Index const in_section = begin - section.elements.begin;
+  TRAINSTONE_REQUIRE(in_section % norm_block == 0, "a part of section {} begins at {}, inside of a block",
+                     section.number, begin);
+  auto place = static_cast<std::uint64_t>(section.number) << 40 | static_cast<std::uint64_t>(in_section / norm_block);
   std::uint64_t sum = 0;
-  for (ParameterSection const& section : entry.sections) {
-    Index const begin = std::max(section.elements.begin, part.begin), end = std::min(section.elements.end, part.end);
-    if (begin >= end) continue;
-    Index const in_section = begin - section.elements.begin;
-    TRAINSTONE_REQUIRE(in_section % norm_block == 0, "a part of group {} begins at {}, inside of a block", entry.number,
-                       begin);
-    auto place = static_cast<std::uint64_t>(section.number) << 40 | static_cast<std::uint64_t>(in_section / norm_block);
-    for (Index i = begin; i < end; i += norm_block, ++place) {
-      auto const bytes = static_cast<std::size_t>(std::min(norm_block, end - i)) * sizeof(float);
-      sum += XXH3_64bits_withSeed(values.data() + (i - part.begin), bytes, place);
-    }
+  for (Index i = begin; i < end; i += norm_block, ++place) {
+    auto const bytes = static_cast<std::size_t>(std::min(norm_block, end - i)) * sizeof(float);
+    sum += XXH3_64bits_withSeed(values.data() + (i - part.begin), bytes, place);
   }
   return sum;
 }
 
-/// The sums of a group's hashes on a rank.
+/// Of a group's elements on this rank.
 struct GroupHash {
-  std::uint64_t whole = 0;  ///< of what every rank of the shard axis holds
-  std::uint64_t shares = 0; ///< of what these ranks hold together
+  HashSums whole;  ///< of what every rank of the shard axis holds
+  HashSums shares; ///< of what these ranks hold together
 };
+
+HashSums sums_of(ShardedEngine const& engine, Index group, Range const& part, std::vector<float> const& values) {
+  StateLayout const& layout = engine.plan().layout;
+  ParameterGroup const& entry = layout.groups[static_cast<std::size_t>(group)];
+  bool const has_copy = entry.number == token_table_group && layout.mesh.pipeline > 1;
+  HashSums sums;
+  for (ParameterSection const& section : entry.sections) {
+    std::uint64_t const hash = hash_of(section, part, values);
+    if (layout.counts(group, section)) sums.counted += hash;
+    if (has_copy) sums.table += layout.counts(group) ? hash : -hash;
+    bool const is_shared = layout.mesh.tensor > 1 && section.slice == ParameterSection::whole;
+    if (is_shared && layout.counts(group)) sums.uncut += hash;
+  }
+  return sums;
+}
 
 GroupHash hash_here(ExecutionSpace const& exec, ShardedEngine const& engine, Index group) {
   StateLayout const& layout = engine.plan().layout;
@@ -61,54 +103,47 @@ GroupHash hash_here(ExecutionSpace const& exec, ShardedEngine const& engine, Ind
               here = all ? Range{0, layout.groups[static_cast<std::size_t>(group)].padded} : share;
   ConstStoredVector const values = all ? engine.whole_parameters(group) : engine.parameter_share(group);
   GroupHash hash;
-  (all ? hash.whole : hash.shares) += hash_of(engine.table(), group, here, copy_to_host(exec, values, reason));
-  if (layout.types.master)
-    hash.shares +=
-        master_factor * hash_of(engine.table(), group, share, copy_to_host(exec, engine.master_share(group), reason));
+  (all ? hash.whole : hash.shares) += sums_of(engine, group, here, copy_to_host(exec, values, reason));
+  if (layout.types.master) {
+    HashSums master = sums_of(engine, group, share, copy_to_host(exec, engine.master_share(group), reason));
+    for (auto const sum : {&HashSums::counted, &HashSums::table, &HashSums::uncut}) master.*sum *= master_factor;
+    hash.shares += master;
+  }
   return hash;
 }
 
 /// Sums modulo 2^64 over the ranks of a line.
-void add_up(ExecutionSpace const& exec, Communicator& line, std::span<std::uint64_t> sums) {
-  std::vector<std::int64_t> values(sums.begin(), sums.end());
+void add_up(ExecutionSpace const& exec, Communicator& line, HashSums& all,
+            std::vector<std::uint64_t HashSums::*> const& sums) {
+  std::vector<std::int64_t> values;
+  for (auto const sum : sums) values.push_back(static_cast<std::int64_t>(all.*sum));
   control_all_reduce(exec, line, Operation::sum, values);
-  std::ranges::copy(values, sums.begin());
+  for (std::size_t i = 0; i < sums.size(); ++i) all.*sums[i] = static_cast<std::uint64_t>(values[i]);
 }
 
 } // namespace
 
 ParameterHash hash_parameters(ExecutionSpace const& exec, ShardedEngine& engine) {
   StateLayout const& layout = engine.plan().layout;
-  ModelStage const& stage = engine.table().stage();
-  bool const has_copies = !(stage.embed && stage.head); // one stage may have both ends
-  std::array<std::uint64_t, 2> whole{}, shares{};       // of counted groups; of the token table, less its copy's
+  HashSums whole, sums;
   for (Index g = 0; g < std::ssize(layout.groups); ++g) {
-    auto const [all, part] = hash_here(exec, engine, g);
-    bool const counts = layout.counts(g);
-    if (counts) {
-      whole[0] += all;
-      shares[0] += part;
-    }
-    if (!has_copies || layout.groups[static_cast<std::size_t>(g)].number != token_table_group) continue;
-    whole[1] += counts ? all : -all;
-    shares[1] += counts ? part : -part;
+    auto const [all, shares] = hash_here(exec, engine, g);
+    whole += all;
+    sums += shares;
   }
-  auto const values = static_cast<std::size_t>(hash_values(layout));
-  if (hash_adds_up_shares(layout))
-    add_up(exec, engine.communicators().of(Axis::shard), std::span(shares).first(values));
-  std::array<std::uint64_t, 2> sums{whole[0] + shares[0], whole[1] + shares[1]};
-  if (layout.mesh.pipeline == 1) return {sums[0], true};
-  add_up(exec, engine.communicators().of(Axis::pipeline), sums);
-  return {sums[0], sums[1] == 0};
+  if (!hash_adds_up_shares(layout)) sums += whole;
+  for (Axis const axis : axes_of_hash(layout)) {
+    add_up(exec, engine.communicators().of(axis), sums, sums_over(axis, layout.mesh));
+    if (axis == Axis::shard) sums += whole;
+  }
+  return {sums.counted, sums.table == 0, sums.uncut};
 }
 
 Traffic parameter_hash_traffic(StateLayout const& layout) {
   Traffic sent;
-  if (hash_adds_up_shares(layout))
-    sent += control_traffic_of(hash_values(layout), layout.line(Axis::shard), layout.member());
-  if (layout.mesh.pipeline > 1)
-    sent += control_traffic_of(hash_values(layout), layout.line(Axis::pipeline),
-                               layout.mesh.index(Axis::pipeline, layout.rank));
+  for (Axis const axis : axes_of_hash(layout))
+    sent += control_traffic_of(std::ssize(sums_over(axis, layout.mesh)), layout.line(axis),
+                               layout.mesh.index(axis, layout.rank));
   return sent;
 }
 

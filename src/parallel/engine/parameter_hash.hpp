@@ -12,14 +12,16 @@ namespace trainstone {
 
 struct ParameterHash {
   std::uint64_t value;
-  bool copies_agree; ///< the two copies of the token table, on the first and the last of several stages
+  bool copies_agree;   ///< the two copies of the token table, on the first and the last of several stages
+  std::uint64_t uncut; ///< as `value`, of the tensors that every rank of a tensor group has, on this rank's; of one
+                       ///< tensor rank 0
 };
 
 /// The value is the sum, modulo 2^64, of the XXH3 of every block of 256 elements of every section of the whole model.
 /// The last block of a section may be shorter. The seed of a block is its place in the whole model. The sum covers the
 /// parameters that the model reads, as fp32, and three times the master copy, if there is one. Ranks that hold shares
-/// add up their sums, and so do stages, which count every parameter once. The copies of the token table are compared by
-/// such sums. Collective; waits. The result is the same on all ranks if replicas agree. Sends
+/// add up their sums, and so do tensor ranks and stages, which count every parameter once. The copies of the token
+/// table are compared by such sums. Collective; waits. The result is the same on all ranks if replicas agree. Sends
 /// parameter_hash_traffic(). \throws Error if a rank holds a part of a block
 ParameterHash hash_parameters(ExecutionSpace const& exec, ShardedEngine& engine);
 

@@ -12,34 +12,47 @@ namespace trainstone {
 
 namespace {
 
-/// Of all ranks. With stages, the third value says whether copies of the token table differ.
-Index values_compared(StateLayout const& layout) { return layout.mesh.pipeline > 1 ? 3 : 2; }
+/// The values whose maxima over all ranks are compared.
+std::vector<std::int64_t> values_compared(ParameterHash const& hash, Mesh const& mesh) {
+  std::vector<std::int64_t> values;
+  auto const add = [&](std::uint64_t same) { // the complement's maximum is the minimum's complement
+    values.push_back(static_cast<std::int64_t>(same));
+    values.push_back(~values.back());
+  };
+  add(hash.value);
+  if (mesh.tensor > 1) add(hash.uncut);
+  if (mesh.pipeline > 1) values.push_back(hash.copies_agree ? 0 : 1);
+  return values;
+}
 
 } // namespace
 
 ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& communicator, ShardedEngine& engine) {
-  auto const [hash, copies_agree] = hash_parameters(exec, engine);
-  auto const value = static_cast<std::int64_t>(hash);
-  // the complement's maximum is the minimum's complement
-  std::vector<std::int64_t> most{value, ~value};
-  if (values_compared(engine.plan().layout) > 2) most.push_back(copies_agree ? 0 : 1);
+  ParameterHash const hash = hash_parameters(exec, engine);
+  std::vector<std::int64_t> most = values_compared(hash, engine.plan().layout.mesh);
   control_all_reduce(exec, communicator, Operation::max, most);
-  bool const all_agree = most.size() == 2 || most[2] == 0;
-  return {most[0] == ~most[1] && all_agree, hash, copies_agree};
+  bool equal = true;
+  for (std::size_t i = 0; i + 1 < most.size(); i += 2) equal = equal && most[i] == ~most[i + 1];
+  bool const copies_agree = most.size() % 2 == 0 || most.back() == 0;
+  return {equal && copies_agree, hash};
 }
 
 std::string describe_replicas(Communicator const& communicator, ReplicaComparison const& compared) {
-  std::vector<std::uint64_t> const hashes = all_gather_values(communicator, compared.hash);
-  std::vector<char> const agree = all_gather_values(communicator, static_cast<char>(compared.copies_agree));
+  std::vector<std::uint64_t> const hashes = all_gather_values(communicator, compared.hash.value);
+  std::vector<std::uint64_t> const uncut = all_gather_values(communicator, compared.hash.uncut);
+  std::vector<char> const agree = all_gather_values(communicator, static_cast<char>(compared.hash.copies_agree));
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
-    texts.push_back(fmt::format("hash {:016x}{}", hashes[rank],
-                                agree[rank] != 0 ? "" : ", first and last stage differ in the token table"));
+    texts.push_back(
+        fmt::format("hash {:016x}{}{}", hashes[rank],
+                    uncut[rank] == 0 ? "" : fmt::format(", of tensors that are not cut {:016x}", uncut[rank]),
+                    agree[rank] != 0 ? "" : ", first and last stage differ in the token table"));
   return ranks_by_text(texts);
 }
 
 Traffic replica_check_traffic(StateLayout const& layout) {
-  return parameter_hash_traffic(layout) + control_traffic_of(values_compared(layout), layout.topology, layout.rank);
+  return parameter_hash_traffic(layout) +
+         control_traffic_of(std::ssize(values_compared({}, layout.mesh)), layout.topology, layout.rank);
 }
 
 } // namespace trainstone

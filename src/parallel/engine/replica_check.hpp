@@ -14,8 +14,7 @@ namespace trainstone {
 
 struct ReplicaComparison {
   bool equal;
-  std::uint64_t hash; ///< of all parameters, as this rank sees them with the ranks of its shard group and its stages
-  bool copies_agree;  ///< of the token table, as the same ranks see them
+  ParameterHash hash; ///< as this rank sees it with the ranks of its shard group, its tensor group and its stages
 };
 
 /// Collective; waits. The collectives of the engine must have finished. Sends replica_check_traffic().

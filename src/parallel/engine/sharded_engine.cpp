@@ -105,6 +105,8 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
     m_gradient_copy = optimizer.vector<float>("gradients in fp32", m_layout->share_elements());
   clear_moments();
   set_to_zero(exec, m_master);
+  if (m_layout->mesh.tensor > 1)
+    m_tensor.emplace(m_exec, m_communication, m_communicators.of(Axis::tensor), m_queue, plan, buffers, pinned);
   if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
 }
 
@@ -158,6 +160,7 @@ void ShardedEngine::execute(Instruction const& one) {
   case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
   case Act::send:
   case Act::receive: return waits ? m_stages.value().wait(one) : m_stages.value().start(one);
+  case Act::exchange: return waits ? m_tensor.value().wait(exchange_of(one)) : m_tensor.value().start(exchange_of(one));
   case Act::tie: return m_stages ? m_stages->tie() : m_reducer.tie();
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }

@@ -16,6 +16,7 @@
 #include "parallel/engine/optimizer_update.hpp"
 #include "parallel/engine/parameter_gatherer.hpp"
 #include "parallel/engine/stage_exchange.hpp"
+#include "parallel/engine/tensor_exchange.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/instruction.hpp"
@@ -40,8 +41,12 @@ public:
   /// Collective over the pipeline.
   void prepare_messages(StageBuffers const& buffers) { m_stages.value().prepare(buffers); }
 
-  /// Executes send, receive, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what these have
-  /// started.
+  /// Where the model has what the ranks of a tensor group bring together; once, before the first exchange. Collective
+  /// over the tensor group.
+  void prepare_exchanges(SliceBuffers const& buffers) { m_tensor.value().prepare(buffers); }
+
+  /// Executes send, receive, exchange, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what
+  /// these have started.
   void execute(Instruction const& instruction);
   /// The whole parameters of a unit: in a slot, if they are sharded. Valid until another unit is gathered there.
   ConstStoredVector parameters(Index unit, Index slot) const;
@@ -107,7 +112,8 @@ private:
   GradientReducer m_reducer;
   ParameterGatherer m_gatherer;
   GradientNorm m_norm;
-  std::optional<StageExchange> m_stages; ///< of a pipeline
+  std::optional<TensorExchange> m_tensor; ///< of a tensor group
+  std::optional<StageExchange> m_stages;  ///< of a pipeline
   std::vector<TensorShare> m_tensor_shares;
   bool m_busy = false; ///< inside of a function that starts or waits for collectives
 };

@@ -70,13 +70,16 @@ struct ParallelConfig {
   std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
-  std::int64_t tensor_blocks = 1;         ///< slices of every layer
+  std::int64_t tensor = 1;                ///< ranks that share every layer
+  std::int64_t tensor_blocks = 0;         ///< slices of every layer; 0: as many as ranks share it
   std::int64_t pipeline = 1;              ///< stages
   std::string pipeline_schedule = "1f1b"; ///< one of pipeline_schedules() (parallel/pipeline)
   std::int64_t pipeline_chunks = 1;       ///< of a stage
   StageCut stage_cut = StageCut::even;
   std::vector<std::int64_t> stages = {}; ///< blocks of each stage, of StageCut::listed
 
+  /// Slices of every layer.
+  constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }
   /// Whether rank 0 alone updates: then it owns everything.
   constexpr bool updates_alone() const { return strategy == Strategy::naive && naive_update == NaiveUpdate::main; }
 };

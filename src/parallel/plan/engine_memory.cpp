@@ -72,6 +72,10 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
   tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
   tensors.push_back(planned<double>("norm section sums", layout.sections()));
+  for (auto const& [exchange, one] : plan.tensor.exchanges)
+    tensors.push_back(
+        {exchange_scratch_name(exchange),
+         memory_footprint(static_cast<std::uint64_t>(exchange_scratch(plan, exchange)) * one.element_bytes)});
   if (plan.pipeline.table)
     tensors.push_back(planned(reductions.storage, "token table scratch", scratch_of(*plan.pipeline.table, layout)));
   return tensors;
@@ -86,6 +90,8 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
   for (Index i = 0; i < plan.gathers.in_flight(); ++i)
     tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
   tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes(plan))));
+  for (auto const& [exchange, planned_exchange] : plan.tensor.exchanges)
+    tensors.push_back(planned<std::byte>("tensor staging", static_cast<Index>(pinned_exchange_bytes(plan, exchange))));
   for (PreparedMessage const& message : prepared_messages(plan.pipeline))
     tensors.push_back(planned<std::byte>("message staging", static_cast<Index>(pinned_message_bytes(plan, message))));
   if (plan.pipeline.table)
@@ -106,6 +112,19 @@ Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout) {
   for (UnitGather const* const gather : different_gathers(gathers))
     most = std::max(most, scratch_of(gather->planned, layout));
   return most;
+}
+
+std::string exchange_scratch_name(SliceExchange exchange) {
+  return fmt::format("tensor scratch: {}", to_string(exchange));
+}
+
+Index exchange_scratch(ShardPlan const& plan, SliceExchange exchange) {
+  return scratch_of(plan.tensor.exchanges.at(exchange).collective, plan.layout);
+}
+
+std::uint64_t pinned_exchange_bytes(ShardPlan const& plan, SliceExchange exchange) {
+  PlannedExchange const& planned = plan.tensor.exchanges.at(exchange);
+  return staging_of(plan, planned.collective, planned.element_bytes);
 }
 
 std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {

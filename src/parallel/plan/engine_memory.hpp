@@ -27,13 +27,17 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan);
 /// Elements of scratch that reductions and gathers need, per one in flight.
 Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout);
 Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout);
+/// Of what the ranks of a tensor group bring together: the name and the elements of its scratch.
+std::string exchange_scratch_name(SliceExchange exchange);
+Index exchange_scratch(ShardPlan const& plan, SliceExchange exchange);
 
 /// Bytes of pinned memory for staged messages: of each reduction or gather in flight, of the norm, of each prepared
-/// message between stages, and of the sum of the token table's gradient.
+/// message between stages, of the sum of the token table's gradient, and of what tensor ranks bring together.
 std::uint64_t pinned_reduction_bytes(ShardPlan const& plan);
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan);
 std::uint64_t pinned_norm_bytes(ShardPlan const& plan);
 std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message);
 std::uint64_t pinned_table_bytes(ShardPlan const& plan);
+std::uint64_t pinned_exchange_bytes(ShardPlan const& plan, SliceExchange exchange);
 
 } // namespace trainstone

@@ -25,15 +25,17 @@ std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
 }
 
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
-  bool const has_stages = parallel.pipeline > 1 && ranks % parallel.pipeline == 0;
-  auto const stages = static_cast<Rank>(has_stages ? parallel.pipeline : 1), all = static_cast<Rank>(ranks) / stages;
+  auto const divisor = [](Index wanted, Index of) { return wanted > 1 && of % wanted == 0 ? wanted : 1; };
+  Index const stages = divisor(parallel.pipeline, ranks), tensor = divisor(parallel.tensor, ranks / stages);
+  Mesh mesh{.tensor = static_cast<Rank>(tensor), .pipeline = static_cast<Rank>(stages)};
+  auto const data = static_cast<Rank>(ranks / stages / tensor);
   StateSharers const sharers = row_of(parallel.strategy).sharers;
-  if (sharers == StateSharers::group && parallel.shard_group > 0 && all % parallel.shard_group == 0) {
-    auto const group = static_cast<Rank>(parallel.shard_group);
-    return {.shard = group, .replica = all / group, .pipeline = stages};
-  }
-  if (sharers == StateSharers::all || parallel.updates_alone()) return {.shard = all, .pipeline = stages};
-  return {.replica = all, .pipeline = stages};
+  if (sharers == StateSharers::group && parallel.shard_group > 0 && data % parallel.shard_group == 0)
+    mesh.shard = static_cast<Rank>(parallel.shard_group);
+  else if (sharers == StateSharers::all || parallel.updates_alone())
+    mesh.shard = data;
+  mesh.replica = data / mesh.shard;
+  return mesh;
 }
 
 } // namespace trainstone

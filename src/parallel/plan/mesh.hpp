@@ -25,6 +25,9 @@ inline constexpr std::array<Axis, 4> axes{Axis::tensor, Axis::shard, Axis::repli
 /// Whether the ranks of a line have different data.
 constexpr bool is_data_axis(Axis axis) { return axis == Axis::shard || axis == Axis::replica; }
 
+/// The axes whose ranks share out the model, in the order in which they add up what each has of it.
+inline constexpr std::array model_axes{Axis::tensor, Axis::pipeline};
+
 /// Two stages of a pipeline, the lower one first.
 struct StagePair {
   Rank lower;
@@ -66,8 +69,8 @@ private:
   Rank stride(Axis axis) const;
 };
 
-/// The mesh of a strategy. data() is right even if find_parallel_problem() refuses the shard group or the number of
-/// stages.
+/// The mesh of a strategy. data() is right even if find_parallel_problem() refuses the shard group. A number of stages
+/// or of tensor ranks that find_stages_problem() refuses counts as 1.
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks);
 
 } // namespace trainstone

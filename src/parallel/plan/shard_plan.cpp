@@ -38,7 +38,7 @@ std::vector<PlannedCollective> plan_start(AlgorithmChoice choice, StateLayout co
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index rank_micro_batches, GptOptions const& options,
-                          Index message_elements) {
+                          Extents stream) {
   Mesh const mesh = mesh_of(parallel, topology.ranks());
   if (auto const problem = find_parallel_problem(parallel, comm, mesh.data(), rank_micro_batches))
     throw InputError(problem->message);
@@ -65,7 +65,8 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.gathers = make_gather_plan(parallel.prefetch, choice, layout);
   plan.state_broadcasts = plan_start(choice, layout);
   plan.parts = PartTable(table, options);
-  plan.pipeline = make_pipeline_plan(parallel, layout, message_elements);
+  plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);
+  plan.pipeline = make_pipeline_plan(parallel, layout, stream.elements());
   plan.overlap = overlaps(parallel);
   return plan;
 }

@@ -13,6 +13,7 @@
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/reduction_plan.hpp"
 #include "parallel/plan/state_layout.hpp"
+#include "parallel/plan/tensor_plan.hpp"
 
 #include <vector>
 
@@ -24,6 +25,7 @@ struct ShardPlan {
   GatherPlan gathers;
   std::vector<PlannedCollective> state_broadcasts; ///< of every group, from rank 0; none: each sets its own
   PartTable parts;                                 ///< of the model, or of this rank's stage
+  TensorPlan tensor;
   PipelinePlan pipeline;
   bool overlap = true;                                   ///< communicate while computing
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
@@ -39,12 +41,12 @@ struct ShardPlan {
 
 /// \param[in] parallel            checked: find_parallel_problem() has nothing to say
 /// \param[in] rank_micro_batches  that each rank runs in a step
-/// \param[in] options             of the model: what its blocks compute again
-/// \param[in] message_elements    of the residual stream of a micro-batch, (N, C); of pipelines only
+/// \param[in] options             of the model: what its blocks compute again, and the slices of this rank
+/// \param[in] stream              of a micro-batch, (N, C); of pipelines and of tensor ranks only
 /// \throws InputError   if an algorithm is unknown or cannot solve its problem
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index rank_micro_batches, GptOptions const& options = {},
-                          Index message_elements = 0);
+                          Extents stream = {});
 
 } // namespace trainstone

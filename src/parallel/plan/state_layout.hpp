@@ -59,6 +59,15 @@ struct StateLayout {
            groups[static_cast<std::size_t>(group)].number != token_table_group;
   }
 
+  /// The same of a section of a group, and of a tensor. What no slice cuts is on all ranks of a tensor group, of which
+  /// the first one counts it.
+  bool counts(Index group, ParameterSection const& section) const {
+    return counts(group) && counts_slice(section.slice != ParameterSection::whole);
+  }
+  bool counts(Index group, ParameterTensor const& tensor) const {
+    return counts(group) && counts_slice(tensor.split.of != Split::Of::nothing);
+  }
+
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
   Range share(Index group) const { return ownership.share(group, member()); }
   Index share_offset(Index group) const { return ownership.offset(group, member()); }
@@ -75,6 +84,9 @@ struct StateLayout {
   /// tree over all micro-batches.
   Index micro_batch(Index own) const { return micro_batch(own, rank); }
   Index micro_batch(Index own, Rank of) const;
+
+private:
+  bool counts_slice(bool is_cut) const { return is_cut || mesh.index(Axis::tensor, rank) == 0; }
 };
 
 } // namespace trainstone

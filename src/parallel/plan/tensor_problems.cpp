@@ -1,41 +1,93 @@
 #include "parallel/plan/tensor_problems.hpp"
 
 #include "core/plural.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <bit>
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
 namespace {
 
-/// "1, 2 or 4": the powers of two that divide all of these.
-std::string common_powers_of_two(Index heads, Index sequence, Index vocabulary) {
+using Found = std::optional<ConfigProblem>;
+
+bool is_power_of_two(Index value) { return std::has_single_bit(static_cast<std::uint64_t>(value)); }
+
+/// "1, 2 or 4": the numbers up to `most` that are legal.
+std::string legal_values(Index most, std::function<bool(Index)> const& is_legal) {
+  std::vector<std::string> all;
+  for (Index value = 1; value <= most; ++value)
+    if (is_legal(value)) all.push_back(std::to_string(value));
   std::string words;
-  for (Index power = 1; heads % power == 0 && sequence % power == 0 && vocabulary % power == 0; power *= 2) {
-    Index const next = 2 * power;
-    bool const is_last = heads % next != 0 || sequence % next != 0 || vocabulary % next != 0;
-    words += (words.empty() ? "" : is_last ? " or " : ", ") + std::to_string(power);
-  }
+  for (std::size_t i = 0; i < all.size(); ++i) words += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + all[i];
   return words;
+}
+
+Found strategy_problem(ParallelConfig const& parallel) {
+  if (parallel.tensor == 1) return std::nullopt;
+  StrategyRow const& row = row_of(parallel.strategy);
+  if (row.main_device)
+    return problem("parallel.tensor",
+                   "parallel.tensor = {}: parallel.strategy = \"{}\" has no tensor ranks; nearest legal values: tensor "
+                   "1, or strategy \"ddp\", \"zero\" or \"hsdp\"",
+                   parallel.tensor, row.name);
+  if (parallel.partition == StatePartition::inter_layer)
+    return problem("parallel.partition",
+                   "parallel.partition = \"inter_layer\" has no tensor ranks; legal value with parallel.tensor = {}: "
+                   "\"intra_layer\"",
+                   parallel.tensor);
+  return std::nullopt;
+}
+
+Found ranks_problem(ParallelConfig const& parallel, GptConfig const& model) {
+  bool const ordered = parallel.reduction == ReductionMode::ordered;
+  auto const is_legal = [&](Index ranks) { return model.heads % ranks == 0 && (!ordered || is_power_of_two(ranks)); };
+  if (is_legal(parallel.tensor)) return std::nullopt;
+  return problem("parallel.tensor", "parallel.tensor = {} {}; legal values: {}", parallel.tensor,
+                 model.heads % parallel.tensor == 0 ? "is no power of two, which parallel.reduction = \"ordered\" needs"
+                                                    : "does not divide the " + plural(model.heads, "head"),
+                 legal_values(model.heads, is_legal));
+}
+
+Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Index sequence) {
+  Index const blocks = parallel.slices(), ranks = parallel.tensor;
+  bool const ordered = parallel.reduction == ReductionMode::ordered;
+  auto const is_whole = [&](Index value) { return value == ranks && !ordered; }; // one slice per rank: any number
+  auto const is_legal = [&](Index value) {
+    return value % ranks == 0 && model.heads % value == 0 &&
+           (is_whole(value) || (is_power_of_two(value) && sequence % value == 0));
+  };
+  if (is_legal(blocks)) return std::nullopt;
+  std::string const reason = blocks % ranks != 0        ? "is no multiple of parallel.tensor = " + std::to_string(ranks)
+                             : !is_power_of_two(blocks) ? "is no power of two"
+                             : model.heads % blocks != 0
+                                 ? "does not divide the " + plural(model.heads, "head")
+                                 : "does not divide the " + plural(sequence, "position") + " of a sample";
+  return problem("parallel.tensor_blocks", "parallel.tensor_blocks = {} {}; legal values: {}", blocks, reason,
+                 legal_values(model.heads, is_legal));
 }
 
 } // namespace
 
+std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, Index ranks) {
+  if (ranks / parallel.pipeline % parallel.tensor == 0) return std::nullopt;
+  std::string const of_stage = parallel.pipeline > 1 ? " of a stage" : "";
+  Index const all = ranks / parallel.pipeline;
+  return problem("parallel.tensor",
+                 "parallel.tensor = {} does not divide the {}{}; nearest legal values: {} tensor ranks, or ranks in "
+                 "multiples of {}",
+                 parallel.tensor, plural(all, "rank"), of_stage, nearest_divisors(all, parallel.tensor),
+                 parallel.tensor * parallel.pipeline);
+}
+
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                  Index sequence) {
-  Index const blocks = parallel.tensor_blocks;
-  if (blocks == 1) return std::nullopt;
-  std::string const legal = common_powers_of_two(model.heads, sequence, model.padded_vocab());
-  auto const refuse = [&](std::string const& reason) {
-    return problem("parallel.tensor_blocks", "parallel.tensor_blocks = {} {}; legal values: {}", blocks, reason, legal);
-  };
-  if (!std::has_single_bit(static_cast<std::uint64_t>(blocks))) return refuse("is no power of two");
-  if (model.heads % blocks != 0) return refuse("does not divide the " + plural(model.heads, "head"));
-  if (model.padded_vocab() % blocks != 0)
-    return refuse("does not divide the " + plural(model.padded_vocab(), "row") + " of the token table");
-  if (sequence % blocks != 0) return refuse("does not divide the " + plural(sequence, "position") + " of a sample");
-  return std::nullopt;
+  if (Found found = strategy_problem(parallel)) return found;
+  if (Found found = ranks_problem(parallel, model)) return found;
+  return blocks_problem(parallel, model, sequence);
 }
 
 } // namespace trainstone

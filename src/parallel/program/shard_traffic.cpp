@@ -16,6 +16,7 @@ std::string row_name(char const* what, PlannedCollective const& planned) {
     return fmt::format("{}, messages between stages", what);
   std::string const axis = planned.stages                  ? " over the first and the last stage"
                            : planned.axis == Axis::replica ? " across replicas"
+                           : planned.axis == Axis::tensor  ? " over tensor ranks"
                                                            : "";
   return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
 }
@@ -76,7 +77,8 @@ std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Col
   std::optional<RepeatedCollective> most;
   for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})
     for (RepeatedCollective const& one : all)
-      if (one.planned.problem.collective == collective && !one.planned.stages && (!most || bytes(one) > bytes(*most)))
+      if (one.planned.problem.collective == collective && is_data_axis(one.planned.axis) &&
+          (!most || bytes(one) > bytes(*most)))
         most = one;
   return most;
 }
@@ -103,9 +105,9 @@ Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
 std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
   Traffic norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
   StateLayout const& layout = plan.layout;
-  if (plan.pipeline.has_stages())
-    norm += control_traffic_of(layout.model_sections, layout.line(Axis::pipeline),
-                               layout.mesh.index(Axis::pipeline, layout.rank));
+  for (Axis const axis : model_axes)
+    if (layout.mesh.size(axis) > 1)
+      norm += control_traffic_of(layout.model_sections, layout.line(axis), layout.mesh.index(axis, layout.rank));
   return {{"control: losses of all micro-batches, requests of all ranks",
            control_traffic_of(plan.layout.micro_batches() + plan.layout.topology.ranks(), plan.layout.topology,
                               plan.layout.rank)},

@@ -31,7 +31,7 @@ void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, Shar
 
 /// How often each run is reduced, each unit gathered, and each kind of message sent.
 struct Tally {
-  std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers, messages;
+  std::map<Index, std::uint64_t> reductions, reductions_of_sums, gathers, messages, exchanges;
   std::uint64_t ties = 0;
 
   explicit Tally(std::vector<Segment> const& segments) {
@@ -41,6 +41,7 @@ struct Tally {
         case Act::reduce: reductions[instruction.subject] += count_of(segment.times); break;
         case Act::reduce_sums: reductions_of_sums[instruction.subject] += count_of(segment.times); break;
         case Act::send: messages[instruction.subject] += count_of(segment.times); break;
+        case Act::exchange: exchanges[instruction.subject] += count_of(segment.times); break;
         case Act::tie: ties += count_of(segment.times); break;
         default: break;
         }
@@ -53,8 +54,13 @@ struct Tally {
   }
 };
 
-/// What the stages of a pipeline exchange.
+/// What tensor ranks bring together, and what the stages of a pipeline exchange.
 void add_exchanges(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Tally const& tally) {
+  for (auto const& [exchange, times] : tally.exchanges) {
+    PlannedExchange const& planned = plan.tensor.exchanges.at(static_cast<SliceExchange>(exchange));
+    bool const is_sum = exchange == static_cast<Index>(SliceExchange::sum);
+    all.push_back({is_sum ? "sums over slices" : "loss", planned.collective, planned.element_bytes, {}, times});
+  }
   PipelinePlan const& pipeline = plan.pipeline;
   for (auto const& [kind, times] : tally.messages) {
     auto const message = static_cast<MessageKind>(kind);

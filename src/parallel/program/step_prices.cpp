@@ -79,8 +79,8 @@ CommunicatorId channel_of(PlannedCollective const& message, MessageKind kind, In
   return channel;
 }
 
-PlannedCollective planned_sum(Index values, Topology const& line) {
-  return {Axis::pipeline, even_problem(Collective::all_reduce, values, line), Algorithm::ring};
+PlannedCollective planned_sum(Axis axis, Index values, Topology const& line) {
+  return {axis, even_problem(Collective::all_reduce, values, line), Algorithm::ring};
 }
 
 } // namespace
@@ -112,6 +112,10 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
   case Act::loss: return {nanoseconds(part_of_pass(plan, instruction) * m_parts->loss)};
   case Act::send:
   case Act::receive: return of_message(plan, instruction);
+  case Act::exchange: {
+    PlannedExchange const& planned = plan.tensor.exchanges.at(exchange_of(instruction));
+    return {0, {of(plan, planned.collective, planned.element_bytes)}};
+  }
   case Act::gather:
   case Act::publish: return of_gather(plan, member, instruction);
   case Act::reduce:
@@ -147,16 +151,17 @@ InstructionPrice StepPrices::of_agree(ShardPlan const& plan) {
   Topology const& all = plan.layout.topology;
   if (all.ranks() > 1)
     price.collectives.push_back(
-        of(plan, planned_sum(plan.layout.micro_batches() + all.ranks(), all), {}, sizeof(double)));
+        of(plan, planned_sum(Axis::pipeline, plan.layout.micro_batches() + all.ranks(), all), {}, sizeof(double)));
   return price;
 }
 
 InstructionPrice StepPrices::of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction) {
   InstructionPrice price{of_elements(plan, member, instruction)};
   if (auto const& gather = plan.gathers.norm) price.collectives.push_back(of(plan, *gather, sizeof(double)));
-  if (plan.pipeline.has_stages())
-    price.collectives.push_back(
-        of(plan, planned_sum(plan.layout.model_sections, plan.layout.line(Axis::pipeline)), sizeof(double)));
+  for (Axis const axis : model_axes)
+    if (plan.layout.mesh.size(axis) > 1)
+      price.collectives.push_back(
+          of(plan, planned_sum(axis, plan.layout.model_sections, plan.layout.line(axis)), sizeof(double)));
   return price;
 }
 

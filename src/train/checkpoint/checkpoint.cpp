@@ -46,7 +46,7 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   for (WrittenPart const& written : parts) {
     CheckpointPart const& part = file.parts.emplace_back(written.part);
     for (Index vector = 0; vector < vectors; ++vector) {
-      StoredVector const state = state_share(engine, vector, written.group).part(written.in_share, part.range.size());
+      StoredVector const state = state_share(engine, vector, written.group).part(written.in_share, part.elements());
       in_chunks(state.size, [&](Index begin, Index size) {
         reach_delay_point("trainstone::checkpoint::write");
         std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
@@ -93,12 +93,35 @@ Range written_range(StateLayout const& layout, Index group) {
   return Partition::even(range, layout.mesh.replica).range(layout.mesh.index(Axis::replica, layout.rank));
 }
 
+namespace {
+
+/// Whether a run goes on with a part: as long as the part's runs, next here and as far away as they are from each
+/// other.
+bool continues(WrittenPart const& written, Index in_share, Range const& run) {
+  CheckpointPart const& part = written.part;
+  Index const stride = run.begin - part.run(part.runs - 1).begin;
+  return in_share == written.in_share + part.elements() && run.size() == part.range.size() && stride > run.size() &&
+         (part.runs == 1 || stride == part.stride);
+}
+
+} // namespace
+
 std::vector<WrittenPart> written_parts(StateLayout const& layout, ParameterTable const& table) {
   std::vector<WrittenPart> parts;
-  for (Index g = 0; g < std::ssize(layout.groups); ++g)
-    for (GroupRun const& run : group_runs(table, g, written_range(layout, g)))
-      parts.push_back(
-          {{layout.groups[static_cast<std::size_t>(g)].number, run.in_whole}, g, run.in_group - layout.share(g).begin});
+  for (Index g = 0; g < std::ssize(layout.groups); ++g) {
+    auto const counts = [&](ParameterTensor const& tensor) { return layout.counts(g, tensor); };
+    std::size_t const of_group = parts.size();
+    for (GroupRun const& run : group_runs(table, g, written_range(layout, g), counts)) {
+      Index const in_share = run.in_group - layout.share(g).begin;
+      if (parts.size() > of_group && continues(parts.back(), in_share, run.in_whole)) {
+        CheckpointPart& part = parts.back().part;
+        part.stride = run.in_whole.begin - part.run(part.runs - 1).begin;
+        ++part.runs;
+      } else {
+        parts.push_back({{layout.groups[static_cast<std::size_t>(g)].number, run.in_whole}, g, in_share});
+      }
+    }
+  }
   return parts;
 }
 

@@ -3,6 +3,7 @@
 #include "comm/execution/control.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
+#include "model/parameter_runs.hpp"
 
 #include <algorithm>
 #include <array>
@@ -29,43 +30,66 @@ std::span<float const> copy_part(ExecutionSpace const& exec, ConstStoredVector p
   return values;
 }
 
-/// The message of a part: number of the group, first element, values.
-using PartHead = std::array<Index, 2>;
+/// The message of some elements: the group, a number of runs, the begin and the size of each, and their values.
+struct Message {
+  Index number; ///< of the group
+  std::vector<Range> runs;
+  std::vector<float> values;
 
-std::string message_of(PartHead const& head, std::span<float const> values) {
-  std::string text(sizeof(PartHead) + values.size_bytes(), '\0');
-  std::memcpy(text.data(), head.data(), sizeof(PartHead));
-  std::memcpy(text.data() + sizeof(PartHead), values.data(), values.size_bytes());
-  return text;
-}
+  std::string text() const {
+    std::string text;
+    auto const append = [&](void const* data, std::size_t bytes) {
+      text.append(static_cast<char const*>(data), bytes);
+    };
+    std::array const head{number, static_cast<Index>(std::ssize(runs))};
+    append(head.data(), sizeof(head));
+    append(runs.data(), runs.size() * sizeof(Range));
+    append(values.data(), values.size() * sizeof(float));
+    return text;
+  }
+  explicit Message(std::string const& text) {
+    std::array<Index, 2> head;
+    std::memcpy(head.data(), text.data(), sizeof(head));
+    number = head[0];
+    runs.resize(static_cast<std::size_t>(head[1]));
+    std::memcpy(runs.data(), text.data() + sizeof(head), runs.size() * sizeof(Range));
+    std::size_t const begin = sizeof(head) + runs.size() * sizeof(Range);
+    values.resize((text.size() - begin) / sizeof(float));
+    std::memcpy(values.data(), text.data() + begin, values.size() * sizeof(float));
+  }
+  explicit Message(Index of) : number(of) {}
+};
 
-void take_message(std::string const& text, TakeParameters const& take) {
-  PartHead head;
-  std::memcpy(head.data(), text.data(), sizeof(PartHead));
-  std::vector<float> values((text.size() - sizeof(PartHead)) / sizeof(float));
-  std::memcpy(values.data(), text.data() + sizeof(PartHead), values.size() * sizeof(float));
-  take(head[0], head[1], values);
+void take_message(Message const& message, TakeParameters const& take) {
+  std::span<float const> values = message.values;
+  for (Range const& run : message.runs) {
+    auto const size = static_cast<std::size_t>(run.size());
+    take(message.number, run.begin, values.first(size));
+    values = values.subspan(size);
+  }
 }
 
 /// What a rank does with its groups. An error is kept to the end, because other ranks wait for this one.
 class Collector {
 public:
-  /// \param[in] line  the stages, if parameters come along this rank's line; else null
-  Collector(ExecutionSpace const& exec, StateLayout const& layout, Communicator* line, std::span<float> room,
+  /// \param[in] line  the ranks whose parameters come to rank 0, if this is one of them; else null
+  Collector(ExecutionSpace const& exec, ShardedEngine const& engine, Communicator* line, std::span<float> room,
             TakeParameters const& take)
-      : m_exec(exec), m_layout(&layout), m_line(line), m_room(room), m_take(&take) {
+      : m_exec(exec),
+        m_layout(&engine.plan().layout),
+        m_table(&engine.table()),
+        m_line(line),
+        m_room(room),
+        m_take(&take) {
     if (!line) return;
-    if (layout.rank > 0) m_sent.resize(static_cast<std::size_t>(sent_at_a_time));
-    m_most_groups = std::ranges::max(all_gather_values(*line, static_cast<Index>(std::ssize(layout.groups))));
+    if (m_layout->rank > 0) m_sent.resize(static_cast<std::size_t>(sent_at_a_time));
+    m_most_groups = std::ranges::max(all_gather_values(*line, static_cast<Index>(std::ssize(m_layout->groups))));
   }
 
   void add(Index group, ConstStoredVector whole) {
-    Index const number = m_layout->groups[static_cast<std::size_t>(group)].number;
     ++m_groups;
-    if (m_layout->rank == 0) keep_error([&] { take_own(number, whole); });
-    if (!m_line) return;
-    bool const is_sent = m_layout->rank > 0 && m_layout->counts(group);
-    stream(number, whole, is_sent ? m_layout->groups[static_cast<std::size_t>(group)].end() : 0);
+    if (m_layout->rank == 0) keep_error([&] { take_own(group, whole); });
+    if (m_line) stream(group, whole, m_layout->rank > 0 ? of(group).end() : 0);
   }
 
   /// Other stages may have more groups. \throws what an earlier call has kept
@@ -75,26 +99,54 @@ public:
   }
 
 private:
-  void take_own(Index number, ConstStoredVector whole) {
-    auto const room = static_cast<Index>(m_room.size());
-    for (Index first = 0; first < whole.size; first += room)
-      (*m_take)(number, first, copy_part(m_exec, whole.part(first, std::min(room, whole.size - first)), m_room));
+  ParameterGroup const& of(Index group) const { return m_layout->groups[static_cast<std::size_t>(group)]; }
+  std::vector<GroupRun> runs_of(Index group, Range const& part) const {
+    return group_runs(*m_table, group, part,
+                      [&](ParameterTensor const& tensor) { return m_layout->counts(group, tensor); });
   }
 
-  /// Brings the first elements of a group to the first stage, and takes the elements of other stages there.
-  void stream(Index number, ConstStoredVector whole, Index elements) {
+  void take_own(Index group, ConstStoredVector whole) {
+    auto const room = static_cast<Index>(m_room.size());
+    for (Index first = 0; first < whole.size; first += room) {
+      Range const part{first, std::min(first + room, whole.size)};
+      std::span<float const> const values = copy_part(m_exec, whole.part(first, part.size()), m_room);
+      for (auto const& [in_group, in_whole] : runs_of(group, part))
+        (*m_take)(
+            of(group).number, in_whole.begin,
+            values.subspan(static_cast<std::size_t>(in_group - first), static_cast<std::size_t>(in_whole.size())));
+    }
+  }
+
+  /// Brings the first elements of a group to rank 0, and takes the elements of other ranks there.
+  void stream(Index group, ConstStoredVector whole, Index elements) {
     Index first = 0;
     auto const next = [&] {
       std::string text;
-      if (first == elements) return text;
       keep_error([&] {
-        ConstStoredVector const part = whole.part(first, std::min(sent_at_a_time, elements - first));
-        text = message_of({number, first}, copy_part(m_exec, part, m_sent));
-        first += part.size;
+        while (first < elements && text.empty()) {
+          Range const part{first, std::min(first + sent_at_a_time, elements)};
+          text = text_of(group, whole, part);
+          first = part.end;
+        }
       });
       return text;
     };
-    stream_to_first(*m_line, next, [&](std::string const& text) { keep_error([&] { take_message(text, *m_take); }); });
+    stream_to_first(*m_line, next,
+                    [&](std::string const& text) { keep_error([&] { take_message(Message(text), *m_take); }); });
+  }
+
+  /// Empty if this rank counts none of the elements.
+  std::string text_of(Index group, ConstStoredVector whole, Range const& part) {
+    std::vector<GroupRun> const runs = runs_of(group, part);
+    if (runs.empty()) return "";
+    std::span<float const> const values = copy_part(m_exec, whole.part(part.begin, part.size()), m_sent);
+    Message message(of(group).number);
+    for (auto const& [in_group, in_whole] : runs) {
+      auto const begin = values.begin() + (in_group - part.begin);
+      message.runs.push_back(in_whole);
+      message.values.insert(message.values.end(), begin, begin + in_whole.size());
+    }
+    return message.text();
   }
 
   void keep_error(std::function<void()> const& work) {
@@ -108,12 +160,13 @@ private:
 
   ExecutionSpace m_exec;
   StateLayout const* m_layout;
+  ParameterTable const* m_table;
   Communicator* m_line;
   std::span<float> m_room;
   TakeParameters const* m_take;
   std::vector<float> m_sent;
   Index m_groups = 0;      ///< that were added
-  Index m_most_groups = 0; ///< of a stage in the line; 0 without a line
+  Index m_most_groups = 0; ///< of a rank in the line; 0 without a line
   std::exception_ptr m_problem;
 };
 
@@ -123,8 +176,8 @@ void collect_parameters(ExecutionSpace const& exec, ShardedEngine& engine, std::
                         TakeParameters const& take) {
   StateLayout const& layout = engine.plan().layout;
   TRAINSTONE_REQUIRE(layout.rank > 0 || !room.empty(), "there is no room for parameters on the first rank");
-  bool const in_line = layout.mesh.pipeline > 1 && layout.mesh.rank_at(Axis::pipeline, layout.rank, 0) == 0;
-  Collector collector(exec, layout, in_line ? &engine.communicators().of(Axis::pipeline) : nullptr, room, take);
+  bool const in_line = layout.mesh.data_index(layout.rank) == 0;
+  Collector collector(exec, engine, in_line ? engine.communicators().of_model() : nullptr, room, take);
   engine.read_parameters([&](Index group, ConstStoredVector whole) { collector.add(group, whole); });
   collector.finish();
 }

@@ -17,9 +17,9 @@ namespace trainstone {
 /// Elements of a group of the whole model.
 using TakeParameters = std::function<void(Index number, Index first, std::span<float const> values)>;
 
-/// On rank 0, calls `take` with the parameters of every group of the whole model, as fp32. Groups come in any order,
-/// each from front to back; padding may follow. Collective; waits. All ranks come to the end, also if `take` throws.
-/// Then the error is thrown again on rank 0. \param[in] room  on rank 0, for the largest part of the first stage
+/// On rank 0, calls `take` with the parameters of every group of the whole model, as fp32, without padding. They come
+/// in any order. Collective; waits. All ranks come to the end, also if `take` throws. Then the error is thrown again on
+/// rank 0. \param[in] room  on rank 0, for the largest part of the first stage
 void collect_parameters(ExecutionSpace const& exec, ShardedEngine& engine, std::span<float> room,
                         TakeParameters const& take);
 

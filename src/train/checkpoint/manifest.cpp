@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <queue>
 #include <set>
 
 namespace trainstone {
@@ -26,7 +28,10 @@ std::string first_line(std::string_view content) {
 
 Json json_of(CheckpointFile const& file) {
   Json parts = Json::array();
-  for (CheckpointPart const& part : file.parts) parts.push_back({part.group, part.range.begin, part.range.end});
+  for (CheckpointPart const& part : file.parts) {
+    parts.push_back({part.group, part.range.begin, part.range.end});
+    if (part.runs > 1) parts.back().insert(parts.back().end(), {part.runs, part.stride});
+  }
   return {{"name", file.name}, {"bytes", file.digest.bytes}, {"xxh3", file.digest.hash}, {"parts", parts}};
 }
 
@@ -35,6 +40,7 @@ constexpr std::size_t most_bytes = std::size_t{1} << 30; // a part takes about 6
 constexpr int most_depth = 8;                            // of lists and objects in each other
 constexpr Index most_vectors = 16;                       // with largest_gpt their bytes are below 2^63
 constexpr Index most_steps = Index{1} << 53;             // counts of steps
+constexpr Index most_runs = largest_gpt.channels;        // of a part: rows of a tensor whose columns are cut
 
 /// An integer, in any part of the manifest. \throws InputError unless it is within the bounds
 Index integer(Json const& json, Index least, Index most) {
@@ -55,8 +61,12 @@ std::uint64_t amount(Json const& json) {
 CheckpointFile file_of(Json const& json) {
   constexpr Index most = std::numeric_limits<Index>::max();
   CheckpointFile file{json.at("name"), {amount(json.at("bytes")), amount(json.at("xxh3"))}, {}};
-  for (Json const& part : json.at("parts"))
+  for (Json const& part : json.at("parts")) {
     file.parts.push_back({integer(part.at(0), 0, most), {integer(part.at(1), 0, most), integer(part.at(2), 0, most)}});
+    if (part.size() == 3) continue;
+    file.parts.back().runs = integer(part.at(3), 2, most_runs);
+    file.parts.back().stride = integer(part.at(4), 1, most);
+  }
   return file;
 }
 
@@ -111,22 +121,46 @@ void require_plain_names(CheckpointManifest const& manifest) {
   }
 }
 
-/// Parts cover every group exactly once. Sizes are compared alone: nothing can overflow.
+/// A part while a group is gone through: its run that comes next.
+struct NextRun {
+  CheckpointPart const* part;
+  Index number = 0;
+
+  Range range() const { return part->run(number); }
+  bool operator>(NextRun const& other) const { return range().begin > other.range().begin; }
+};
+
+/// Of one part, before any run is computed: nothing can overflow.
+void require_inside(CheckpointFile const& file, CheckpointPart const& part,
+                    std::vector<CheckpointGroup> const& groups) {
+  TRAINSTONE_REQUIRE_INPUT(part.group < std::ssize(groups), "{} has group {} of {}", file.name, part.group,
+                           groups.size());
+  CheckpointGroup const& group = groups[static_cast<std::size_t>(part.group)];
+  auto const [begin, end] = part.range;
+  bool const is_inside = begin < end && end <= group.size && (part.runs == 1 || part.stride >= end - begin) &&
+                         (part.runs - 1) <= (group.size - end) / std::max<Index>(1, part.stride);
+  TRAINSTONE_REQUIRE_INPUT(is_inside, "group {} of {} elements has {} runs [{}, {}), {} apart", group.name, group.size,
+                           part.runs, begin, end, part.stride);
+}
+
+/// Parts cover every group exactly once: run by run, whatever part has it.
 void require_every_element(CheckpointManifest const& manifest) {
-  std::vector<std::vector<Range>> ranges(manifest.groups.size());
+  std::vector<std::vector<NextRun>> parts(manifest.groups.size());
   for (CheckpointFile const& file : manifest.files)
     for (CheckpointPart const& part : file.parts) {
-      TRAINSTONE_REQUIRE_INPUT(part.group < std::ssize(ranges), "{} has group {} of {}", file.name, part.group,
-                               ranges.size());
-      ranges[static_cast<std::size_t>(part.group)].push_back(part.range);
+      require_inside(file, part, manifest.groups);
+      parts[static_cast<std::size_t>(part.group)].push_back({&part});
     }
-  for (std::size_t g = 0; g < ranges.size(); ++g) {
-    std::ranges::sort(ranges[g], {}, &Range::begin);
+  for (std::size_t g = 0; g < parts.size(); ++g) {
+    std::priority_queue<NextRun, std::vector<NextRun>, std::greater<>> next(std::greater<>(), std::move(parts[g]));
     Index end = 0;
-    for (Range const& range : ranges[g]) {
-      TRAINSTONE_REQUIRE_INPUT(range.begin == end && range.end > range.begin, "group {} has elements [{}, {}) after {}",
-                               manifest.groups[g].name, range.begin, range.end, end);
-      end = range.end;
+    while (!next.empty()) {
+      NextRun run = next.top();
+      next.pop();
+      TRAINSTONE_REQUIRE_INPUT(run.range().begin == end, "group {} has elements [{}, {}) after {}",
+                               manifest.groups[g].name, run.range().begin, run.range().end, end);
+      end = run.range().end;
+      if (++run.number < run.part->runs) next.push(run);
     }
     TRAINSTONE_REQUIRE_INPUT(end == manifest.groups[g].size, "group {} has {} of {} elements", manifest.groups[g].name,
                              end, manifest.groups[g].size);
@@ -137,7 +171,7 @@ void require_every_element(CheckpointManifest const& manifest) {
 void require_sizes(CheckpointManifest const& manifest) {
   for (CheckpointFile const& file : manifest.files) {
     Index elements = 0;
-    for (CheckpointPart const& part : file.parts) elements += part.range.size();
+    for (CheckpointPart const& part : file.parts) elements += part.elements();
     auto const bytes = static_cast<std::uint64_t>(elements * manifest.vectors) * sizeof(float);
     TRAINSTONE_REQUIRE_INPUT(file.digest.bytes == bytes, "{} has {} bytes, its parts have {}", file.name,
                              file.digest.bytes, bytes);

@@ -21,11 +21,17 @@
 
 namespace trainstone {
 
-/// A run of a parameter group's elements. All state vectors of it lie in a file one behind the other, in fp32: the
-/// parameters (the master copy, where there is one), then the optimizer's moments.
+/// Runs of a parameter group's elements, equally long and equally far apart: one, or as many as a slice has rows of a
+/// tensor whose columns are cut. All state vectors of them lie in a file one behind the other, in fp32: the parameters
+/// (the master copy, where there is one), then the optimizer's moments.
 struct CheckpointPart {
-  Index group = 0; ///< its number in the whole model
-  Range range;     ///< of the group of whole tensors, without padding
+  Index group = 0;  ///< its number in the whole model
+  Range range;      ///< the first run: of the group of whole tensors, without padding
+  Index runs = 1;   ///< how many
+  Index stride = 0; ///< elements from the begin of a run to that of the next one; of one run 0
+
+  Index elements() const { return runs * range.size(); }
+  Range run(Index number) const { return {range.begin + number * stride, range.end + number * stride}; }
   bool operator==(CheckpointPart const&) const = default;
 };
 
@@ -74,7 +80,7 @@ struct CheckpointManifest {
 };
 
 /// Version of the text's form. A program reads only its own version.
-inline constexpr int checkpoint_version = 3;
+inline constexpr int checkpoint_version = 4;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every

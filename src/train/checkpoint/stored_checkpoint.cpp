@@ -74,8 +74,8 @@ StoredCheckpoint::StoredCheckpoint(fs::path path, std::string const& manifest) :
   for (std::size_t i = 0; i < m_manifest.files.size(); ++i) {
     Index first = 0;
     for (CheckpointPart const& part : m_manifest.files[i].parts) {
-      m_places[static_cast<std::size_t>(part.group)].push_back({i, part.range, first});
-      first += part.range.size() * m_manifest.vectors;
+      m_places[static_cast<std::size_t>(part.group)].push_back({i, part, first});
+      first += part.elements() * m_manifest.vectors;
     }
   }
 }
@@ -102,17 +102,26 @@ void StoredCheckpoint::require_whole(std::size_t file) const {
 
 void StoredCheckpoint::read(Index vector, Index group, Range wanted, std::span<float> out) const {
   for (Place const& place : m_places[static_cast<std::size_t>(group)]) {
-    Range const here{std::max(wanted.begin, place.range.begin), std::min(wanted.end, place.range.end)};
-    if (here.end <= here.begin) continue;
-    Index const offset = place.first + vector * place.range.size() + here.begin - place.range.begin;
-    auto const part =
-        out.subspan(static_cast<std::size_t>(here.begin - wanted.begin), static_cast<std::size_t>(here.size()));
-    SteadyTime const begin = std::chrono::steady_clock::now();
-    naming(m_path, [&] {
-      input(place.file).read(static_cast<std::uint64_t>(offset) * sizeof(float), std::as_writable_bytes(part));
-    });
-    m_reads += {part.size_bytes(), seconds_since(begin)};
+    CheckpointPart const& part = place.part;
+    Index const stride = std::max<Index>(1, part.stride), before = wanted.begin - part.range.end;
+    Index const first_run = before < 0 ? 0 : before / stride + 1; // that ends behind the begin
+    for (Index number = first_run; number < part.runs && part.run(number).begin < wanted.end; ++number) {
+      Range const run = part.run(number);
+      Range const here{std::max(wanted.begin, run.begin), std::min(wanted.end, run.end)};
+      if (here.begin >= here.end) continue;
+      Index const in_file = place.first + vector * part.elements() + number * run.size() + here.begin - run.begin;
+      read_from(
+          place.file, in_file,
+          out.subspan(static_cast<std::size_t>(here.begin - wanted.begin), static_cast<std::size_t>(here.size())));
+    }
   }
+}
+
+void StoredCheckpoint::read_from(std::size_t file, Index element, std::span<float> out) const {
+  SteadyTime const begin = std::chrono::steady_clock::now();
+  naming(m_path,
+         [&] { input(file).read(static_cast<std::uint64_t>(element) * sizeof(float), std::as_writable_bytes(out)); });
+  m_reads += {out.size_bytes(), seconds_since(begin)};
 }
 
 FileInput const& StoredCheckpoint::input(std::size_t file) const {

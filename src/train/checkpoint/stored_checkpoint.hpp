@@ -42,11 +42,12 @@ public:
 private:
   struct Place {
     std::size_t file;
-    Range range;
+    CheckpointPart part;
     Index first; ///< element of the file with which the part begins
   };
 
   FileInput const& input(std::size_t file) const;
+  void read_from(std::size_t file, Index element, std::span<float> out) const;
 
   std::filesystem::path m_path;
   CheckpointManifest m_manifest;

@@ -27,7 +27,7 @@ struct MachineChoices {
 };
 
 struct ResolvedRun {
-  RunConfig config;                              ///< names its buffers, measured algorithms, and slices of the model
+  RunConfig config;                              ///< names its buffers, measured algorithms, and the slices of rank 0
   Topology topology = Topology::one_node(1);     ///< of all ranks; emulated nodes are nodes
   Mesh mesh;                                     ///< of all ranks
   std::vector<ModelStage> stages;                ///< of the pipeline: what each has of the model; one: all of it
@@ -42,10 +42,18 @@ struct ResolvedRun {
     return stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
   }
   ParameterTable table_of(Rank rank) const {
-    return ParameterTable(config.model, mesh.data(), stage_of(rank), config.model_options.slices);
+    return ParameterTable(config.model, mesh.data(), stage_of(rank), options_of(rank).slices);
+  }
+  /// The model's options, with the slices that a rank has.
+  GptOptions options_of(Rank rank) const {
+    GptOptions options = config.model_options;
+    options.slices.rank = mesh.index(Axis::tensor, rank);
+    return options;
   }
 };
 
+/// A rank whose model_options.slices name several ranks, in a run without tensor ranks, has the slices of the first of
+/// them alone: it computes what a tensor rank does, and brings nothing together.
 /// \param[in] config  with all three batch numbers: of resolve() (deck/deck.hpp), or made by a program
 /// \throws InputError if this build has no such buffers or no such provider of products, or if the model cannot be cut
 ///         into the stages of the pipeline

@@ -43,7 +43,7 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
   plan.step_flops = step.flops;
   plan.model_gemm_flops = static_cast<std::uint64_t>(plan.accumulation) *
-                          training_flops(config.model, plan.shape, config.model_options).gemm;
+                          training_flops(config.model, plan.shape, parallel.parts.options()).gemm;
   plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.evaluation_flops = evaluation.flops;
@@ -82,11 +82,12 @@ std::vector<RunPlan> plan_stages(ResolvedRun const& run) {
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
-                         config.batch.accumulation, config.model_options, run.shape().rows() * config.model.channels);
+                         config.batch.accumulation, run.options_of(rank), {run.shape().rows(), config.model.channels});
 }
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
+  GptOptions const options = run.options_of(rank);
   MicroBatchShape const shape = run.shape();
   ParameterTable table = run.table_of(rank);
   ShardPlan parallel = plan_shards(run, table, rank);
@@ -96,11 +97,10 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = engine_memory(plan.parallel);
   add_items(plan, MemoryCategory::activations,
-            activation_plan(config.model, shape, storage.values, config.model_options, plan.table.stage(),
+            activation_plan(config.model, shape, storage.values, options, plan.table.stage(),
                             plan.parallel.pipeline.copies()));
-  plan.memory.push_back(
-      {MemoryCategory::buffers, "GEMM scratch",
-       memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, config.model_options))});
+  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
+                         memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, options))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
   add_items(plan, MemoryCategory::buffers, pinned);

@@ -50,7 +50,8 @@ double most_updated(StateLayout const& layout) {
 } // namespace
 
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
-  auto const flops = static_cast<double>(plan.model_gemm_flops) * plan.parallel.layout.mesh.data();
+  auto const flops =
+      static_cast<double>(plan.model_gemm_flops) * plan.parallel.layout.mesh.data() * plan.parallel.layout.mesh.tensor;
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;
@@ -94,6 +95,8 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
        fmt::format("{}, {} moments", optimizers.at(static_cast<std::size_t>(optimizer.type)), optimizer.moments())}};
   std::set<Recompute> again(options.recompute.begin(), options.recompute.end());
   again.erase(Recompute::none);
+  if (Index const slices = config.parallel.slices(); slices > 1)
+    conditions["slices"] = fmt::format("{} of {}", slices / config.parallel.tensor, slices);
   if (!again.empty()) conditions["recompute"] = joined({again.begin(), again.end()}, ", ");
   return conditions;
 }

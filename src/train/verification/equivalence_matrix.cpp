@@ -17,7 +17,7 @@ namespace {
 /// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
 RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
   RunConfig config;
-  std::int64_t const slices = choices.parallel.tensor_blocks, rows = matrix_rows_of(choices.parallel);
+  std::int64_t const slices = choices.parallel.slices(), rows = matrix_rows_of(choices.parallel);
   config.model = slices > 1 ? GptConfig{row.layers, 8, 24, rows + 1, 100} : GptConfig{row.layers, 3, 24, rows + 1, 29};
   config.data.sequence = rows;
   config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
@@ -110,8 +110,9 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
-                     to_string(row.recipe), ranks, describe_stages(row), strategy_name(row.parallel, ranks),
+  std::string const tensor = row.parallel.tensor > 1 ? fmt::format("{} tensor ranks, ", row.parallel.tensor) : "";
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
+                     to_string(row.recipe), ranks, tensor, describe_stages(row), strategy_name(row.parallel, ranks),
                      row.algorithm, row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"));
 }
@@ -160,7 +161,7 @@ std::optional<std::uint64_t> run_matrix_row(ExecutionSpace const& exec, Communic
   for (std::int64_t step = 1; step <= steps; ++step) trainer.step(step);
   trainer.finish();
   ReplicaComparison const compared = compare_replicas(exec, communicator, trainer.engine());
-  return compared.equal ? std::optional(compared.hash) : std::nullopt;
+  return compared.equal ? std::optional(compared.hash.value) : std::nullopt;
 }
 
 } // namespace trainstone

@@ -22,7 +22,7 @@ enum class MatrixDelays { none, slow_sends, slow_kernels };
 inline constexpr std::int64_t matrix_rows = 12, matrix_rows_in_slices = 16;
 
 constexpr std::int64_t matrix_rows_of(ParallelConfig const& parallel) {
-  return parallel.tensor_blocks > 1 ? matrix_rows_in_slices : matrix_rows;
+  return parallel.slices() > 1 ? matrix_rows_in_slices : matrix_rows;
 }
 /// Blocks of the model that all ranks train on one stage, and of the model of the mesh.
 inline constexpr std::int64_t matrix_layers = 2, mesh_layers = 8;

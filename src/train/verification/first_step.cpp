@@ -21,7 +21,7 @@ void keep_first_positions(Trainer& trainer, Index first_index, Index positions, 
   Gpt const& model = trainer.model();
   ExecutionSpace const& exec = trainer.exec();
   MicroBatchShape const shape = model.shape();
-  Index const slices = trainer.config().model_options.slices.count();
+  Index const slices = trainer.slices().count();
   auto const drop = [&](Index first, Index last) {
     Index const begin = std::max(first, rows.begin), size = std::min(last, rows.end) - begin;
     if (size <= 0) return;

@@ -22,14 +22,19 @@ struct Kind {
 constexpr std::array kinds{Kind{8, RecipeName::fp32}, Kind{16, RecipeName::mixed16}, Kind{8, RecipeName::mixed16},
                            Kind{16, RecipeName::fp32}};
 
-/// Stages with their schedule, uncut and without a strategy. One stage has no schedule.
-std::vector<ParallelConfig> schedules_of(Rank stages) {
-  if (stages == 1) return {{}};
+/// Stages with their schedule, uncut and without a strategy. One stage has no schedule. Tensor ranks come with two
+/// schedules.
+std::vector<ParallelConfig> schedules_of(Rank stages, Rank tensor) {
+  if (stages == 1) return {{.tensor = tensor}};
   std::vector<ParallelConfig> all;
   for (PipelineSchedule const& schedule : pipeline_schedules()) {
     if (schedule.splits_backward) continue; // for explain only
+    if (tensor > 1 && schedule.name != "1f1b" && !schedule.has_chunks) continue;
     std::int64_t const chunks = schedule.has_chunks && 2 * stages <= mesh_layers ? 2 : 1;
-    all.push_back({.pipeline = stages, .pipeline_schedule = std::string(schedule.name), .pipeline_chunks = chunks});
+    all.push_back({.tensor = tensor,
+                   .pipeline = stages,
+                   .pipeline_schedule = std::string(schedule.name),
+                   .pipeline_chunks = chunks});
   }
   return all;
 }
@@ -55,10 +60,19 @@ std::vector<ParallelConfig> cuts_of(ParallelConfig scheduled) {
   return all;
 }
 
-ParallelConfig with_zero_stage(ParallelConfig cut, std::int64_t stage) {
+/// ddp, the stages of ZeRO, and with slices, which leave more than two data ranks, hsdp.
+std::vector<ParallelConfig> strategies_of(Rank data, bool in_slices) {
+  std::vector<ParallelConfig> all{{.strategy = Strategy::ddp}};
+  for (std::int64_t const stage : {1, 2, 3}) all.push_back({.strategy = Strategy::zero, .zero_stage = stage});
+  if (in_slices && data % 2 == 0) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
+  return all;
+}
+
+ParallelConfig with_strategy(ParallelConfig cut, ParallelConfig const& strategy) {
   cut.reduction = ReductionMode::ordered;
-  cut.strategy = stage == 0 ? Strategy::ddp : Strategy::zero;
-  cut.zero_stage = stage;
+  cut.strategy = strategy.strategy;
+  cut.zero_stage = strategy.zero_stage;
+  cut.shard_group = strategy.shard_group;
   return cut;
 }
 
@@ -91,21 +105,23 @@ private:
 };
 
 /// One row for each strategy.
-void add_quick(Rows& rows, ParallelConfig const& scheduled, std::size_t number) {
+void add_quick(Rows& rows, ParallelConfig const& scheduled, std::vector<ParallelConfig> const& strategies,
+               std::size_t number) {
   std::vector<ParallelConfig> const cuts = cuts_of(scheduled);
-  for (std::size_t stage = 0; stage <= 3; ++stage)
-    rows.add_in_turn(kinds.at((number + stage) % kinds.size()),
-                     with_zero_stage(cuts[(number + stage) % cuts.size()], static_cast<std::int64_t>(stage)));
+  for (ParallelConfig const& strategy : strategies) {
+    rows.add_in_turn(kinds.at(number % kinds.size()), with_strategy(cuts[number % cuts.size()], strategy));
+    ++number;
+  }
 }
 
-void add_all(Rows& rows, ParallelConfig const& scheduled) {
+void add_all(Rows& rows, ParallelConfig const& scheduled, std::vector<ParallelConfig> const& strategies) {
   std::vector<ParallelConfig> const cuts = cuts_of(scheduled);
   for (Kind const& kind : kinds)
-    for (std::int64_t stage = 0; stage <= 3; ++stage) {
+    for (ParallelConfig const& strategy : strategies) {
       for (Recomputation const& again : rows.recomputations_of_rows())
         for (MatrixDelays const delays : all_delays)
-          rows.add(kind, with_zero_stage(cuts.front(), stage), delays, again);
-      for (std::size_t cut = 1; cut < cuts.size(); ++cut) rows.add_in_turn(kind, with_zero_stage(cuts[cut], stage));
+          rows.add(kind, with_strategy(cuts.front(), strategy), delays, again);
+      for (std::size_t cut = 1; cut < cuts.size(); ++cut) rows.add_in_turn(kind, with_strategy(cuts[cut], strategy));
     }
 }
 
@@ -113,15 +129,19 @@ void add_all(Rows& rows, ParallelConfig const& scheduled) {
 
 std::vector<MatrixRow> mesh_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
   Rows rows(buffers, options);
-  for (Rank const data : {1, 2}) {
-    if (ranks % data != 0 || ranks / data > mesh_layers) continue;
-    std::size_t number = 0;
-    for (ParallelConfig const& scheduled : schedules_of(ranks / data))
-      if (quick)
-        add_quick(rows, scheduled, number++);
-      else
-        add_all(rows, scheduled);
-  }
+  bool const in_slices = options.slices.cuts();
+  Rank const most_data = in_slices ? ranks : 2;
+  for (Rank tensor = 1; tensor <= options.slices.blocks; tensor *= 2)
+    for (Rank data = 1; data <= most_data; data *= 2) {
+      if (ranks % (tensor * data) != 0 || ranks / tensor / data > mesh_layers) continue;
+      std::vector<ParallelConfig> const strategies = strategies_of(data, in_slices);
+      std::size_t number = 0;
+      for (ParallelConfig const& scheduled : schedules_of(ranks / tensor / data, tensor))
+        if (quick)
+          add_quick(rows, scheduled, strategies, number++);
+        else
+          add_all(rows, scheduled, strategies);
+    }
   return rows.take();
 }
 

@@ -9,7 +9,8 @@
 
 namespace trainstone {
 
-/// All configurations of the mesh on 1, 2, 4 or 8 ranks: stages times one or two data ranks. With stages cut evenly,
+/// All configurations of the mesh on 1, 2, 4 or 8 ranks: stages times one or two data ranks, or, of a model in slices
+/// (options.slices.blocks), tensor ranks times stages times data ranks. With stages cut evenly,
 /// there is every schedule, strategy, recomputation and delay, with 8 and 16 micro-batches in fp32 and mixed16. Other
 /// cuts come with every schedule and strategy. Buckets, overlap and algorithms change from row to row. Quick: one row
 /// for every number of stages, schedule and strategy. All else changes from row to row. `options` may name what is

@@ -91,7 +91,7 @@ void add_logits(ExecutionSpace const& exec, Trainer const& trainer, Index micro_
                 Difference& difference) {
   Gpt const& model = trainer.model();
   Index const rows = model.shape().rows(), vocab = model.config().vocab;
-  TensorSlices const& slices = trainer.config().model_options.slices;
+  TensorSlices const& slices = trainer.slices();
   std::vector<float> expected(static_cast<std::size_t>(vocab));
   for (Index i = 0; i < rows; ++i) {
     state.read_logits(i + rows * micro_batch, expected);
@@ -121,7 +121,7 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
   return make_row("logits", absolute, absolute / largest, logits_bound, false);
 }
 
-/// Adds what this rank holds of the summed gradient of a tensor.
+/// Adds what this rank holds of the summed gradient of a tensor, or of a slice of it.
 void add_own_gradient(ExecutionSpace const& exec, ReferenceRun& run, ParameterTensor const& entry,
                       std::vector<float> const& expected, Difference& difference) {
   ShardedEngine const& engine = run.trainer.engine();
@@ -150,7 +150,7 @@ std::vector<ReferenceRow> compare_gradients(ExecutionSpace const& exec, Communic
       state.read_gradient(tensor, layer, expected);
       Difference difference;
       for (float const value : expected) difference.add(value, value);
-      if (ParameterTensor const* const entry = find_entry(run.plan.table, tensor, layer))
+      for (ParameterTensor const* const entry : find_entries(run.plan.table, tensor, layer))
         add_own_gradient(exec, run, *entry, expected, difference);
       raise(absolute, difference.absolute);
       raise(relative, difference.relative());
@@ -228,6 +228,7 @@ void check_reference_files(ReferenceFiles const& files, RunConfig const& choices
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader const state(files.state, shape);
   refuse(find_stages_problem(parallel, ranks));
+  refuse(find_tensor_ranks_problem(parallel, ranks));
   Rank const data_ranks = mesh_of(parallel, ranks).data();
   TRAINSTONE_REQUIRE_INPUT(state.batch() % data_ranks == 0, "{}: its batch of {} does not divide by {} ranks",
                            files.state, state.batch(), data_ranks);

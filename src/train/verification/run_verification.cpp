@@ -223,10 +223,11 @@ Check check_launch(Communicator const& communicator) {
 
 Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {
   trainer.finish();
-  auto const [equal, hash, copies_agree] = compare_replicas(exec, communicator, trainer.engine());
+  auto const [equal, hash] = compare_replicas(exec, communicator, trainer.engine());
   return {"replicas-agree", equal, equal ? 0.0 : 1.0, 0,
-          fmt::format("hash of all parameters {:016x}{}", hash,
-                      copies_agree ? "" : "; first and last stage differ in the token table")};
+          fmt::format("hash of all parameters {:016x}{}{}", hash.value,
+                      trainer.slices().cuts() ? fmt::format(", every layer in {} slices", trainer.slices().blocks) : "",
+                      hash.copies_agree ? "" : "; first and last stage differ in the token table")};
 }
 
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer) {

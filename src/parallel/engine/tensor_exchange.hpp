@@ -1,0 +1,57 @@
+#pragma once
+
+// What the ranks of a tensor group bring together while they compute. Owns the prepared collectives. Promises: an
+// exchange only starts; the queue drives it. Does not own the memory that it works in, and does not decide when.
+
+#include "comm/execution/communicator.hpp"
+#include "comm/execution/execution_queue.hpp"
+#include "core/memory.hpp"
+#include "core/stored.hpp"
+#include "core/views.hpp"
+#include "parallel/plan/shard_plan.hpp"
+#include "parallel/program/instruction.hpp"
+
+#include <cstddef>
+#include <map>
+#include <span>
+
+namespace trainstone {
+
+/// Where the model has what is brought together (SliceExchange); without head, the loss has none.
+struct SliceBuffers {
+  StoredVector sum;
+  Vector<float> loss_maximum = {};
+  Vector<double> loss_sums = {};
+};
+
+class TensorExchange {
+public:
+  /// \param[in] exec           instance of the kernels that make and read what is brought together
+  /// \param[in] communication  instance of the collectives
+  /// \param[in] line           of this rank's tensor group
+  /// Takes its part of engine_buffers(plan) from `buffers`, and of engine_pinned_buffers(plan) from `pinned`.
+  /// Everything referred to must outlive the object.
+  TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
+                 ExecutionQueue& queue, ShardPlan const& plan, Arena& buffers, PinnedMemory& pinned);
+  TensorExchange(TensorExchange const&) = delete;
+  TensorExchange& operator=(TensorExchange const&) = delete;
+
+  /// Prepares all exchanges; once, before the first one. Collective.
+  void prepare(SliceBuffers const& model);
+
+  void start(SliceExchange exchange) { m_queue->start(m_exchanges.at(exchange)); }
+  void wait(SliceExchange exchange) { m_queue->wait(m_exchanges.at(exchange)); }
+
+private:
+  ExecutionSpace m_exec, m_communication;
+  Communicator* m_line;
+  ExecutionQueue* m_queue;
+  ShardPlan const* m_plan;
+  StoredVector m_sum_scratch;
+  Vector<float> m_maximum_scratch;
+  Vector<double> m_sums_scratch;
+  std::map<SliceExchange, std::span<std::byte>> m_staging;
+  std::map<SliceExchange, Execution> m_exchanges;
+};
+
+} // namespace trainstone

@@ -1,0 +1,25 @@
+#include "parallel/plan/tensor_plan.hpp"
+
+namespace trainstone {
+
+TensorPlan make_tensor_plan(AlgorithmChoice choice, StateLayout const& layout, PartTable const& parts, Extents stream) {
+  TensorPlan plan;
+  GptOptions const& options = parts.options();
+  plan.sum_storage = storage_of(Activation::partial, options, layout.types.parameters);
+  if (layout.mesh.tensor == 1) return plan;
+  choice.comm = {};
+  Topology const line = layout.line(Axis::tensor);
+  auto const add = [&](SliceExchange exchange, Index elements, std::size_t element_bytes) {
+    plan.exchanges.emplace(
+        exchange, PlannedExchange{planned_collective(choice, Axis::tensor, line, Collective::all_reduce, elements),
+                                  element_bytes});
+  };
+  add(SliceExchange::sum, stream.elements(), bytes_per_value(plan.sum_storage));
+  if (!parts.has_head()) return plan;
+  Index const rows = stream.rows / options.loss_chunks;
+  add(SliceExchange::loss_maximum, rows, sizeof(float));
+  add(SliceExchange::loss_sums, 2 * rows, sizeof(double));
+  return plan;
+}
+
+} // namespace trainstone

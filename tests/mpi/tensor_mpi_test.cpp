@@ -1,0 +1,102 @@
+// Tensor ranks: what they allocate, compute and send equals the plan, and they end with the bits of one rank that has
+// all slices.
+
+#include "comm/execution/control.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+#include "support/counted_run.hpp"
+
+#include <catch2/generators/catch_generators.hpp>
+
+#include <bit>
+#include <optional>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+struct Shape {
+  Rank tensor, data, stages;
+};
+
+/// All shapes with several tensor ranks that divide the heads, and at most as many stages as the model fills.
+std::vector<Shape> shapes_of(Rank ranks, Index heads) {
+  std::vector<Shape> all;
+  for (Rank tensor = 2; tensor <= ranks; ++tensor)
+    for (Rank stages = 1; stages <= 2 && ranks % tensor == 0 && heads % tensor == 0; ++stages)
+      if (ranks / tensor % stages == 0) all.push_back({tensor, ranks / tensor / stages, stages});
+  return all;
+}
+
+RunConfig tensor_config(Shape const& shape, Index micro_batches) {
+  RunConfig config = training_config({2, 24, 48, 17, 100}, {2, micro_batches, 2 * micro_batches * shape.data});
+  config.data.sequence = 16;
+  config.parallel.tensor = shape.tensor;
+  config.parallel.pipeline = shape.stages;
+  return config;
+}
+
+struct Outcome {
+  std::uint64_t hash;
+  double loss; ///< held out
+  bool operator==(Outcome const&) const = default;
+};
+
+bool is_power_of_two(Rank ranks) { return std::has_single_bit(static_cast<unsigned>(ranks)); }
+
+} // namespace
+
+TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned", "[mpi][tensor]") {
+  Communicator world = Communicator::world();
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
+  Recompute const again = GENERATE(Recompute::none, Recompute::full);
+  bool const ordered = GENERATE(false, true);
+  if (ordered && !is_power_of_two(world.size())) return;
+  for (Shape const& shape : shapes_of(world.size(), 24))
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
+      RunConfig config = tensor_config(shape, 2);
+      set_strategy(config, strategy);
+      config.precision.recipe = recipe;
+      config.model_options.recompute = {again};
+      if (ordered) {
+        config.parallel.reduction = ReductionMode::ordered;
+        config.parallel.tensor_blocks = 8;
+      }
+      if (again == Recompute::full) config.model_options = {.dropout = 0.25, .recompute = {again}, .loss_chunks = 2};
+      config.parallel.overlap = again == Recompute::none;
+      INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages, stage "
+                        << strategy.zero_stage << " of ZeRO");
+      check_counts(world, config);
+    }
+}
+
+TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mpi][tensor]") {
+  Communicator world = Communicator::world();
+  if (!is_power_of_two(world.size())) return;
+  Index const slices = GENERATE(2, 8);
+  RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
+  auto const train = [&](Communicator& ranks, Shape const& shape, ParallelConfig const& strategy) {
+    RunConfig config = tensor_config(shape, 8 / shape.data);
+    config.batch.global = 16;
+    set_strategy(config, strategy);
+    config.parallel.reduction = ReductionMode::ordered;
+    config.parallel.tensor_blocks = slices;
+    config.precision.recipe = recipe;
+    config.model_options.dropout = 0.1;
+    TrainingRun run(ranks, config);
+    for (std::int64_t step = 1; step <= 3; ++step) run.trainer.step(step);
+    double const loss = run.trainer.validate();
+    run.trainer.finish();
+    return Outcome{parameter_hash(run.exec, run.trainer.engine()), loss};
+  };
+  Outcome expected{};
+  if (std::optional<Communicator> one = world.first(1)) expected = train(*one, {1, 1, 1}, {});
+  expected = all_gather_values(world, expected).front();
+  for (Shape const& shape : shapes_of(world.size(), slices))
+    for (ParallelConfig const& strategy : strategies(shape.data)) {
+      INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages, stage "
+                        << strategy.zero_stage << " of ZeRO");
+      bool const same = train(world, shape, strategy) == expected;
+      CHECK(same);
+    }
+}
