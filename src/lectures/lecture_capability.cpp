@@ -17,16 +17,18 @@ std::string methods_table(TaughtCapability const& lecture) {
   text += fmt::format(line, "method", "10^9", "degree", "efficiency", "usability", "10^9", "degree", "limit");
   for (CapabilityRow const& row : lecture.methods)
     text += fmt::format(line, row.method, row.taught_parameters, row.taught_degree, row.taught_efficiency,
-                        row.taught_usability, row.exact ? fmt::format("{:.1f}", *row.exact / giga) : "-",
-                        number(row.degree), row.limit);
+                        row.taught_usability, fmt::format("{:.1f}", row.exact / giga), row.degree, row.limit);
   return text +
          "  As taught: \"Mixed precision Adam on Cluster of DGX-2 with NVIDIA 32 GB V100 GPUs\". A DGX-2 has 16 GPUs, "
          "hence the degree\n  16 of MP. DP is data, MP model (tensor), PP pipeline parallelism; efficiency is of "
          "computing.\n"
          "  Note: what is taught was measured, with activations and buffers. Exact is model state alone (mixed16, 16 "
          "bytes per\n  parameter) of what this program can do, with the shape and batch of gpt3-175b: 3.2 M tokens = "
-         "1562 sequences, one\n  per rank. It has L = 96 layers, so that p = 128 stages are not possible. One deck "
-         "calls the micro-batches of GPipe\n  \"+Data Parallel\": they go through one model, there are no "
+         "1562 sequences, one\n  per data rank. It has 96 heads and L = 96 layers: embedding and head may be stages of "
+         "their own, and p = 128 "
+         "stages are\n  not possible. Tensor ranks all hold norms, positions and some biases, which is not counted "
+         "here. One deck calls\n  the micro-batches of GPipe \"+Data Parallel\": they go through one model, there are "
+         "no "
          "replicas.\n\n";
 }
 
@@ -51,9 +53,7 @@ std::string degrees_table(TaughtCapability const& lecture) {
                 "layers, "
                 "and the first\n  stage also holds the tables of tokens and positions. Tensor ranks all hold norms, "
                 "positions and "
-                "the biases of sums.\n  ZeRO's ranks are at most the samples of the global batch. Tensor and pipeline "
-                "degrees are "
-                "arithmetic on shapes: they are not\n  in this program.\n";
+                "the biases of sums.\n  ZeRO's ranks are at most the samples of the global batch.\n";
 }
 
 } // namespace

@@ -6,13 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace trainstone {
 
 namespace {
 
-constexpr std::int64_t node_ranks = 16;             // of the published measurements
-constexpr std::int64_t gpt3_batch = 3200000 / 2048; // samples of 3.2 M tokens
+constexpr std::int64_t node_ranks = 16;                       // of the published measurements
+constexpr std::int64_t gpt3_batch = 3200000 / 2048;           // samples of 3.2 M tokens
+constexpr std::int64_t gpt3_heads = 96, gpt3_stages = 96 + 2; // embed, and head, may be stages of their own
 
 double bytes_per_parameter() { return static_cast<double>(recipe(RecipeName::mixed16).total()); }
 
@@ -25,17 +27,33 @@ std::int64_t divisor_up_to(std::int64_t number, std::int64_t most) {
   return divisor;
 }
 
+/// \param[in] parts     ranks among which the model is divided
+/// \param[in] replicas  of these ranks
+CapabilityRow with_parts(std::string method, std::string parameters, std::string degree, std::string efficiency,
+                         std::string usability, std::int64_t parts, std::int64_t replicas, std::string limit) {
+  double const on_one_card = capability_card / bytes_per_parameter();
+  return {std::move(method),
+          std::move(parameters),
+          std::move(degree),
+          std::move(efficiency),
+          std::move(usability),
+          parts * replicas,
+          static_cast<double>(parts) * on_one_card,
+          std::move(limit)};
+}
+
 std::vector<CapabilityRow> method_rows() {
   std::string const many = "> 1000", good = "Good", very_good = "Very Good";
-  std::string const rewrite = "Needs Model Rewrite", missing = "not in this program";
+  std::string const rewrite = "Needs Model Rewrite";
   double const on_one_card = capability_card / bytes_per_parameter();
   return {
       {"DP", "1.2", many, very_good, "Great", gpt3_batch, on_one_card, "N <= batch; state is not divided"},
-      {"MP", "20", "16", good, rewrite, {}, {}, missing},
-      {"MP + DP", "20", many, good, rewrite, {}, {}, missing},
-      {"PP", "100", "128", very_good, rewrite, {}, {}, missing},
-      {"PP + DP", "100", many, very_good, rewrite, {}, {}, missing},
-      {"MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", {}, {}, missing},
+      with_parts("MP", "20", "16", good, rewrite, gpt3_heads, 1, "t divides the heads"),
+      with_parts("MP + DP", "20", many, good, rewrite, gpt3_heads, gpt3_batch, "also N/t <= batch"),
+      with_parts("PP", "100", "128", very_good, rewrite, gpt3_stages, 1, "p <= L + 2"),
+      with_parts("PP + DP", "100", many, very_good, rewrite, gpt3_stages, gpt3_batch, "also N/p <= batch"),
+      with_parts("MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", gpt3_heads * gpt3_stages,
+                 gpt3_batch, "all of these"),
       {"ZeRO", many, many, very_good, "Great", gpt3_batch, static_cast<double>(gpt3_batch) * on_one_card,
        "N <= batch; stage 3"},
   };

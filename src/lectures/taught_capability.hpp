@@ -21,8 +21,8 @@ struct CapabilityRow {
   std::string taught_degree;
   std::string taught_efficiency;
   std::string taught_usability;
-  std::optional<std::int64_t> degree; ///< the largest legal one of GPT-3's shape and batch; of what is implemented here
-  std::optional<double> exact;        ///< parameters, if that degree divides what the method divides
+  std::int64_t degree; ///< the largest legal one of GPT-3's shape and batch
+  double exact;        ///< parameters, if the method divides the state by as many ranks as it can
   std::string limit;
 };
 

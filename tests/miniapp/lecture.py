@@ -76,7 +76,7 @@ class Lecture(unittest.TestCase):
     def test_each_lecture_prints_its_tables_without_a_deck(self):
         for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
                                "models": ["gpt3-175b", "174604259328", "as taught"],
-                               "capability": ["as taught", "not in this program"],
+                               "capability": ["as taught", "t divides the heads"],
                                "optimizer": ["as taught", "adam, adamw"],
                                "networks": ["as taught", "TorchGPipe"],
                                "pipeline": ["as taught", "6 of 9 ", "6 of 12 ", "6 of 15 ", "interleaved"],
