@@ -53,6 +53,12 @@ def keys_of(choices):
     return list(dict.fromkeys(key_of(setting) for choice in choices for setting in choice))
 
 
+def mesh_options(ranks):
+    """The --vary of every shape of the mesh: tensor ranks and stages that divide the ranks, alone."""
+    divisors = ",".join(str(number) for number in range(1, ranks + 1) if ranks % number == 0)
+    return [f"parallel.tensor={divisors}", f"parallel.pipeline={divisors}"]
+
+
 def check_choice(option, choice):
     """Raises Refused unless it has settings of different keys that a study may vary."""
     for setting in choice:

@@ -21,6 +21,12 @@ class Choices(unittest.TestCase):
                                  ("a.p=4", "a.s=gpipe"), ("a.p=4", "a.s=inter", "a.c=2", "a.d=x")])
         self.assertEqual(choices.keys_of(found), ["a.p", "a.s", "a.c", "a.d"])
 
+    def test_shapes_of_the_mesh_are_the_divisors_of_the_ranks(self):
+        found = choices.combinations(choices.mesh_options(6))
+        self.assertEqual(len(found), 16)
+        self.assertEqual(found[:2], [("parallel.tensor=1", "parallel.pipeline=1"), ("parallel.tensor=1", "parallel.pipeline=2")])
+        self.assertEqual(found[-1], ("parallel.tensor=6", "parallel.pipeline=6"))
+
     def test_commas_and_plus_signs_in_brackets_and_quotes_belong_to_the_value(self):
         self.assertEqual(choices.combinations(["a.b=[2,1,1,0],even,[[1,2],[3]]+c.d=[4,5]"]),
                          [("a.b=[2,1,1,0]",), ("a.b=even",), ("a.b=[[1,2],[3]]", "c.d=[4,5]")])
