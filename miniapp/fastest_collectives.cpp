@@ -92,7 +92,8 @@ std::vector<Trial> plan_trials(ResolvedRun const& run, Rank rank, std::int64_t n
   ShardPlan const plan = plan_run(run, rank).parallel;
   std::vector<Trial> trials;
   for (AlgorithmKey const& key : algorithm_keys)
-    if (auto const heaviest = heaviest_collective(plan, key.collective); heaviest && is_measured(key)) {
+    if (auto const heaviest = heaviest_collective(plan, key.collective, key.of_tensor_ranks);
+        heaviest && is_measured(key)) {
       auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
       require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
       trials.push_back(make_trial(run.config, plan.layout, key, *heaviest));

@@ -34,6 +34,9 @@ std::vector<Key> communication_keys() {
   return {
       algorithm("comm.allreduce",
                 "algorithm of all-reduces; auto: ring, or ordered for parallel.reduction = \"ordered\""),
+      algorithm("comm.tensor_allreduce",
+                "algorithm of the sums that tensor ranks make of what they compute; auto: ring, "
+                "or ordered for parallel.reduction = \"ordered\""),
       algorithm("comm.reduce_scatter",
                 "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
       algorithm("comm.all_gather", "algorithm of all-gathers; auto: ring"),

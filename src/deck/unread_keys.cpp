@@ -47,7 +47,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
   Reader const buckets{"parallel.granularity", {"bucket"}};
-  Reader const stages{"parallel.pipeline", {}};
+  Reader const stages{"parallel.pipeline", {}}, tensor{"parallel.tensor", {}};
   Reader const checkpoints{"checkpoint.dir", {}};
   Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
@@ -71,6 +71,7 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.reduce", {scatters}},
       {"comm.broadcast", {owners, collects}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
+      {"comm.tensor_allreduce", {tensor}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},
       {"parallel.first_bucket", {others}},

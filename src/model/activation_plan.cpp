@@ -220,14 +220,24 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
   return activation_plan(config, shape, storage, options, ModelStage::whole(config));
 }
 
+bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values) {
+  if (set == ActivationSet::all) return true;
+  Activation const what = placed.what;
+  bool const apart = storage_of(Activation::partial, options, values) != values;
+  bool const is_sum = what == (apart ? Activation::partial : Activation::branch) && placed.number == 0;
+  bool const of_loss = what == Activation::loss_maximum || what == Activation::loss_sums;
+  return (is_sum || of_loss) == (set == ActivationSet::exchanged);
+}
+
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options, ModelStage const& stage,
-                                           ActivationCopies const& copies) {
+                                           ActivationCopies const& copies, ActivationSet set) {
   ActivationPlaces const places(stage, options, copies);
   std::vector<PlannedTensor> plan;
   for (PlacedActivation const& placed : places.all(storage))
-    plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
-                                      extents_of(placed.what, config, shape, options).elements()));
+    if (is_in(set, placed, options, storage))
+      plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
+                                        extents_of(placed.what, config, shape, options).elements()));
   return plan;
 }
 

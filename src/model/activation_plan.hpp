@@ -212,12 +212,19 @@ private:
   std::vector<PlacedActivation> m_chunk_ends; ///< by chunk, the residual stream behind its blocks
 };
 
+/// Which activations: those that ranks of a tensor group bring together (SliceExchange of part_lists.hpp), which may
+/// share the memory; all others.
+enum class ActivationSet { all, exchanged, own };
+
+/// Whether it is one of those. \param[in] values  the type of parameters
+bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values);
+
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,
                                            Storage storage = Storage::fp32, GptOptions const& options = {});
 /// Of the parts of a stage.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options, ModelStage const& stage,
-                                           ActivationCopies const& copies = {});
+                                           ActivationCopies const& copies = {}, ActivationSet set = ActivationSet::all);
 
 } // namespace trainstone

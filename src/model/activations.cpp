@@ -23,16 +23,19 @@ Activations::Activations(GptConfig const& config, MicroBatchShape shape, Arena& 
     : Activations(config, shape, arena, storage, options, ModelStage::whole(config)) {}
 
 Activations::Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage,
-                         GptOptions const& options, ModelStage const& stage, ActivationCopies const& copies)
+                         GptOptions const& options, ModelStage const& stage, ActivationCopies const& copies,
+                         Arena* exchanged)
     : m_config(config), m_shape(shape), m_options(options), m_storage(storage), m_places(stage, options, copies) {
   std::vector<PlacedActivation> const all = m_places.all(storage);
   Index matrices = 1;
   for (PlacedActivation const& placed : all) matrices = std::max(matrices, placed.number + 1);
   m_memory.resize(static_cast<std::size_t>(matrices * memory_copies() * memory_rows(config)));
-  for (PlacedActivation const& placed : all)
+  for (PlacedActivation const& placed : all) {
+    bool const apart = exchanged != nullptr && is_in(ActivationSet::exchanged, placed, options, storage);
     m_memory[row_of(placed)][static_cast<std::size_t>(placed.what)] =
-        take(arena, m_places.name(placed), placed.what, storage_of(placed.what, options, storage),
+        take(apart ? *exchanged : arena, m_places.name(placed), placed.what, storage_of(placed.what, options, storage),
              extents(placed.what).elements());
+  }
 }
 
 StoredMatrix Activations::matrix(Activation what, Index block, ActivationBuffers const& buffers, Index number) const {

@@ -23,8 +23,9 @@ public:
   Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage = Storage::fp32,
               GptOptions const& options = {});
   /// Of the parts of a stage.
+  /// \param[in] exchanged  memory of ActivationSet::exchanged; null: it lies with the others
   Activations(GptConfig const& config, MicroBatchShape shape, Arena& arena, Storage storage, GptOptions const& options,
-              ModelStage const& stage, ActivationCopies const& copies = {});
+              ModelStage const& stage, ActivationCopies const& copies = {}, Arena* exchanged = nullptr);
 
   /// The type of all but statistics and masks.
   Storage storage() const { return m_storage; }

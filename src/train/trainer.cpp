@@ -33,12 +33,19 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
       memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), options_of(plan))));
 }
 
-Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
-  Arena arena(memory.bytes());
+/// Those that lie in memory of their own, if the engine has memory for the others.
+ActivationSet own_activations(RunPlan const& plan) {
+  return plan.parallel.layout.mesh.tensor > 1 ? ActivationSet::own : ActivationSet::all;
+}
+
+Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory, ShardedEngine& engine) {
+  bool const exchanges = plan.parallel.layout.mesh.tensor > 1;
+  Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
   Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.table.stage(),
-                  plan.parallel.pipeline.copies());
-  TRAINSTONE_REQUIRE(arena.used() == arena.capacity(), "{} of {} planned bytes of activations are used", arena.used(),
-                     arena.capacity());
+                  plan.parallel.pipeline.copies(), exchanges ? &exchanged : nullptr);
+  for (Arena const* const each : {&arena, &exchanged})
+    TRAINSTONE_REQUIRE(each->used() == each->capacity(), "{} of {} planned bytes of activations are used", each->used(),
+                       each->capacity());
   return all;
 }
 
@@ -86,9 +93,10 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
-                                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
-                                                   plan.table.stage(), plan.parallel.pipeline.copies()))),
+      m_activation_memory(
+          allocate(ledger, MemoryCategory::activations, "activations",
+                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
+                                   plan.table.stage(), plan.parallel.pipeline.copies(), own_activations(plan)))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
@@ -99,7 +107,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
       m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data, m_mirrors),
-      m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory), m_gemm,
+      m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory, m_engine), m_gemm,
               options_of(plan)),
       m_program(make_step_program(plan.parallel)),
       m_loaded(static_cast<std::size_t>(plan.accumulation)),

@@ -9,6 +9,8 @@
 
 #include <bit>
 #include <optional>
+#include <string>
+#include <vector>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -52,6 +54,10 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
   Recompute const again = GENERATE(Recompute::none, Recompute::full);
   bool const ordered = GENERATE(false, true);
   if (ordered && !is_power_of_two(world.size())) return;
+  std::vector<std::string> algorithms{"auto"};
+  if (world.buffers() == MessageBuffers::host) algorithms.emplace_back("shared");
+  if (!ordered) algorithms.insert(algorithms.end(), {"tree", "whole_ring"});
+  std::size_t number = 0;
   for (Shape const& shape : shapes_of(world.size(), 24))
     for (ParallelConfig const& strategy : strategies(shape.data)) {
       RunConfig config = tensor_config(shape, 2);
@@ -64,8 +70,9 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
       }
       if (again == Recompute::full) config.model_options = {.dropout = 0.25, .recompute = {again}, .loss_chunks = 2};
       config.parallel.overlap = again == Recompute::none;
+      config.comm.tensor_allreduce = algorithms[number++ % algorithms.size()];
       INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages, stage "
-                        << strategy.zero_stage << " of ZeRO");
+                        << strategy.zero_stage << " of ZeRO, " << config.comm.tensor_allreduce);
       check_counts(world, config);
     }
 }

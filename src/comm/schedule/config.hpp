@@ -17,7 +17,8 @@ namespace trainstone {
 inline constexpr std::string_view algorithm_measured = "measured";
 
 struct CommConfig {
-  std::string allreduce = "auto"; ///< auto: ring, or ordered where parallel.reduction = "ordered"
+  std::string allreduce = "auto";        ///< auto: ring, or ordered where parallel.reduction = "ordered"
+  std::string tensor_allreduce = "auto"; ///< between tensor ranks; auto: as above
   std::string reduce_scatter = "auto";
   std::string all_gather = "auto"; ///< auto: ring
   std::string reduce = "auto";     ///< auto: binomial, linear with naive, ordered with reduction = "ordered"
@@ -43,11 +44,13 @@ struct AlgorithmKey {
   char const* name; ///< "comm.allreduce"
   Collective collective;
   AlgorithmMember member;
+  bool of_tensor_ranks = false; ///< who add up what they compute; else of ranks that share the training state
 };
 
-/// All of them. No two are of the same collective.
+/// All of them. No two are of the same collective between the same ranks.
 inline constexpr std::array algorithm_keys{
     AlgorithmKey{"comm.allreduce", Collective::all_reduce, &CommConfig::allreduce},
+    AlgorithmKey{"comm.tensor_allreduce", Collective::all_reduce, &CommConfig::tensor_allreduce, true},
     AlgorithmKey{"comm.reduce_scatter", Collective::reduce_scatter, &CommConfig::reduce_scatter},
     AlgorithmKey{"comm.all_gather", Collective::all_gather, &CommConfig::all_gather},
     AlgorithmKey{"comm.reduce", Collective::reduce, &CommConfig::reduce},

@@ -106,7 +106,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   clear_moments();
   set_to_zero(exec, m_master);
   if (m_layout->mesh.tensor > 1)
-    m_tensor.emplace(m_exec, m_communication, m_communicators.of(Axis::tensor), m_queue, plan, buffers, pinned);
+    m_tensor.emplace(m_exec, m_communication, m_communicators.of(Axis::tensor), m_queue, ledger, plan, buffers, pinned);
   if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
 }
 

@@ -41,8 +41,9 @@ public:
   /// Collective over the pipeline.
   void prepare_messages(StageBuffers const& buffers) { m_stages.value().prepare(buffers); }
 
-  /// Where the model has what the ranks of a tensor group bring together; once, before the first exchange. Collective
-  /// over the tensor group.
+  /// Memory for what the ranks of a tensor group bring together (ActivationSet::exchanged).
+  Arena exchanged_memory() { return m_tensor.value().memory(); }
+  /// Where the model has that; once, before the first exchange. Collective over the tensor group.
   void prepare_exchanges(SliceBuffers const& buffers) { m_tensor.value().prepare(buffers); }
 
   /// Executes send, receive, exchange, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what

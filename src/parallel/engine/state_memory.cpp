@@ -16,8 +16,8 @@ StateMemory::StateMemory(ExecutionSpace const& exec, Communicator const* sharers
   } else {
     m_memory = Allocation(ledger, category, label, bytes);
   }
-  Arena arena(m_segment ? m_segment->bytes() : m_memory.bytes());
-  m_vector = take_vector(arena, storage, label, elements);
+  Arena all = arena();
+  m_vector = take_vector(all, storage, label, elements);
   set_to_zero(exec, m_vector);
 }
 

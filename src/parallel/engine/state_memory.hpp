@@ -24,6 +24,8 @@ public:
 
   /// Elements [begin, begin + size).
   StoredVector part(Index begin, Index size) const { return m_vector.part(begin, size); }
+  /// All of it, for other types.
+  Arena arena() const { return Arena(m_segment ? m_segment->bytes() : m_memory.bytes()); }
   /// The shared segment in which the vector lies, if neighbours see it; else null.
   SharedSegment* segment() { return m_segment ? &*m_segment : nullptr; }
 

@@ -5,8 +5,15 @@
 namespace trainstone {
 
 TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
-                               ExecutionQueue& queue, ShardPlan const& plan, Arena& buffers, PinnedMemory& pinned)
-    : m_exec(exec), m_communication(communication), m_line(&line), m_queue(&queue), m_plan(&plan) {
+                               ExecutionQueue& queue, MemoryLedger& ledger, ShardPlan const& plan, Arena& buffers,
+                               PinnedMemory& pinned)
+    : m_exec(exec),
+      m_communication(communication),
+      m_line(&line),
+      m_queue(&queue),
+      m_plan(&plan),
+      m_memory(exec, plan.tensor.sharers() ? &line : nullptr, ledger, MemoryCategory::activations, "sums over slices",
+               Storage::fp32, static_cast<Index>(plan.tensor.memory_bytes / sizeof(float))) {
   for (auto const& [exchange, planned] : plan.tensor.exchanges) {
     Index const scratch = exchange_scratch(plan, exchange);
     std::string const name = exchange_scratch_name(exchange);
@@ -22,10 +29,10 @@ TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const&
 void TensorExchange::prepare(SliceBuffers const& model) {
   StateLayout const& layout = m_plan->layout;
   auto const prepare = [&](SliceExchange exchange, Operation operation, auto const& data, auto const& scratch) {
-    m_exchanges.try_emplace(exchange, m_communication, *m_line,
-                            schedule_of(m_plan->tensor.exchanges.at(exchange).collective, layout.mesh, layout.rank),
-                            operation, data, scratch,
-                            ExecutionOptions{.staging = m_staging.at(exchange), .caller = &m_exec});
+    m_exchanges.try_emplace(
+        exchange, m_communication, *m_line,
+        schedule_of(m_plan->tensor.exchanges.at(exchange).collective, layout.mesh, layout.rank), operation, data,
+        scratch, ExecutionOptions{.segment = m_memory.segment(), .staging = m_staging.at(exchange), .caller = &m_exec});
   };
   for (auto const& [exchange, planned] : m_plan->tensor.exchanges) switch (exchange) {
     case SliceExchange::sum: prepare(exchange, Operation::sum, model.sum, m_sum_scratch); break;

@@ -1,13 +1,15 @@
 #pragma once
 
 // What the ranks of a tensor group bring together while they compute. Owns the prepared collectives. Promises: an
-// exchange only starts; the queue drives it. Does not own the memory that it works in, and does not decide when.
+// exchange only starts; the queue drives it. Owns the memory that they work in, which the model uses. Does not decide
+// when.
 
 #include "comm/execution/communicator.hpp"
 #include "comm/execution/execution_queue.hpp"
 #include "core/memory.hpp"
 #include "core/stored.hpp"
 #include "core/views.hpp"
+#include "parallel/engine/state_memory.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
 
@@ -30,13 +32,16 @@ public:
   /// \param[in] communication  instance of the collectives
   /// \param[in] line           of this rank's tensor group
   /// Takes its part of engine_buffers(plan) from `buffers`, and of engine_pinned_buffers(plan) from `pinned`.
-  /// Everything referred to must outlive the object.
+  /// Collective over the line; everything referred to must outlive the object.
   TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
-                 ExecutionQueue& queue, ShardPlan const& plan, Arena& buffers, PinnedMemory& pinned);
+                 ExecutionQueue& queue, MemoryLedger& ledger, ShardPlan const& plan, Arena& buffers,
+                 PinnedMemory& pinned);
   TensorExchange(TensorExchange const&) = delete;
   TensorExchange& operator=(TensorExchange const&) = delete;
 
-  /// Prepares all exchanges; once, before the first one. Collective.
+  /// For what is brought together: ActivationSet::exchanged. On one node ranks may share it.
+  Arena memory() { return m_memory.arena(); }
+  /// Prepares all exchanges; once, before the first one. Collective. \param[in] model  in memory()
   void prepare(SliceBuffers const& model);
 
   void start(SliceExchange exchange) { m_queue->start(m_exchanges.at(exchange)); }
@@ -47,6 +52,7 @@ private:
   Communicator* m_line;
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
+  StateMemory m_memory;
   StoredVector m_sum_scratch;
   Vector<float> m_maximum_scratch;
   Vector<double> m_sums_scratch;

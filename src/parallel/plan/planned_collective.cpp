@@ -30,7 +30,9 @@ Algorithm AlgorithmChoice::of(AlgorithmKey const& key) const {
 
 PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, Topology const& line,
                                      Collective collective, Index elements) {
-  auto const key = std::ranges::find(algorithm_keys, collective, &AlgorithmKey::collective);
+  auto const key = std::ranges::find_if(algorithm_keys, [&](AlgorithmKey const& one) {
+    return one.collective == collective && one.of_tensor_ranks == (axis == Axis::tensor);
+  });
   TRAINSTONE_REQUIRE(key != algorithm_keys.end(), "no key names an algorithm of {}", to_string(collective));
   Algorithm const algorithm = choice.of(*key);
   Problem const problem{.collective = collective,

@@ -35,7 +35,7 @@ struct ShardPlan {
   bool ties_table() const { return reductions.adds_parts_of_table() || pipeline.table; }
   /// Whether collectives of the training work in memory that ranks share.
   bool shares_memory() const {
-    return reductions.sharers_of_fresh() || reductions.sharers_of_kept() || gathers.sharers();
+    return reductions.sharers_of_fresh() || reductions.sharers_of_kept() || gathers.sharers() || tensor.sharers();
   }
 };
 

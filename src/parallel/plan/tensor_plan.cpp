@@ -2,12 +2,12 @@
 
 namespace trainstone {
 
-TensorPlan make_tensor_plan(AlgorithmChoice choice, StateLayout const& layout, PartTable const& parts, Extents stream) {
+TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& layout, PartTable const& parts,
+                            Extents stream) {
   TensorPlan plan;
   GptOptions const& options = parts.options();
   plan.sum_storage = storage_of(Activation::partial, options, layout.types.parameters);
   if (layout.mesh.tensor == 1) return plan;
-  choice.comm = {};
   Topology const line = layout.line(Axis::tensor);
   auto const add = [&](SliceExchange exchange, Index elements, std::size_t element_bytes) {
     plan.exchanges.emplace(
@@ -20,6 +20,10 @@ TensorPlan make_tensor_plan(AlgorithmChoice choice, StateLayout const& layout, P
   add(SliceExchange::loss_maximum, rows, sizeof(float));
   add(SliceExchange::loss_sums, 2 * rows, sizeof(double));
   return plan;
+}
+
+std::optional<Axis> TensorPlan::sharers() const {
+  return exchanges.empty() ? std::nullopt : sharers_of(exchanges.at(SliceExchange::sum).collective);
 }
 
 } // namespace trainstone

@@ -11,7 +11,9 @@
 #include "parallel/plan/state_layout.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 
 namespace trainstone {
 
@@ -24,10 +26,15 @@ struct TensorPlan {
   /// Empty: one rank has all slices.
   std::map<SliceExchange, PlannedExchange> exchanges = {};
   Storage sum_storage = Storage::fp32; ///< of SliceExchange::sum
+  std::uint64_t memory_bytes = 0;      ///< that exchanges work in: ActivationSet::exchanged
+
+  /// The axis whose ranks share this memory, if they do.
+  std::optional<Axis> sharers() const;
 };
 
-/// By the default algorithm. \param[in] parts   of this rank
+/// \param[in] parts   of this rank
 /// \param[in] stream  the residual stream of a micro-batch, (N, C)
-TensorPlan make_tensor_plan(AlgorithmChoice choice, StateLayout const& layout, PartTable const& parts, Extents stream);
+TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& layout, PartTable const& parts,
+                            Extents stream);
 
 } // namespace trainstone

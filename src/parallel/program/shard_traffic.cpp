@@ -70,16 +70,19 @@ std::vector<RepeatedCollective> evaluation_collectives(ShardPlan const& plan) {
   return collectives_of(make_step_outline(plan).evaluation, plan);
 }
 
-std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective) {
+std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective,
+                                                      bool of_tensor_ranks) {
   auto const bytes = [](RepeatedCollective const& one) {
     return static_cast<std::uint64_t>(one.planned.problem.elements()) * one.element_bytes;
+  };
+  auto const is_asked = [&](PlannedCollective const& one) {
+    return one.problem.collective == collective &&
+           (of_tensor_ranks ? one.axis == Axis::tensor : is_data_axis(one.axis));
   };
   std::optional<RepeatedCollective> most;
   for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})
     for (RepeatedCollective const& one : all)
-      if (one.planned.problem.collective == collective && is_data_axis(one.planned.axis) &&
-          (!most || bytes(one) > bytes(*most)))
-        most = one;
+      if (is_asked(one.planned) && (!most || bytes(one) > bytes(*most))) most = one;
   return most;
 }
 

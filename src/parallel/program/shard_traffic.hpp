@@ -29,7 +29,9 @@ std::vector<RepeatedCollective> update_collectives(ShardPlan const& plan);
 std::vector<RepeatedCollective> evaluation_collectives(ShardPlan const& plan);
 /// The collective of this kind, on an axis, that moves most bytes in a step, an update or a validation. It is the same
 /// on all ranks, except for the members of its axis. Nothing if the training runs no such collective.
-std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective);
+/// \param[in] of_tensor_ranks  between tensor ranks, or between others
+std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Collective collective,
+                                                      bool of_tensor_ranks = false);
 
 /// The traffic of the rank whenever the state is set.
 std::vector<TrafficRow> start_traffic(ShardPlan const& plan);

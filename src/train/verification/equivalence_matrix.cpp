@@ -31,7 +31,7 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.parallel = row.parallel;
   config.parallel.tensor_blocks = slices;
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
-  config.comm.reduce = row.algorithm;
+  config.comm.reduce = config.comm.tensor_allreduce = row.algorithm;
   if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
   return config;
 }
