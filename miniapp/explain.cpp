@@ -1,5 +1,6 @@
 // trainstone explain: what every rank holds after every round of a collective, or at every moment of a training step,
-// as text and as a picture. Schedules of pipelines are explained in explain_pipeline.cpp.
+// as text and as a picture; and what tensor ranks share, as text. Schedules of pipelines are explained in
+// explain_pipeline.cpp.
 
 #include "explain.hpp"
 
@@ -17,6 +18,7 @@
 #include "report/predicted_step.hpp"
 #include "report/strategy_svg.hpp"
 #include "report/strategy_text.hpp"
+#include "report/tensor_text.hpp"
 #include "report/timeline_text.hpp"
 
 #include <CLI/CLI.hpp>
@@ -96,6 +98,26 @@ void require_pipeline_alone(ExplainArguments const& arguments) {
                      {"--machine", arguments.machine_file},
                      {"--trace", arguments.trace_file}},
                     arguments.subject);
+}
+
+int explain_tensor(ExplainArguments const& arguments) {
+  require_not_given({{"ALGORITHM", arguments.algorithm},
+                     {"--nodes", arguments.nodes},
+                     {"--elements", arguments.elements},
+                     {"--root", arguments.root},
+                     {"--servers", arguments.servers},
+                     {"--segment", arguments.segment},
+                     {"--shared", arguments.shared ? "given" : ""},
+                     {"--shard-group", arguments.shard_group},
+                     {"--prefetch", arguments.prefetch},
+                     {"--deck", arguments.deck.path},
+                     {"--machine", arguments.machine_file},
+                     {"--trace", arguments.trace_file},
+                     {"--svg", arguments.svg_file}},
+                    arguments.subject);
+  Rank const ranks = ranks_of(arguments, 1, most_ranks);
+  fmt::print("{}", tensor_text(tensor_ranks(small_model_of(ranks), ranks)));
+  return 0;
 }
 
 /// A GPT so small that its numbers can be followed.
@@ -183,8 +205,8 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
       .add_option("SUBJECT", arguments.subject,
-                  fmt::format("a collective (all_reduce, broadcast, ...), a strategy ({}) or \"{}\"", strategy_names(),
-                              pipeline_subject))
+                  fmt::format("a collective (all_reduce, broadcast, ...), a strategy ({}), \"{}\" or \"{}\"",
+                              strategy_names(), pipeline_subject, tensor_subject))
       ->required();
   command.add_option("ALGORITHM", arguments.algorithm,
                      fmt::format("algorithm of the collective: ring, tree, ...; schedule of the pipeline: {}",
@@ -220,6 +242,7 @@ int explain(ExplainArguments const& arguments) {
     return explain_pipeline(arguments);
   }
   require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
+  if (arguments.subject == tensor_subject) return explain_tensor(arguments);
   bool const is_timed =
       !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
@@ -232,8 +255,9 @@ int explain(ExplainArguments const& arguments) {
                     arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
-                           "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}",
-                           arguments.subject, fmt::join(known, ", "), strategy_names(), pipeline_subject);
+                           "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}; or {}",
+                           arguments.subject, fmt::join(known, ", "), strategy_names(), pipeline_subject,
+                           tensor_subject);
   Problem const problem = problem_of(arguments);
   Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);

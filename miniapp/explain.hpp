@@ -30,7 +30,7 @@ struct PipelineArguments {
 
 /// The flags as typed; empty if not given.
 struct ExplainArguments {
-  std::string subject;   ///< a collective, a strategy of training, or "pipeline"
+  std::string subject;   ///< a collective, a strategy of training, "pipeline" or "tensor"
   std::string algorithm; ///< of a collective; the schedule of a pipeline
   std::string ranks;     ///< empty: 4
   std::string nodes;     ///< empty: 1
@@ -55,6 +55,7 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments);
 int explain(ExplainArguments const& arguments);
 
 inline constexpr char const* pipeline_subject = "pipeline";
+inline constexpr char const* tensor_subject = "tensor";
 void describe_explain_pipeline(CLI::App& command, PipelineArguments& arguments);
 /// explain() for the schedule of a pipeline; the other flags have been refused.
 int explain_pipeline(ExplainArguments const& arguments);

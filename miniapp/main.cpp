@@ -202,11 +202,11 @@ void describe_options(CLI::App& app, CommandLine& line) {
   describe_calibrate(
       *app.add_subcommand("calibrate", "measure messages, sums, memory and the parts of a deck, and write peaks.json"),
       line.calibrate);
-  describe_explain(
-      *app.add_subcommand("explain",
-                          "show what every rank holds after every round of a collective or in a training step, or what "
-                          "the stages of a pipeline do"),
-      line.explain);
+  describe_explain(*app.add_subcommand(
+                       "explain",
+                       "show what every rank holds after every round of a collective or in a training step, what the "
+                       "stages of a pipeline do, or what tensor ranks share"),
+                   line.explain);
 }
 
 /// Prints the error where one is wanted and ends in order (the error is every rank's) or by force (it is ours alone).

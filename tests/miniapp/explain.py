@@ -109,6 +109,14 @@ class ExplainStrategies(unittest.TestCase):
                 self.assertIn("\nupdate\n", outcome.out)
                 self.assertIn(words, outcome.out)
 
+    def test_tensor_ranks_bring_together_what_they_have_of_sums(self):
+        cases = {
+            (): ["4 tensor ranks share every layer", "6 sums = 4 L + 2 for L = 1 block"],
+            ("--ranks", 1): ["1 tensor rank has all of every layer", "nothing is brought together"],
+            ("--ranks", 64): ["64 tensor ranks", "rank 63  [504, 512)"],
+        }
+        check_words(self, cases, "tensor")
+
     def test_the_picture_of_a_strategy_is_a_whole_svg_file(self):
         outcome = run("explain", "zero3", "--ranks", 3, "--svg", "zero3.svg")
         self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", ["zero3.svg"]), outcome)
@@ -127,6 +135,10 @@ class Refusals(RefusalTest):
             "a collective without algorithm": (start("explain", "all_reduce"), ['""', "ring"]),
             "an algorithm of a strategy": (start("explain", "zero3", "ring"), ["ALGORITHM", "zero3 has none"]),
             "elements of a strategy": (start("explain", "ddp", "--elements", 8), ["--elements", "ddp has none"]),
+            "an algorithm of tensor ranks": (start("explain", "tensor", "ring"), ["ALGORITHM", "tensor has none"]),
+            "a picture of tensor ranks": (start("explain", "tensor", "--svg", "t.svg"), ["--svg", "tensor has none"]),
+            "stages of tensor ranks": (start("explain", "tensor", "--stages", 2), ["--stages", "tensor has none"]),
+            "too many tensor ranks": (start("explain", "tensor", "--ranks", 65), ["--ranks", "1 to 64"]),
             "a shard group of zero3": (start("explain", "zero3", "--shard-group", 2), ["--shard-group", "has none"]),
             "a shard group of a collective": (start(*ring, "--shard-group", 2), ["--shard-group", "has none"]),
             "no shard group": (start("explain", "hsdp"), ["--shard-group", "divisor of 4"]),
