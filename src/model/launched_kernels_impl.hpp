@@ -239,11 +239,12 @@ private:
   /// The sum over the slices that are here, in the balanced binary tree: add(slice, out) overwrites `out`.
   template <class Add>
   void add_up(Activation sum, Add const& add) const {
-    add_in_tree(
-        slices().count(), [&](Index slice, Index place) { add(slice, partial_sum(sum, place)); },
-        [&](Index place) {
-          accumulate(m_exec, Write::add, partial_sum(sum, place).flat(), partial_sum(sum, place - 1).flat());
-        });
+    TreeOrder order(slices().count());
+    for (TreeOrder::Step step{}; order.next(step);)
+      if (step.adds())
+        accumulate(m_exec, Write::add, partial_sum(sum, step.place).flat(), partial_sum(sum, step.place - 1).flat());
+      else
+        add(step.term, partial_sum(sum, step.place));
   }
 
   // --- named tensors -------------------------------------------------------------------------------------------------

@@ -104,9 +104,12 @@ template <int depth = 17, class Value>
 KOKKOS_INLINE_FUNCTION auto tree_over(Index count, Value const& value) {
   using Number = decltype(value(Index{0}));
   Number waiting[depth] = {};
-  add_in_tree(
-      count, [&](Index i, Index place) { waiting[place] = value(i); },
-      [&](Index place) { waiting[place - 1] += waiting[place]; });
+  TreeOrder order(count);
+  for (TreeOrder::Step step{}; order.next(step);)
+    if (step.adds())
+      waiting[step.place - 1] += waiting[step.place];
+    else
+      waiting[step.place] = value(step.term);
   return waiting[0];
 }
 
