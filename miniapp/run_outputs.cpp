@@ -80,8 +80,8 @@ void RunOutputs::save_model(Trainer& trainer) {
   collectively(communicator, [&] {
     if (communicator.rank() != 0) return;
     make_folder_of(path);
-    writer.emplace(path, m_run->config().model, ParameterTable(m_run->config().model, 1, plan.table.slices()),
-                   narrow ? Storage::bf16 : Storage::fp32);
+    GptConfig const& model = m_run->deck.config.model; // its table has the usual padding, on any tensor ranks
+    writer.emplace(path, model, ParameterTable(model, 1), narrow ? Storage::bf16 : Storage::fp32);
   });
   collectively(communicator, [&] {
     collect_parameters(

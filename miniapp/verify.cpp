@@ -1,5 +1,6 @@
 // trainstone verify: the trainer against a reference from an independent float64 program.
 
+#include "comm/schedule/config.hpp"
 #include "commands.hpp"
 
 #include "kernels/gemm/gemm_shape.hpp"
@@ -7,6 +8,8 @@
 #include "train/verification/reference_check.hpp"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace trainstone {
 
@@ -22,7 +25,7 @@ void print_row(ReferenceRow const& row) {
 namespace {
 
 bool is_algorithm(std::string const& key) {
-  return key == "comm.allreduce" || key == "comm.reduce_scatter" || key == "comm.all_gather";
+  return std::ranges::find(algorithm_keys, key, &AlgorithmKey::name) != algorithm_keys.end();
 }
 
 } // namespace

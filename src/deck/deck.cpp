@@ -170,7 +170,7 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
-  if (std::int64_t const first = ranks - data_ranks, rank = config.faults.overflow_rank;
+  if (std::int64_t const first = ranks - ranks / config.parallel.pipeline, rank = config.faults.overflow_rank;
       config.faults.overflow_step > 0 && rank < first)
     fail_at(deck, "faults.overflow.rank",
             fmt::format("faults.overflow.rank = {} has no loss: gradients overflow on the last stage; nearest legal "

@@ -271,9 +271,10 @@ std::vector<Key> pipeline_keys() {
              "parallelism"),
       number(
           "parallel.tensor_blocks", parallel, &ParallelConfig::tensor_blocks, "", {.minimum = 0, .maximum = million},
-          "equal slices into which every layer is cut; a multiple of parallel.tensor and a power of two; a rank "
-          "computes its slices one after the other; decides the order of sums: in ordered mode results have the same "
-          "bits with every parallel.tensor; 0 = as many as parallel.tensor"),
+          "equal slices into which every layer is cut; a multiple of parallel.tensor, and a power of two that divides "
+          "heads and positions, or parallel.tensor itself; a rank computes its slices one after the other; decides the "
+          "order of sums: in ordered mode results have the same bits with every parallel.tensor; 0 = as many as "
+          "parallel.tensor"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

@@ -128,6 +128,14 @@ TEST_CASE("gradients overflow on a rank of the last stage", "[deck]") {
   std::vector<std::string> last = overflow;
   last.emplace_back("faults.overflow.rank=3");
   CHECK(error_on(4, last) == "no InputError");
+  std::vector<std::string> tensor = overflow; // both ranks of the last stage have the head
+  tensor.insert(tensor.end(), {"parallel.tensor=2", "model.heads=2", "model.channels=8"});
+  CHECK_THAT(error_on(4, tensor), EndsWith("nearest legal value: 2"));
+  tensor.emplace_back("faults.overflow.rank=2");
+  CHECK(error_on(4, tensor) == "no InputError");
+  tensor.emplace_back("parallel.pipeline=1");
+  tensor.emplace_back("faults.overflow.rank=0");
+  CHECK(error_on(4, tensor) == "no InputError");
 }
 
 TEST_CASE("strategies that have no pipeline are refused", "[deck]") {

@@ -79,7 +79,9 @@ class Restarts(CheckpointTest):
 
 class Export(CheckpointTest):
     def test_the_exported_model_is_the_one_that_a_run_would_have_saved(self):
-        for keys in (["parallel.strategy=zero", "parallel.zero_stage=3"], ["precision.recipe=mixed16"]):
+        for keys in (["parallel.strategy=zero", "parallel.zero_stage=3"], ["parallel.tensor=2"],
+                     ["parallel.tensor=2", "parallel.tensor_blocks=2", "parallel.strategy=zero", "parallel.zero_stage=3"],
+                     ["parallel.tensor_blocks=2"], ["precision.recipe=mixed16"]):
             with self.subTest(keys=keys):
                 trained = run("run", Deck(ORDERED).path, *settings("model.save=saved.bin", *keys), ranks=2)
                 exported = run("export", trained.folder / "kept" / "step-00000012", "exported.bin")

@@ -121,13 +121,11 @@ TEST_CASE("a sum over slices that is not brought together, too early or twice, i
   using enum SliceExchange;
   TensorCase const one{with_tensor(zero1, 2)};
   Steps own = steps_of(one); // its own part taken for the sum
-  for (int number = 0; number < 1; ++number) {
-    own.drop_everywhere(exchange(sum));
-    own.drop_everywhere([](Instruction const& wait) {
-      return wait.act == Act::wait && wait.started == Act::exchange && wait.micro_batch == 1 &&
-             wait.subject == static_cast<Index>(sum);
-    });
-  }
+  own.drop_everywhere(exchange(sum));
+  own.drop_everywhere([](Instruction const& wait) {
+    return wait.act == Act::wait && wait.started == Act::exchange && wait.micro_batch == 1 &&
+           wait.subject == static_cast<Index>(sum);
+  });
   check_found(own, StepDefect::undefined_read, "the sum over slices over all tensor ranks is not there");
 
   Steps early = steps_of(one); // before it has come

@@ -83,7 +83,8 @@ struct GroupHash {
 HashSums sums_of(ShardedEngine const& engine, Index group, Range const& part, std::vector<float> const& values) {
   StateLayout const& layout = engine.plan().layout;
   ParameterGroup const& entry = layout.groups[static_cast<std::size_t>(group)];
-  bool const has_copy = entry.number == token_table_group && layout.mesh.pipeline > 1;
+  ModelStage const& stage = engine.table().stage();
+  bool const has_copy = entry.number == token_table_group && !(stage.embed && stage.head); // one stage may have both
   HashSums sums;
   for (ParameterSection const& section : entry.sections) {
     std::uint64_t const hash = hash_of(section, part, values);

@@ -55,7 +55,7 @@ struct Instruction {
 
   Act act;
   Index subject = none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and
-                        ///< the like), a MessageKind (send, receive), an SliceExchange
+                        ///< the like), a MessageKind (send, receive), a SliceExchange
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch
   Act started = Act::wait;  ///< by wait: the act that it waits for

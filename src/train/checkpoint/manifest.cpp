@@ -40,7 +40,7 @@ constexpr std::size_t most_bytes = std::size_t{1} << 30; // a part takes about 6
 constexpr int most_depth = 8;                            // of lists and objects in each other
 constexpr Index most_vectors = 16;                       // with largest_gpt their bytes are below 2^63
 constexpr Index most_steps = Index{1} << 53;             // counts of steps
-constexpr Index most_runs = largest_gpt.channels;        // of a part: rows of a tensor whose columns are cut
+constexpr Index most_runs = 2 * largest_gpt.channels;    // of a part: rows of tensors whose columns are cut
 
 /// An integer, in any part of the manifest. \throws InputError unless it is within the bounds
 Index integer(Json const& json, Index least, Index most) {

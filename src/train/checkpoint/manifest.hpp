@@ -21,9 +21,9 @@
 
 namespace trainstone {
 
-/// Runs of a parameter group's elements, equally long and equally far apart: one, or as many as a slice has rows of a
-/// tensor whose columns are cut. All state vectors of them lie in a file one behind the other, in fp32: the parameters
-/// (the master copy, where there is one), then the optimizer's moments.
+/// Runs of a parameter group's elements, equally long and equally far apart: one, or about as many as a slice has rows
+/// of a tensor whose columns are cut. All state vectors of them lie in a file one behind the other, in fp32: the
+/// parameters (the master copy, where there is one), then the optimizer's moments.
 struct CheckpointPart {
   Index group = 0;  ///< its number in the whole model
   Range range;      ///< the first run: of the group of whole tensors, without padding

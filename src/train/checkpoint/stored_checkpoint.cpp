@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t most_inputs = 64; // open at a time: rows of a tensor may lie in as many files as there are slices
+
 /// Runs `work`; errors name the checkpoint.
 template <class Work>
 auto naming(fs::path const& checkpoint, Work const& work) {
@@ -125,9 +127,9 @@ void StoredCheckpoint::read_from(std::size_t file, Index element, std::span<floa
 }
 
 FileInput const& StoredCheckpoint::input(std::size_t file) const {
-  if (!m_input || m_input_number != file) m_input = std::make_shared<FileInput>(m_path / m_manifest.files[file].name);
-  m_input_number = file;
-  return *m_input;
+  if (auto const open = m_inputs.find(file); open != m_inputs.end()) return *open->second;
+  if (m_inputs.size() == most_inputs) m_inputs.clear();
+  return *m_inputs.emplace(file, std::make_shared<FileInput>(m_path / m_manifest.files[file].name)).first->second;
 }
 
 void StoredCheckpoint::refuse(std::string const& reason) const {

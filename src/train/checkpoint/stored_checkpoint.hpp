@@ -8,6 +8,7 @@
 #include "train/checkpoint/manifest.hpp"
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,9 +52,8 @@ private:
 
   std::filesystem::path m_path;
   CheckpointManifest m_manifest;
-  std::vector<std::vector<Place>> m_places;   ///< by group
-  mutable std::shared_ptr<FileInput> m_input; ///< the file that was read last
-  mutable std::size_t m_input_number = 0;
+  std::vector<std::vector<Place>> m_places;                           ///< by group
+  mutable std::map<std::size_t, std::shared_ptr<FileInput>> m_inputs; ///< the files that were read last
   mutable FileReads m_reads;
 };
 
