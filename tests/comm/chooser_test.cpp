@@ -16,6 +16,7 @@
 #include <ranges>
 #include <set>
 #include <string>
+#include <utility>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -99,17 +100,17 @@ TEST_CASE("close candidates are looked for among those that are asked for, as fa
   CHECK(close_candidates(problem, element, default_machine(), 1, asked).size() == 1);
 }
 
-TEST_CASE("every key of an algorithm has a name, a collective and a value of its own", "[chooser]") {
+TEST_CASE("every key of an algorithm has a name, a collective of some ranks and a value of its own", "[chooser]") {
   CommConfig all;
   std::set<std::string> names;
-  std::set<Collective> collectives;
+  std::set<std::pair<Collective, bool>> collectives; // between tensor ranks or others
   for (AlgorithmKey const& key : algorithm_keys) {
     CHECK(all.*key.member == "auto"); // nobody else's
     all = with_algorithm(all, key.name, key.name);
     CHECK(all.*key.member == key.name);
     CHECK_FALSE(unlimited_algorithms_of(key.collective).empty());
     names.insert(key.name);
-    collectives.insert(key.collective);
+    collectives.emplace(key.collective, key.of_tensor_ranks);
   }
   CHECK(names.size() == algorithm_keys.size());
   CHECK(collectives.size() == algorithm_keys.size());
