@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace trainstone {
 
@@ -78,43 +79,42 @@ std::vector<std::string_view> collective_names() {
   return names;
 }
 
+using GivenFlag = std::pair<char const*, std::string>; ///< its value; empty: it was not given
+
 /// Refuses flags that were given and mean nothing here.
-void require_not_given(std::initializer_list<std::pair<char const*, std::string>> flags, std::string const& subject) {
+void require_not_given(std::vector<GivenFlag> const& flags, std::string const& subject) {
   for (auto const& [flag, value] : flags)
     TRAINSTONE_REQUIRE_INPUT(value.empty(), "{}: {} has none, leave it out", flag, subject);
 }
 
-void require_pipeline_alone(ExplainArguments const& arguments) {
-  require_not_given({{"--ranks", arguments.ranks},
-                     {"--nodes", arguments.nodes},
-                     {"--elements", arguments.elements},
-                     {"--root", arguments.root},
-                     {"--servers", arguments.servers},
-                     {"--segment", arguments.segment},
-                     {"--shared", arguments.shared ? "given" : ""},
-                     {"--shard-group", arguments.shard_group},
-                     {"--prefetch", arguments.prefetch},
-                     {"--deck", arguments.deck.path},
-                     {"--machine", arguments.machine_file},
-                     {"--trace", arguments.trace_file}},
-                    arguments.subject);
+/// Of collectives alone.
+std::vector<GivenFlag> flags_of_collectives(ExplainArguments const& arguments) {
+  return {{"--elements", arguments.elements},
+          {"--root", arguments.root},
+          {"--servers", arguments.servers},
+          {"--segment", arguments.segment},
+          {"--shared", arguments.shared ? "given" : ""}};
+}
+
+/// Of strategies alone.
+std::vector<GivenFlag> flags_of_strategies(ExplainArguments const& arguments) {
+  return {{"--shard-group", arguments.shard_group},
+          {"--prefetch", arguments.prefetch},
+          {"--deck", arguments.deck.path},
+          {"--machine", arguments.machine_file},
+          {"--trace", arguments.trace_file}};
+}
+
+/// Neither a collective nor a strategy.
+void require_no_other_flags(ExplainArguments const& arguments, std::vector<GivenFlag> const& more) {
+  require_not_given(more, arguments.subject);
+  require_not_given({{"--nodes", arguments.nodes}}, arguments.subject);
+  require_not_given(flags_of_collectives(arguments), arguments.subject);
+  require_not_given(flags_of_strategies(arguments), arguments.subject);
 }
 
 int explain_tensor(ExplainArguments const& arguments) {
-  require_not_given({{"ALGORITHM", arguments.algorithm},
-                     {"--nodes", arguments.nodes},
-                     {"--elements", arguments.elements},
-                     {"--root", arguments.root},
-                     {"--servers", arguments.servers},
-                     {"--segment", arguments.segment},
-                     {"--shared", arguments.shared ? "given" : ""},
-                     {"--shard-group", arguments.shard_group},
-                     {"--prefetch", arguments.prefetch},
-                     {"--deck", arguments.deck.path},
-                     {"--machine", arguments.machine_file},
-                     {"--trace", arguments.trace_file},
-                     {"--svg", arguments.svg_file}},
-                    arguments.subject);
+  require_no_other_flags(arguments, {{"ALGORITHM", arguments.algorithm}, {"--svg", arguments.svg_file}});
   Rank const ranks = ranks_of(arguments, 1, most_ranks);
   fmt::print("{}", tensor_text(tensor_ranks(small_model_of(ranks), ranks)));
   return 0;
@@ -124,13 +124,8 @@ int explain_tensor(ExplainArguments const& arguments) {
 constexpr GptConfig small_model{.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
 
 void require_strategy_alone(ExplainArguments const& arguments) {
-  require_not_given({{"ALGORITHM", arguments.algorithm},
-                     {"--elements", arguments.elements},
-                     {"--root", arguments.root},
-                     {"--servers", arguments.servers},
-                     {"--segment", arguments.segment},
-                     {"--shared", arguments.shared ? "given" : ""}},
-                    arguments.subject);
+  require_not_given({{"ALGORITHM", arguments.algorithm}}, arguments.subject);
+  require_not_given(flags_of_collectives(arguments), arguments.subject);
 }
 
 StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strategy) {
@@ -238,7 +233,7 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
 
 int explain(ExplainArguments const& arguments) {
   if (arguments.subject == pipeline_subject) {
-    require_pipeline_alone(arguments);
+    require_no_other_flags(arguments, {{"--ranks", arguments.ranks}});
     return explain_pipeline(arguments);
   }
   require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
@@ -247,12 +242,7 @@ int explain(ExplainArguments const& arguments) {
       !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
     return is_timed ? explain_timeline(arguments, *strategy) : explain_strategy(arguments, *strategy);
-  require_not_given({{"--shard-group", arguments.shard_group},
-                     {"--prefetch", arguments.prefetch},
-                     {"--deck", arguments.deck.path},
-                     {"--machine", arguments.machine_file},
-                     {"--trace", arguments.trace_file}},
-                    arguments.subject);
+  require_not_given(flags_of_strategies(arguments), arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
                            "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}; or {}",

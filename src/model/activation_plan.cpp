@@ -74,13 +74,17 @@ Storage storage_of(Activation what, GptOptions const& options, Storage values) {
   return wide ? Storage::fp32 : values;
 }
 
+bool sums_lie_apart(GptOptions const& options, Storage values) {
+  return storage_of(Activation::partial, options, values) != values;
+}
+
 /// Partial sums wait like the digits of a binary number. The longest of them lies where the sum belongs, if the types
 /// are the same.
 Index matrices_of(Activation what, GptOptions const& options, Storage values) {
   Index const slices = options.slices.count();
   if (what != Activation::partial) return is_cut(what) ? slices : 1;
-  bool const apart = storage_of(what, options, values) != values;
-  return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(slices))) - (apart ? 0 : 1);
+  return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(slices))) -
+         (sums_lie_apart(options, values) ? 0 : 1);
 }
 
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
@@ -223,8 +227,8 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
 bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values) {
   if (set == ActivationSet::all) return true;
   Activation const what = placed.what;
-  bool const apart = storage_of(Activation::partial, options, values) != values;
-  bool const is_sum = what == (apart ? Activation::partial : Activation::branch) && placed.number == 0;
+  bool const is_sum =
+      what == (sums_lie_apart(options, values) ? Activation::partial : Activation::branch) && placed.number == 0;
   bool const of_loss = what == Activation::loss_maximum || what == Activation::loss_sums;
   return (is_sum || of_loss) == (set == ActivationSet::exchanged);
 }

@@ -110,6 +110,8 @@ constexpr bool is_statistic(Activation what) {
 
 /// How many matrices of it a rank has in one place: slices, or partial sums.
 Index matrices_of(Activation what, GptOptions const& options, Storage values);
+/// Whether sums over slices have memory of their own, because their type is another one than that of what they become.
+bool sums_lie_apart(GptOptions const& options, Storage values);
 /// The type of its numbers; of loss_sums fp64, and of masks bytes, which are none of these types.
 Storage storage_of(Activation what, GptOptions const& options, Storage values);
 

@@ -193,7 +193,7 @@ private:
     m_times = 1;
   }
   Storage sum_storage() const { return storage_of(Activation::partial, m_options, m_storage.values); }
-  bool sums_apart() const { return sum_storage() != m_storage.values; }
+  bool sums_apart() const { return sums_lie_apart(m_options, m_storage.values); }
   std::uint64_t sum_bytes() const { return bytes_per_value(sum_storage()); }
   /// Of a sum over slices: its rows are those that a kernel works on.
   std::uint64_t sum_elements(Activation sum) const {

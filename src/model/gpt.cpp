@@ -51,7 +51,7 @@ StoredMatrix Gpt::stream_gradient(Index number) const {
 }
 
 StoredMatrix Gpt::slice_sum() const {
-  bool const apart = storage_of(Activation::partial, m_options, storage()) != storage();
+  bool const apart = sums_lie_apart(m_options, storage());
   return m_activations.matrix(apart ? Activation::partial : Activation::branch, PlacedActivation::of_model);
 }
 

@@ -229,8 +229,7 @@ private:
     return std::clamp<Index>(m_of.config.vocab - first_token(slice), 0, slice_rows());
   }
 
-  /// Whether sums over slices are of another type than what they become.
-  bool sums_apart() const { return storage_of(Activation::partial, m_of.options, storage_of<T>()) != storage_of<T>(); }
+  bool sums_apart() const { return sums_lie_apart(m_of.options, storage_of<T>()); }
   /// Where sums of some slices wait. The first place is where the sum belongs, if the types are the same.
   trainstone::StoredMatrix partial_sum(Activation sum, Index place) const {
     if (!sums_apart() && place == 0) return stored(sum);

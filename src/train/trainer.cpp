@@ -33,11 +33,6 @@ Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, 
       memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), options_of(plan))));
 }
 
-/// Those that lie in memory of their own, if the engine has memory for the others.
-ActivationSet own_activations(RunPlan const& plan) {
-  return plan.parallel.layout.mesh.tensor > 1 ? ActivationSet::own : ActivationSet::all;
-}
-
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory, ShardedEngine& engine) {
   bool const exchanges = plan.parallel.layout.mesh.tensor > 1;
   Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
@@ -93,10 +88,10 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(
-          allocate(ledger, MemoryCategory::activations, "activations",
-                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
-                                   plan.table.stage(), plan.parallel.pipeline.copies(), own_activations(plan)))),
+      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
+                                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
+                                                   plan.table.stage(), plan.parallel.pipeline.copies(),
+                                                   plan.parallel.tensor.own_activations()))),
       m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),

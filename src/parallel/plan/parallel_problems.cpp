@@ -117,6 +117,21 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
 
 } // namespace
 
+std::optional<ConfigProblem> find_sharing_problem(ParallelConfig const& parallel, char const* key, Index ranks,
+                                                  std::string_view name, std::string_view what) {
+  StrategyRow const& row = row_of(parallel.strategy);
+  if (row.main_device)
+    return problem(key,
+                   "{} = {}: parallel.strategy = \"{}\" has no {}; nearest legal values: {} 1, or strategy \"ddp\", "
+                   "\"zero\" or \"hsdp\"",
+                   key, ranks, row.name, what, name);
+  if (parallel.partition == StatePartition::inter_layer)
+    return problem("parallel.partition",
+                   "parallel.partition = \"inter_layer\" has no {}; legal value with {} = {}: \"intra_layer\"", what,
+                   key, ranks);
+  return std::nullopt;
+}
+
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index rank_micro_batches) {
   if (Found found = strategy_problem(parallel, ranks)) return found;

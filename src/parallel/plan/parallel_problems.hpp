@@ -9,6 +9,7 @@
 #include "parallel/plan/config.hpp"
 
 #include <optional>
+#include <string_view>
 
 namespace trainstone {
 
@@ -16,5 +17,10 @@ namespace trainstone {
 /// names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,
                                                    Index rank_micro_batches);
+
+/// The problem of a strategy that cannot share out the model among so many ranks, if there is one; names legal values.
+/// \param[in] key, name, what  of the ranks: "parallel.pipeline", "pipeline", "pipeline"
+std::optional<ConfigProblem> find_sharing_problem(ParallelConfig const& parallel, char const* key, Index ranks,
+                                                  std::string_view name, std::string_view what);
 
 } // namespace trainstone

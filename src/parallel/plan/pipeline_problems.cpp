@@ -4,6 +4,7 @@
 #include "core/plural.hpp"
 #include "parallel/pipeline/pipeline_schedules.hpp"
 #include "parallel/pipeline/pipeline_stages.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/strategies.hpp"
 
 #include <fmt/format.h>
@@ -23,17 +24,8 @@ namespace {
 using Found = std::optional<ConfigProblem>;
 
 Found strategy_problem(ParallelConfig const& parallel) {
-  StrategyRow const& row = row_of(parallel.strategy);
-  if (row.main_device)
-    return problem("parallel.pipeline",
-                   "parallel.pipeline = {}: parallel.strategy = \"{}\" has no pipeline; nearest legal values: "
-                   "pipeline 1, or strategy \"ddp\", \"zero\" or \"hsdp\"",
-                   parallel.pipeline, row.name);
-  if (parallel.partition == StatePartition::inter_layer)
-    return problem("parallel.partition",
-                   "parallel.partition = \"inter_layer\" has no pipeline; legal value with parallel.pipeline = {}: "
-                   "\"intra_layer\"",
-                   parallel.pipeline);
+  if (Found found = find_sharing_problem(parallel, "parallel.pipeline", parallel.pipeline, "pipeline", "pipeline"))
+    return found;
   if (parallel.reduction == ReductionMode::ordered &&
       !std::has_single_bit(static_cast<std::uint64_t>(parallel.pipeline)))
     return problem("parallel.pipeline",

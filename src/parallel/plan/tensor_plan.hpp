@@ -28,6 +28,8 @@ struct TensorPlan {
   Storage sum_storage = Storage::fp32; ///< of SliceExchange::sum
   std::uint64_t memory_bytes = 0;      ///< that exchanges work in: ActivationSet::exchanged
 
+  /// The activations that lie in memory of their own: the engine has memory for the others.
+  ActivationSet own_activations() const { return exchanges.empty() ? ActivationSet::all : ActivationSet::own; }
   /// The axis whose ranks share this memory, if they do.
   std::optional<Axis> sharers() const;
 };

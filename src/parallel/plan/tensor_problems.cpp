@@ -1,7 +1,7 @@
 #include "parallel/plan/tensor_problems.hpp"
 
 #include "core/plural.hpp"
-#include "parallel/plan/strategies.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 
 #include <bit>
 #include <functional>
@@ -24,22 +24,6 @@ std::string legal_values(Index most, std::function<bool(Index)> const& is_legal)
   std::string words;
   for (std::size_t i = 0; i < all.size(); ++i) words += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + all[i];
   return words;
-}
-
-Found strategy_problem(ParallelConfig const& parallel) {
-  if (parallel.tensor == 1) return std::nullopt;
-  StrategyRow const& row = row_of(parallel.strategy);
-  if (row.main_device)
-    return problem("parallel.tensor",
-                   "parallel.tensor = {}: parallel.strategy = \"{}\" has no tensor ranks; nearest legal values: tensor "
-                   "1, or strategy \"ddp\", \"zero\" or \"hsdp\"",
-                   parallel.tensor, row.name);
-  if (parallel.partition == StatePartition::inter_layer)
-    return problem("parallel.partition",
-                   "parallel.partition = \"inter_layer\" has no tensor ranks; legal value with parallel.tensor = {}: "
-                   "\"intra_layer\"",
-                   parallel.tensor);
-  return std::nullopt;
 }
 
 Found ranks_problem(ParallelConfig const& parallel, GptConfig const& model) {
@@ -85,7 +69,9 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
 
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                  Index sequence) {
-  if (Found found = strategy_problem(parallel)) return found;
+  if (parallel.tensor > 1)
+    if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
+      return found;
   if (Found found = ranks_problem(parallel, model)) return found;
   return blocks_problem(parallel, model, sequence);
 }

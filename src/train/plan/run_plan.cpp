@@ -95,14 +95,10 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
                config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
-  bool const exchanges = plan.parallel.layout.mesh.tensor > 1;
-  auto const activations = [&](ActivationSet set) {
-    return activation_plan(config.model, shape, storage.values, options, plan.table.stage(),
-                           plan.parallel.pipeline.copies(), set);
-  };
-  if (exchanges) plan.parallel.tensor.memory_bytes = total_bytes(activations(ActivationSet::exchanged));
   plan.memory = engine_memory(plan.parallel);
-  add_items(plan, MemoryCategory::activations, activations(exchanges ? ActivationSet::own : ActivationSet::all));
+  add_items(plan, MemoryCategory::activations,
+            activation_plan(config.model, shape, storage.values, options, plan.table.stage(),
+                            plan.parallel.pipeline.copies(), plan.parallel.tensor.own_activations()));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
                          memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, options))});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
