@@ -37,6 +37,11 @@ std::vector<Key> communication_keys() {
       algorithm("comm.tensor_allreduce",
                 "algorithm of the sums that tensor ranks make of what they compute; auto: ring, "
                 "or ordered for parallel.reduction = \"ordered\""),
+      algorithm("comm.tensor_reduce_scatter",
+                "algorithm of the sums that tensor ranks with parallel.sequence make of what they compute; auto: ring, "
+                "or ordered for parallel.reduction = \"ordered\""),
+      algorithm("comm.tensor_all_gather",
+                "algorithm by which tensor ranks with parallel.sequence gather rows; auto: ring"),
       algorithm("comm.reduce_scatter",
                 "algorithm of reduce-scatters; auto: ring, or ordered for parallel.reduction = \"ordered\""),
       algorithm("comm.all_gather", "algorithm of all-gathers; auto: ring"),

@@ -275,6 +275,13 @@ std::vector<Key> pipeline_keys() {
           "heads and positions, or parallel.tensor itself; a rank computes its slices one after the other; decides the "
           "order of sums: in ordered mode results have the same bits with every parallel.tensor; 0 = as many as "
           "parallel.tensor"),
+      key("parallel.sequence", parallel, &ParallelConfig::sequence,
+          "outside of matrix products tensor ranks share the positions of every sample, too: they gather rows before a "
+          "product and add up its result by a reduce-scatter; the positions of a sample must be a multiple of "
+          "parallel.tensor"),
+      key("parallel.tensor_keep_gathered", parallel, &ParallelConfig::tensor_keep_gathered,
+          "of parallel.sequence: keep the rows that were gathered for products forward, instead of gathering them "
+          "again in backward"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

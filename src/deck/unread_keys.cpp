@@ -46,10 +46,9 @@ std::vector<ReadKey> const& read_keys() {
   Reader const collects = strategies_with([](StrategyRow const& row) { return row.collects(); });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
-  Reader const buckets{"parallel.granularity", {"bucket"}};
-  Reader const stages{"parallel.pipeline", {}}, tensor{"parallel.tensor", {}};
+  Reader const buckets{"parallel.granularity", {"bucket"}}, several{"parallel.granularity", {"bucket", "tensor"}};
+  Reader const stages{"parallel.pipeline", {}}, tensor{"parallel.tensor", {}}, sequence{"parallel.sequence", {}};
   Reader const checkpoints{"checkpoint.dir", {}};
-  Reader const several{"parallel.granularity", {"bucket", "tensor"}};
   static std::vector<ReadKey> const rows{
       {"model.dropout_masks", {{"model.dropout", {}}}},
       {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
@@ -72,6 +71,9 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.broadcast", {owners, collects}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
       {"comm.tensor_allreduce", {tensor}},
+      {"comm.tensor_reduce_scatter", {sequence}},
+      {"comm.tensor_all_gather", {sequence}},
+      {"parallel.tensor_keep_gathered", {sequence}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},
       {"parallel.first_bucket", {others}},
@@ -96,6 +98,7 @@ std::vector<ReadKey> const& read_keys() {
 bool reads(RunConfig const& config, Reader const& reader) {
   DeckValue const value = find_key(reader.key)->get(config);
   if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
+  if (auto const* const is_on = std::get_if<bool>(&value)) return *is_on;
   if (std::holds_alternative<std::int64_t>(value)) return value != find_key(reader.key)->default_value();
   if (reader.values.empty()) return !std::get<std::string>(value).empty();
   return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();

@@ -29,6 +29,20 @@ void accumulate(ExecutionSpace const& exec, Write write, Vector<T const> from, V
 
 } // namespace Impl
 
+template <class T>
+void add_parts(ExecutionSpace const& exec, Matrix<T> parts) {
+  Index const count = Impl::extent(parts, 0), size = Impl::extent(parts, 1);
+  TRAINSTONE_REQUIRE(count <= 1 << 16, "add_parts: {} parts", count);
+  Kernel const kernel{
+      .label = "trainstone::accumulate::parts", .flops = parts.size(), .bytes = parts.size() * sizeof(T)};
+  launch_for(
+      kernel, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>(exec, 0, size),
+      KOKKOS_LAMBDA(Index i) { parts(0, i) = Impl::tree_over(count, [&](Index part) { return parts(part, i); }); });
+}
+
+template void add_parts<float>(ExecutionSpace const&, Matrix<float>);
+template void add_parts<double>(ExecutionSpace const&, Matrix<double>);
+
 void accumulate(ExecutionSpace const& exec, Write write, ConstStoredVector from, StoredVector to) {
   with_storage(to.storage, [&]<class T>() { Impl::accumulate<T>(exec, write, from.as<T>(), to.as<T>()); });
 }

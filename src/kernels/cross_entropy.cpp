@@ -8,16 +8,6 @@ namespace {
 using Elements = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>;
 } // namespace
 
-void cross_entropy_add_slices(ExecutionSpace const& exec, Matrix<double> parts) {
-  Index const slices = Impl::extent(parts, 0), size = Impl::extent(parts, 1);
-  TRAINSTONE_REQUIRE(slices <= 1 << 16, "cross_entropy_add_slices: {} slices", slices);
-  Kernel const kernel{
-      .label = "trainstone::cross_entropy::add_slices", .flops = parts.size(), .bytes = parts.size() * sizeof(double)};
-  launch_for(
-      kernel, Elements(exec, 0, size),
-      KOKKOS_LAMBDA(Index i) { parts(0, i) = Impl::tree_over(slices, [&](Index slice) { return parts(slice, i); }); });
-}
-
 void cross_entropy_losses(ExecutionSpace const& exec, Vector<float const> maxima, Matrix<double const> sums,
                           Vector<float> losses) {
   Index const rows = Impl::extent(losses, 0);

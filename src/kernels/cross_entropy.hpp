@@ -67,12 +67,6 @@ template <class T>
 void cross_entropy_sums(ExecutionSpace const& exec, Matrix<T> logits, Vector<std::int32_t const> targets, Index first,
                         Index valid, Vector<float const> maxima, LogitsUse use, Matrix<double> sums);
 
-/// The first part of `parts` becomes the sum of all, in the balanced binary tree over them.       reference: itself
-/// \param[in]     exec            work is enqueued here; returns without fencing
-/// \param[in,out] parts (k, n)    at most 2^16 parts
-/// Work: k n FLOP; 8 k n bytes.
-void cross_entropy_add_slices(ExecutionSpace const& exec, Matrix<double> parts);
-
 /// losses = log(sum) + maximum - target's logit, per row.           reference: reference::cross_entropy_forward
 /// \param[in]     exec            work is enqueued here; returns without fencing
 /// \param[in]     maxima (N), sums (N, 2)   over all slices        \param[out] losses (N)   overwritten, fp32

@@ -17,13 +17,15 @@ DropoutRows::DropoutRows(Dropout const& dropout, Index positions, Index heads)
       site(dropout.site),
       threshold(0),
       scale(static_cast<float>(1 / (1 - dropout.rate))),
-      first_head(dropout.first_head) {
+      first_head(dropout.first_head),
+      first_position(dropout.first_position) {
   TRAINSTONE_REQUIRE(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {} is not in [0, 1)", dropout.rate);
   TRAINSTONE_REQUIRE(dropout.first_sample < std::uint64_t{1} << 44, "dropout knows 2^44 samples, not number {}",
                      dropout.first_sample);
   TRAINSTONE_REQUIRE(dropout.site < 1U << 24, "dropout knows 2^24 sites, not number {}", dropout.site);
   if (dropout.is_on()) {
-    TRAINSTONE_REQUIRE(positions <= 1 << 20, "dropout knows 2^20 positions, not {}", positions);
+    Index const end = first_position + positions;
+    TRAINSTONE_REQUIRE(first_position >= 0 && end <= 1 << 20, "dropout knows 2^20 positions, not {}", end);
     TRAINSTONE_REQUIRE(first_head + heads <= 1 << 14, "dropout knows 2^14 heads, not {}", first_head + heads);
   }
   constexpr double words = 0x1p32;

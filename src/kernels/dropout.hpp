@@ -18,6 +18,7 @@ struct Dropout {
   std::uint64_t first_sample = 0; ///< of the micro-batch's first sequence, counted from the start of training; < 2^44
   std::uint32_t site = 0;         ///< which of the model's dropouts; < 2^24. Positions are < 2^20, heads < 2^14
   std::uint32_t first_head = 0;   ///< of attention on some of the heads: the number of the first one
+  Index first_position = 0;       ///< of rows of some of the positions: the first one
   bool is_on() const { return rate > 0; }
 };
 
@@ -27,7 +28,7 @@ using MaskByte = std::uint8_t;
 /// x = dropout of (x + bias), in place.                      reference: reference::dropout
 /// \param[in]     exec       work is enqueued here; returns without fencing
 /// \param[in]     dropout    on
-/// \param[in]     sequence   N is a multiple of it: row n is position n mod sequence of sample n / sequence
+/// \param[in]     sequence   N is a multiple of it: row n is position first + n mod sequence of sample n / sequence
 /// \param[in]     bias (C), or empty: none
 /// \param[in,out] x (N, C)
 /// \param[out]    mask (N, C) overwritten; or empty: it is not kept

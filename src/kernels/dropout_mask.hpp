@@ -42,16 +42,16 @@ struct DropoutRows {
   std::uint64_t seed, first_sample;
   std::uint32_t site, threshold;
   float scale;
-  Index first_head;
+  Index first_head, first_position;
 
   /// \throws Error   if a number of the dropout is out of its range, or there are more positions or heads than it knows
   DropoutRows(Dropout const& dropout, Index positions, Index heads = 1);
 
-  /// Of sequence b's position t. A head's keys have blocks of their own.
+  /// Of the t-th position of sequence b that is here. A head's keys have blocks of their own.
   KOKKOS_INLINE_FUNCTION DropoutRow row(Index b, Index t, Index head = 0) const {
     std::uint64_t const sample = first_sample + static_cast<std::uint64_t>(b);
     // position: 20 bits, sample: 44, block: 18 bits (a head's keys are positions) of 32, head: 14, site: 24
-    std::uint64_t const upper = static_cast<std::uint64_t>(t) | sample >> 32 << 20;
+    std::uint64_t const upper = static_cast<std::uint64_t>(first_position + t) | sample >> 32 << 20;
     return {seed, upper << 32 | static_cast<std::uint64_t>(first_head + head) << 18,
             site | (sample & 0xFFFFFFFFU) << 24, threshold, scale};
   }

@@ -17,7 +17,8 @@ constexpr std::array<char const*, activation_kinds> names{
     "probabilities", "log-sum-exp", "attention mask", "attention", "middle",       "ln2",         "ln2 mean",
     "ln2 rstd",      "fc",          "gelu",           "output",    "attproj mask", "fcproj mask", "lnf",
     "lnf mean",      "lnf rstd",    "logits",         "losses",    "loss maximum", "loss sums",   "norm sums",
-    "partial",       "branch",      "d_stream",       "d_qkv",     "d_fc"};
+    "partial",       "gathered",    "gathered again", "normed",    "branch",       "d_stream",    "d_qkv",
+    "d_fc"};
 
 PlannedTensor planned_activation(std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return planned<std::uint8_t>(name, elements);
@@ -62,6 +63,15 @@ std::set<Activation> written_by(ModelStage const& stage, GptOptions const& optio
 
 } // namespace
 
+MicroBatchShape own_rows(MicroBatchShape shape, GptOptions const& options) {
+  if (options.shares_positions()) shape.sequence /= options.slices.ranks;
+  return shape;
+}
+
+Index first_position(MicroBatchShape shape, GptOptions const& options) {
+  return options.shares_positions() ? options.slices.rank * own_rows(shape, options).sequence : 0;
+}
+
 std::string to_string(PlacedActivation const& placed) {
   std::string prefix;
   if (placed.block == PlacedActivation::recomputed) prefix = "recomputed ";
@@ -75,11 +85,11 @@ Storage storage_of(Activation what, GptOptions const& options, Storage values) {
 }
 
 bool sums_lie_apart(GptOptions const& options, Storage values) {
-  return storage_of(Activation::partial, options, values) != values;
+  return storage_of(Activation::partial, options, values) != values || options.shares_positions();
 }
 
-/// Partial sums wait like the digits of a binary number. The longest of them lies where the sum belongs, if the types
-/// are the same.
+/// Partial sums wait like the digits of a binary number. The longest of them lies where the sum belongs, unless sums
+/// lie apart.
 Index matrices_of(Activation what, GptOptions const& options, Storage values) {
   Index const slices = options.slices.count();
   if (what != Activation::partial) return is_cut(what) ? slices : 1;
@@ -90,11 +100,14 @@ Index matrices_of(Activation what, GptOptions const& options, Storage values) {
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
   Index const n = shape.rows(), c = config.channels, blocks = options.slices.blocks, heads = config.heads / blocks;
   Index const in_loss = n / options.loss_chunks; // rows
+  Index const own = own_rows(shape, options).rows();
+  bool const cuts_positions = shape.sequence % blocks == 0;
   switch (what) {
   case Activation::log_sum_exp: return {n * heads, 1};
   case Activation::loss_maximum: return {in_loss, 1};
   case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
-  case Activation::norm_sums: return {shape.sequence % blocks == 0 ? blocks : 1, 2 * c};
+  case Activation::norm_sums:
+    return {options.shares_positions() ? options.slices.count() : cuts_positions ? blocks : 1, 2 * c};
   case Activation::probabilities:
   case Activation::attention_mask: return {n * heads, shape.sequence};
   case Activation::qkv:
@@ -105,7 +118,14 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   case Activation::gelu:
   case Activation::d_fc: return {n, 4 * c / blocks};
   case Activation::logits: return {in_loss, config.padded_vocab() / blocks};
-  default: return {n, is_statistic(what) ? 1 : c};
+  case Activation::ln1:
+  case Activation::ln2: return {options.keeps_gathered() ? n : own, c};
+  case Activation::lnf:
+  case Activation::partial:
+  case Activation::gathered:
+  case Activation::gathered_again: return {n, c};
+  case Activation::losses: return {n, 1};
+  default: return {own, is_statistic(what) ? 1 : c};
   }
 }
 
@@ -226,11 +246,11 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
 
 bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values) {
   if (set == ActivationSet::all) return true;
-  Activation const what = placed.what;
-  bool const is_sum =
-      what == (sums_lie_apart(options, values) ? Activation::partial : Activation::branch) && placed.number == 0;
-  bool const of_loss = what == Activation::loss_maximum || what == Activation::loss_sums;
-  return (is_sum || of_loss) == (set == ActivationSet::exchanged);
+  bool const exchanged = std::ranges::any_of(slice_exchanges, [&](SliceExchange exchange) {
+    bool const happens = exchange != SliceExchange::norm_sums || options.shares_positions();
+    return happens && placed == exchanged_activation(exchange, options, values);
+  });
+  return exchanged == (set == ActivationSet::exchanged);
 }
 
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,

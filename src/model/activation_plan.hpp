@@ -24,44 +24,54 @@ struct MicroBatchShape {
   Index rows() const { return batch * sequence; }
 };
 
+/// Outside of products: the positions of all samples that this rank has. All, unless ranks share them.
+MicroBatchShape own_rows(MicroBatchShape shape, GptOptions const& options);
+/// The first of these positions.
+Index first_position(MicroBatchShape shape, GptOptions const& options);
+
 /// In the order of their memory. N = B T rows. Of what slices cut, each slice has a matrix of its own, with its share
-/// of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole.
+/// of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole. If ranks share
+/// positions, (P, C) and (P) are the rank's own rows. Else P is N.
 enum class Activation {
-  input,          ///< (N, C) residual stream that a chunk of a pipeline's stage receives
-  embedded,       ///< (N, C)
-  embedded_mask,  ///< (N, C); masks are there if they are kept
-  ln1,            ///< (N, C); every block has its own from here on
-  ln1_mean,       ///< (N)
-  ln1_rstd,       ///< (N)
+  input,          ///< (P, C) residual stream that a chunk of a pipeline's stage receives
+  embedded,       ///< (P, C)
+  embedded_mask,  ///< (P, C); masks are there if they are kept
+  ln1,            ///< (P, C), or (N, C) if what was gathered is kept; every block has its own from here on
+  ln1_mean,       ///< (P)
+  ln1_rstd,       ///< (P)
   qkv,            ///< (N, 3C)
   probabilities,  ///< (B NH T, T) of materialised attention
   log_sum_exp,    ///< (B NH T) of flash attention
   attention_mask, ///< (B NH T, T) of materialised attention
   attention,      ///< (N, C) heads side by side
-  middle,         ///< (N, C) residual stream after attention
-  ln2,            ///< (N, C)
-  ln2_mean,       ///< (N)
-  ln2_rstd,       ///< (N)
+  middle,         ///< (P, C) residual stream after attention
+  ln2,            ///< as ln1
+  ln2_mean,       ///< (P)
+  ln2_rstd,       ///< (P)
   fc,             ///< (N, 4C) biased, before GELU
   gelu,           ///< (N, 4C)
-  output,         ///< (N, C) residual stream after the block
-  attproj_mask,   ///< (N, C)
-  fcproj_mask,    ///< (N, C); the last of a block
-  lnf,            ///< (N, C)
-  lnf_mean,       ///< (N)
-  lnf_rstd,       ///< (N)
+  output,         ///< (P, C) residual stream after the block
+  attproj_mask,   ///< (P, C)
+  fcproj_mask,    ///< (P, C); the last of a block
+  lnf,            ///< (N, C): what was gathered is kept
+  lnf_mean,       ///< (P)
+  lnf_rstd,       ///< (P)
   logits,         ///< (N, Vp); the loss turns them into their gradient
   losses,         ///< (N)
   loss_maximum,   ///< (N) of the logits, over slices; from here to loss_sums with slices only, of one chunk of rows
   loss_sums,      ///< (slices here, 2N) fp64: of the powers, and the target's logit
   norm_sums,      ///< (blocks, 2C) fp32: gradients of a norm by block of positions; as many blocks as the model has
-                  ///< slices, if they divide the positions, else one; with slices only
+                  ///< slices, if they divide the positions, else one; the blocks of this rank's positions; with slices
+                  ///< only
   partial,        ///< (N, C) several: sums of some slices; with slices only
-  branch,         ///< (N, C) what a part adds to the stream, forward; its gradient, backward
-  d_stream,       ///< (N, C) gradient of the residual stream, handed from part to part
+  gathered,       ///< (N, C) the rows of all ranks that share positions, for a product
+  gathered_again, ///< (N, C) the same of a norm, in backward
+  normed,         ///< (P, C) a norm, where the gathered one is kept
+  branch,         ///< (P, C) what a part adds to the stream, forward; its gradient, backward
+  d_stream,       ///< (P, C) gradient of the residual stream, handed from part to part
   d_qkv,          ///< (N, 3C)
   d_fc,           ///< (N, 4C); the last one with memory of its own
-  stream,         ///< (N, C) that a part begins with: `embedded`, `input`, or `output` of the block before
+  stream,         ///< (P, C) that a part begins with: `embedded`, `input`, or `output` of the block before
   d_attention,    ///< (N, C) in the memory of d_fc, which only mlp uses
 };
 
@@ -110,7 +120,8 @@ constexpr bool is_statistic(Activation what) {
 
 /// How many matrices of it a rank has in one place: slices, or partial sums.
 Index matrices_of(Activation what, GptOptions const& options, Storage values);
-/// Whether sums over slices have memory of their own, because their type is another one than that of what they become.
+/// Whether sums over slices have memory of their own, because their type or their rows are not those of what they
+/// become.
 bool sums_lie_apart(GptOptions const& options, Storage values);
 /// The type of its numbers; of loss_sums fp64, and of masks bytes, which are none of these types.
 Storage storage_of(Activation what, GptOptions const& options, Storage values);
@@ -129,8 +140,8 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
 /// different chunks share its memory.
 struct ActivationCopies {
   Index slots = 1;     ///< of what chunks keep of a micro-batch for backward
-  Index inputs = 0;    ///< of the residual stream that a chunk receives, (N, C)
-  Index gradients = 1; ///< of the gradient of the residual stream, (N, C)
+  Index inputs = 0;    ///< of the residual stream that a chunk receives
+  Index gradients = 1; ///< of the gradient of the residual stream
 
   bool operator==(ActivationCopies const&) const = default;
 };

@@ -13,9 +13,13 @@
 
 #include <array>
 #include <cstddef>
+#include <variant>
 #include <vector>
 
 namespace trainstone {
+
+/// What an exchange between tensor ranks works on.
+using ExchangedVector = std::variant<StoredVector, Vector<double>>;
 
 class Activations {
 public:

@@ -129,7 +129,14 @@ struct GptOptions {
   TensorSlices slices = {};
   /// Sums over slices, if there are any, are fp32 until they are complete, whatever values are stored in.
   bool wide_sums = false;
+  /// The ranks that share the slices share the positions of every sample outside of products, too: each has a run of
+  /// them. Sequence parallelism.
+  bool sequence_parallel = false;
+  /// What ranks gather for a product forward is kept for backward, in place of a second gather.
+  bool keep_gathered = false;
 
+  bool shares_positions() const { return sequence_parallel && slices.are_shared(); }
+  bool keeps_gathered() const { return keep_gathered && shares_positions(); }
   bool sums_wide() const { return wide_sums && slices.cuts(); }
   bool splits_loss() const { return loss_chunks > 1; }
   bool keeps_masks() const { return dropout > 0 && dropout_masks == DropoutMasks::stored; }

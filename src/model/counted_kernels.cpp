@@ -56,28 +56,34 @@ public:
   }
 
   bool drops() const override { return m_trains && m_options.dropout > 0; }
-  bool splits_loss() const override { return m_options.splits_loss(); }
+  GptOptions const& options() const override { return m_options; }
 
   void embed(Activation out) override {
     count("embedding::forward", size(out), 3 * size(out) * m_value_bytes + m_rows * token_bytes);
   }
   void look_up(Activation sum) override {
     in_every_slice([&] {
-      count("embedding::lookup", size(sum), size(sum) * (m_value_bytes + sum_bytes()) + m_rows * token_bytes);
+      std::uint64_t const elements = sum_elements(sum);
+      count("embedding::lookup", elements, elements * (m_value_bytes + sum_bytes()) + m_rows * token_bytes);
     });
   }
   void add_positions(Activation, Activation out) override {
     count("embedding::add_positions", size(out), 3 * size(out) * m_value_bytes);
   }
   void complete(Activation sum) override {
-    if (sums_apart()) count("cast::convert", 0, sum_elements(sum) * (sum_bytes() + m_value_bytes));
+    if (m_options.shares_positions())
+      count("positions::take", 0, size(sum) * (sum_bytes() + m_value_bytes));
+    else if (sums_apart())
+      count("cast::convert", 0, sum_elements(sum) * (sum_bytes() + m_value_bytes));
   }
-  void norm(Activation x, LayerNorm const&) override {
-    count("layernorm::forward", 8 * size(x), 2 * (size(x) + m_channels) * m_value_bytes + statistics_bytes());
+  void place(Activation own, Activation) override { count("positions::place", 0, 2 * size(own) * m_value_bytes); }
+  void keep(Activation all, Activation) override { count("accumulate", 0, 2 * size(all) * m_value_bytes); }
+  void norm(Activation x, LayerNorm const& norm) override {
+    count("layernorm::forward", 8 * size(x), 2 * (size(x) + m_channels) * m_value_bytes + statistics_bytes(norm));
   }
-  void add_and_norm(Activation x, Activation, MaybeTensor, Activation, LayerNorm const&) override {
+  void add_and_norm(Activation x, Activation, MaybeTensor, Activation, LayerNorm const& norm) override {
     count("layernorm::residual_forward", 10 * size(x),
-          (4 * size(x) + 3 * m_channels) * m_value_bytes + statistics_bytes());
+          (4 * size(x) + 3 * m_channels) * m_value_bytes + statistics_bytes(norm));
   }
   void add(Activation x, Activation, MaybeTensor bias, Activation) override {
     count("residual::forward", 2 * size(x), (3 * size(x) + size(bias)) * m_value_bytes);
@@ -112,7 +118,7 @@ public:
     for (Index slice = 0; slice < m_options.slices.count(); ++slice)
       count("cross_entropy::sums", 3 * valid(slice), valid(slice) * m_value_bytes + sums_bytes());
     std::uint64_t const sums = size(Activation::loss_sums);
-    if (m_options.slices.count() > 1) count("cross_entropy::add_slices", sums, sums * sizeof(double));
+    if (m_options.slices.count() > 1) count("accumulate::parts", sums, sums * sizeof(double));
   }
   void loss_of_sums() override {
     count("cross_entropy::losses", 3 * count_of(rows()), sums_bytes());
@@ -156,15 +162,23 @@ public:
               {out, in, rows(), Transpose::yes, Transpose::no, m_mode, m_storage.values, m_storage.gradients,
                bias && (slice == 0 || !once) ? EpilogueKind::bias_gradient : EpilogueKind::none});
   }
-  void norm_backward(Activation, Activation x, LayerNorm const&, Activation, Write d_x_mode) override {
+  void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) override {
+    norm_input_gradient(d_y, x, norm, d_x, d_x_mode);
+    count("layernorm::backward_parameters", 4 * size(x),
+          2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes(norm));
+  }
+  void norm_input_gradient(Activation, Activation x, LayerNorm const& norm, Activation, Write d_x_mode) override {
     count("layernorm::backward", 12 * size(x),
-          ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes());
-    if (!m_options.slices.cuts())
-      return count("layernorm::backward_parameters", 4 * size(x),
-                   2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes());
+          ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes(norm));
+  }
+  void norm_sums(Activation, Activation x, LayerNorm const& norm) override {
     std::uint64_t const sums = size(Activation::norm_sums);
     count("layernorm::block_sums", 4 * size(x),
-          2 * size(x) * m_value_bytes + sums * sizeof(float) + statistics_bytes());
+          2 * size(x) * m_value_bytes + sums * sizeof(float) + statistics_bytes(norm));
+    if (adds_norm_blocks()) count("accumulate::parts", sums, sums * sizeof(float));
+  }
+  void norm_parameters(LayerNorm const&) override {
+    std::uint64_t const sums = m_options.shares_positions() ? 2 * m_channels : size(Activation::norm_sums);
     count("layernorm::sum_blocks", sums, sums * sizeof(float) + written_bytes(2 * m_channels));
   }
   void attend_backward(Activation d_out) override {
@@ -223,8 +237,11 @@ private:
     return count_of(rows * columns);
   }
   std::uint64_t mask_bytes(Activation mask) const { return m_options.keeps_masks() ? size(mask) : 0; }
+  bool adds_norm_blocks() const { return m_options.shares_positions() && m_options.slices.count() > 1; }
   /// Mean and rstd of every row.
-  std::uint64_t statistics_bytes() const { return 2 * m_rows * sizeof(float); }
+  std::uint64_t statistics_bytes(LayerNorm const& norm) const {
+    return (size(norm.mean) + size(norm.rstd)) * sizeof(float);
+  }
   std::uint64_t pairs_bytes() const {
     return size(Activation::probabilities) * m_value_bytes + mask_bytes(Activation::attention_mask);
   }

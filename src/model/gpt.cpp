@@ -50,14 +50,15 @@ StoredMatrix Gpt::stream_gradient(Index number) const {
   return m_activations.matrix(Activation::d_stream, PlacedActivation::of_model, {.gradient = number});
 }
 
-StoredMatrix Gpt::slice_sum() const {
-  bool const apart = sums_lie_apart(m_options, storage());
-  return m_activations.matrix(apart ? Activation::partial : Activation::branch, PlacedActivation::of_model);
-}
-
-Vector<double> Gpt::loss_sums() const {
-  Matrix<double> const all = m_activations.loss_sums();
-  return Vector<double>(all.data(), all.extent(1)); // of the slices that are here, when they are added up
+/// Of what is added up here first, the sum lies in the first row.
+ExchangedVector Gpt::exchanged(SliceExchange exchange) const {
+  if (exchange == SliceExchange::loss_sums) {
+    Matrix<double> const all = m_activations.loss_sums();
+    return Vector<double>(all.data(), all.extent(1));
+  }
+  PlacedActivation const placed = exchanged_activation(exchange, m_options, storage());
+  StoredMatrix const all = m_activations.matrix(placed.what, placed.block);
+  return exchange == SliceExchange::norm_sums ? all.flat().part(0, all.columns) : all.flat();
 }
 
 Impl::LaunchedPart Gpt::launched(ExecutionSpace const& exec, Part part, MicroBatch const& batch,

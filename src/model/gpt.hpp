@@ -13,6 +13,7 @@
 #include "model/parameter_table.hpp"
 #include "model/part.hpp"
 #include "model/part_kernels.hpp"
+#include "model/part_lists.hpp"
 
 #include <optional>
 
@@ -91,12 +92,12 @@ public:
   void backward(ExecutionSpace const& exec, Part part, MicroBatch const& batch, ConstStoredVector parameters,
                 GradientTarget const& target, std::optional<Index> piece = {}, ActivationBuffers const& buffers = {});
 
-  /// The output of the part's forward: the residual stream, (N, C), or the head's logits, (N, Vp); if the loss is
-  /// split, the head's norm, (N, C).
+  /// The output of the part's forward: the residual stream, (N, C), or own rows of it, if ranks share positions; or the
+  /// head's logits, (N, Vp); if the loss is split, the head's norm, (N, C).
   StoredMatrix output(Part part, ActivationBuffers const& buffers = {}) const;
 
-  /// What a stage of a pipeline receives and sends, (N, C) each. The residual stream that a chunk without embed begins
-  /// with is received into an input, and stays there until the chunk's backward.
+  /// What a stage of a pipeline receives and sends, (N, C) each, or own rows. The residual stream that a chunk
+  /// without embed begins with is received into an input, and stays there until the chunk's backward.
   StoredMatrix input(Index number) const;
   /// The residual stream behind a chunk without head: the output of its last block, or of embed if it has no block.
   StoredMatrix chunk_output(Index chunk, Index slot) const;
@@ -106,13 +107,9 @@ public:
   /// The head's logits, or their gradients, (N, Vp). If the loss is split: of the last chunk, (N / chunks, Vp). Of a
   /// slice that is here, the columns of its tokens.
   StoredMatrix logits(Index slice = 0) const { return m_activations.matrix(Activation::logits, -1, {}, slice); }
-  // What the ranks of a tensor group bring together (SliceExchange of part_lists.hpp).
 
-  /// (N, C), in fp32 if sums are wide.
-  StoredMatrix slice_sum() const;
-  /// (N / chunks) each; of the sums two per row.
-  Vector<float> loss_maximum() const { return m_activations.statistics(Activation::loss_maximum, -1); }
-  Vector<double> loss_sums() const;
+  /// What the ranks of a tensor group bring together: the memory in which an exchange works.
+  ExchangedVector exchanged(SliceExchange exchange) const;
 
   /// (N) of the last loss().
   Vector<float> losses() const { return m_activations.statistics(Activation::losses, -1); }

@@ -15,6 +15,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/layernorm.hpp"
+#include "kernels/positions.hpp"
 #include "kernels/residual.hpp"
 #include "model/part_kernels.hpp"
 
@@ -49,7 +50,7 @@ public:
   explicit LaunchedKernels(LaunchedPart const& of) : m_of(of), m_exec(of.exec) {}
 
   bool drops() const override { return m_of.batch.dropout.is_on(); }
-  bool splits_loss() const override { return m_of.options.splits_loss(); }
+  GptOptions const& options() const override { return m_of.options; }
 
   void embed(Activation out) override {
     embedding_forward<T>(m_exec, m_of.batch.tokens, weight_matrix(Tensor::wte), weight_matrix(Tensor::wpe),
@@ -67,10 +68,22 @@ public:
     });
   }
   void add_positions(Activation looked_up, Activation out) override {
-    embedding_add_positions<T>(m_exec, matrix(looked_up), weight_matrix(Tensor::wpe), m_of.shape.sequence, matrix(out));
+    Matrix<T const> const all = weight_matrix(Tensor::wpe);
+    std::size_t const first = static_cast<std::size_t>(own_first()), columns = all.extent(1);
+    Matrix<T const> const own(all.data() + first * columns, all.extent(0) - first, columns);
+    embedding_add_positions<T>(m_exec, matrix(looked_up), own, own_sequence(), matrix(out));
   }
   void complete(Activation sum) override {
-    if (sums_apart()) cast(m_exec, partial_sum(sum, 0).flat(), stored(sum).flat());
+    if (options().shares_positions())
+      take_own(partial_sum(sum, 0), matrix(sum));
+    else if (sums_apart())
+      cast(m_exec, partial_sum(sum, 0).flat(), stored(sum).flat());
+  }
+  void place(Activation own, Activation all) override {
+    place_positions<T>(m_exec, matrix(own), m_of.shape.batch, own_first(), matrix(all));
+  }
+  void keep(Activation all, Activation kept) override {
+    accumulate(m_exec, Write::overwrite, stored(all).flat(), stored(kept).flat());
   }
   void norm(Activation x, LayerNorm const& norm) override {
     layernorm_forward<T>(m_exec, matrix(x), weight_vector(norm.gain), weight_vector(norm.bias), matrix(norm.out),
@@ -103,7 +116,7 @@ public:
     });
   }
   void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) override {
-    dropout_forward<T>(m_exec, at(site), m_of.shape.sequence, bias_of(bias), matrix(x), mask_of(mask));
+    dropout_forward<T>(m_exec, at_own_positions(site), own_sequence(), bias_of(bias), matrix(x), mask_of(mask));
   }
   void attend() override {
     for_each_slice([&](Index slice) {
@@ -142,7 +155,7 @@ public:
       cross_entropy_sums<T>(m_exec, matrix(Activation::logits, slice), targets(), first_token(slice), tokens_of(slice),
                             statistics(Activation::loss_maximum), use, loss_sums_of(slice));
     });
-    if (slices().count() > 1) cross_entropy_add_slices(m_exec, m_of.activations.loss_sums());
+    if (slices().count() > 1) add_parts(m_exec, m_of.activations.loss_sums());
   }
   void loss_of_sums() override {
     Vector<float> const maximum = statistics(Activation::loss_maximum);
@@ -164,7 +177,7 @@ public:
     });
   }
   void drop_backward(DropoutSite site, Activation mask, Activation d_y, Activation d_x) override {
-    dropout_backward<T>(m_exec, at(site), m_of.shape.sequence, mask_of(mask), matrix(d_y), matrix(d_x));
+    dropout_backward<T>(m_exec, at_own_positions(site), own_sequence(), mask_of(mask), matrix(d_y), matrix(d_x));
   }
   void input_gradient(Activation d_y, Tensor weight, MaybeActivation pre, Activation d_x) override {
     auto const multiply = [&](Index slice, Matrix<T const> d_out, trainstone::StoredMatrix out) {
@@ -187,16 +200,27 @@ public:
     });
   }
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) override {
-    Vector<float> const mean = statistics(norm.mean), rstd = statistics(norm.rstd);
     with_gradients([&](auto const& d) {
-      if (!slices().cuts())
-        return layernorm_backward<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), mean, rstd, matrix(d_x),
-                                     d_x_mode, d.vector(norm.gain), d.vector(norm.bias), m_of.write);
-      Matrix<float> const sums = m_of.activations.matrix(Activation::norm_sums, block()).template as<float>();
-      layernorm_backward_input<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), mean, rstd, matrix(d_x),
-                                  d_x_mode);
-      layernorm_block_sums<T>(m_exec, matrix(d_y), matrix(x), mean, rstd, m_of.shape.sequence, sums);
-      layernorm_sum_blocks(m_exec, Matrix<float const>(sums), d.vector(norm.gain), d.vector(norm.bias), m_of.write);
+      layernorm_backward<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), statistics(norm.mean),
+                            statistics(norm.rstd), matrix(d_x), d_x_mode, d.vector(norm.gain), d.vector(norm.bias),
+                            m_of.write);
+    });
+  }
+  void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
+                           Write d_x_mode) override {
+    layernorm_backward_input<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), statistics(norm.mean),
+                                statistics(norm.rstd), matrix(d_x), d_x_mode);
+  }
+  void norm_sums(Activation d_y, Activation x, LayerNorm const& norm) override {
+    layernorm_block_sums<T>(m_exec, matrix(d_y), matrix(x), statistics(norm.mean), statistics(norm.rstd),
+                            own_sequence(), all_norm_sums());
+    if (options().shares_positions() && slices().count() > 1) add_parts(m_exec, all_norm_sums());
+  }
+  void norm_parameters(LayerNorm const& norm) override {
+    Matrix<float const> const all = all_norm_sums();
+    Matrix<float const> const sums(all.data(), options().shares_positions() ? 1 : all.extent(0), all.extent(1));
+    with_gradients([&](auto const& d) {
+      layernorm_sum_blocks(m_exec, sums, d.vector(norm.gain), d.vector(norm.bias), m_of.write);
     });
   }
   void attend_backward(Activation d_out) override {
@@ -227,6 +251,16 @@ private:
   Index first_token(Index slice) const { return (slices().first() + slice) * slice_rows(); }
   Index tokens_of(Index slice) const {
     return std::clamp<Index>(m_of.config.vocab - first_token(slice), 0, slice_rows());
+  }
+
+  /// The positions that are here, of every sample: how many, and the first one.
+  Index own_sequence() const { return own_rows(m_of.shape, options()).sequence; }
+  Index own_first() const { return first_position(m_of.shape, options()); }
+  void take_own(trainstone::StoredMatrix const& all, Matrix<T> own) const {
+    if (all.storage == Storage::fp32)
+      take_positions<float, T>(m_exec, all.as<float>(), m_of.shape.batch, own_first(), own);
+    else
+      take_positions<T, T>(m_exec, all.as<T>(), m_of.shape.batch, own_first(), own);
   }
 
   bool sums_apart() const { return sums_lie_apart(m_of.options, storage_of<T>()); }
@@ -273,6 +307,10 @@ private:
     Range const rows = rows_of_chunk();
     return Vector<float>(statistics(Activation::losses).data() + rows.begin, static_cast<std::size_t>(rows.size()));
   }
+  /// By block of positions; when all are added up, the first row is of all.
+  Matrix<float> all_norm_sums() const {
+    return m_of.activations.matrix(Activation::norm_sums, block()).template as<float>();
+  }
   /// Of a slice; when all are added up, those of slice 0 are of all.
   Matrix<double> loss_sums_of(Index slice) const {
     Matrix<double> const all = m_of.activations.loss_sums();
@@ -305,6 +343,11 @@ private:
     Dropout dropout = m_of.batch.dropout;
     auto const block = site == DropoutSite::embedded ? 0 : static_cast<std::uint32_t>(m_of.part.block);
     dropout.site = static_cast<std::uint32_t>(site) + 3 * block;
+    return dropout;
+  }
+  Dropout at_own_positions(DropoutSite site) const {
+    Dropout dropout = at(site);
+    dropout.first_position = own_first();
     return dropout;
   }
   Dropout at_heads_of(Index slice) const {

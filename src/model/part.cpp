@@ -112,7 +112,10 @@ void PartTable::add_root_pieces(ParameterTable const& table) {
     for (std::vector<Tensor> const& written : gradients_written(PartKind::head, m_options))
       at(PartKind::head).push_back({groups_in_root(table, written), padded});
   if (head && !embed) at(PartKind::head).back().complete_from = 0;
-  if (embed) at(PartKind::embed) = {{groups_in_root(table, gradients_written(PartKind::embed, m_options).front()), 0}};
+  if (!embed) return;
+  for (std::vector<Tensor> const& written : gradients_written(PartKind::embed, m_options))
+    at(PartKind::embed).push_back({groups_in_root(table, written), padded});
+  at(PartKind::embed).back().complete_from = 0;
 }
 
 /// All blocks are alike. What lies behind a tensor belongs to it.

@@ -30,24 +30,28 @@ using MaybeActivation = std::optional<Activation>;
 
 /// Receives the calls of a part's description, in the order of the kernels. Tensors of a block are those of the part's
 /// block. A kernel reads its first arguments and writes its last ones. If slices cut the model (TensorSlices), kernels
-/// run on each slice that is here. A product whose input features are cut leaves a sum over these slices.
+/// run on each slice that is here. A product whose input features are cut leaves a sum over these slices. If the head
+/// computes logits chunk by chunk of rows (GptOptions::loss_chunks), the loss and a piece of the head's backward have
+/// tensors of one chunk.
 class PartKernels {
 public:
   virtual ~PartKernels() = default;
 
   /// Whether elements are dropped.
   virtual bool drops() const = 0;
-  /// Whether the head computes logits chunk by chunk of rows. The loss and a piece of the head's backward
-  /// then have tensors of one chunk.
-  virtual bool splits_loss() const = 0;
+  virtual GptOptions const& options() const = 0;
   /// out = the rows of the token table and of the position table
   virtual void embed(Activation out) = 0;
   /// sum = the rows of the token table that slices have here; out = what was looked up, and the rows of the position
   /// table
   virtual void look_up(Activation sum) = 0;
   virtual void add_positions(Activation looked_up, Activation out) = 0;
-  /// The sum over slices is there: it is rounded to where it belongs.
+  /// The sum over slices is there: it is rounded to where it belongs. If ranks share positions, this rank's rows are.
   virtual void complete(Activation sum) = 0;
+  /// Of ranks that share positions: this rank's rows get their places among all rows, so that these can be gathered.
+  virtual void place(Activation own, Activation all) = 0;
+  /// What was gathered is copied to where it is kept.
+  virtual void keep(Activation all, Activation kept) = 0;
   virtual void norm(Activation x, LayerNorm const& norm) = 0;
   /// sum = x + branch + bias, and the norm of sum
   virtual void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum,
@@ -80,6 +84,12 @@ public:
   virtual void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) = 0;
   /// The gradients of the norm's parameters, too.
   virtual void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) = 0;
+  /// The same with slices: the gradient of the input; sums over each block of positions for the gradients of the
+  /// parameters, and of ranks that share positions over all blocks here; these gradients, from the sums.
+  virtual void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
+                                   Write d_x_mode) = 0;
+  virtual void norm_sums(Activation d_y, Activation x, LayerNorm const& norm) = 0;
+  virtual void norm_parameters(LayerNorm const& norm) = 0;
   /// From d_out to `d_qkv`.
   virtual void attend_backward(Activation d_out) = 0;
 };
@@ -100,7 +110,8 @@ struct PartPiece {
 /// the loss is split, the loss has pieces of every chunk, each chunk's backward follows its loss, and the norm of head
 /// follows the last chunk. Of forward, a block computes again all that its backward reads: the last product of a block
 /// is not among it, because nobody reads its result again. Where ranks share the slices of a model, what they bring
-/// together (SliceExchange of part_lists.hpp) lies between two pieces.
+/// together (SliceExchange of part_lists.hpp) lies between two pieces. If they share positions, too, a product that all
+/// slices read has a piece before it that places this rank's rows.
 /// \param[in] how  of recompute; of Recompute::none there is no piece
 std::vector<PartPiece> part_pieces(Pass pass, PartKind kind, GptOptions const& options,
                                    Recompute how = Recompute::none);

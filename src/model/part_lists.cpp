@@ -3,6 +3,7 @@
 #include "model/part_kernels.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainstone {
 
@@ -19,7 +20,7 @@ public:
   PieceExchanges const& exchanges() const { return m_exchanges; }
 
   bool drops() const override { return m_options.dropout > 0; }
-  bool splits_loss() const override { return m_options.splits_loss(); }
+  GptOptions const& options() const override { return m_options; }
   void embed(Activation out) override { write({out}); }
   void look_up(Activation sum) override { write_sum(sum); }
   void add_positions(Activation looked_up, Activation out) override {
@@ -27,9 +28,18 @@ public:
     write({out});
   }
   void complete(Activation sum) override {
-    m_exchanges.needs = SliceExchange::sum;
-    read({sum});
+    m_exchanges.needs.insert(SliceExchange::sum);
+    if (!m_options.shares_positions()) read({sum}); // else it becomes this rank's rows of it
     write({sum});
+  }
+  void place(Activation own, Activation all) override {
+    read({own});
+    write({all});
+    m_exchanges.starts.insert(gather_of(all));
+  }
+  void keep(Activation all, Activation kept) override {
+    read({all});
+    write({kept});
   }
   void norm(Activation x, LayerNorm const& norm) override {
     read({x});
@@ -73,15 +83,16 @@ public:
   void loss_maximum() override {
     read({Activation::logits});
     write({Activation::loss_maximum});
-    m_exchanges.starts = SliceExchange::loss_maximum;
+    m_exchanges.starts.insert(SliceExchange::loss_maximum);
   }
   void loss_sums() override {
-    m_exchanges = {.needs = SliceExchange::loss_maximum, .starts = SliceExchange::loss_sums};
+    m_exchanges.needs.insert(SliceExchange::loss_maximum);
+    m_exchanges.starts.insert(SliceExchange::loss_sums);
     read({Activation::logits, Activation::loss_maximum});
     write({Activation::logits, Activation::loss_sums});
   }
   void loss_of_sums() override {
-    m_exchanges.needs = SliceExchange::loss_sums;
+    m_exchanges.needs.insert(SliceExchange::loss_sums);
     read({Activation::logits, Activation::loss_maximum, Activation::loss_sums});
     write({Activation::logits, Activation::losses});
   }
@@ -106,9 +117,21 @@ public:
     if (bias) m_gradients.push_back(*bias);
   }
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
+    norm_input_gradient(d_y, x, norm, d_x, Write::overwrite);
+    m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
+  }
+  void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
     read({d_y, x, norm.mean, norm.rstd});
     write({d_x});
-    if (m_options.slices.cuts()) write({Activation::norm_sums});
+  }
+  void norm_sums(Activation d_y, Activation x, LayerNorm const& norm) override {
+    read({d_y, x, norm.mean, norm.rstd});
+    write({Activation::norm_sums});
+    if (m_options.shares_positions()) m_exchanges.starts.insert(SliceExchange::norm_sums);
+  }
+  void norm_parameters(LayerNorm const& norm) override {
+    read({Activation::norm_sums});
+    if (m_options.shares_positions()) m_exchanges.needs.insert(SliceExchange::norm_sums);
     m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
   }
   void attend_backward(Activation d_out) override {
@@ -128,9 +151,17 @@ private:
   void write_sum(Activation sum) {
     write({sum});
     if (m_options.slices.cuts()) write({Activation::partial});
-    m_exchanges.starts = SliceExchange::sum;
+    m_exchanges.starts.insert(SliceExchange::sum);
+  }
+  static bool is_gathered(Activation what) {
+    return what == Activation::gathered || what == Activation::gathered_again;
+  }
+  static SliceExchange gather_of(Activation all) {
+    return all == Activation::gathered ? SliceExchange::gather : SliceExchange::gather_again;
   }
   void read(std::initializer_list<Activation> all) {
+    for (Activation const what : all)
+      if (is_gathered(what)) m_exchanges.needs.insert(gather_of(what));
     for (Activation const what : all)
       if (!m_written.contains(in_memory(what))) m_read.insert(in_memory(what));
   }
@@ -213,12 +244,41 @@ std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions con
 std::string_view to_string(SliceExchange exchange) {
   switch (exchange) {
   case SliceExchange::sum: return "sum over slices";
+  case SliceExchange::gather: return "rows";
+  case SliceExchange::gather_again: return "rows again";
+  case SliceExchange::norm_sums: return "sums of a norm's gradients";
   case SliceExchange::loss_maximum: return "maximum of logits";
   case SliceExchange::loss_sums: return "sums of logits";
   }
   return "unknown";
 }
 
+PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& options, Storage values) {
+  auto const placed = [](Activation what) { return PlacedActivation{what, PlacedActivation::of_model}; };
+  switch (exchange) {
+  case SliceExchange::sum: return placed(sums_lie_apart(options, values) ? Activation::partial : Activation::branch);
+  case SliceExchange::gather: return placed(Activation::gathered);
+  case SliceExchange::gather_again: return placed(Activation::gathered_again);
+  case SliceExchange::norm_sums: return placed(Activation::norm_sums);
+  case SliceExchange::loss_maximum: return placed(Activation::loss_maximum);
+  case SliceExchange::loss_sums: return placed(Activation::loss_sums);
+  }
+  throw Error(fmt::format("no exchange {}", static_cast<int>(exchange)));
+}
+
+std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options) {
+  std::set<SliceExchange> all;
+  for (Part const part : parts(stage))
+    for (Pass const pass : {Pass::forward, Pass::loss, Pass::backward}) {
+      if (pass == Pass::loss && part.kind != PartKind::head) continue;
+      for (PieceExchanges const& piece : piece_exchanges(pass, part.kind, options))
+        all.insert(piece.needs.begin(), piece.needs.end());
+    }
+  return all;
+}
+
+/// Behind a piece the exchange starts that a later piece needs, unless a piece before that one starts it anew: it adds
+/// to the sum. Of several pieces that need it, the first one waits.
 std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions const& options, Recompute how) {
   std::vector<PieceExchanges> all;
   for (PartPiece const& piece : part_pieces(pass, kind, options, how)) {
@@ -226,12 +286,17 @@ std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions
     piece.describe(kernels);
     all.push_back(kernels.exchanges());
   }
-  for (auto piece = all.begin(); piece != all.end(); ++piece) {
-    std::optional<SliceExchange>& starts = piece->starts;
-    auto const next = std::find_if(piece + 1, all.end(), [&](PieceExchanges const& later) {
-      return starts && (later.needs == starts || later.starts == starts);
-    });
-    if (next != all.end() && next->needs != starts) starts.reset(); // a later piece adds to it
+  for (SliceExchange const exchange : slice_exchanges) {
+    bool is_there = false;
+    for (auto piece = all.begin(); piece != all.end(); ++piece) {
+      if (piece->needs.contains(exchange) && std::exchange(is_there, true)) piece->needs.erase(exchange);
+      if (!piece->starts.contains(exchange)) continue;
+      is_there = false;
+      auto const next = std::find_if(piece + 1, all.end(), [&](PieceExchanges const& later) {
+        return later.needs.contains(exchange) || later.starts.contains(exchange);
+      });
+      if (next != all.end() && !next->needs.contains(exchange)) piece->starts.erase(exchange);
+    }
   }
   return all;
 }

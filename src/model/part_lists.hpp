@@ -41,21 +41,32 @@ std::vector<std::vector<Tensor>> gradients_written(PartKind kind, GptOptions con
 /// What ranks that share the slices of a model bring together between two pieces of a pass. Each rank has left its part
 /// of it. At the end, all have the whole.
 enum class SliceExchange {
-  sum,          ///< over slices: (N, C) in `branch`, or in the first `partial` if sums are wide
-  loss_maximum, ///< of the logits: Activation::loss_maximum
+  sum,          ///< over slices: of (N, C) all rows or, if ranks share positions, this rank's
+  loss_maximum, ///< of the logits
   loss_sums,    ///< over slices: the first row of Activation::loss_sums
+  gather,       ///< of the rows of all ranks that share positions: (N, C), where this rank's are in place
+  gather_again, ///< the same of a norm, in backward
+  norm_sums,    ///< over the ranks that share positions: the first row of Activation::norm_sums
 };
 
-/// "sum over slices", "maximum of logits", "sums of logits"
+/// "sum over slices", "maximum of logits", "sums of logits", "rows", "rows again", "sums of a norm's gradients"
 std::string_view to_string(SliceExchange exchange);
 
-inline constexpr std::array slice_exchanges{SliceExchange::sum, SliceExchange::loss_maximum, SliceExchange::loss_sums};
+inline constexpr std::array slice_exchanges{SliceExchange::sum,          SliceExchange::loss_maximum,
+                                            SliceExchange::loss_sums,    SliceExchange::gather,
+                                            SliceExchange::gather_again, SliceExchange::norm_sums};
+
+/// Where it lies.
+PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& options, Storage values);
 
 struct PieceExchanges {
-  std::optional<SliceExchange> needs = {};  ///< what must have ended before the piece
-  std::optional<SliceExchange> starts = {}; ///< what can start behind it
+  std::set<SliceExchange> needs = {};  ///< what must have ended before the piece
+  std::set<SliceExchange> starts = {}; ///< what can start behind it
   bool operator==(PieceExchanges const&) const = default;
 };
+
+/// Those of the parts of a stage, if ranks share the slices.
+std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options);
 
 /// By piece. \param[in] how  of a recomputation
 std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions const& options,

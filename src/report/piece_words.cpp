@@ -20,11 +20,15 @@ public:
   std::string const& words() const { return m_words; }
 
   bool drops() const override { return m_options.dropout > 0; }
-  bool splits_loss() const override { return m_options.splits_loss(); }
+  GptOptions const& options() const override { return m_options; }
   void embed(Activation) override { say("look up rows of wte, add rows of wpe"); }
   void look_up(Activation) override { say("look up the rows of wte that are here"); }
   void add_positions(Activation, Activation) override { say("add rows of wpe"); }
-  void complete(Activation) override {}
+  void complete(Activation) override {
+    if (m_options.shares_positions()) say("take the own rows");
+  }
+  void place(Activation own, Activation) override { say("put the own rows of {} among all", own_rows_of(own)); }
+  void keep(Activation, Activation) override { say("keep all rows"); }
   void norm(Activation, LayerNorm const& norm) override { say("layer norm {}", words_of(norm)); }
   void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum, LayerNorm const& norm) override {
     add(x, branch, bias, sum);
@@ -61,9 +65,26 @@ public:
   void norm_backward(Activation, Activation, LayerNorm const& norm, Activation, Write) override {
     say("layer norm backward, gradients of {}", words_of(norm));
   }
+  void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write mode) override {
+    if (!m_options.shares_positions()) return norm_backward(d_y, x, norm, d_x, mode);
+    say("layer norm backward");
+  }
+  void norm_sums(Activation, Activation, LayerNorm const& norm) override {
+    if (m_options.shares_positions()) say("sums over the own rows for gradients of {}", words_of(norm));
+  }
+  void norm_parameters(LayerNorm const& norm) override {
+    if (m_options.shares_positions()) say("gradients of {}", words_of(norm));
+  }
   void attend_backward(Activation) override { say("attention backward"); }
 
 private:
+  static char const* own_rows_of(Activation own) {
+    switch (own) {
+    case Activation::d_stream:
+    case Activation::branch: return "the gradient";
+    default: return "the norm";
+    }
+  }
   static std::string words_of(LayerNorm const& norm) { return with_bias(norm.gain, norm.bias); }
 
   template <class... Values>

@@ -237,7 +237,7 @@ TensorRanks tensor_ranks(GptConfig const& model, Rank ranks) {
     GptOptions const options{.slices = {.blocks = ranks, .ranks = ranks, .rank = rank}};
     all.tables.emplace_back(padded, 1, options.slices);
     all.plans.push_back(make_shard_plan(parallel, {}, {}, {}, all.tables.back(), Topology::one_node(ranks), rank, 1,
-                                        options, {all.shape.rows(), padded.channels}));
+                                        options, {all.shape, padded.channels}));
   }
   return all;
 }

@@ -176,6 +176,8 @@ RunConfig measured_training(RunConfig const& config) {
   training.parallel.reduction = config.parallel.reduction;
   training.parallel.tensor_blocks = config.parallel.slices();
   training.model_options.slices.ranks = config.parallel.tensor;
+  training.model_options.sequence_parallel = config.parallel.sequence;
+  training.model_options.keep_gathered = config.parallel.tensor_keep_gathered;
   training.comm.buffers = config.comm.buffers;
   training.kernels = config.kernels;
   return training;

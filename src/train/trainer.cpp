@@ -45,12 +45,10 @@ Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation co
 }
 
 /// What the ranks of a tensor group bring together.
-SliceBuffers slice_buffers(Gpt const& model, PartTable const& parts) {
-  SliceBuffers buffers{.sum = model.slice_sum().flat()};
-  if (!parts.has_head()) return buffers;
-  buffers.loss_maximum = model.loss_maximum();
-  buffers.loss_sums = model.loss_sums();
-  return buffers;
+ExchangedVectors exchanged_vectors(Gpt const& model, TensorPlan const& plan) {
+  ExchangedVectors vectors;
+  for (auto const& [exchange, planned] : plan.exchanges) vectors.emplace(exchange, model.exchanged(exchange));
+  return vectors;
 }
 
 /// What messages between the stages of a pipeline use.
@@ -119,7 +117,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
     TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
                        pinned->capacity());
-  if (plan.parallel.layout.mesh.tensor > 1) m_engine.prepare_exchanges(slice_buffers(m_model, plan.parallel.parts));
+  if (plan.parallel.layout.mesh.tensor > 1)
+    m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
   set_initial_parameters();
 }

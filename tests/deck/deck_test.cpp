@@ -108,7 +108,7 @@ TEST_CASE("keys of later versions are unknown", "[deck]") {
   CHECK_THAT(error_of("include = [\"x.toml\"]\n" + small_deck),
              StartsWith("inputs/small.toml:1: unknown key \"include\""));
   CHECK_THAT(error_of(small_deck + "[server]\ncount = 2\n"), StartsWith("inputs/small.toml:14: unknown section"));
-  CHECK_THAT(error_of_override("parallel.sequence=true"), ContainsSubstring("unknown key \"parallel.sequence\""));
+  CHECK_THAT(error_of_override("parallel.sequences=true"), ContainsSubstring("unknown key \"parallel.sequences\""));
 }
 
 TEST_CASE("a value of the wrong type is refused with the right one", "[deck]") {

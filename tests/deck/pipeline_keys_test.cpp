@@ -170,6 +170,20 @@ TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with 
                                "legal values: 1, 2 or 4"));
   CHECK_THAT(error(4, {"parallel.tensor=4", "parallel.tensor_blocks=2"}),
              ContainsSubstring("parallel.tensor_blocks = 2 is no multiple of parallel.tensor = 4; legal values: 4"));
+  CHECK(error(2, {"parallel.tensor=2", "parallel.sequence=true"}) == "no InputError");
+  CHECK_THAT(
+      error(1, {"parallel.sequence=true"}),
+      ContainsSubstring("parallel.sequence = true needs several tensor ranks; parallel.tensor = 1; legal values: "
+                        "parallel.sequence = false, or parallel.tensor = 2"));
+  CHECK_THAT(error_on(3, {"model.heads=12", "model.channels=24", "model.context=8", "data.sequence=8",
+                          "parallel.tensor=3", "parallel.sequence=true"}),
+             ContainsSubstring("parallel.sequence = true needs a parallel.tensor that divides the 8 positions of a "
+                               "sample; parallel.tensor = 3; legal values: parallel.sequence = false, or "
+                               "parallel.tensor = 2 or 4"));
+  CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.tensor_keep_gathered=true"}),
+             ContainsSubstring("parallel.tensor_keep_gathered is not read by parallel.sequence = false"));
+  CHECK_THAT(error(2, {"parallel.tensor=2", "comm.tensor_all_gather=ring"}),
+             ContainsSubstring("comm.tensor_all_gather is not read by parallel.sequence = false"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.strategy=naive"}),
              EndsWith("\"naive\" has no tensor ranks; nearest legal values: tensor 1, or strategy \"ddp\", \"zero\" or "
                       "\"hsdp\""));

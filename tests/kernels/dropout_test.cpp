@@ -114,6 +114,10 @@ TEST_CASE("a mask belongs to seed, sample, position and site, not to the micro-b
   std::vector<float> const position_0(first.begin(), first.begin() + 64),
       position_1(first.begin() + 64, first.begin() + 128);
   CHECK(position_0 != position_1);
+
+  Dropout from_2 = dropout; // the last three of five positions
+  from_2.first_position = 2;
+  CHECK(dropped_ones(from_2, {1, 3, 64}) == std::vector<float>(first.begin() + 2 * 64, first.end()));
 }
 
 TEST_CASE("dropout gives the same bits for any number of threads") {
@@ -133,6 +137,8 @@ TEST_CASE("dropout refuses what it cannot do") {
     CHECK_THROWS_AS(drop({.rate = rate}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5, .first_sample = 1ULL << 44}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5, .site = 1U << 24}), Error);
+  CHECK_THROWS_AS(drop({.rate = 0.5, .first_position = (1 << 20) - 1}), Error);
+  CHECK_THROWS_AS(drop({.rate = 0.5, .first_position = -1}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 3), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 2, 2), Error);
   Index const positions = 1 << 20;

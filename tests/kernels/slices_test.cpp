@@ -2,10 +2,12 @@
 // what the whole gives: to the bit, but for sums that go over slices.
 
 #include "core/error.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/common/row.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/layernorm.hpp"
+#include "kernels/positions.hpp"
 #include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
@@ -204,7 +206,7 @@ Loss<T> sliced_loss(std::vector<T> const& logits, std::vector<std::int32_t> cons
   for (Index slice = 0; slice < slices; ++slice)
     cross_entropy_sums<T>(exec, of_slice(slice), targets_d.vector(), slice * size, valid(slice), maxima.vector(), use,
                           rows_of(sums, slice * rows, rows, 2));
-  cross_entropy_add_slices(exec, sums.matrix(slices, 2 * rows));
+  add_parts<double>(exec, sums.matrix(slices, 2 * rows));
   Matrix<double> const total = rows_of(sums, 0, rows, 2);
   cross_entropy_losses(exec, maxima.vector(), total, losses.vector());
   for (Index slice = 0; slice < slices && use == LogitsUse::become_gradient; ++slice)
@@ -250,6 +252,35 @@ TEMPLATE_LIST_TEST_CASE("the loss over slices of the vocabulary equals the refer
   CHECK(widened(whole.values()) == widened(actual.logits));
 }
 
+TEMPLATE_LIST_TEST_CASE("rows of some positions are taken from their places among all rows, and put there", "",
+                        StorageTypes) {
+  using T = TestType;
+  Index const samples = GENERATE(1, 3), sequence = 8, length = GENERATE(8, 3, 1), first = GENERATE(0, 5), columns = 37;
+  if (first + length > sequence) return;
+  Index const rows = samples * sequence, own_rows = samples * length;
+  std::vector<float> const all = random_values(rows * columns, 1);
+  DeviceTensor<float> const wide(all);
+  DeviceTensor<T> const narrow(stored<T>(all)), taken(own_rows * columns, T{}), rounded(own_rows * columns, T{});
+  DeviceTensor<T> const placed(rows * columns, from_float<T>(7.0F));
+  ExecutionSpace const exec;
+  take_positions<T, T>(exec, narrow.matrix(rows, columns), samples, first, taken.matrix(own_rows, columns));
+  take_positions<float, T>(exec, wide.matrix(rows, columns), samples, first, rounded.matrix(own_rows, columns));
+  place_positions<T>(exec, taken.matrix(own_rows, columns), samples, first, placed.matrix(rows, columns));
+  std::vector<double> own, expected = widened(placed.values());
+  for (Index n = 0; n < rows; ++n) {
+    bool const is_own = n % sequence >= first && n % sequence < first + length;
+    for (Index c = 0; c < columns; ++c) {
+      auto const i = static_cast<std::size_t>(n * columns + c);
+      double const value = static_cast<double>(to_float(from_float<T>(all[i])));
+      if (is_own) own.push_back(value);
+      expected[i] = is_own ? value : 7.0;
+    }
+  }
+  CHECK(widened(taken.values()) == own);
+  CHECK(widened(rounded.values()) == own);
+  CHECK(widened(placed.values()) == expected);
+}
+
 TEST_CASE("a NaN in any slice makes the row's loss NaN") {
   std::vector<float> logits = random_values(2 * 64, 1);
   logits[64 + 37] = std::numeric_limits<float>::quiet_NaN();
@@ -276,6 +307,13 @@ TEST_CASE("kernels on slices refuse extents that do not fit") {
   CHECK_THROWS_AS(layernorm_block_sums<float>(exec, values.matrix(4, 4), values.matrix(4, 4), four.vector(),
                                               four.vector(), 4, values.matrix(3, 8)),
                   Error); // 4 positions in 3 blocks
+  Matrix<float> const rows_of_4 = values.matrix(8, 4), rows_of_2 = values.matrix(4, 4);
+  CHECK_NOTHROW(place_positions<float>(exec, rows_of_2, 2, 2, rows_of_4));
+  CHECK_THROWS_AS(place_positions<float>(exec, rows_of_2, 2, 3, rows_of_4), Error);  // behind the last position
+  CHECK_THROWS_AS(place_positions<float>(exec, rows_of_2, 2, -1, rows_of_4), Error); // before the first one
+  CHECK_THROWS_AS(place_positions<float>(exec, rows_of_2, 3, 0, rows_of_4), Error);  // no whole samples
+  CHECK_THROWS_AS((take_positions<float, float>(exec, rows_of_4, 0, 0, rows_of_2)), Error);
+  CHECK_THROWS_AS((take_positions<float, float>(exec, values.matrix(8, 8), 2, 0, rows_of_2)), Error);
   CHECK_THROWS_AS(layernorm_sum_blocks<float>(exec, values.matrix(2, 8), four.vector(), values.vector(), Write::add),
                   Error);
 }

@@ -89,6 +89,65 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel on slices equal the pla
   }
 }
 
+TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel of a rank that has some positions equal the plan", "[model]",
+                        StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptOptions options = in_slices(GENERATE(from_range(all_options())), GENERATE(2, 4), GENERATE(false, true));
+  options.slices.ranks = 2;
+  options.slices.rank = GENERATE(0, 1);
+  options.sequence_parallel = true;
+  options.keep_gathered = GENERATE(false, true);
+  ExecutionSpace const exec;
+  for (std::vector<Recompute> const& recompute : all_recomputations(options.attention)) {
+    options.recompute = recompute;
+    Model model(exec, sliced, sliced_rows, options);
+    CHECK(counted_works(exec, model, Write::add) == planned_works(model, Write::add));
+  }
+}
+
+TEST_CASE("ranks that share positions keep their rows, and all rows of what products read", "[model]") {
+  auto const bytes = [](bool shares, bool keeps, std::string const& begin) {
+    GptOptions options = in_slices({}, 2, false);
+    options.slices.ranks = 2;
+    options.sequence_parallel = shares;
+    options.keep_gathered = keeps;
+    std::uint64_t sum = 0;
+    for (PlannedTensor const& tensor : activation_plan(sliced, sliced_rows, Storage::fp32, options))
+      if (tensor.name.starts_with(begin)) sum += tensor.bytes;
+    return sum;
+  };
+  for (std::string const& own : {"embedded", "block 1 middle", "block 1 output", "block 1 ln1 mean", "branch"})
+    CHECK(2 * bytes(true, false, own) >= bytes(false, false, own));
+  std::uint64_t const rows = memory_footprint(3 * 8 * 24 * sizeof(float)),
+                      half = memory_footprint(3 * 4 * 24 * sizeof(float));
+  CHECK(bytes(true, false, "block 1 middle") == half);
+  CHECK(bytes(false, false, "block 1 middle") == rows);
+  CHECK(bytes(true, true, "block 1 middle") == half);
+  CHECK(bytes(true, false, "block 1 qkv") == bytes(false, false, "block 1 qkv"));
+  CHECK(bytes(true, false, "gathered") == 2 * rows); // and again
+  CHECK(bytes(true, true, "gathered") == rows);
+  CHECK(bytes(false, false, "gathered") == 0);
+  CHECK(bytes(true, true, "block 1 ln2") - bytes(true, false, "block 1 ln2") == rows - half);
+  CHECK(bytes(true, false, "lnf") - bytes(true, false, "lnf ") == rows);
+  CHECK(bytes(true, false, "partial") == rows);
+}
+
+TEST_CASE("ranks that share positions start 10 L + 5 kernels more", "[model]") {
+  auto const kernels = [](Index blocks, bool shares, bool keeps) {
+    GptOptions options = in_slices({}, blocks, false);
+    options.slices.ranks = 2;
+    options.sequence_parallel = shares;
+    options.keep_gathered = keeps;
+    Index count = 0;
+    for (KernelUse const& use : training_kernels(sliced, sliced_rows, options)) count += use.count;
+    return count;
+  };
+  for (bool const keeps : {false, true}) {
+    CHECK(kernels(2, true, keeps) == kernels(2, false, false) + 10 * sliced.layers + 5);
+    CHECK(kernels(4, true, keeps) == kernels(4, false, false) + 10 * sliced.layers + 5 + 2 * sliced.layers + 1);
+  }
+}
+
 TEST_CASE("products and attention of all slices have the FLOPs of the whole model", "[model]") {
   GptOptions const options = GENERATE(from_range(all_options()));
   for (Index const blocks : {2, 4}) {

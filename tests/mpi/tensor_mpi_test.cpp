@@ -17,25 +17,42 @@ using namespace trainstone::test;
 
 namespace {
 
+enum class Positions { on_all, shared, kept };
+
 struct Shape {
   Rank tensor, data, stages;
+  Positions positions = Positions::on_all;
 };
 
+constexpr Index sequence = 48; // all numbers of tensor ranks divide it
+
 /// All shapes with several tensor ranks that divide the heads, and at most as many stages as the model fills.
-std::vector<Shape> shapes_of(Rank ranks, Index heads) {
+std::vector<Shape> shapes_of(Rank ranks, Index heads, std::vector<Positions> const& all_positions) {
   std::vector<Shape> all;
   for (Rank tensor = 2; tensor <= ranks; ++tensor)
     for (Rank stages = 1; stages <= 4 && ranks % tensor == 0 && heads % tensor == 0; ++stages)
-      if (ranks / tensor % stages == 0) all.push_back({tensor, ranks / tensor / stages, stages});
+      for (Positions const positions : all_positions)
+        if (ranks / tensor % stages == 0) all.push_back({tensor, ranks / tensor / stages, stages, positions});
   return all;
 }
 
 RunConfig tensor_config(Shape const& shape, Index micro_batches) {
-  RunConfig config = training_config({2, 24, 48, 17, 100}, {2, micro_batches, 2 * micro_batches * shape.data});
-  config.data.sequence = 16;
+  RunConfig config =
+      training_config({2, 24, 48, sequence + 1, 100}, {2, micro_batches, 2 * micro_batches * shape.data});
+  config.data.sequence = sequence;
   config.parallel.tensor = shape.tensor;
   config.parallel.pipeline = shape.stages;
+  config.parallel.sequence = shape.positions != Positions::on_all;
+  config.parallel.tensor_keep_gathered = shape.positions == Positions::kept;
   return config;
+}
+
+std::string words_of(Shape const& shape) {
+  char const* const positions = shape.positions == Positions::on_all   ? ""
+                                : shape.positions == Positions::shared ? " that share positions"
+                                                                       : " that share positions and keep rows";
+  return std::to_string(shape.tensor) + " tensor ranks" + positions + ", " + std::to_string(shape.data) +
+         " data ranks, " + std::to_string(shape.stages) + " stages";
 }
 
 struct Outcome {
@@ -57,8 +74,9 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
   std::vector<std::string> algorithms{"auto"};
   if (world.buffers() == MessageBuffers::host) algorithms.emplace_back("shared");
   if (!ordered) algorithms.insert(algorithms.end(), {"tree", "whole_ring"});
+  Positions const more = again == Recompute::full ? Positions::kept : Positions::shared;
   std::size_t number = static_cast<std::size_t>(recipe) + (again == Recompute::full ? 2 : 0); // others in each case
-  for (Shape const& shape : shapes_of(world.size(), 24))
+  for (Shape const& shape : shapes_of(world.size(), 24, {Positions::on_all, more}))
     for (ParallelConfig const& strategy : strategies(shape.data)) {
       RunConfig config = tensor_config(shape, 2);
       set_strategy(config, strategy);
@@ -71,8 +89,11 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
       if (again == Recompute::full) config.model_options = {.dropout = 0.25, .recompute = {again}, .loss_chunks = 2};
       config.parallel.overlap = again == Recompute::none;
       config.comm.tensor_allreduce = algorithms[number++ % algorithms.size()];
-      INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages, stage "
-                        << strategy.zero_stage << " of ZeRO, " << config.comm.tensor_allreduce);
+      if (shape.positions != Positions::on_all && config.comm.tensor_allreduce == "shared") {
+        config.comm.tensor_reduce_scatter = "shared";
+        config.comm.tensor_all_gather = number % 2 == 0 ? "shared" : "shared_push";
+      }
+      INFO(words_of(shape) << ", stage " << strategy.zero_stage << " of ZeRO, " << config.comm.tensor_allreduce);
       check_counts(world, config);
     }
 }
@@ -99,10 +120,9 @@ TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mp
   Outcome expected{};
   if (std::optional<Communicator> one = world.first(1)) expected = train(*one, {1, 1, 1}, {});
   expected = all_gather_values(world, expected).front();
-  for (Shape const& shape : shapes_of(world.size(), slices))
+  for (Shape const& shape : shapes_of(world.size(), slices, {Positions::on_all, Positions::shared, Positions::kept}))
     for (ParallelConfig const& strategy : strategies(shape.data)) {
-      INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages, stage "
-                        << strategy.zero_stage << " of ZeRO");
+      INFO(words_of(shape) << ", stage " << strategy.zero_stage << " of ZeRO");
       bool const same = train(world, shape, strategy) == expected;
       CHECK(same);
     }
@@ -110,14 +130,14 @@ TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mp
 
 TEST_CASE("gradients that overflow on one tensor rank skip the step on all ranks", "[mpi][tensor]") {
   Communicator world = Communicator::world();
-  for (Shape const& shape : shapes_of(world.size(), 24)) {
+  for (Shape const& shape : shapes_of(world.size(), 24, {Positions::on_all, Positions::shared})) {
     RunConfig config = tensor_config(shape, 2);
     config.model.vocab = 380; // no slice is padding alone, which has no gradient
     config.precision = {.recipe = RecipeName::mixed16, .storage = Storage::fp16, .loss_scale = LossScaling::dynamic};
     config.precision.initial_loss_scale = 1024;
     config.faults.overflow_step = 2;
     config.faults.overflow_rank = world.size() - 1; // on the last stage
-    INFO(shape.tensor << " tensor ranks, " << shape.data << " data ranks, " << shape.stages << " stages");
+    INFO(words_of(shape));
     TrainingRun run(world, config);
     for (std::int64_t step = 1; step <= 3; ++step) CHECK(run.trainer.step(step).skipped == (step == 2));
     run.trainer.finish();

@@ -28,9 +28,11 @@ std::vector<ShardPlan> plans_of(TensorCase const& one) {
   for (Rank rank = 0; rank < one.ranks; ++rank) {
     GptOptions options = one.options;
     options.slices = {one.parallel.slices(), mesh.tensor, mesh.index(Axis::tensor, rank)};
+    options.sequence_parallel = one.parallel.sequence;
+    options.keep_gathered = one.parallel.tensor_keep_gathered;
     ParameterTable const table(model, mesh.data(), options.slices);
     plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, table, Topology::one_node(one.ranks), rank,
-                                    one.micro_batches, options, {16, 16}));
+                                    one.micro_batches, options, {{2, 8}, 16}));
   }
   return plans;
 }
@@ -48,6 +50,13 @@ std::map<SliceExchange, Index> exchanges_of(std::vector<Segment> const& segments
 
 ParallelConfig with_tensor(ParallelConfig parallel, Index tensor) {
   parallel.tensor = tensor;
+  return parallel;
+}
+
+ParallelConfig with_positions(ParallelConfig parallel, Index tensor, bool keeps) {
+  parallel.tensor = tensor;
+  parallel.sequence = true;
+  parallel.tensor_keep_gathered = keeps;
   return parallel;
 }
 
@@ -78,13 +87,45 @@ TEST_CASE("tensor ranks add up 4 L + 2 times per micro-batch, and twice for the 
   }
 }
 
+TEST_CASE("tensor ranks that share positions gather and add up ten times per block, eight times if they keep rows",
+          "[parallel][program][tensor]") {
+  using enum SliceExchange;
+  Index const layers = 3, micro_batches = 2;
+  bool const keeps = GENERATE(false, true);
+  for (ParallelConfig const& parallel : {ddp, zero1, zero2, zero3, in_slices}) {
+    auto const programs = [&](GptOptions const& options) {
+      return steps_of({with_positions(parallel, 2, keeps), 4, micro_batches, options}).programs.front();
+    };
+    std::map<SliceExchange, Index> counts = exchanges_of(programs({}).step);
+    // a block: 2 sums forward, 2 backward; 2 gathers forward, 2 backward, and norms again. Embed: a sum and a gather.
+    // Head: a gather and a sum.
+    CHECK(counts[sum] == micro_batches * (4 * layers + 2));
+    CHECK(counts[gather] == micro_batches * (4 * layers + 2));
+    CHECK(counts[gather_again] == (keeps ? 0 : micro_batches * 2 * layers));
+    CHECK(counts[norm_sums] == micro_batches * (2 * layers + 1));
+    CHECK(exchanges_of(programs({}).evaluation) ==
+          std::map<SliceExchange, Index>{
+              {sum, 2 * layers + 1}, {loss_maximum, 1}, {loss_sums, 1}, {gather, 2 * layers + 1}});
+    // 2 gathers and a sum more of all blocks but the last one
+    std::map<SliceExchange, Index> again = exchanges_of(programs({.recompute = {Recompute::full}}).step);
+    CHECK(again[gather] == counts[gather] + micro_batches * 2 * (layers - 1));
+    CHECK(again[sum] == counts[sum] + micro_batches * (layers - 1));
+    std::map<SliceExchange, Index> const in_chunks = exchanges_of(programs({.loss_chunks = 4}).step);
+    CHECK(in_chunks.at(gather) == counts[gather]);
+    CHECK(in_chunks.at(sum) == counts[sum]);
+  }
+}
+
 TEST_CASE("programs of tensor ranks are proved for every strategy", "[parallel][program][tensor]") {
   Index const tensor = GENERATE(2, 4, 8), slices = GENERATE(0, 8);
   bool const overlap = GENERATE(true, false);
   GptOptions const options =
       GENERATE(GptOptions{}, GptOptions{.recompute = {Recompute::full}},
                GptOptions{.dropout = 0.1, .recompute = {Recompute::selective}, .loss_chunks = 2});
+  bool const shares = GENERATE(false, true), keeps = GENERATE(false, true);
+  if (keeps && !shares) return;
   for (ParallelConfig parallel : {ddp, in_slices, zero1, zero2, zero3, hsdp, ordered}) {
+    if (shares) parallel = with_positions(parallel, tensor, keeps);
     parallel.tensor = tensor;
     parallel.tensor_blocks = slices;
     parallel.overlap = overlap;
@@ -150,6 +191,23 @@ TEST_CASE("a sum over slices that is not brought together, too early or twice, i
   Steps missing = steps_of(one); // one rank alone leaves it out
   missing.drop(3, exchange(sum));
   check_found(missing, StepDefect::not_started, "wait for exchange sum over slices");
+}
+
+TEST_CASE("rows that are not gathered, or are overwritten while they are under way, are found",
+          "[parallel][program][defects][tensor]") {
+  using enum SliceExchange;
+  TensorCase const one{with_positions(zero1, 2, false)};
+  for (SliceExchange const what : {gather, gather_again, norm_sums}) {
+    Steps early = steps_of(one);
+    early.drop_everywhere(wait_for(what));
+    check_found(early, StepDefect::undefined_read,
+                "the " + std::string(to_string(what)) + " over all tensor ranks is not there");
+    Steps missing = steps_of(one); // one rank alone leaves it out
+    missing.drop(3, exchange(what));
+    bool const has_other_next = what == gather_again; // the next one in place of it
+    check_found(missing, has_other_next ? StepDefect::other_order : StepDefect::not_started,
+                has_other_next ? "starts \"exchange rows again" : "wait for exchange " + std::string(to_string(what)));
+  }
 }
 
 TEST_CASE("pieces of a pass that are left out or swapped are found", "[parallel][program][defects][tensor]") {

@@ -21,7 +21,7 @@ struct PipelineCase {
 
   Rank ranks() const { return static_cast<Rank>(data_ranks * parallel.pipeline); }
   GptConfig model() const { return {.layers = layers, .heads = 1, .channels = 4, .context = 4, .vocab = 16}; }
-  Extents stream() const { return {6, 4}; }
+  StreamShape stream() const { return {{2, 3}, 4}; }
   BlockCosts costs() const { return {.blocks = std::vector<double>(static_cast<std::size_t>(layers), 1), .head = 2}; }
   bool is_legal() const {
     return !find_stages_problem(parallel, ranks()) && !find_parallel_problem(parallel, {}, data_ranks, micro_batches) &&

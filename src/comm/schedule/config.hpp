@@ -18,7 +18,9 @@ inline constexpr std::string_view algorithm_measured = "measured";
 
 struct CommConfig {
   std::string allreduce = "auto";        ///< auto: ring, or ordered where parallel.reduction = "ordered"
-  std::string tensor_allreduce = "auto"; ///< between tensor ranks; auto: as above
+  std::string tensor_allreduce = "auto"; ///< between tensor ranks, as the next two; auto: as above and below
+  std::string tensor_reduce_scatter = "auto";
+  std::string tensor_all_gather = "auto";
   std::string reduce_scatter = "auto";
   std::string all_gather = "auto"; ///< auto: ring
   std::string reduce = "auto";     ///< auto: binomial, linear with naive, ordered with reduction = "ordered"
@@ -51,6 +53,8 @@ struct AlgorithmKey {
 inline constexpr std::array algorithm_keys{
     AlgorithmKey{"comm.allreduce", Collective::all_reduce, &CommConfig::allreduce},
     AlgorithmKey{"comm.tensor_allreduce", Collective::all_reduce, &CommConfig::tensor_allreduce, true},
+    AlgorithmKey{"comm.tensor_reduce_scatter", Collective::reduce_scatter, &CommConfig::tensor_reduce_scatter, true},
+    AlgorithmKey{"comm.tensor_all_gather", Collective::all_gather, &CommConfig::tensor_all_gather, true},
     AlgorithmKey{"comm.reduce_scatter", Collective::reduce_scatter, &CommConfig::reduce_scatter},
     AlgorithmKey{"comm.all_gather", Collective::all_gather, &CommConfig::all_gather},
     AlgorithmKey{"comm.reduce", Collective::reduce, &CommConfig::reduce},

@@ -44,7 +44,7 @@ public:
   /// Memory for what the ranks of a tensor group bring together (ActivationSet::exchanged).
   Arena exchanged_memory() { return m_tensor.value().memory(); }
   /// Where the model has that; once, before the first exchange. Collective over the tensor group.
-  void prepare_exchanges(SliceBuffers const& buffers) { m_tensor.value().prepare(buffers); }
+  void prepare_exchanges(ExchangedVectors const& model) { m_tensor.value().prepare(model); }
 
   /// Executes send, receive, exchange, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what
   /// these have started.

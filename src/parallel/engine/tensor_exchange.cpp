@@ -4,6 +4,20 @@
 
 namespace trainstone {
 
+namespace {
+
+/// Memory as a vector of the type of `data`.
+StoredVector like(StoredVector data, Vector<std::byte> memory) {
+  data.data = memory.data();
+  data.size = static_cast<Index>(memory.size() / bytes_per_value(data.storage));
+  return data;
+}
+Vector<double> like(Vector<double> const&, Vector<std::byte> memory) {
+  return Vector<double>(reinterpret_cast<double*>(memory.data()), memory.size() / sizeof(double));
+}
+
+} // namespace
+
 TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
                                ExecutionQueue& queue, MemoryLedger& ledger, ShardPlan const& plan, Arena& buffers,
                                PinnedMemory& pinned)
@@ -12,33 +26,30 @@ TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const&
       m_line(&line),
       m_queue(&queue),
       m_plan(&plan),
-      m_memory(exec, plan.tensor.sharers() ? &line : nullptr, ledger, MemoryCategory::activations, "sums over slices",
-               Storage::fp32, static_cast<Index>(plan.tensor.memory_bytes / sizeof(float))) {
+      m_memory(exec, plan.tensor.sharers() ? &line : nullptr, ledger, MemoryCategory::activations,
+               "exchanged activations", Storage::fp32, static_cast<Index>(plan.tensor.memory_bytes / sizeof(float))) {
   for (auto const& [exchange, planned] : plan.tensor.exchanges) {
-    Index const scratch = exchange_scratch(plan, exchange);
-    std::string const name = exchange_scratch_name(exchange);
-    switch (exchange) {
-    case SliceExchange::sum: m_sum_scratch = take_vector(buffers, plan.tensor.sum_storage, name, scratch); break;
-    case SliceExchange::loss_maximum: m_maximum_scratch = buffers.vector<float>(name, scratch); break;
-    case SliceExchange::loss_sums: m_sums_scratch = buffers.vector<double>(name, scratch); break;
-    }
+    auto const bytes = exchange_scratch(plan, exchange) * static_cast<Index>(planned.element_bytes);
+    m_scratch[exchange] = buffers.vector<std::byte>(exchange_scratch_name(exchange), bytes);
     m_staging[exchange] = pinned.take(pinned_exchange_bytes(plan, exchange));
   }
 }
 
-void TensorExchange::prepare(SliceBuffers const& model) {
+void TensorExchange::prepare(ExchangedVectors const& model) {
   StateLayout const& layout = m_plan->layout;
-  auto const prepare = [&](SliceExchange exchange, Operation operation, auto const& data, auto const& scratch) {
-    m_exchanges.try_emplace(
-        exchange, m_communication, *m_line,
-        schedule_of(m_plan->tensor.exchanges.at(exchange).collective, layout.mesh, layout.rank), operation, data,
-        scratch, ExecutionOptions{.segment = m_memory.segment(), .staging = m_staging.at(exchange), .caller = &m_exec});
-  };
-  for (auto const& [exchange, planned] : m_plan->tensor.exchanges) switch (exchange) {
-    case SliceExchange::sum: prepare(exchange, Operation::sum, model.sum, m_sum_scratch); break;
-    case SliceExchange::loss_maximum: prepare(exchange, Operation::max, model.loss_maximum, m_maximum_scratch); break;
-    case SliceExchange::loss_sums: prepare(exchange, Operation::sum, model.loss_sums, m_sums_scratch); break;
-    }
+  for (auto const& [exchange, planned] : m_plan->tensor.exchanges) {
+    Operation const operation = exchange == SliceExchange::loss_maximum ? Operation::max : Operation::sum;
+    auto const prepare = [&](auto const& data) {
+      m_exchanges.try_emplace(exchange, m_communication, *m_line,
+                              schedule_of(planned.collective, layout.mesh, layout.rank), operation, data,
+                              like(data, m_scratch.at(exchange)),
+                              ExecutionOptions{.segment = m_memory.segment(),
+                                               .pieces = planned.pieces,
+                                               .staging = m_staging.at(exchange),
+                                               .caller = &m_exec});
+    };
+    std::visit(prepare, model.at(exchange));
+  }
 }
 
 } // namespace trainstone

@@ -7,8 +7,8 @@
 #include "comm/execution/communicator.hpp"
 #include "comm/execution/execution_queue.hpp"
 #include "core/memory.hpp"
-#include "core/stored.hpp"
 #include "core/views.hpp"
+#include "model/activations.hpp"
 #include "parallel/engine/state_memory.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
@@ -19,12 +19,8 @@
 
 namespace trainstone {
 
-/// Where the model has what is brought together (SliceExchange); without head, the loss has none.
-struct SliceBuffers {
-  StoredVector sum;
-  Vector<float> loss_maximum = {};
-  Vector<double> loss_sums = {};
-};
+/// Where the model has what is brought together.
+using ExchangedVectors = std::map<SliceExchange, ExchangedVector>;
 
 class TensorExchange {
 public:
@@ -42,7 +38,7 @@ public:
   /// For what is brought together: ActivationSet::exchanged. On one node ranks may share it.
   Arena memory() { return m_memory.arena(); }
   /// Prepares all exchanges; once, before the first one. Collective. \param[in] model  in memory()
-  void prepare(SliceBuffers const& model);
+  void prepare(ExchangedVectors const& model);
 
   void start(SliceExchange exchange) { m_queue->start(m_exchanges.at(exchange)); }
   void wait(SliceExchange exchange) { m_queue->wait(m_exchanges.at(exchange)); }
@@ -53,9 +49,7 @@ private:
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
   StateMemory m_memory;
-  StoredVector m_sum_scratch;
-  Vector<float> m_maximum_scratch;
-  Vector<double> m_sums_scratch;
+  std::map<SliceExchange, Vector<std::byte>> m_scratch;
   std::map<SliceExchange, std::span<std::byte>> m_staging;
   std::map<SliceExchange, Execution> m_exchanges;
 };

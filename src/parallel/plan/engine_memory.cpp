@@ -51,7 +51,7 @@ std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
     add_memory(items, MemoryCategory::buffers, "gather slots", gathers.slots * layout.largest_unit(),
                layout.types.parameters, gathers.sharers());
   if (plan.tensor.memory_bytes > 0)
-    add_memory(items, MemoryCategory::activations, "sums over slices, loss maximum and sums",
+    add_memory(items, MemoryCategory::activations, "exchanged activations",
                static_cast<Index>(plan.tensor.memory_bytes / sizeof(float)), Storage::fp32, plan.tensor.sharers());
   if (reductions.fresh_gradients_apart)
     add_memory(items, MemoryCategory::buffers, "fresh gradients", reductions.fresh_elements(), reductions.storage,

@@ -38,7 +38,7 @@ std::vector<PlannedCollective> plan_start(AlgorithmChoice choice, StateLayout co
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index rank_micro_batches, GptOptions const& options,
-                          Extents stream) {
+                          StreamShape const& stream) {
   Mesh const mesh = mesh_of(parallel, topology.ranks());
   if (auto const problem = find_parallel_problem(parallel, comm, mesh.data(), rank_micro_batches))
     throw InputError(problem->message);
@@ -66,7 +66,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.state_broadcasts = plan_start(choice, layout);
   plan.parts = PartTable(table, options);
   plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);
-  plan.pipeline = make_pipeline_plan(parallel, layout, stream.elements());
+  plan.pipeline = make_pipeline_plan(parallel, layout, stream.own_elements(options));
   plan.overlap = overlaps(parallel);
   return plan;
 }

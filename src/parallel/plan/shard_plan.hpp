@@ -47,6 +47,6 @@ struct ShardPlan {
 ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const& optimizer,
                           PrecisionConfig const& precision, CommConfig const& comm, ParameterTable const& table,
                           Topology const& topology, Rank rank, Index rank_micro_batches, GptOptions const& options = {},
-                          Extents stream = {});
+                          StreamShape const& stream = {});
 
 } // namespace trainstone

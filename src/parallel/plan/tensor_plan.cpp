@@ -2,31 +2,74 @@
 
 #include "core/memory_plan.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
-TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& layout, PartTable const& parts,
-                            Extents stream) {
-  TensorPlan plan;
+namespace {
+
+/// Rank after rank, its positions of one sample after the other. Of one sample all rows lie in this order.
+Pieces pieces_of_ranks(StreamShape const& stream, Index ranks) {
+  Pieces pieces;
+  if (stream.rows.batch == 1) return pieces;
+  Index const of_sample = stream.rows.sequence * stream.channels, of_rank = of_sample / ranks;
+  for (Index rank = 0; rank < ranks; ++rank)
+    for (Index sample = 0; sample < stream.rows.batch; ++sample) {
+      Index const begin = sample * of_sample + rank * of_rank;
+      pieces.append({begin, begin + of_rank});
+    }
+  return pieces;
+}
+
+/// What an exchange works in.
+struct Exchanged {
+  Collective collective;
+  Index elements;
+  std::size_t element_bytes;
+  Index rows = 1;         ///< in memory; the exchange is of the first one
+  bool of_stream = false; ///< a rank's block is its rows of the residual stream
+};
+
+Exchanged exchanged_by(SliceExchange exchange, PartTable const& parts, Storage values, StreamShape const& stream) {
   GptOptions const& options = parts.options();
-  plan.sum_storage = storage_of(Activation::partial, options, layout.types.parameters);
+  bool const own_rows = options.shares_positions();
+  Index const loss_rows = stream.rows.rows() / options.loss_chunks, slices = options.slices.count();
+  switch (exchange) {
+  case SliceExchange::sum:
+    return {own_rows ? Collective::reduce_scatter : Collective::all_reduce, stream.elements(),
+            bytes_per_value(storage_of(Activation::partial, options, values)), 1, own_rows};
+  case SliceExchange::gather:
+  case SliceExchange::gather_again:
+    return {Collective::all_gather, stream.elements(), bytes_per_value(values), 1, true};
+  case SliceExchange::norm_sums: return {Collective::all_reduce, 2 * stream.channels, sizeof(float), slices};
+  case SliceExchange::loss_maximum: return {Collective::all_reduce, loss_rows, sizeof(float)};
+  case SliceExchange::loss_sums: return {Collective::all_reduce, 2 * loss_rows, sizeof(double), slices};
+  }
+  throw Error(fmt::format("no exchange {}", static_cast<int>(exchange)));
+}
+
+} // namespace
+
+TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& layout, PartTable const& parts,
+                            StreamShape const& stream) {
+  TensorPlan plan;
   if (layout.mesh.tensor == 1) return plan;
   Topology const line = layout.line(Axis::tensor);
-  auto const add = [&](SliceExchange exchange, Index elements, std::size_t element_bytes, Index rows = 1) {
-    plan.memory_bytes += memory_footprint(static_cast<std::uint64_t>(rows * elements) * element_bytes);
+  for (SliceExchange const exchange : exchanges_of(parts.stage(), parts.options())) {
+    Exchanged const one = exchanged_by(exchange, parts, layout.types.parameters, stream);
+    plan.memory_bytes += memory_footprint(static_cast<std::uint64_t>(one.rows * one.elements) * one.element_bytes);
     plan.exchanges.emplace(
-        exchange, PlannedExchange{planned_collective(choice, Axis::tensor, line, Collective::all_reduce, elements),
-                                  element_bytes});
-  };
-  add(SliceExchange::sum, stream.elements(), bytes_per_value(plan.sum_storage));
-  if (!parts.has_head()) return plan;
-  Index const rows = stream.rows / options.loss_chunks;
-  add(SliceExchange::loss_maximum, rows, sizeof(float));
-  add(SliceExchange::loss_sums, 2 * rows, sizeof(double), options.slices.count()); // the slices here are added first
+        exchange, PlannedExchange{planned_collective(choice, Axis::tensor, line, one.collective, one.elements),
+                                  one.element_bytes, one.of_stream ? pieces_of_ranks(stream, line.ranks()) : Pieces()});
+  }
   return plan;
 }
 
+/// If any of them does, all lie in the memory that ranks share.
 std::optional<Axis> TensorPlan::sharers() const {
-  return exchanges.empty() ? std::nullopt : sharers_of(exchanges.at(SliceExchange::sum).collective);
+  for (auto const& [exchange, planned] : exchanges)
+    if (std::optional<Axis> const axis = sharers_of(planned.collective)) return axis;
+  return std::nullopt;
 }
 
 } // namespace trainstone

@@ -1,9 +1,10 @@
 #pragma once
 
-// What the ranks of a tensor group bring together while they compute: sums and maxima over slices of the model. Owns
-// the collectives. A plain value. Does not know when a step needs them (parallel/program/passes.hpp).
+// What the ranks of a tensor group bring together while they compute: sums and maxima over slices of the model, and
+// rows if they share positions. Owns the collectives. A plain value. Does not know when a step needs them
+// (parallel/program/passes.hpp).
 
-#include "core/storage.hpp"
+#include "comm/execution/pieces.hpp"
 #include "model/activation_plan.hpp"
 #include "model/part.hpp"
 #include "model/part_lists.hpp"
@@ -17,16 +18,25 @@
 
 namespace trainstone {
 
+/// The residual stream of a micro-batch: (N, C), of which ranks that share positions have some rows.
+struct StreamShape {
+  MicroBatchShape rows = {};
+  Index channels = 0;
+
+  Index elements() const { return rows.rows() * channels; }
+  Index own_elements(GptOptions const& options) const { return own_rows(rows, options).rows() * channels; }
+};
+
 struct PlannedExchange {
   PlannedCollective collective;
   std::size_t element_bytes;
+  Pieces pieces = {}; ///< where the elements lie: a rank's rows are some positions of every sample
 };
 
 struct TensorPlan {
   /// Empty: one rank has all slices.
   std::map<SliceExchange, PlannedExchange> exchanges = {};
-  Storage sum_storage = Storage::fp32; ///< of SliceExchange::sum
-  std::uint64_t memory_bytes = 0;      ///< that exchanges work in: ActivationSet::exchanged
+  std::uint64_t memory_bytes = 0; ///< that exchanges work in: ActivationSet::exchanged
 
   /// The activations that lie in memory of their own: the engine has memory for the others.
   ActivationSet own_activations() const { return exchanges.empty() ? ActivationSet::all : ActivationSet::own; }
@@ -35,8 +45,7 @@ struct TensorPlan {
 };
 
 /// \param[in] parts   of this rank
-/// \param[in] stream  the residual stream of a micro-batch, (N, C)
 TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& layout, PartTable const& parts,
-                            Extents stream);
+                            StreamShape const& stream);
 
 } // namespace trainstone

@@ -26,14 +26,33 @@ std::string legal_values(Index most, std::function<bool(Index)> const& is_legal)
   return words;
 }
 
-Found ranks_problem(ParallelConfig const& parallel, GptConfig const& model) {
+/// Numbers of tensor ranks.
+std::function<bool(Index)> legal_ranks(ParallelConfig const& parallel, GptConfig const& model) {
   bool const ordered = parallel.reduction == ReductionMode::ordered;
-  auto const is_legal = [&](Index ranks) { return model.heads % ranks == 0 && (!ordered || is_power_of_two(ranks)); };
+  return [=](Index ranks) { return model.heads % ranks == 0 && (!ordered || is_power_of_two(ranks)); };
+}
+
+Found ranks_problem(ParallelConfig const& parallel, GptConfig const& model) {
+  auto const is_legal = legal_ranks(parallel, model);
   if (is_legal(parallel.tensor)) return std::nullopt;
   return problem("parallel.tensor", "parallel.tensor = {} {}; legal values: {}", parallel.tensor,
                  model.heads % parallel.tensor == 0 ? "is no power of two, which parallel.reduction = \"ordered\" needs"
                                                     : "does not divide the " + plural(model.heads, "head"),
                  legal_values(model.heads, is_legal));
+}
+
+Found sequence_problem(ParallelConfig const& parallel, GptConfig const& model, Index sequence) {
+  auto const is_legal = [&, divides_heads = legal_ranks(parallel, model)](Index ranks) {
+    return ranks > 1 && divides_heads(ranks) && sequence % ranks == 0;
+  };
+  if (!parallel.sequence || is_legal(parallel.tensor)) return std::nullopt;
+  std::string const legal = legal_values(model.heads, is_legal),
+                    reason = parallel.tensor == 1 ? "needs several tensor ranks; parallel.tensor = 1"
+                                                  : fmt::format("needs a parallel.tensor that divides the {} of a "
+                                                                "sample; parallel.tensor = {}",
+                                                                plural(sequence, "position"), parallel.tensor);
+  return problem("parallel.sequence", "parallel.sequence = true {}; legal values: parallel.sequence = false{}", reason,
+                 legal.empty() ? "" : ", or parallel.tensor = " + legal);
 }
 
 Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Index sequence) {
@@ -73,6 +92,7 @@ std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel,
     if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
       return found;
   if (Found found = ranks_problem(parallel, model)) return found;
+  if (Found found = sequence_problem(parallel, model, sequence)) return found;
   return blocks_problem(parallel, model, sequence);
 }
 

@@ -139,12 +139,14 @@ Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
     Range const run = pieces_run(one, plan.parts);
     for (Index piece = run.begin; piece < run.end; ++piece) {
       auto const& [needs, starts] = exchanges[at(piece)];
-      if (needs && plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(*needs), one.micro_batch));
+      for (SliceExchange const need : needs)
+        if (plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(need), one.micro_batch));
       if (exchanges.size() > 1) one.piece = piece;
       out.push_back(one);
-      if (!starts) continue;
-      out.push_back({.act = Act::exchange, .subject = static_cast<Index>(*starts), .micro_batch = one.micro_batch});
-      if (!plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(*starts), one.micro_batch));
+      for (SliceExchange const start : starts) {
+        out.push_back({.act = Act::exchange, .subject = static_cast<Index>(start), .micro_batch = one.micro_batch});
+        if (!plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(start), one.micro_batch));
+      }
     }
   }
   return out;

@@ -31,18 +31,18 @@ void SimulatedRank::run_pieces(Instruction const& instruction) {
       piece_exchanges(pass_of(instruction.act), part.kind, parts.options(), parts.recompute(part));
   for (Index piece = run.begin; piece < run.end; ++piece) {
     auto const& [needs, starts] = all[index(piece)];
-    if (needs) {
-      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(*needs)];
+    for (SliceExchange const need : needs) {
+      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(need)];
       if (exchanged.state != State::whole || !exchanged.is_of(instruction))
         fail(StepDefect::undefined_read, instruction,
-             fmt::format("the {} over all tensor ranks is not there", to_string(*needs)));
+             fmt::format("the {} over all tensor ranks is not there", to_string(need)));
       exchanged = {};
     }
-    if (starts) {
-      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(*starts)];
+    for (SliceExchange const start : starts) {
+      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(start)];
       if (exchanged.state != State::nothing)
         fail(StepDefect::written_while_used, instruction,
-             fmt::format("the {} of \"{}\" is still needed", to_string(*starts), to_string(exchanged.by, *m_plan)));
+             fmt::format("the {} of \"{}\" is still needed", to_string(start), to_string(exchanged.by, *m_plan)));
       exchanged = {State::own, instruction};
     }
   }

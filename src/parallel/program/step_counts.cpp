@@ -54,12 +54,24 @@ struct Tally {
   }
 };
 
+char const* words_of(SliceExchange exchange) {
+  switch (exchange) {
+  case SliceExchange::sum: return "sums over slices";
+  case SliceExchange::gather: return "rows";
+  case SliceExchange::gather_again: return "rows again";
+  case SliceExchange::norm_sums: return "norms' gradients";
+  case SliceExchange::loss_maximum:
+  case SliceExchange::loss_sums: return "loss";
+  }
+  return "unknown";
+}
+
 /// What tensor ranks bring together, and what the stages of a pipeline exchange.
 void add_exchanges(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Tally const& tally) {
   for (auto const& [exchange, times] : tally.exchanges) {
     PlannedExchange const& planned = plan.tensor.exchanges.at(static_cast<SliceExchange>(exchange));
-    bool const is_sum = exchange == static_cast<Index>(SliceExchange::sum);
-    all.push_back({is_sum ? "sums over slices" : "loss", planned.collective, planned.element_bytes, {}, times});
+    all.push_back({words_of(static_cast<SliceExchange>(exchange)), planned.collective, planned.element_bytes,
+                   planned.pieces, times});
   }
   PipelinePlan const& pipeline = plan.pipeline;
   for (auto const& [kind, times] : tally.messages) {

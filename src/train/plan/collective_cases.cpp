@@ -100,8 +100,9 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
     for (Bucket const& bucket : buckets_to_try(plan.reductions.buckets))
       cases.push_back(case_of_bucket(plan, bucket, step));
   }
-  if (auto const sum = plan.tensor.exchanges.find(SliceExchange::sum); sum != plan.tensor.exchanges.end())
-    append_every_kind(cases, sum->second.collective);
+  for (SliceExchange const exchange : {SliceExchange::sum, SliceExchange::norm_sums, SliceExchange::gather})
+    if (auto const found = plan.tensor.exchanges.find(exchange); found != plan.tensor.exchanges.end())
+      append_every_kind(cases, found->second.collective);
   if (plan.pipeline.table) append_every_kind(cases, *plan.pipeline.table);
   if (!plan.gathers.of_unit.front()) return cases;
   append_every_kind(cases, plan.gathers.of_unit.front()->planned);

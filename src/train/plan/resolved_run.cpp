@@ -45,6 +45,8 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
   std::int64_t const alone = config.model_options.slices.ranks; // one rank may have a part of the slices
   run.config.model_options.slices = {.blocks = config.parallel.slices(),
                                      .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : alone};
+  run.config.model_options.sequence_parallel |= config.parallel.sequence;
+  run.config.model_options.keep_gathered |= config.parallel.tensor_keep_gathered;
   run.config.model_options.wide_sums = config.parallel.reduction == ReductionMode::ordered;
   run.stages = config.parallel.pipeline > 1
                    ? model_stages(config.parallel, costs_of(run.config, run.shape()), config.batch.accumulation)

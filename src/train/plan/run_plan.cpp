@@ -82,7 +82,7 @@ std::vector<RunPlan> plan_stages(ResolvedRun const& run) {
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
-                         config.batch.accumulation, run.options_of(rank), {run.shape().rows(), config.model.channels});
+                         config.batch.accumulation, run.options_of(rank), {run.shape(), config.model.channels});
 }
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {

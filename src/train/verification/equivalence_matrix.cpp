@@ -33,6 +33,9 @@ RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) 
   config.comm.allreduce = config.comm.reduce_scatter = row.algorithm;
   config.comm.reduce = config.comm.tensor_allreduce = row.algorithm;
   if (row.algorithm == "shared") config.comm.all_gather = config.comm.broadcast = "shared";
+  if (!row.parallel.sequence) return config;
+  config.comm.tensor_reduce_scatter = row.algorithm;
+  if (row.algorithm == "shared") config.comm.tensor_all_gather = "shared_push";
   return config;
 }
 
@@ -110,7 +113,11 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  std::string const tensor = row.parallel.tensor > 1 ? fmt::format("{} tensor ranks, ", row.parallel.tensor) : "";
+  std::string const sequence = !row.parallel.sequence              ? ""
+                               : row.parallel.tensor_keep_gathered ? " share and keep positions"
+                                                                   : " share positions",
+                    tensor = row.parallel.tensor > 1 ? fmt::format("{} tensor ranks{}, ", row.parallel.tensor, sequence)
+                                                     : "";
   return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
                      to_string(row.recipe), ranks, tensor, describe_stages(row), strategy_name(row.parallel, ranks),
                      row.algorithm, row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",

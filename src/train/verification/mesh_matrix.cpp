@@ -22,10 +22,20 @@ struct Kind {
 constexpr std::array kinds{Kind{8, RecipeName::fp32}, Kind{16, RecipeName::mixed16}, Kind{8, RecipeName::mixed16},
                            Kind{16, RecipeName::fp32}};
 
+/// All of them, and once more with the positions of a sample shared among tensor ranks, if there are several.
+std::vector<ParallelConfig> with_sequence(std::vector<ParallelConfig> all) {
+  std::size_t const number = all.size();
+  for (std::size_t i = 0; i < number && all[i].tensor > 1; ++i) {
+    all.push_back(all[i]);
+    all.back().sequence = true;
+  }
+  return all;
+}
+
 /// Stages with their schedule, uncut and without a strategy. One stage has no schedule. Tensor ranks come with two
 /// schedules.
 std::vector<ParallelConfig> schedules_of(Rank stages, Rank tensor) {
-  if (stages == 1) return {{.tensor = tensor}};
+  if (stages == 1) return with_sequence({{.tensor = tensor}});
   std::vector<ParallelConfig> all;
   for (PipelineSchedule const& schedule : pipeline_schedules()) {
     if (schedule.splits_backward) continue; // for explain only
@@ -36,7 +46,7 @@ std::vector<ParallelConfig> schedules_of(Rank stages, Rank tensor) {
                    .pipeline_schedule = std::string(schedule.name),
                    .pipeline_chunks = chunks});
   }
-  return all;
+  return with_sequence(std::move(all));
 }
 
 /// Of stages with one chunk: with the head alone, and with the embedding alone where there are more than two.
@@ -88,6 +98,7 @@ public:
     std::size_t const number = m_rows.size();
     if (number / 3 % 2 == 1) parallel.bucket_bytes = parallel.first_bucket_bytes = tiny_bucket;
     parallel.overlap = number % 5 != 0;
+    parallel.tensor_keep_gathered = parallel.sequence && number % 4 < 2;
     std::string const algorithm = m_shared && number / 5 % 2 == 1 ? "shared" : "ordered";
     m_rows.push_back({kind.micro_batches, kind.recipe, std::move(parallel), algorithm, delays, again, mesh_layers});
   }
