@@ -116,7 +116,9 @@ void require_no_other_flags(ExplainArguments const& arguments, std::vector<Given
 int explain_tensor(ExplainArguments const& arguments) {
   require_no_other_flags(arguments, {{"ALGORITHM", arguments.algorithm}, {"--svg", arguments.svg_file}});
   Rank const ranks = ranks_of(arguments, 1, most_ranks);
-  fmt::print("{}", tensor_text(tensor_ranks(small_model_of(ranks), ranks)));
+  bool const shared = arguments.sequence && ranks > 1;
+  PositionsOfRanks const positions = shared ? PositionsOfRanks::shared : PositionsOfRanks::all;
+  fmt::print("{}", tensor_text(tensor_ranks(small_model_of(ranks, positions), ranks, positions)));
   return 0;
 }
 
@@ -213,6 +215,8 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--servers", arguments.servers, "number of ranks that are parameter servers; default 1");
   command.add_option("--segment", arguments.segment,
                      "elements per message of segmented algorithms; default: each algorithm's own");
+  command.add_flag("--sequence", arguments.sequence,
+                   "with tensor: outside of products the ranks share the positions, too");
   command.add_flag("--shared", arguments.shared, "put buffers into memory that all ranks of a node share");
   command.add_option("--shard-group", arguments.shard_group, "with hsdp: number of ranks that hold one copy together");
   command.add_option("--prefetch", arguments.prefetch,
@@ -233,11 +237,13 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
 
 int explain(ExplainArguments const& arguments) {
   if (arguments.subject == pipeline_subject) {
-    require_no_other_flags(arguments, {{"--ranks", arguments.ranks}});
+    require_no_other_flags(arguments,
+                           {{"--ranks", arguments.ranks}, {"--sequence", arguments.sequence ? "given" : ""}});
     return explain_pipeline(arguments);
   }
   require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
   if (arguments.subject == tensor_subject) return explain_tensor(arguments);
+  require_not_given({{"--sequence", arguments.sequence ? "given" : ""}}, arguments.subject);
   bool const is_timed =
       !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))

@@ -41,6 +41,7 @@ struct ExplainArguments {
   std::string shard_group; ///< of hsdp
   std::string prefetch;    ///< of strategies that gather parameters; empty: 1
   bool shared = false;
+  bool sequence = false; ///< of tensor ranks: they share positions
   std::string svg_file;
   DeckInput deck;           ///< of a strategy, with a machine: its predicted timeline is shown instead
   std::string machine_file; ///< peaks.json with the parts of the deck

@@ -178,10 +178,9 @@ Activation rows_of(PartKernels const& k, LayerNorm const& norm) {
   return k.options().shares_positions() && !k.options().keeps_gathered() ? gathered_again : norm.out;
 }
 
-/// Both are gathered at the same time.
-void place_for_backward(PartKernels& k, LayerNorm const& norm) {
-  k.place(d_added(k), gathered);
-  if (!k.options().keeps_gathered()) k.place(norm.out, gathered_again);
+/// The norm's rows come while the gradient goes back through two products.
+void place_again(PartKernels& k, LayerNorm const& norm) {
+  if (k.options().shares_positions() && !k.options().keeps_gathered()) k.place(norm.out, gathered_again);
 }
 
 void drop_fcproj_backward(PartKernels& k) {
@@ -190,10 +189,13 @@ void drop_fcproj_backward(PartKernels& k) {
 
 void place_mlp_backward(PartKernels& k) {
   drop_fcproj_backward(k);
-  place_for_backward(k, second_norm);
+  k.place(d_added(k), gathered);
 }
 
-void fcproj_weight_backward(PartKernels& k) { k.weight_gradient(rows_of_d_added(k), gelu, fcprojw, fcprojb); }
+void fcproj_weight_backward(PartKernels& k) {
+  k.weight_gradient(rows_of_d_added(k), gelu, fcprojw, fcprojb);
+  place_again(k, second_norm);
+}
 
 void fcproj_backward(PartKernels& k) {
   drop_fcproj_backward(k);
@@ -218,10 +220,13 @@ void drop_attproj_backward(PartKernels& k) {
 
 void place_attention_backward(PartKernels& k) {
   drop_attproj_backward(k);
-  place_for_backward(k, first_norm);
+  k.place(d_added(k), gathered);
 }
 
-void attproj_weight_backward(PartKernels& k) { k.weight_gradient(rows_of_d_added(k), attention, attprojw, attprojb); }
+void attproj_weight_backward(PartKernels& k) {
+  k.weight_gradient(rows_of_d_added(k), attention, attprojw, attprojb);
+  place_again(k, first_norm);
+}
 
 void attproj_backward(PartKernels& k) {
   drop_attproj_backward(k);

@@ -57,6 +57,14 @@ std::string shape_text(ParameterTensor const& tensor) {
   return fmt::format("({})", tensor.columns);
 }
 
+GptOptions const& options_of(TensorRanks const& all) { return all.plans.front().parts.options(); }
+
+std::string positions_text(TensorRanks const& all) {
+  if (!options_of(all).shares_positions()) return "";
+  return fmt::format("Products, attention and the loss work on all rows. Outside of them a rank has {}.\n",
+                     plural(own_rows(all.shape, options_of(all)).rows(), "row"));
+}
+
 std::string title_text(TensorRanks const& all) {
   GptConfig const& model = all.model;
   std::string const shared =
@@ -66,7 +74,8 @@ std::string title_text(TensorRanks const& all) {
                      "has {}.\n",
                      shared, plural(model.layers, "block"), plural(model.heads, "head"),
                      plural(model.channels, "channel"), plural(model.context, "position"), model.vocab,
-                     plural(all.shape.batch, "sample"), plural(all.shape.rows(), "row"));
+                     plural(all.shape.batch, "sample"), plural(all.shape.rows(), "row")) +
+         positions_text(all);
 }
 
 /// "a_0 | a_1", "a_0 | ... | a_7"; each is made of its number.
@@ -203,6 +212,16 @@ std::string sent_text(std::vector<Traffic> const& sent) {
   return fmt::format("{} to {} bytes", least.bytes, most.bytes);
 }
 
+std::string gathers_text(std::vector<CountedExchange> const& exchanges) {
+  std::map<SliceExchange, Index> times;
+  for (CountedExchange const& one : exchanges) times[one.exchange] = one.times;
+  return fmt::format(
+      "Rows are gathered {} = 4 L + 2 times, and {} = 2 L times again: backward needs the rows of a norm, "
+      "of which a\nrank keeps its own. With the sums these are 10 per block. The gradients of each norm "
+      "are added up, {} = 2 L + 1 times.\n",
+      times[SliceExchange::gather], times[SliceExchange::gather_again], times[SliceExchange::norm_sums]);
+}
+
 std::string sums_text(TensorRanks const& all) {
   std::vector<CountedExchange> const exchanges = counted_exchanges(all);
   if (exchanges.empty()) return "";
@@ -213,28 +232,46 @@ std::string sums_text(TensorRanks const& all) {
                     std::to_string(static_cast<std::size_t>(one.times * one.values) * one.value_bytes),
                     sent_text(one.sent)});
   std::string text = "\n" + aligned(rows), others;
-  for (CountedExchange const& one : exchanges)
-    if (one.exchange == SliceExchange::sum)
-      text += fmt::format("{} = 4 L + 2 for L = {}. A sum has n h = {} x {} values: n rows of h channels.\n",
+  bool const shares_positions = options_of(all).shares_positions();
+  for (CountedExchange const& one : exchanges) switch (one.exchange) {
+    case SliceExchange::sum:
+      text += fmt::format("{} = 4 L + 2 for L = {}. A sum has n h = {} x {} values: n rows of h channels{}.\n",
                           plural(one.times, "sum"), plural(all.model.layers, "block"), all.shape.rows(),
-                          all.model.channels);
-    else
+                          all.model.channels, shares_positions ? ", of which a rank gets its own" : "");
+      break;
+    case SliceExchange::loss_maximum:
+    case SliceExchange::loss_sums:
       others += fmt::format("{}{}", others.empty() ? "" : " and ", plural(one.values / all.shape.rows(), "value"));
-  return text + fmt::format("The loss needs small ones: {} per row, however many channels there are.\n", others);
+      break;
+    case SliceExchange::gather:
+    case SliceExchange::gather_again:
+    case SliceExchange::norm_sums: break; // of shared positions, below
+    }
+  text += fmt::format("The loss needs small ones: {} per row, however many channels there are.\n", others);
+  return shares_positions ? text + gathers_text(exchanges) : text;
 }
 
 } // namespace
 
-GptConfig small_model_of(Rank ranks) {
-  return {.layers = 1, .heads = ranks, .channels = 2 * ranks, .context = 8, .vocab = 8 * ranks, .vocab_multiple = 1};
+GptConfig small_model_of(Rank ranks, PositionsOfRanks positions) {
+  Index const of_all = 8, of_rank = (of_all + ranks - 1) / ranks;
+  return {.layers = 1,
+          .heads = ranks,
+          .channels = 2 * ranks,
+          .context = positions == PositionsOfRanks::shared ? of_rank * ranks : of_all,
+          .vocab = 8 * ranks,
+          .vocab_multiple = 1};
 }
 
-TensorRanks tensor_ranks(GptConfig const& model, Rank ranks) {
+TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions) {
+  bool const shared = positions == PositionsOfRanks::shared;
+  TRAINSTONE_REQUIRE_INPUT(!shared || model.context % ranks == 0, "{} do not divide the {} of a sample",
+                           plural(ranks, "tensor rank"), plural(model.context, "position"));
   GptConfig const padded = model.in_slices(ranks);
   TensorRanks all{padded, {.batch = 1, .sequence = model.context}, ParameterTable(padded, 1), {}, {}};
   ParallelConfig const parallel{.tensor = ranks};
   for (Rank rank = 0; rank < ranks; ++rank) {
-    GptOptions const options{.slices = {.blocks = ranks, .ranks = ranks, .rank = rank}};
+    GptOptions const options{.slices = {.blocks = ranks, .ranks = ranks, .rank = rank}, .sequence_parallel = shared};
     all.tables.emplace_back(padded, 1, options.slices);
     all.plans.push_back(make_shard_plan(parallel, {}, {}, {}, all.tables.back(), Topology::one_node(ranks), rank, 1,
                                         options, {all.shape, padded.channels}));

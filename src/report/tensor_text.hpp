@@ -27,13 +27,17 @@ struct TensorRanks {
   Rank ranks() const { return static_cast<Rank>(plans.size()); }
 };
 
-/// A GPT of one block so small that its numbers can be followed, with a head for every rank.
-GptConfig small_model_of(Rank ranks);
+/// What tensor ranks have outside of products.
+enum class PositionsOfRanks { all, shared };
+
+/// A GPT of one block so small that its numbers can be followed, with a head for every rank, and as many positions for
+/// each if they share them.
+GptConfig small_model_of(Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all);
 
 /// The micro-batch is one sample of all positions.
 /// \param[in] model  its token table is padded so that the ranks can share it
-/// \throws InputError   if the ranks do not divide the heads
-TensorRanks tensor_ranks(GptConfig const& model, Rank ranks);
+/// \throws InputError   if the ranks do not divide the heads, or the positions, if they share them
+TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all);
 
 /// The rows and columns of a whole tensor that a rank has, without gaps where ranges touch. The elements of a vector
 /// count as rows.

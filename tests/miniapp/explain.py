@@ -114,6 +114,9 @@ class ExplainStrategies(unittest.TestCase):
             (): ["4 tensor ranks share every layer", "6 sums = 4 L + 2 for L = 1 block"],
             ("--ranks", 1): ["1 tensor rank has all of every layer", "nothing is brought together"],
             ("--ranks", 64): ["64 tensor ranks", "rank 63  [504, 512)"],
+            ("--sequence",): ["Outside of them a rank has 2 rows.", "10 per block", "together: rows, 64 values"],
+            ("--sequence", "--ranks", 3): ["Outside of them a rank has 3 rows."],
+            ("--sequence", "--ranks", 1): ["nothing is brought together"],
         }
         check_words(self, cases, "tensor")
 
@@ -137,6 +140,8 @@ class Refusals(RefusalTest):
             "elements of a strategy": (start("explain", "ddp", "--elements", 8), ["--elements", "ddp has none"]),
             "an algorithm of tensor ranks": (start("explain", "tensor", "ring"), ["ALGORITHM", "tensor has none"]),
             "a picture of tensor ranks": (start("explain", "tensor", "--svg", "t.svg"), ["--svg", "tensor has none"]),
+            "positions of a strategy": (start("explain", "ddp", "--sequence"), ["--sequence", "ddp has none"]),
+            "positions of stages": (start("explain", "pipeline", "1f1b", "--sequence"), ["--sequence", "pipeline has none"]),
             "stages of tensor ranks": (start("explain", "tensor", "--stages", 2), ["--stages", "tensor has none"]),
             "too many tensor ranks": (start("explain", "tensor", "--ranks", 65), ["--ranks", "1 to 64"]),
             "a shard group of zero3": (start("explain", "zero3", "--shard-group", 2), ["--shard-group", "has none"]),

@@ -6,6 +6,9 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+#include <vector>
+
 namespace {
 
 using namespace trainstone;
@@ -38,13 +41,16 @@ TEST_CASE("MPI was given what the program has counted", "[.calls]") {
   for (auto const& [tensor, stages] : shapes) {
     if (world.size() % (tensor * stages) != 0) continue;
     auto const data = static_cast<Rank>(world.size() / tensor / stages);
+    bool shares_positions = false;
     for (ParallelConfig const& strategy : strategies(data)) {
       RunConfig config = training_config({2, 8, 24, 17, 100}, {2, 2, 4 * data});
       config.data.sequence = 16;
       set_strategy(config, strategy);
       config.parallel.tensor = tensor;
       config.parallel.pipeline = stages;
-      INFO(tensor << " tensor ranks, " << stages << " stages, stage " << strategy.zero_stage << " of ZeRO");
+      config.parallel.sequence = tensor > 1 && std::exchange(shares_positions, !shares_positions);
+      INFO(tensor << " tensor ranks, " << stages << " stages, stage " << strategy.zero_stage << " of ZeRO, "
+                  << (config.parallel.sequence ? "shared positions" : "all positions"));
       TrainingRun run(world, config);
       comm_counters() = {};
       Traffic const before = sent_by_mpi();

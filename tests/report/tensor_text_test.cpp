@@ -97,8 +97,34 @@ TEST_CASE("the explained exchanges are 4 L + 2 sums and two small ones, as the p
   }
 }
 
-TEST_CASE("tensor ranks that do not divide the heads are refused", "[report][tensor]") {
+TEST_CASE("tensor ranks that share positions bring together 10 times per block, as the plan sends it",
+          "[report][tensor]") {
+  Rank const ranks = GENERATE(2, 3, 4, 8);
+  PositionsOfRanks const shared = PositionsOfRanks::shared;
+  GptConfig const deep{.layers = 3, .heads = 24, .channels = 48, .context = 24, .vocab = 70};
+  for (GptConfig const& model : {small_model_of(ranks, shared), deep}) {
+    TensorRanks const all = tensor_ranks(model, ranks, shared);
+    std::vector<CountedExchange> const counted = counted_exchanges(all);
+    Index of_rows = 0;
+    for (CountedExchange const& one : counted)
+      if (one.values == model.context * model.channels) of_rows += one.times;
+    CHECK(of_rows == 10 * model.layers + 4);
+    for (std::size_t rank = 0; rank < all.plans.size(); ++rank) {
+      Traffic explained, planned;
+      for (CountedExchange const& one : counted) explained += one.sent[rank];
+      for (TrafficRow const& row : step_traffic(all.plans[rank])) planned += row.traffic;
+      CHECK(explained == planned);
+    }
+    CHECK_THAT(tensor_text(all),
+               ContainsSubstring(fmt::format("Outside of them a rank has {} row", model.context / ranks)));
+  }
+}
+
+TEST_CASE("tensor ranks that do not divide the heads, or the positions that they share, are refused",
+          "[report][tensor]") {
   CHECK_THROWS_AS(tensor_ranks(small_model_of(4), 3), InputError);
+  CHECK_NOTHROW(tensor_ranks(small_model_of(3), 3)); // 8 positions
+  CHECK_THROWS_AS(tensor_ranks(small_model_of(3), 3, PositionsOfRanks::shared), InputError);
 }
 
 TEST_CASE("one tensor rank brings nothing together", "[report][tensor]") {
