@@ -175,9 +175,9 @@ RunConfig measured_training(RunConfig const& config) {
   training.schedule = {ScheduleType::constant, 0, 1.0};
   training.parallel.reduction = config.parallel.reduction;
   training.parallel.tensor_blocks = config.parallel.slices();
-  training.model_options.slices.ranks = config.parallel.tensor;
-  training.model_options.sequence_parallel = config.parallel.sequence;
-  training.model_options.keep_gathered = config.parallel.tensor_keep_gathered;
+  training.parallel.sequence = config.parallel.sequence;
+  training.parallel.tensor_keep_gathered = config.parallel.tensor_keep_gathered;
+  training.tensor_ranks_alone = config.parallel.tensor;
   training.comm.buffers = config.comm.buffers;
   training.kernels = config.kernels;
   return training;

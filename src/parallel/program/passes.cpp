@@ -1,5 +1,7 @@
 #include "parallel/program/passes.hpp"
 
+#include "parallel/program/exchange_table.hpp"
+
 #include <algorithm>
 
 namespace trainstone {
@@ -128,14 +130,13 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
 Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
   if (plan.layout.mesh.tensor == 1) return order;
   Instructions out;
+  ExchangeTable table(plan.parts);
   for (Instruction one : order) {
     if (!computes(one.act)) {
       out.push_back(one);
       continue;
     }
-    Part const part = part_of(one, plan.parts);
-    std::vector<PieceExchanges> const exchanges =
-        piece_exchanges(pass_of(one.act), part.kind, plan.parts.options(), plan.parts.recompute(part));
+    std::vector<PieceExchanges> const& exchanges = table.of(one);
     Range const run = pieces_run(one, plan.parts);
     for (Index piece = run.begin; piece < run.end; ++piece) {
       auto const& [needs, starts] = exchanges[at(piece)];

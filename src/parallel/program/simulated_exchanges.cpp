@@ -26,9 +26,7 @@ void SimulatedRank::run_pieces(Instruction const& instruction) {
   m_open.reset();
   if (is_once && !ends_pass(instruction, parts)) m_open = {instruction, run.end};
   if (m_layout->mesh.tensor == 1) return;
-  Part const part = part_of(instruction, parts);
-  std::vector<PieceExchanges> const all =
-      piece_exchanges(pass_of(instruction.act), part.kind, parts.options(), parts.recompute(part));
+  std::vector<PieceExchanges> const& all = m_exchange_table.of(instruction);
   for (Index piece = run.begin; piece < run.end; ++piece) {
     auto const& [needs, starts] = all[index(piece)];
     for (SliceExchange const need : needs) {

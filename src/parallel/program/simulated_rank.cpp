@@ -15,7 +15,8 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
       m_activations(plan.parts, plan.pipeline.copies()),
       m_streams(index(plan.pipeline.copies().gradients)),
       m_sent_slots(index(plan.pipeline.copies().slots), false),
-      m_input_coming(index(plan.pipeline.copies().inputs), false) {
+      m_input_coming(index(plan.pipeline.copies().inputs), false),
+      m_exchange_table(plan.parts) {
   for (Index unit = 0; unit < std::ssize(plan.layout.units); ++unit) m_whole.push_back({unit, 0, false});
   for (Index number = 0; number < plan.reductions.buckets.buckets(); ++number) {
     Bucket const bucket = plan.reductions.buckets.bucket(number);

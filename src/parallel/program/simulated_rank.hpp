@@ -4,6 +4,7 @@
 // there, and what gradients hold. Every function does one instruction, or throws the defect that it finds.
 
 #include "parallel/program/activation_memory.hpp"
+#include "parallel/program/exchange_table.hpp"
 #include "parallel/program/gradient_cells.hpp"
 #include "parallel/program/passes.hpp"
 #include "parallel/program/program_cursor.hpp"
@@ -142,6 +143,7 @@ private:
   std::vector<StreamGradient> m_streams;          ///< by buffer
   std::vector<bool> m_sent_slots, m_input_coming; ///< in a message that nobody has waited for; by slot, by input
   std::array<Exchanged, slice_exchanges.size()> m_exchanged; ///< by SliceExchange
+  ExchangeTable m_exchange_table;
   std::optional<OpenPass> m_open;
   std::vector<GradientCell> m_cells;
   Index m_tied = 0, m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section

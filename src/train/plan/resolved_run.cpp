@@ -42,11 +42,10 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
                   .buffers = machine.buffers ? *machine.buffers : resolve_buffers(config.comm.buffers),
                   .gemm = gemm_choice(config.kernels, machine)};
   run.config.model = config.model.in_slices(config.parallel.slices());
-  std::int64_t const alone = config.model_options.slices.ranks; // one rank may have a part of the slices
   run.config.model_options.slices = {.blocks = config.parallel.slices(),
-                                     .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : alone};
-  run.config.model_options.sequence_parallel |= config.parallel.sequence;
-  run.config.model_options.keep_gathered |= config.parallel.tensor_keep_gathered;
+                                     .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : config.tensor_ranks_alone};
+  run.config.model_options.sequence_parallel = config.parallel.sequence;
+  run.config.model_options.keep_gathered = config.parallel.tensor_keep_gathered;
   run.config.model_options.wide_sums = config.parallel.reduction == ReductionMode::ordered;
   run.stages = config.parallel.pipeline > 1
                    ? model_stages(config.parallel, costs_of(run.config, run.shape()), config.batch.accumulation)

@@ -52,8 +52,6 @@ struct ResolvedRun {
   }
 };
 
-/// A rank whose model_options.slices name several ranks, in a run without tensor ranks, has the slices of the first of
-/// them alone: it computes what a tensor rank does, and brings nothing together.
 /// \param[in] config  with all three batch numbers: of resolve() (deck/deck.hpp), or made by a program
 /// \throws InputError if this build has no such buffers or no such provider of products, or if the model cannot be cut
 ///         into the stages of the pipeline

@@ -28,6 +28,9 @@ struct RunConfig {
   FaultConfig faults;
   CheckpointConfig checkpoint;
   TraceConfig trace;
+  /// No key: of a measurement. A rank computes what the first one of so many tensor ranks does, and brings nothing
+  /// together. Read if parallel.tensor = 1.
+  std::int64_t tensor_ranks_alone = 1;
 };
 
 /// Whether the time of steps is not that of this machine: a network is emulated, or a fault that costs or saves time is
