@@ -283,6 +283,12 @@ std::vector<Key> pipeline_keys() {
           "of parallel.sequence: keep the rows that were gathered for products forward, instead of gathering them "
           "again in backward"),
       number(
+          "parallel.tensor_row_chunks", parallel, &ParallelConfig::tensor_row_chunks, "",
+          {.minimum = 1, .maximum = million},
+          "equal parts of a micro-batch's rows for which the sums of a block over tensor ranks are computed one after "
+          "the other: the sum of a part is under way while the next one is computed; must divide the rows, with "
+          "parallel.sequence the samples; products of fewer rows may have other bits"),
+      number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "
           "divide the ranks; 1 = no pipeline"),

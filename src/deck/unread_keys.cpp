@@ -34,7 +34,19 @@ Reader strategies_with(Has const& has) {
   return reader;
 }
 
-std::vector<ReadKey> const& read_keys() {
+std::vector<ReadKey> const& keys_of_tensor_ranks() {
+  Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
+  static std::vector<ReadKey> const rows{
+      {"comm.tensor_allreduce", {tensor}},
+      {"comm.tensor_reduce_scatter", {sequence}},
+      {"comm.tensor_all_gather", {sequence}},
+      {"parallel.tensor_keep_gathered", {sequence}},
+      {"parallel.tensor_row_chunks", {tensor, slices}},
+  };
+  return rows;
+}
+
+std::vector<ReadKey> const& other_keys() {
   Reader const moments{"optimizer.type", {"adamw", "adam"}};
   Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
   Reader const scaled{"precision.loss_scale", {"dynamic"}};
@@ -47,7 +59,7 @@ std::vector<ReadKey> const& read_keys() {
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
   Reader const buckets{"parallel.granularity", {"bucket"}}, several{"parallel.granularity", {"bucket", "tensor"}};
-  Reader const stages{"parallel.pipeline", {}}, tensor{"parallel.tensor", {}}, sequence{"parallel.sequence", {}};
+  Reader const stages{"parallel.pipeline", {}};
   Reader const checkpoints{"checkpoint.dir", {}};
   static std::vector<ReadKey> const rows{
       {"model.dropout_masks", {{"model.dropout", {}}}},
@@ -70,10 +82,6 @@ std::vector<ReadKey> const& read_keys() {
       {"comm.reduce", {scatters}},
       {"comm.broadcast", {owners, collects}},
       {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
-      {"comm.tensor_allreduce", {tensor}},
-      {"comm.tensor_reduce_scatter", {sequence}},
-      {"comm.tensor_all_gather", {sequence}},
-      {"parallel.tensor_keep_gathered", {sequence}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},
       {"parallel.first_bucket", {others}},
@@ -118,7 +126,9 @@ std::string quoted(std::vector<std::string> const& values) {
 } // namespace
 
 std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
-  for (ReadKey const& row : read_keys()) {
+  std::vector<ReadKey> rows = other_keys();
+  rows.insert(rows.end(), keys_of_tensor_ranks().begin(), keys_of_tensor_ranks().end());
+  for (ReadKey const& row : rows) {
     if (row.key != key) continue;
     if (std::ranges::any_of(row.readers, [&](Reader const& reader) { return reads(config, reader); })) continue;
     UnreadKey unread{row.readers.front().key, quoted(row.readers.front().values)};

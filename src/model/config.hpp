@@ -132,10 +132,14 @@ struct GptOptions {
   /// The ranks that share the slices share the positions of every sample outside of products, too: each has a run of
   /// them. Sequence parallelism.
   bool sequence_parallel = false;
+  /// Sums over slices in a block are made for so many equal parts of a micro-batch's rows, one after the other, so that
+  /// ranks can bring the sum of a part together while they compute the next one.
+  std::int64_t row_chunks = 1;
   /// What ranks gather for a product forward is kept for backward, in place of a second gather.
   bool keep_gathered = false;
 
   bool shares_positions() const { return sequence_parallel && slices.are_shared(); }
+  bool chunks_rows() const { return row_chunks > 1 && slices.cuts(); }
   bool keeps_gathered() const { return keep_gathered && shares_positions(); }
   bool sums_wide() const { return wide_sums && slices.cuts(); }
   bool splits_loss() const { return loss_chunks > 1; }

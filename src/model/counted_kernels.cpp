@@ -48,11 +48,11 @@ public:
   /// Of the head, chunk after chunk: all but the first one add to the token table's gradient.
   void describe_piece(PartPiece const& piece) {
     Write const mode = m_mode;
-    m_in_chunk = piece.chunk.has_value();
+    m_chunks = piece.chunk ? m_options.loss_chunks : piece.row_chunk ? m_options.row_chunks : 1;
     if (piece.chunk.value_or(0) > 0) m_mode = Write::add;
     piece.describe(*this);
     m_mode = mode;
-    m_in_chunk = false;
+    m_chunks = 1;
   }
 
   bool drops() const override { return m_trains && m_options.dropout > 0; }
@@ -194,7 +194,7 @@ private:
   using AttentionFlops = std::uint64_t(Index batch, Index sequence, Index heads, Index head_size);
 
   /// That a kernel works on: the rows of a chunk, or all rows.
-  Index rows() const { return m_shape.rows() / (m_in_chunk ? m_options.loss_chunks : 1); }
+  Index rows() const { return m_shape.rows() / m_chunks; }
   /// Of one slice.
   std::pair<std::int64_t, std::int64_t> shape_of_slice(Tensor weight) const {
     return shape_of(weight, m_config, m_options.slices.blocks);
@@ -285,7 +285,7 @@ private:
   Write m_mode;
   bool m_trains;
   bool m_each_once = false; ///< and not for all parts of a kind
-  bool m_in_chunk = false;  ///< of the rows of a split loss
+  Index m_chunks = 1;       ///< of rows, of which a piece has one
   std::int64_t m_times = 1; ///< that a kernel starts
   Recompute m_how = Recompute::none;
   std::uint64_t m_rows, m_channels, m_value_bytes, m_gradient_bytes;

@@ -85,6 +85,7 @@ void Gpt::run(Pass pass, Impl::LaunchedPart part, std::optional<Index> piece) co
   with_storage(m_activations.storage(), [&]<class T>() {
     for (PartPiece const& one : pieces) {
       part.chunk = one.chunk;
+      part.row_chunk = one.row_chunk;
       part.write = one.chunk.value_or(0) > 0 ? Write::add : write;
       Impl::LaunchedKernels<T> kernels(part);
       one.describe(kernels);

@@ -41,6 +41,7 @@ struct LaunchedPart {
   Write write = Write::overwrite;          ///< of gradients
   ActivationBuffers buffers = {};          ///< the copies of activations
   std::optional<Index> chunk = {};         ///< of rows, of a loss that is split, and of its backward
+  std::optional<Index> row_chunk = {};     ///< of rows of a sum over slices
 };
 
 /// For parameters and activations that are stored as T.
@@ -283,10 +284,11 @@ private:
   // --- named tensors -------------------------------------------------------------------------------------------------
 
   Index block() const { return m_of.part.kind == PartKind::head ? m_of.config.layers : m_of.part.block; }
-  /// Of a chunk, the rows of the chunk. What is of one chunk alone has no other rows.
+  /// Of a chunk, the rows of the chunk. What is of one chunk of the loss alone has no other rows.
   trainstone::StoredMatrix stored(Activation what, Index number = 0) const {
     trainstone::StoredMatrix matrix = m_of.activations.matrix(what, block(), m_of.buffers, number);
-    if (!m_of.chunk || what == Activation::logits) return matrix;
+    bool const is_of_chunk = m_of.chunk && what == Activation::logits;
+    if ((!m_of.chunk && !m_of.row_chunk) || is_of_chunk) return matrix;
     Range const rows = rows_of_chunk();
     trainstone::StoredVector const part = matrix.flat().part(rows.begin * matrix.columns, rows.size() * matrix.columns);
     matrix.data = part.data;
@@ -294,9 +296,10 @@ private:
     return matrix;
   }
   Matrix<T> matrix(Activation what, Index slice = 0) const { return stored(what, slice).template as<T>(); }
-  /// All rows, if the loss is not split.
+  /// All rows, if the piece is of no chunk.
   Range rows_of_chunk() const {
-    Index const size = m_of.shape.rows() / m_of.options.loss_chunks, begin = m_of.chunk.value_or(0) * size;
+    Index const chunks = m_of.row_chunk ? options().row_chunks : options().loss_chunks;
+    Index const size = m_of.shape.rows() / chunks, begin = m_of.row_chunk.value_or(m_of.chunk.value_or(0)) * size;
     return {begin, begin + size};
   }
   Vector<std::int32_t const> targets() const {

@@ -1,10 +1,11 @@
 #pragma once
 
-// Forward and backward of every part, written down once as calls of kernels on named tensors. Who reads the description
-// gives an object that receives the calls: one launches the kernels (launched_kernels_impl.hpp), one counts them
-// (counted_kernels.cpp), one lists what they read and write (part_lists.cpp). So the prediction cannot leave out a
-// kernel that runs. Knows neither memory nor Kokkos. The model: pre-layer-norm blocks, GELU in its tanh form, learned
-// positions, the head tied to the token table, biases. Source: Language Models are Unsupervised Multitask Learners.
+// Forward and backward of every part, written down once as calls of kernels on named tensors (part_steps.cpp). Who
+// reads the description gives an object that receives the calls: one launches the kernels (launched_kernels_impl.hpp),
+// one counts them (counted_kernels.cpp), one lists what they read and write (part_lists.cpp). So the prediction cannot
+// leave out a kernel that runs. Knows neither memory nor Kokkos. The model: pre-layer-norm blocks, GELU in its tanh
+// form, learned positions, the head tied to the token table, biases. Source: Language Models are Unsupervised Multitask
+// Learners.
 
 #include "core/write.hpp"
 #include "model/activation_plan.hpp"
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trainstone {
@@ -97,10 +99,32 @@ public:
 /// What is computed of a part at a time. The loss is between the forward and the backward of head.
 enum class Pass { forward, loss, recompute, backward };
 
+/// Whether a pass is cut before a step.
+enum class PassCut {
+  never,
+  if_shared,   ///< if ranks share the slices
+  if_rows_are, ///< if they share positions
+  always,
+};
+
+/// Whether a step runs chunk by chunk of rows, if sums over slices do (GptOptions::row_chunks).
+enum class StepRows { all, in_chunks };
+
+struct PartStep {
+  void (*describe)(PartKernels& kernels);
+  PassCut cut_before = PassCut::never;
+  StepRows rows = StepRows::all;
+};
+
 /// A stretch of a pass. Between two pieces, other work of the rank may start.
 struct PartPiece {
-  void (*describe)(PartKernels& kernels);
-  std::optional<Index> chunk = {}; ///< of rows, if the loss is split and the piece is of one chunk
+  std::span<PartStep const> steps;     ///< of memory that is there as long as the program
+  std::optional<Index> chunk = {};     ///< of the loss: of rows, if the loss is split and the piece is of one chunk
+  std::optional<Index> row_chunk = {}; ///< of rows of a sum over slices, if the piece is of one
+
+  void describe(PartKernels& kernels) const {
+    for (PartStep const& step : steps) step.describe(kernels);
+  }
 };
 
 /// The pieces of a pass, in order.

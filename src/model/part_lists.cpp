@@ -266,6 +266,10 @@ PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& 
   throw Error(fmt::format("no exchange {}", static_cast<int>(exchange)));
 }
 
+Index chunks_of(SliceExchange exchange, GptOptions const& options) {
+  return exchange == SliceExchange::sum && options.chunks_rows() ? options.row_chunks : 1;
+}
+
 std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options) {
   std::set<SliceExchange> all;
   for (Part const part : parts(stage))
@@ -285,6 +289,7 @@ std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions
     ListedKernels kernels(options);
     piece.describe(kernels);
     all.push_back(kernels.exchanges());
+    all.back().row_chunk = piece.row_chunk;
   }
   for (SliceExchange const exchange : slice_exchanges) {
     bool is_there = false;
@@ -295,7 +300,8 @@ std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions
       auto const next = std::find_if(piece + 1, all.end(), [&](PieceExchanges const& later) {
         return later.needs.contains(exchange) || later.starts.contains(exchange);
       });
-      if (next != all.end() && !next->needs.contains(exchange)) piece->starts.erase(exchange);
+      bool const is_added_to = next != all.end() && !next->needs.contains(exchange);
+      if (is_added_to && !piece->row_chunk) piece->starts.erase(exchange);
     }
   }
   return all;

@@ -62,8 +62,12 @@ PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& 
 struct PieceExchanges {
   std::set<SliceExchange> needs = {};  ///< what must have ended before the piece
   std::set<SliceExchange> starts = {}; ///< what can start behind it
+  std::optional<Index> row_chunk = {}; ///< of a sum, the chunk of rows that starts, if it is one (chunks_of())
   bool operator==(PieceExchanges const&) const = default;
 };
+
+/// How many chunks of rows are brought together one by one.
+Index chunks_of(SliceExchange exchange, GptOptions const& options);
 
 /// Those of the parts of a stage, if ranks share the slices.
 std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options);

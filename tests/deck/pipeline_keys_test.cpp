@@ -180,6 +180,14 @@ TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with 
              ContainsSubstring("parallel.sequence = true needs a parallel.tensor that divides the 8 positions of a "
                                "sample; parallel.tensor = 3; legal values: parallel.sequence = false, or "
                                "parallel.tensor = 2 or 4"));
+  CHECK(error(2, {"parallel.tensor=2", "parallel.tensor_row_chunks=6"}) == "no InputError"); // of 12 rows
+  CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.tensor_row_chunks=5"}),
+             ContainsSubstring("parallel.tensor_row_chunks = 5 does not divide the 12 rows of a micro-batch; nearest "
+                               "legal values: 4 or 6"));
+  CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.sequence=true", "parallel.tensor_row_chunks=2"}),
+             ContainsSubstring("parallel.tensor_row_chunks = 2 does not divide the 1 sample of a micro-batch"));
+  CHECK_THAT(error(2, {"parallel.tensor_row_chunks=2"}),
+             ContainsSubstring("parallel.tensor_row_chunks is not read by parallel.tensor = 1"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.tensor_keep_gathered=true"}),
              ContainsSubstring("parallel.tensor_keep_gathered is not read by parallel.sequence = false"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "comm.tensor_all_gather=ring"}),

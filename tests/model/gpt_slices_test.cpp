@@ -30,6 +30,7 @@ TEST_CASE("losses and every gradient of a model in slices equal the reference mo
   Index const blocks = GENERATE(2, 4);
   GptOptions options = in_slices(GENERATE(from_range(all_options())), blocks, GENERATE(false, true));
   options.loss_chunks = GENERATE(1, 3);
+  options.row_chunks = options.loss_chunks == 3 ? 4 : 1;
   ExecutionSpace const exec;
   Fp32Model model(exec, sliced, sliced_rows, options);
   model.forward_backward(exec, model.load());
@@ -97,6 +98,7 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel of a rank that has some
   options.slices.rank = GENERATE(0, 1);
   options.sequence_parallel = true;
   options.keep_gathered = GENERATE(false, true);
+  options.row_chunks = options.keep_gathered ? 3 : 1; // of three samples
   ExecutionSpace const exec;
   for (std::vector<Recompute> const& recompute : all_recomputations(options.attention)) {
     options.recompute = recompute;

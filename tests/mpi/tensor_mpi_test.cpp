@@ -22,6 +22,7 @@ enum class Positions { on_all, shared, kept };
 struct Shape {
   Rank tensor, data, stages;
   Positions positions = Positions::on_all;
+  Index row_chunks = 1;
 };
 
 constexpr Index sequence = 48; // all numbers of tensor ranks divide it
@@ -44,6 +45,7 @@ RunConfig tensor_config(Shape const& shape, Index micro_batches) {
   config.parallel.pipeline = shape.stages;
   config.parallel.sequence = shape.positions != Positions::on_all;
   config.parallel.tensor_keep_gathered = shape.positions == Positions::kept;
+  config.parallel.tensor_row_chunks = shape.row_chunks;
   return config;
 }
 
@@ -80,6 +82,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
     for (ParallelConfig const& strategy : strategies(shape.data)) {
       RunConfig config = tensor_config(shape, 2);
       set_strategy(config, strategy);
+      config.parallel.tensor_row_chunks = number % 3 == 0 ? 2 : 1; // of two samples
       config.precision.recipe = recipe;
       config.model_options.recompute = {again};
       if (ordered) {
@@ -101,7 +104,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
 TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mpi][tensor]") {
   Communicator world = Communicator::world();
   if (!is_power_of_two(world.size())) return;
-  Index const slices = GENERATE(2, 8);
+  Index const slices = GENERATE(2, 8), row_chunks = GENERATE(1, 2);
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   auto const train = [&](Communicator& ranks, Shape const& shape, ParallelConfig const& strategy) {
     RunConfig config = tensor_config(shape, 8 / shape.data);
@@ -118,12 +121,15 @@ TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mp
     return Outcome{parameter_hash(run.exec, run.trainer.engine()), loss};
   };
   Outcome expected{};
-  if (std::optional<Communicator> one = world.first(1)) expected = train(*one, {1, 1, 1}, {});
+  if (std::optional<Communicator> one = world.first(1))
+    expected = train(*one, {.tensor = 1, .data = 1, .stages = 1, .row_chunks = row_chunks}, {});
   expected = all_gather_values(world, expected).front();
   for (Shape const& shape : shapes_of(world.size(), slices, {Positions::on_all, Positions::shared, Positions::kept}))
     for (ParallelConfig const& strategy : strategies(shape.data)) {
       INFO(words_of(shape) << ", stage " << strategy.zero_stage << " of ZeRO");
-      bool const same = train(world, shape, strategy) == expected;
+      Shape in_chunks = shape;
+      in_chunks.row_chunks = row_chunks;
+      bool const same = train(world, in_chunks, strategy) == expected;
       CHECK(same);
     }
 }

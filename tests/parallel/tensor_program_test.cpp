@@ -30,6 +30,7 @@ std::vector<ShardPlan> plans_of(TensorCase const& one) {
     options.slices = {one.parallel.slices(), mesh.tensor, mesh.index(Axis::tensor, rank)};
     options.sequence_parallel = one.parallel.sequence;
     options.keep_gathered = one.parallel.tensor_keep_gathered;
+    options.row_chunks = one.parallel.tensor_row_chunks;
     ParameterTable const table(model, mesh.data(), options.slices);
     plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, table, Topology::one_node(one.ranks), rank,
                                     one.micro_batches, options, {{2, 8}, 16}));
@@ -116,6 +117,61 @@ TEST_CASE("tensor ranks that share positions gather and add up ten times per blo
   }
 }
 
+TEST_CASE("sums in chunks of rows start chunk by chunk, and the next chunk is computed meanwhile",
+          "[parallel][program][tensor]") {
+  using enum SliceExchange;
+  Index const layers = 3, micro_batches = 2, chunks = 2;
+  ParallelConfig parallel = with_tensor(zero1, 2);
+  parallel.tensor_row_chunks = chunks;
+  bool const shares = GENERATE(false, true);
+  parallel.sequence = shares;
+  for (GptOptions const& options : {GptOptions{}, GptOptions{.recompute = {Recompute::full}, .loss_chunks = 4}}) {
+    Index const again = options.recompute.empty() ? 0 : layers - 1;
+    std::map<SliceExchange, Index> const counts =
+        exchanges_of(steps_of({parallel, 4, micro_batches, options}).programs.front().step);
+    CHECK(counts.at(sum) == micro_batches * chunks * (4 * layers + 2 + again));
+  }
+  std::vector<ShardPlan> const plans = plans_of({with_tensor(parallel, 4), 4, 1});
+  std::vector<std::string> words;
+  bool of_part = false;
+  for_each_instruction(make_step_program(plans.front()).step, [&](Instruction const& one) {
+    if (computes(one.act)) of_part = one.act == Act::forward && one.subject == 2; // mlp 0
+    if (of_part) words.push_back(to_string(one, plans.front()));
+  });
+  std::vector<std::string> expected{"forward mlp 0, piece 0, micro-batch 0"};
+  if (shares)
+    expected.insert(expected.end(), {"exchange rows, micro-batch 0", "wait for exchange rows, micro-batch 0",
+                                     "forward mlp 0, piece 1, micro-batch 0"});
+  std::vector<std::string> const pieces =
+      shares ? std::vector<std::string>{"2", "3", "4"} : std::vector<std::string>{"1", "2", "3"};
+  expected.insert(expected.end(), {"forward mlp 0, piece " + pieces[0] + ", micro-batch 0",
+                                   "exchange sum over slices, rows 0, micro-batch 0",
+                                   "forward mlp 0, piece " + pieces[1] + ", micro-batch 0",
+                                   "exchange sum over slices, rows 1, micro-batch 0",
+                                   "wait for exchange sum over slices, rows 0, micro-batch 0",
+                                   "wait for exchange sum over slices, rows 1, micro-batch 0",
+                                   "forward mlp 0, piece " + pieces[2] + ", micro-batch 0"});
+  CHECK(words == expected);
+}
+
+TEST_CASE("a chunk of rows that is not brought together is found", "[parallel][program][defects][tensor]") {
+  ParallelConfig parallel = with_tensor(ddp, 4);
+  parallel.tensor_row_chunks = 2;
+  auto const of_chunk = [](Act act) {
+    return [=](Instruction const& one) {
+      return one.act == act && (act == Act::exchange || one.started == Act::exchange) && one.micro_batch == 1 &&
+             one.subject == static_cast<Index>(SliceExchange::sum) && one.slot == 1;
+    };
+  };
+  Steps early = steps_of({parallel});
+  early.drop_everywhere(of_chunk(Act::wait));
+  check_found(early, StepDefect::undefined_read, "the sum over slices over all tensor ranks is not there");
+  Steps malformed = steps_of({parallel});
+  auto const [list, place] = malformed.find(0, of_chunk(Act::exchange));
+  (*list)[static_cast<std::size_t>(place)].slot = 2;
+  check_found(malformed, StepDefect::malformed, "chunk of rows 2 of 2 does not exist");
+}
+
 TEST_CASE("programs of tensor ranks are proved for every strategy", "[parallel][program][tensor]") {
   Index const tensor = GENERATE(2, 4, 8), slices = GENERATE(0, 8);
   bool const overlap = GENERATE(true, false);
@@ -128,6 +184,7 @@ TEST_CASE("programs of tensor ranks are proved for every strategy", "[parallel][
     if (shares) parallel = with_positions(parallel, tensor, keeps);
     parallel.tensor = tensor;
     parallel.tensor_blocks = slices;
+    parallel.tensor_row_chunks = keeps ? 2 : 1;
     parallel.overlap = overlap;
     TensorCase const one{parallel, 8, 4, options};
     if (find_parallel_problem(parallel, {}, mesh_of(parallel, 8).data(), 4)) continue;

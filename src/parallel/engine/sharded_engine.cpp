@@ -160,7 +160,7 @@ void ShardedEngine::execute(Instruction const& one) {
   case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
   case Act::send:
   case Act::receive: return waits ? m_stages.value().wait(one) : m_stages.value().start(one);
-  case Act::exchange: return waits ? m_tensor.value().wait(exchange_of(one)) : m_tensor.value().start(exchange_of(one));
+  case Act::exchange: return waits ? m_tensor.value().wait(one) : m_tensor.value().start(one);
   case Act::tie: return m_stages ? m_stages->tie() : m_reducer.tie();
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }

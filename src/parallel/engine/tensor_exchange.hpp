@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <map>
 #include <span>
+#include <utility>
 
 namespace trainstone {
 
@@ -40,18 +41,25 @@ public:
   /// Prepares all exchanges; once, before the first one. Collective. \param[in] model  in memory()
   void prepare(ExchangedVectors const& model);
 
-  void start(SliceExchange exchange) { m_queue->start(m_exchanges.at(exchange)); }
-  void wait(SliceExchange exchange) { m_queue->wait(m_exchanges.at(exchange)); }
+  /// Of an instruction that exchanges, or waits for that.
+  void start(Instruction const& exchange) { m_queue->start(execution(exchange)); }
+  void wait(Instruction const& exchange) { m_queue->wait(execution(exchange)); }
 
 private:
+  using Chunk = std::pair<SliceExchange, Index>; ///< the number of the chunk of rows, of several
+
+  Execution& execution(Instruction const& exchange) {
+    return m_exchanges.at({exchange_of(exchange), number_of_chunk(exchange)});
+  }
+
   ExecutionSpace m_exec, m_communication;
   Communicator* m_line;
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
   StateMemory m_memory;
-  std::map<SliceExchange, Vector<std::byte>> m_scratch;
-  std::map<SliceExchange, std::span<std::byte>> m_staging;
-  std::map<SliceExchange, Execution> m_exchanges;
+  std::map<Chunk, Vector<std::byte>> m_scratch;
+  std::map<Chunk, std::span<std::byte>> m_staging;
+  std::map<Chunk, Execution> m_exchanges;
 };
 
 } // namespace trainstone

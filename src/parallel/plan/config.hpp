@@ -74,6 +74,7 @@ struct ParallelConfig {
   std::int64_t tensor_blocks = 0;         ///< slices of every layer; 0: as many as ranks share it
   bool sequence = false;                  ///< tensor ranks share the positions of every sample outside of products
   bool tensor_keep_gathered = false;      ///< and keep for backward what they gather forward
+  std::int64_t tensor_row_chunks = 1;     ///< in which tensor ranks add up what blocks compute
   std::int64_t pipeline = 1;              ///< stages
   std::string pipeline_schedule = "1f1b"; ///< one of pipeline_schedules() (parallel/pipeline)
   std::int64_t pipeline_chunks = 1;       ///< of a stage

@@ -76,9 +76,10 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
   tensors.push_back(planned<double>("norm section sums", layout.sections()));
   for (auto const& [exchange, one] : plan.tensor.exchanges)
-    tensors.push_back(
-        {exchange_scratch_name(exchange),
-         memory_footprint(static_cast<std::uint64_t>(exchange_scratch(plan, exchange)) * one.element_bytes)});
+    for (Index chunk = 0; chunk < one.chunks; ++chunk)
+      tensors.push_back(
+          {exchange_scratch_name(exchange),
+           memory_footprint(static_cast<std::uint64_t>(exchange_scratch(plan, exchange)) * one.element_bytes)});
   if (plan.pipeline.table)
     tensors.push_back(planned(reductions.storage, "token table scratch", scratch_of(*plan.pipeline.table, layout)));
   return tensors;
@@ -94,7 +95,9 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
     tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
   tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes(plan))));
   for (auto const& [exchange, planned_exchange] : plan.tensor.exchanges)
-    tensors.push_back(planned<std::byte>("tensor staging", static_cast<Index>(pinned_exchange_bytes(plan, exchange))));
+    for (Index chunk = 0; chunk < planned_exchange.chunks; ++chunk)
+      tensors.push_back(
+          planned<std::byte>("tensor staging", static_cast<Index>(pinned_exchange_bytes(plan, exchange))));
   for (PreparedMessage const& message : prepared_messages(plan.pipeline))
     tensors.push_back(planned<std::byte>("message staging", static_cast<Index>(pinned_message_bytes(plan, message))));
   if (plan.pipeline.table)

@@ -26,21 +26,25 @@ struct Exchanged {
   Collective collective;
   Index elements;
   std::size_t element_bytes;
-  Index rows = 1;         ///< in memory; the exchange is of the first one
-  bool of_stream = false; ///< a rank's block is its rows of the residual stream
+  Index rows = 1; ///< of so many elements in memory; each chunk has one, else the exchange is of the first one
+  Pieces pieces = {};
 };
 
 Exchanged exchanged_by(SliceExchange exchange, PartTable const& parts, Storage values, StreamShape const& stream) {
   GptOptions const& options = parts.options();
-  bool const own_rows = options.shares_positions();
+  auto const pieces_of = [&](StreamShape rows) { return pieces_of_ranks(rows, options.slices.ranks); };
   Index const loss_rows = stream.rows.rows() / options.loss_chunks, slices = options.slices.count();
   switch (exchange) {
-  case SliceExchange::sum:
-    return {own_rows ? Collective::reduce_scatter : Collective::all_reduce, stream.elements(),
-            bytes_per_value(storage_of(Activation::partial, options, values)), 1, own_rows};
+  case SliceExchange::sum: {
+    Index const chunks = chunks_of(exchange, options);
+    std::size_t const bytes = bytes_per_value(storage_of(Activation::partial, options, values));
+    if (!options.shares_positions()) return {Collective::all_reduce, stream.elements() / chunks, bytes, chunks};
+    StreamShape const chunk{{stream.rows.batch / chunks, stream.rows.sequence}, stream.channels}; // whole samples
+    return {Collective::reduce_scatter, chunk.elements(), bytes, chunks, pieces_of(chunk)};
+  }
   case SliceExchange::gather:
   case SliceExchange::gather_again:
-    return {Collective::all_gather, stream.elements(), bytes_per_value(values), 1, true};
+    return {Collective::all_gather, stream.elements(), bytes_per_value(values), 1, pieces_of(stream)};
   case SliceExchange::norm_sums: return {Collective::all_reduce, 2 * stream.channels, sizeof(float), slices};
   case SliceExchange::loss_maximum: return {Collective::all_reduce, loss_rows, sizeof(float)};
   case SliceExchange::loss_sums: return {Collective::all_reduce, 2 * loss_rows, sizeof(double), slices};
@@ -58,9 +62,9 @@ TensorPlan make_tensor_plan(AlgorithmChoice const& choice, StateLayout const& la
   for (SliceExchange const exchange : exchanges_of(parts.stage(), parts.options())) {
     Exchanged const one = exchanged_by(exchange, parts, layout.types.parameters, stream);
     plan.memory_bytes += memory_footprint(static_cast<std::uint64_t>(one.rows * one.elements) * one.element_bytes);
-    plan.exchanges.emplace(
-        exchange, PlannedExchange{planned_collective(choice, Axis::tensor, line, one.collective, one.elements),
-                                  one.element_bytes, one.of_stream ? pieces_of_ranks(stream, line.ranks()) : Pieces()});
+    plan.exchanges.emplace(exchange,
+                           PlannedExchange{planned_collective(choice, Axis::tensor, line, one.collective, one.elements),
+                                           one.element_bytes, one.pieces, chunks_of(exchange, parts.options())});
   }
   return plan;
 }

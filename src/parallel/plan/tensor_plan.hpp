@@ -31,6 +31,7 @@ struct PlannedExchange {
   PlannedCollective collective;
   std::size_t element_bytes;
   Pieces pieces = {}; ///< where the elements lie: a rank's rows are some positions of every sample
+  Index chunks = 1;   ///< of rows: each is brought together by a collective of its own, as above
 };
 
 struct TensorPlan {

@@ -115,6 +115,7 @@ std::string to_string(Instruction const& instruction, ShardPlan const& plan) {
   if (std::string const subject = subject_name(act, instruction.subject, plan); !subject.empty()) text += " " + subject;
   if (instruction.piece != Instruction::none)
     text += fmt::format(", {} {}", computes(act) ? "piece" : "chunk", instruction.piece);
+  if (act == Act::exchange && instruction.slot != Instruction::none) text += fmt::format(", rows {}", instruction.slot);
   if (act == Act::gather && instruction.slot != Instruction::none)
     text += fmt::format(" {} slot {}", waits ? "in" : "into", instruction.slot);
   if (instruction.micro_batch != Instruction::none) text += fmt::format(", micro-batch {}", instruction.micro_batch);

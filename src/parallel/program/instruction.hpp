@@ -57,7 +57,7 @@ struct Instruction {
   Index subject = none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and
                         ///< the like), a MessageKind (send, receive), a SliceExchange
   Index micro_batch = none; ///< among those of this rank and step
-  Index slot = none;        ///< of gathered parameters or of scratch
+  Index slot = none;        ///< of gathered parameters or of scratch; of exchange: the chunk of rows, of several
   Act started = Act::wait;  ///< by wait: the act that it waits for
   Index piece = none;       ///< of what computes: the piece of it (part_pieces() of model/part_kernels.hpp), if other
                             ///< instructions stand between pieces; of messages: the chunk of the stage
@@ -74,6 +74,10 @@ constexpr MessageKind message_kind(Instruction const& instruction) {
 /// Of exchange.
 constexpr SliceExchange exchange_of(Instruction const& instruction) {
   return static_cast<SliceExchange>(instruction.subject);
+}
+
+constexpr Index number_of_chunk(Instruction const& exchange) {
+  return exchange.slot == Instruction::none ? 0 : exchange.slot;
 }
 
 /// Whether it computes activations or gradients.

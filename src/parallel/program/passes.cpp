@@ -131,6 +131,14 @@ Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
   if (plan.layout.mesh.tensor == 1) return order;
   Instructions out;
   ExchangeTable table(plan.parts);
+  auto const append = [&](Instruction one, SliceExchange exchange, std::optional<Index> chunk) {
+    one.subject = static_cast<Index>(exchange);
+    Index const chunks = chunks_of(exchange, plan.parts.options());
+    for (Index number = 0; number < chunks; ++number) {
+      if (chunks > 1) one.slot = number;
+      if (!chunk || *chunk == number) out.push_back(one);
+    }
+  };
   for (Instruction one : order) {
     if (!computes(one.act)) {
       out.push_back(one);
@@ -139,14 +147,16 @@ Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
     std::vector<PieceExchanges> const& exchanges = table.of(one);
     Range const run = pieces_run(one, plan.parts);
     for (Index piece = run.begin; piece < run.end; ++piece) {
-      auto const& [needs, starts] = exchanges[at(piece)];
-      for (SliceExchange const need : needs)
-        if (plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(need), one.micro_batch));
+      auto const& [needs, starts, chunk] = exchanges[at(piece)];
+      Instruction const start{.act = Act::exchange, .micro_batch = one.micro_batch},
+          wait = wait_for(Act::exchange, Instruction::none, one.micro_batch);
+      if (plan.overlap)
+        for (SliceExchange const exchange : needs) append(wait, exchange, {});
       if (exchanges.size() > 1) one.piece = piece;
       out.push_back(one);
-      for (SliceExchange const start : starts) {
-        out.push_back({.act = Act::exchange, .subject = static_cast<Index>(start), .micro_batch = one.micro_batch});
-        if (!plan.overlap) out.push_back(wait_for(Act::exchange, static_cast<Index>(start), one.micro_batch));
+      for (SliceExchange const exchange : starts) {
+        append(start, exchange, chunk);
+        if (!plan.overlap) append(wait, exchange, chunk);
       }
     }
   }

@@ -15,7 +15,6 @@ void SimulatedRank::require_no_open_pass(Instruction const& instruction) const {
 
 /// Before the memory and the parameters that they read are looked at.
 void SimulatedRank::run_pieces(Instruction const& instruction) {
-  using State = Exchanged::State;
   PartTable const& parts = m_plan->parts;
   Range const run = pieces_run(instruction, parts);
   bool const continues = m_open && m_open->of.act == instruction.act && m_open->of.subject == instruction.subject &&
@@ -28,26 +27,34 @@ void SimulatedRank::run_pieces(Instruction const& instruction) {
   if (m_layout->mesh.tensor == 1) return;
   std::vector<PieceExchanges> const& all = m_exchange_table.of(instruction);
   for (Index piece = run.begin; piece < run.end; ++piece) {
-    auto const& [needs, starts] = all[index(piece)];
-    for (SliceExchange const need : needs) {
-      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(need)];
-      if (exchanged.state != State::whole || !exchanged.is_of(instruction))
-        fail(StepDefect::undefined_read, instruction,
-             fmt::format("the {} over all tensor ranks is not there", to_string(need)));
-      exchanged = {};
-    }
-    for (SliceExchange const start : starts) {
-      Exchanged& exchanged = m_exchanged[static_cast<std::size_t>(start)];
-      if (exchanged.state != State::nothing)
-        fail(StepDefect::written_while_used, instruction,
-             fmt::format("the {} of \"{}\" is still needed", to_string(start), to_string(exchanged.by, *m_plan)));
-      exchanged = {State::own, instruction};
-    }
+    auto const& [needs, starts, chunk] = all[index(piece)];
+    for (SliceExchange const exchange : needs)
+      for (Index number = 0; number < chunks_of(exchange, parts.options()); ++number)
+        use_exchanged(instruction, exchange, number);
+    for (SliceExchange const exchange : starts)
+      for (Index number = 0; number < chunks_of(exchange, parts.options()); ++number)
+        if (!chunk || *chunk == number) leave_for_exchange(instruction, exchange, number);
   }
 }
 
+void SimulatedRank::use_exchanged(Instruction const& instruction, SliceExchange exchange, Index number) {
+  Exchanged& exchanged = m_exchanged[{exchange, number}];
+  if (exchanged.state != Exchanged::State::whole || !exchanged.is_of(instruction))
+    fail(StepDefect::undefined_read, instruction,
+         fmt::format("the {} over all tensor ranks is not there", to_string(exchange)));
+  exchanged = {};
+}
+
+void SimulatedRank::leave_for_exchange(Instruction const& instruction, SliceExchange exchange, Index number) {
+  Exchanged& exchanged = m_exchanged[{exchange, number}];
+  if (exchanged.state != Exchanged::State::nothing)
+    fail(StepDefect::written_while_used, instruction,
+         fmt::format("the {} of \"{}\" is still needed", to_string(exchange), to_string(exchanged.by, *m_plan)));
+  exchanged = {Exchanged::State::own, instruction};
+}
+
 void SimulatedRank::begin_exchange(Instruction const& instruction) {
-  Exchanged& exchanged = m_exchanged[index(instruction.subject)];
+  Exchanged& exchanged = m_exchanged[{exchange_of(instruction), number_of_chunk(instruction)}];
   if (exchanged.state != Exchanged::State::own || exchanged.by.micro_batch != instruction.micro_batch)
     fail(exchanged.state == Exchanged::State::nothing ? StepDefect::undefined_read : StepDefect::doubled_contribution,
          instruction, "this rank's part of it is not there");
@@ -55,7 +62,7 @@ void SimulatedRank::begin_exchange(Instruction const& instruction) {
 }
 
 void SimulatedRank::end_exchange(Instruction const& instruction) {
-  m_exchanged[index(instruction.subject)].state = Exchanged::State::whole;
+  m_exchanged[{exchange_of(instruction), number_of_chunk(instruction)}].state = Exchanged::State::whole;
 }
 
 } // namespace trainstone::Impl

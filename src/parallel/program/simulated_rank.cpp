@@ -63,7 +63,11 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
     require(instruction.subject, 2, "kind of message");
     require(instruction.piece, m_plan->parts.chunks(), "chunk");
     break;
-  case Act::exchange: require(instruction.subject, std::ssize(slice_exchanges), "exchange"); break;
+  case Act::exchange:
+    require(instruction.subject, std::ssize(slice_exchanges), "exchange");
+    require(number_of_chunk(instruction), chunks_of(exchange_of(instruction), m_plan->parts.options()),
+            "chunk of rows");
+    break;
   case Act::reduce:
   case Act::reduce_sums:
   case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;

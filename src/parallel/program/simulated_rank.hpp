@@ -10,8 +10,9 @@
 #include "parallel/program/program_cursor.hpp"
 #include "parallel/program/step_simulator.hpp"
 
-#include <array>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace trainstone::Impl {
@@ -111,6 +112,8 @@ private:
     return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
   void run_pieces(Instruction const& instruction);
+  void use_exchanged(Instruction const& instruction, SliceExchange exchange, Index number);
+  void leave_for_exchange(Instruction const& instruction, SliceExchange exchange, Index number);
   Index loss_pieces() const;
   void require_no_open_pass(Instruction const& instruction) const;
   void begin_activation(Instruction const& instruction);
@@ -142,7 +145,7 @@ private:
   ActivationMemory m_activations;
   std::vector<StreamGradient> m_streams;          ///< by buffer
   std::vector<bool> m_sent_slots, m_input_coming; ///< in a message that nobody has waited for; by slot, by input
-  std::array<Exchanged, slice_exchanges.size()> m_exchanged; ///< by SliceExchange
+  std::map<std::pair<SliceExchange, Index>, Exchanged> m_exchanged; ///< by chunk of rows
   ExchangeTable m_exchange_table;
   std::optional<OpenPass> m_open;
   std::vector<GradientCell> m_cells;

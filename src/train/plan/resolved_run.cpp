@@ -45,6 +45,7 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
   run.config.model_options.slices = {.blocks = config.parallel.slices(),
                                      .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : config.tensor_ranks_alone};
   run.config.model_options.sequence_parallel = config.parallel.sequence;
+  run.config.model_options.row_chunks = config.parallel.tensor_row_chunks;
   run.config.model_options.keep_gathered = config.parallel.tensor_keep_gathered;
   run.config.model_options.wide_sums = config.parallel.reduction == ReductionMode::ordered;
   run.stages = config.parallel.pipeline > 1

@@ -97,6 +97,8 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   again.erase(Recompute::none);
   if (Index const slices = config.parallel.slices(); slices > 1)
     conditions["slices"] = fmt::format("{} of {}", slices / config.parallel.tensor, slices);
+  if (config.parallel.tensor_row_chunks > 1)
+    conditions["row chunks"] = fmt::format("{}", config.parallel.tensor_row_chunks);
   if (config.parallel.sequence)
     conditions["positions"] = config.parallel.tensor_keep_gathered ? "shared, gathered rows kept" : "shared";
   if (!again.empty()) conditions["recompute"] = joined({again.begin(), again.end()}, ", ");
