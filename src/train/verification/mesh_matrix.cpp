@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace trainstone {
@@ -102,10 +103,10 @@ public:
     std::string const algorithm = m_shared && number / 5 % 2 == 1 ? "shared" : "ordered";
     m_rows.push_back({kind.micro_batches, kind.recipe, std::move(parallel), algorithm, delays, again, mesh_layers});
   }
-  /// Delays and what is computed again follow from the row's number.
-  void add_in_turn(Kind const& kind, ParallelConfig parallel) {
+  /// What is computed again follows from the row's number, and so do delays if none are given.
+  void add_in_turn(Kind const& kind, ParallelConfig parallel, std::optional<MatrixDelays> delays = {}) {
     std::size_t const number = m_rows.size();
-    add(kind, std::move(parallel), all_delays.at(number % 3), m_again[number / 3 % m_again.size()]);
+    add(kind, std::move(parallel), delays.value_or(all_delays.at(number % 3)), m_again[number / 3 % m_again.size()]);
   }
   std::vector<MatrixRow> take() { return std::move(m_rows); }
 
@@ -125,13 +126,18 @@ void add_quick(Rows& rows, ParallelConfig const& scheduled, std::vector<Parallel
   }
 }
 
-void add_all(Rows& rows, ParallelConfig const& scheduled, std::vector<ParallelConfig> const& strategies) {
+/// The even cut with all delays: of a whole model with everything that blocks compute again, of slices in turn.
+void add_all(Rows& rows, ParallelConfig const& scheduled, std::vector<ParallelConfig> const& strategies,
+             bool in_slices) {
   std::vector<ParallelConfig> const cuts = cuts_of(scheduled);
   for (Kind const& kind : kinds)
     for (ParallelConfig const& strategy : strategies) {
-      for (Recomputation const& again : rows.recomputations_of_rows())
-        for (MatrixDelays const delays : all_delays)
-          rows.add(kind, with_strategy(cuts.front(), strategy), delays, again);
+      ParallelConfig const even = with_strategy(cuts.front(), strategy);
+      for (MatrixDelays const delays : all_delays)
+        if (in_slices)
+          rows.add_in_turn(kind, even, delays);
+        else
+          for (Recomputation const& again : rows.recomputations_of_rows()) rows.add(kind, even, delays, again);
       for (std::size_t cut = 1; cut < cuts.size(); ++cut) rows.add_in_turn(kind, with_strategy(cuts[cut], strategy));
     }
 }
@@ -151,7 +157,7 @@ std::vector<MatrixRow> mesh_matrix(Rank ranks, bool quick, MessageBuffers buffer
         if (quick)
           add_quick(rows, scheduled, strategies, number++);
         else
-          add_all(rows, scheduled, strategies);
+          add_all(rows, scheduled, strategies, in_slices);
     }
   return rows.take();
 }
