@@ -55,12 +55,25 @@ std::string pace_line(FaultConfig const& faults) {
   return line;
 }
 
+/// "tensor ranks are neighbours: 4 groups of 2, each on one node", or how many groups span nodes.
+std::string tensor_groups_line(ResolvedRun const& run) {
+  Rank const size = run.mesh.tensor, groups = run.topology.ranks() / size;
+  Rank spanning = 0;
+  for (Rank first = 0; first < run.topology.ranks(); first += size)
+    spanning += run.topology.of(run.mesh.members(Axis::tensor, first)).nodes() > 1 ? 1 : 0;
+  std::string const line = fmt::format("tensor ranks are neighbours: {} of {}", plural(groups, "group"), size);
+  if (spanning == 0) return line + (groups > 1 ? ", each on one node" : " on one node");
+  return fmt::format("{}; note: {} span nodes, and what they bring together crosses the network", line,
+                     spanning == groups ? "all" : std::to_string(spanning));
+}
+
 } // namespace
 
 void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, context)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
+  if (run.resolved.mesh.tensor > 1) fmt::print("{}\n", tensor_groups_line(run.resolved));
   for (std::string const& departure : run.judgement.departures)
     fmt::print("note: class custom, not {}: {}\n", run.config().benchmark_class.name, departure);
   print_first_step_note(run);

@@ -185,7 +185,7 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
     fail_at(deck, problem->key, problem->message);
   }
   Index const positions = config.data.sequence > 0 ? config.data.sequence : config.model.context;
-  if (auto const problem = find_tensor_problem(config.parallel, config.model, positions))
+  if (auto const problem = find_tensor_problem(config.parallel, config.model, {config.batch.micro, positions}))
     fail_at(deck, problem->key, problem->message);
   if (std::optional<ConfigProblem> const problem = find_size_problem(config))
     fail_at(deck, problem->key, problem->message);

@@ -197,22 +197,15 @@ std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
       bytes, flops, tokens);
 }
 
-/// Chunks of rows of sums have whole samples if tensor ranks share positions: of each sample a rank has some.
 std::optional<ConfigProblem> find_chunks_problem(RunConfig const& config) {
+  std::int64_t const chunks = config.model_options.loss_chunks;
   std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
-  std::int64_t const rows = config.batch.micro * sequence, chunks = config.model_options.loss_chunks;
-  if (rows % chunks != 0)
-    return problem(
-        "memory.loss_chunks",
-        "memory.loss_chunks = {} does not divide the {} rows of a micro-batch (batch.micro x data.sequence); "
-        "nearest legal values: {}",
-        chunks, rows, nearest_divisors(rows, chunks));
-  bool const of_samples = config.parallel.sequence;
-  std::int64_t const parts = of_samples ? config.batch.micro : rows, of_sums = config.parallel.tensor_row_chunks;
-  if (parts % of_sums == 0) return std::nullopt;
-  return problem("parallel.tensor_row_chunks",
-                 "parallel.tensor_row_chunks = {} does not divide the {} of a micro-batch; nearest legal values: {}",
-                 of_sums, plural(parts, of_samples ? "sample" : "row"), nearest_divisors(parts, of_sums));
+  std::int64_t const rows = config.batch.micro * sequence;
+  if (rows % chunks == 0) return std::nullopt;
+  return problem("memory.loss_chunks",
+                 "memory.loss_chunks = {} does not divide the {} rows of a micro-batch (batch.micro x data.sequence); "
+                 "nearest legal values: {}",
+                 chunks, rows, nearest_divisors(rows, chunks));
 }
 
 std::optional<ConfigProblem> find_problem(RunConfig const& config) {

@@ -34,9 +34,11 @@ std::vector<Key> communication_keys() {
   return {
       algorithm("comm.allreduce",
                 "algorithm of all-reduces; auto: ring, or ordered for parallel.reduction = \"ordered\""),
-      algorithm("comm.tensor_allreduce",
-                "algorithm of the sums that tensor ranks make of what they compute; auto: ring, "
-                "or ordered for parallel.reduction = \"ordered\""),
+      algorithm(
+          "comm.tensor_allreduce",
+          "algorithm of the sums that tensor ranks make of what they compute; with parallel.sequence of the small "
+          "ones alone, for the loss and for gradients of norms; auto: ring, or ordered for parallel.reduction = "
+          "\"ordered\""),
       algorithm("comm.tensor_reduce_scatter",
                 "algorithm of the sums that tensor ranks with parallel.sequence make of what they compute; auto: ring, "
                 "or ordered for parallel.reduction = \"ordered\""),

@@ -284,7 +284,7 @@ std::vector<Key> pipeline_keys() {
           "again in backward"),
       number(
           "parallel.tensor_row_chunks", parallel, &ParallelConfig::tensor_row_chunks, "",
-          {.minimum = 1, .maximum = million},
+          {.minimum = 1, .maximum = most_row_chunks},
           "equal parts of a micro-batch's rows for which the sums of a block over tensor ranks are computed one after "
           "the other: the sum of a part is under way while the next one is computed; must divide the rows, with "
           "parallel.sequence the samples; products of fewer rows may have other bits"),

@@ -48,7 +48,7 @@ std::vector<Part> parts(ModelStage const& stage);
 /// sum
 std::vector<Index> blocks_by_chunk(ModelStage const& stage);
 
-/// A piece of a part's backward (backward_pieces of part_kernels.hpp), and what it does with the unit's gradient.
+/// A piece of a part's backward (part_pieces of part_kernels.hpp), and what it does with the unit's gradient.
 struct BackwardPiece {
   std::vector<Range> written;
   Index complete_from; ///< nothing is added later in the micro-batch to the elements from here on

@@ -271,11 +271,13 @@ Index chunks_of(SliceExchange exchange, GptOptions const& options) {
 }
 
 std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options) {
+  std::set<PartKind> kinds;
+  for (Part const part : parts(stage)) kinds.insert(part.kind);
   std::set<SliceExchange> all;
-  for (Part const part : parts(stage))
+  for (PartKind const kind : kinds)
     for (Pass const pass : {Pass::forward, Pass::loss, Pass::backward}) {
-      if (pass == Pass::loss && part.kind != PartKind::head) continue;
-      for (PieceExchanges const& piece : piece_exchanges(pass, part.kind, options))
+      if (pass == Pass::loss && kind != PartKind::head) continue;
+      for (PieceExchanges const& piece : piece_exchanges(pass, kind, options))
         all.insert(piece.needs.begin(), piece.needs.end());
     }
   return all;

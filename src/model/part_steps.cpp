@@ -20,22 +20,24 @@ constexpr LayerNorm last_norm{lnfw, lnfb, lnf, lnf_mean, lnf_rstd};
 // Ranks that share positions: a rank computes a norm of its own rows, and products read all rows.
 
 /// Whether all rows of a norm are kept; those of head's always are.
-bool keeps_rows(PartKernels const& k, LayerNorm const& norm) { return norm.out == lnf || k.options().keeps_gathered(); }
+bool keeps_all_rows(PartKernels const& k, LayerNorm const& norm) {
+  return norm.out == lnf || k.options().keeps_gathered();
+}
 
-/// The norm, with the place of its own rows. Where all rows are kept, own rows need no place of their own.
+/// The norm, with the memory of its own rows. Where all rows are kept, own rows are needed for a moment only.
 LayerNorm own(PartKernels const& k, LayerNorm norm) {
-  if (k.options().shares_positions() && keeps_rows(k, norm)) norm.out = normed;
+  if (k.options().shares_positions() && keeps_all_rows(k, norm)) norm.out = normed;
   return norm;
 }
 
-void place(PartKernels& k, LayerNorm const& norm) {
+void place_rows(PartKernels& k, LayerNorm const& norm) {
   if (k.options().shares_positions()) k.place(own(k, norm).out, gathered);
 }
 
 /// All rows of a norm's output, of which those of other ranks were gathered; to keep them they are copied.
 Activation all_rows(PartKernels& k, LayerNorm const& norm) {
   if (!k.options().shares_positions()) return norm.out;
-  if (!keeps_rows(k, norm)) return gathered;
+  if (!keeps_all_rows(k, norm)) return gathered;
   k.keep(gathered, norm.out);
   return norm.out;
 }
@@ -68,7 +70,7 @@ constexpr std::array embed_forward{PartStep{look_up}, PartStep{complete_embedded
 
 void normalize_first(PartKernels& k) {
   k.norm(stream, own(k, first_norm));
-  place(k, first_norm);
+  place_rows(k, first_norm);
 }
 
 void attend(PartKernels& k) {
@@ -85,11 +87,11 @@ void add_attention(PartKernels& k) {
   k.add_and_norm(stream, branch, bias, middle, own(k, second_norm));
 }
 
-constexpr std::array attention_forward{PartStep{normalize_first}, PartStep{attend, PassCut::if_rows_are},
+constexpr std::array attention_forward{PartStep{normalize_first}, PartStep{attend, PassCut::if_positions_are},
                                        PartStep{project_attention, PassCut::never, StepRows::in_chunks},
                                        PartStep{add_attention, PassCut::always}};
 
-void place_second_norm(PartKernels& k) { place(k, second_norm); }
+void place_second_norm(PartKernels& k) { place_rows(k, second_norm); }
 
 void expand(PartKernels& k) { k.linear_gelu(all_rows(k, second_norm), fcw, fcb, fc, gelu); }
 
@@ -101,13 +103,13 @@ void add_mlp(PartKernels& k) {
   k.add(middle, branch, bias, output);
 }
 
-constexpr std::array mlp_forward{PartStep{place_second_norm}, PartStep{expand, PassCut::if_rows_are},
+constexpr std::array mlp_forward{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_are},
                                  PartStep{project_mlp, PassCut::never, StepRows::in_chunks},
                                  PartStep{add_mlp, PassCut::always}};
 
 void normalize_last(PartKernels& k) {
   k.norm(stream, own(k, last_norm));
-  place(k, last_norm);
+  place_rows(k, last_norm);
 }
 
 void make_logits(PartKernels& k) {
@@ -115,7 +117,7 @@ void make_logits(PartKernels& k) {
   if (!k.options().splits_loss()) k.linear(rows, wte, {}, logits);
 }
 
-constexpr std::array head_forward{PartStep{normalize_last}, PartStep{make_logits, PassCut::if_rows_are}};
+constexpr std::array head_forward{PartStep{normalize_last}, PartStep{make_logits, PassCut::if_positions_are}};
 
 // The loss.
 
@@ -143,7 +145,7 @@ constexpr std::array sliced_loss{PartStep{maximum_of_logits}, PartStep{sums_of_l
 
 // What a block computes again: attention all of its forward, mlp but for its last product, which nobody reads.
 
-constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_rows_are}};
+constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_are}};
 
 void attend_again(PartKernels& k) { k.attention_probabilities(); }
 
@@ -163,7 +165,7 @@ void drop_branch_backward(PartKernels& k, Site site, Activation mask) {
 
 /// The rows of a norm's output that products read in backward.
 Activation rows_again(PartKernels const& k, LayerNorm const& norm) {
-  return k.options().shares_positions() && !keeps_rows(k, norm) ? gathered_again : norm.out;
+  return k.options().shares_positions() && !keeps_all_rows(k, norm) ? gathered_again : norm.out;
 }
 
 /// They come while the gradient goes back through two products.
@@ -210,8 +212,8 @@ void logits_weight_backward(PartKernels& k) { k.weight_gradient(logits, lnf, wte
 constexpr std::size_t head_steps_in_chunks = 2;
 constexpr std::array head_backward{
     PartStep{logits_input_backward}, PartStep{logits_weight_backward, PassCut::if_shared},
-    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_rows_are},
-    PartStep{norm_parameters<of_head>, PassCut::if_rows_are}};
+    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_positions_are},
+    PartStep{norm_parameters<of_head>, PassCut::if_positions_are}};
 
 void drop_fcproj_backward(PartKernels& k) { drop_branch_backward(k, Site::fcproj, fcproj_mask); }
 
@@ -227,13 +229,13 @@ void fc_input_backward(PartKernels& k) { k.input_gradient(d_fc, fcw, {}, branch)
 void fc_weight_backward(PartKernels& k) { k.weight_gradient(d_fc, rows_again(k, second_norm), fcw, fcb); }
 
 constexpr std::array mlp_backward{PartStep{drop_fcproj_backward},
-                                  PartStep{fcproj_weight_backward, PassCut::if_rows_are},
+                                  PartStep{fcproj_weight_backward, PassCut::if_positions_are},
                                   PartStep{fcproj_input_backward, PassCut::always},
                                   PartStep{fc_input_backward, PassCut::never, StepRows::in_chunks},
                                   PartStep{fc_weight_backward, PassCut::if_shared},
                                   PartStep{sums_of_norm<of_mlp>, PassCut::always},
-                                  PartStep{norm_input<of_mlp>, PassCut::if_rows_are},
-                                  PartStep{norm_parameters<of_mlp>, PassCut::if_rows_are}};
+                                  PartStep{norm_input<of_mlp>, PassCut::if_positions_are},
+                                  PartStep{norm_parameters<of_mlp>, PassCut::if_positions_are}};
 
 void drop_attproj_backward(PartKernels& k) { drop_branch_backward(k, Site::attproj, attproj_mask); }
 
@@ -252,13 +254,13 @@ void qkv_input_backward(PartKernels& k) { k.input_gradient(d_qkv, qkvw, {}, bran
 void qkv_weight_backward(PartKernels& k) { k.weight_gradient(d_qkv, rows_again(k, first_norm), qkvw, qkvb); }
 
 constexpr std::array attention_backward{PartStep{drop_attproj_backward},
-                                        PartStep{attproj_weight_backward, PassCut::if_rows_are},
+                                        PartStep{attproj_weight_backward, PassCut::if_positions_are},
                                         PartStep{attend_backward, PassCut::always},
                                         PartStep{qkv_input_backward, PassCut::never, StepRows::in_chunks},
                                         PartStep{qkv_weight_backward, PassCut::if_shared},
                                         PartStep{sums_of_norm<of_attention>, PassCut::always},
-                                        PartStep{norm_input<of_attention>, PassCut::if_rows_are},
-                                        PartStep{norm_parameters<of_attention>, PassCut::if_rows_are}};
+                                        PartStep{norm_input<of_attention>, PassCut::if_positions_are},
+                                        PartStep{norm_parameters<of_attention>, PassCut::if_positions_are}};
 
 void drop_embedded_backward(PartKernels& k) {
   if (k.drops()) k.drop_backward(Site::embedded, embedded_mask, d_stream, d_stream);
@@ -268,7 +270,7 @@ void drop_embedded_backward(PartKernels& k) {
 void embed_rows_backward(PartKernels& k) { k.embed_backward(k.options().shares_positions() ? gathered : d_stream); }
 
 constexpr std::array embed_backward{PartStep{drop_embedded_backward},
-                                    PartStep{embed_rows_backward, PassCut::if_rows_are}};
+                                    PartStep{embed_rows_backward, PassCut::if_positions_are}};
 
 Steps forward_steps(PartKind kind) {
   switch (kind) {

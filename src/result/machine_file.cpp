@@ -81,6 +81,8 @@ constexpr std::array recompute_times_of_part{
 Json parts_json(MeasuredParts const& parts) {
   Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
   for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
+  for (auto const& [pass, shares] : parts.times.piece_shares)
+    for (double const share : shares) json["piece_shares"][to_string(pass)].push_back(finite(share, to_string(pass)));
   for (auto const& [kind_of_part, times] : parts.times.parts) {
     std::string const part(to_string(kind_of_part));
     for (auto const& [name, member] : times_of_part) json["part_seconds"][part][name] = finite(times.*member, part);
@@ -91,6 +93,18 @@ Json parts_json(MeasuredParts const& parts) {
 }
 
 // --- reading
+
+/// Files without them are of decks without tensor ranks.
+void read_piece_shares(JsonFile const& document, PartTimes& times) {
+  for (PartKind const part : part_kinds)
+    for (Pass const pass : {Pass::forward, Pass::loss, Pass::recompute, Pass::backward}) {
+      PassOfPart const one{part, pass, pass == Pass::recompute ? Recompute::full : Recompute::none};
+      std::string const place = "/parts/piece_shares/" + to_string(one);
+      if (!document.has(place)) continue;
+      for (std::size_t i = 0; i < document.length(place); ++i)
+        times.piece_shares[one].push_back(document.non_negative(fmt::format("{}/{}", place, i)));
+    }
+}
 
 MeasuredParts read_parts(JsonFile const& document) {
   MeasuredParts parts;
@@ -110,6 +124,7 @@ MeasuredParts read_parts(JsonFile const& document) {
       parts.times.parts[*found].*member =
           document.optional_non_negative(fmt::format("/parts/part_seconds/{}/{}", entry.key(), name)).value_or(0);
   }
+  read_piece_shares(document, parts.times);
   return parts;
 }
 

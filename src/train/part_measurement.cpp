@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -36,6 +37,7 @@ struct TimedKind {
   std::optional<PartKind> part = {}; ///< of forward, recompute and backward
   bool later = false;                ///< of backward
   Recompute how = Recompute::none;   ///< of recompute
+  Index piece = Instruction::none;   ///< of a pass that runs piece by piece
   auto operator<=>(TimedKind const&) const = default;
 };
 
@@ -49,24 +51,35 @@ public:
     if (one.act == Act::forward || one.act == Act::recompute || one.act == Act::backward)
       kind.part = m_parts[one.subject].kind;
     if (one.act == Act::recompute) kind.how = m_parts.recompute(m_parts[one.subject]);
+    bool const is_shared = m_parts.options().slices.are_shared(); // other pieces follow from buckets
+    if (computes(one.act) && is_shared) kind.piece = one.piece;
     auto& [sum, count] = m_step[kind];
     sum += seconds;
-    if (!computes(one.act) || begins_pass(one)) ++count;
+    if (!computes(one.act) || is_shared || begins_pass(one)) ++count;
   }
   void end_step(bool counts) {
     for (auto const& [kind, total] : m_step)
       if (counts) m_means[kind].push_back(total.first / static_cast<double>(total.second));
     m_step.clear();
   }
+  /// Of a pass that runs piece by piece: the sum over its pieces.
   double median(TimedKind const& kind) const {
+    std::vector<double> const pieces = medians_of_pieces(kind);
     auto const found = m_means.find(kind);
-    TRAINSTONE_REQUIRE(found != m_means.end(), "no step has timed {} {}", to_string(kind.act),
+    TRAINSTONE_REQUIRE(found != m_means.end() || !pieces.empty(), "no step has timed {} {}", to_string(kind.act),
                        kind.part ? to_string(*kind.part) : "");
-    return median_of(found->second);
+    return found != m_means.end() ? median_of(found->second) : std::accumulate(pieces.begin(), pieces.end(), 0.0);
   }
   double median(Act act) const { return median(TimedKind{.act = act}); }
   /// 0 if no step does it.
-  double median_if_any(TimedKind const& kind) const { return m_means.contains(kind) ? median(kind) : 0; }
+  double median_if_any(TimedKind const& kind) const { return is_timed(kind) ? median(kind) : 0; }
+
+  /// By piece; empty if the pass runs as a whole.
+  std::vector<double> medians_of_pieces(TimedKind kind) const {
+    std::vector<double> medians;
+    for (kind.piece = 0; m_means.contains(kind); ++kind.piece) medians.push_back(median_of(m_means.at(kind)));
+    return medians;
+  }
 
   static double median_of(std::vector<double> samples) {
     std::ranges::sort(samples);
@@ -75,6 +88,12 @@ public:
   }
 
 private:
+  bool is_timed(TimedKind kind) const {
+    bool const as_whole = m_means.contains(kind);
+    kind.piece = 0;
+    return as_whole || m_means.contains(kind);
+  }
+
   PartTable const& m_parts;
   std::map<TimedKind, std::pair<double, int>> m_step;
   std::map<TimedKind, std::vector<double>> m_means;
@@ -111,6 +130,22 @@ void measure_accumulate(ExecutionSpace const& exec, Communicator& communicator, 
   times.add_of_element = time_accumulate(exec, communicator, Write::add, from, to);
 }
 
+void add_shares(PartTimes& times, StepTimes const& steps, TimedKind const& kind, PassOfPart const& pass) {
+  std::vector<double> shares = steps.medians_of_pieces(kind);
+  double const sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= sum;
+  if (shares.size() > 1) times.piece_shares[pass] = shares;
+}
+
+void add_piece_shares(PartTimes& times, StepTimes const& steps) {
+  for (PartKind const kind : part_kinds) {
+    add_shares(times, steps, {Act::forward, kind}, {kind, Pass::forward});
+    add_shares(times, steps, {Act::backward, kind}, {kind, Pass::backward});
+    add_shares(times, steps, {Act::recompute, kind, false, Recompute::full}, {kind, Pass::recompute, Recompute::full});
+  }
+  add_shares(times, steps, {Act::loss}, {PartKind::head, Pass::loss});
+}
+
 PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
   PartTimes times;
   for (PartKind const kind : part_kinds)
@@ -124,10 +159,11 @@ PartTimes times_of(StepTimes const& steps, RunPlan const& plan) {
   times.agree = steps.median(Act::agree);
   times.norm_of_element = steps.median(Act::norm) / elements;
   times.update_of_element = steps.median(Act::update) / elements;
+  add_piece_shares(times, steps);
   return times;
 }
 
-/// A step waits for its slowest rank.
+/// A step waits for its slowest rank. Shares of pieces are those of rank 0.
 PartTimes of_slowest(ExecutionSpace const& exec, Communicator& communicator, PartTimes times) {
   std::vector<double*> all{&times.load,
                            &times.loss,
@@ -144,6 +180,10 @@ PartTimes of_slowest(ExecutionSpace const& exec, Communicator& communicator, Par
   for (double const* const one : all) values.push_back(*one);
   control_all_reduce(exec, communicator, Operation::max, values);
   for (std::size_t i = 0; i < all.size(); ++i) *all[i] = values[i];
+  for (auto& [pass, shares] : times.piece_shares) {
+    if (communicator.rank() != 0) std::ranges::fill(shares, 0.0);
+    control_all_reduce(exec, communicator, Operation::sum, shares);
+  }
   return times;
 }
 

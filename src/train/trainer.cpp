@@ -120,7 +120,13 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   if (plan.parallel.layout.mesh.tensor > 1)
     m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
+  if (config.tensor_ranks_alone > 1) clear_activations(); // nobody brings the rows of others
   set_initial_parameters();
+}
+
+void Trainer::clear_activations() {
+  Vector<std::byte> const all = m_activation_memory.bytes();
+  set_to_zero(m_exec, Vector<float>(reinterpret_cast<float*>(all.data()), all.size() / sizeof(float)));
 }
 
 void Trainer::set_initial_parameters() {

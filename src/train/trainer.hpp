@@ -102,6 +102,7 @@ public:
   ShardedEngine& engine() { return m_engine; }
 
 private:
+  void clear_activations();
   PlayedStep training_step(std::int64_t step) const;
   double mean_loss(PlayedStep const& played) const;
   void update(StepReport const& report, PlayedStep& played);

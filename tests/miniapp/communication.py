@@ -22,8 +22,11 @@ class Emulation(TrainingTest):
                    start("run", deck.path, *nodes, *settings("comm.emulated_network.latency=3 ms",
                                                              "comm.emulated_network.bandwidth=1 GB/s"), ranks=2),
                    start("run", deck.path, *nodes, *settings("comm.allreduce=hierarchical"), ranks=2),
-                   start("estimate", deck.path, *nodes, *settings("comm.allreduce=hierarchical"), "--ranks", "2")]
-        cls.fast, cls.slow, cls.hierarchical, cls.estimate = (future.result() for future in futures)
+                   start("estimate", deck.path, *nodes, *settings("comm.allreduce=hierarchical"), "--ranks", "2"),
+                   start("run", deck.path, *nodes, *settings("parallel.tensor=2"), ranks=2),
+                   start("run", deck.path, *nodes, *settings("parallel.tensor=2"), ranks=4)]
+        (cls.fast, cls.slow, cls.hierarchical, cls.estimate, cls.apart,
+         cls.together) = (future.result() for future in futures)
 
     def test_results_and_counts_are_those_of_the_machines_own_network(self):
         self.assert_ended(self.fast, 0, "| 2 ranks on 2 emulated nodes | deck ")
@@ -56,6 +59,11 @@ class Emulation(TrainingTest):
             self.assertEqual(topology["emulated_network"], network)
         parameter = self.slow.result["params"]["comm.emulated_network.bandwidth"]
         self.assertEqual(parameter, {"value": 1e9, "unit": "bytes/s", "origin": "command line"})
+
+    def test_tensor_ranks_are_neighbours_and_say_whether_they_share_a_node(self):
+        self.assert_ended(self.apart, 0, "\ntensor ranks are neighbours: 1 group of 2; note: all span nodes, and what they "
+                                         "bring together crosses the network\n")
+        self.assert_ended(self.together, 0, "\ntensor ranks are neighbours: 2 groups of 2, each on one node\n")
 
     def test_an_estimate_knows_emulated_nodes(self):
         predicted = self.hierarchical.result["predicted"]

@@ -12,6 +12,9 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -74,6 +77,34 @@ TEST_CASE("what blocks compute again is measured, whichever blocks do", "[mpi][p
   CHECK(mlp.recompute_full > 0);
   CHECK((attention.recompute_selective > 0) == (std::ranges::find(recompute, selective) != recompute.end()));
   CHECK(mlp.recompute_selective == 0); // which keeps no probabilities
+}
+
+TEST_CASE("pieces of passes are measured of a rank that shares layers with others", "[mpi][parts]") {
+  Communicator world = Communicator::world();
+  RunConfig config = config_of(RecipeName::fp32, ReductionMode::fast, world.size());
+  config.parallel.tensor = 3; // of three heads
+  config.parallel.sequence = GENERATE(false, true);
+  config.data.sequence = 6;
+  config.model_options.recompute = {Recompute::full};
+  MemoryLedger ledger;
+  PartTimes const times =
+      measure_parts(ExecutionSpace(), world, ledger, resolve_run(measured_training(config), Topology::one_node(1)),
+                    {.seconds = 0, .fewest_steps = 2, .most_steps = 2});
+  std::map<PassOfPart, std::size_t> pieces;
+  for (auto const& [pass, shares] : times.piece_shares) {
+    INFO(to_string(pass));
+    pieces[pass] = shares.size();
+    CHECK(std::abs(std::accumulate(shares.begin(), shares.end(), 0.0) - 1) < 1e-12);
+    CHECK(std::ranges::all_of(shares, [](double share) { return share > 0; }));
+    for (double const share : shares)
+      CHECK(std::ranges::equal(all_gather_values(world, share),
+                               std::vector(static_cast<std::size_t>(world.size()), share)));
+  }
+  bool const shares = config.parallel.sequence;
+  CHECK(pieces[{PartKind::attention, Pass::forward}] == (shares ? 3 : 2));
+  CHECK(pieces[{PartKind::mlp, Pass::backward}] == (shares ? 7 : 4));
+  CHECK(pieces[{PartKind::head, Pass::loss}] == 3);
+  CHECK(pieces[{PartKind::attention, Pass::recompute, Recompute::full}] == (shares ? 3 : 2));
 }
 
 TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {

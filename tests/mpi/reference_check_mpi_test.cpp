@@ -14,6 +14,13 @@
 
 using namespace trainstone;
 
+namespace {
+
+/// Of a data rank, in its one micro-batch.
+Index fixture_samples(std::string const& name, Rank data_ranks) { return (name == "gpt_even" ? 4 : 8) / data_ranks; }
+
+} // namespace
+
 TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of fp32", "[mpi][reference]") {
   std::string const name = GENERATE("gpt_even", "gpt_odd", "gpt_batch16");
   AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
@@ -40,6 +47,35 @@ TEST_CASE("logits, loss, every gradient and ten steps stay within the bounds of 
       INFO(name << ", " << to_string(provider) << (attention == AttentionKind::flash ? ", flash, " : ", ") << row.name
                 << ": absolute " << row.max_absolute << ", relative " << row.max_relative << ", bound " << row.bound);
       CHECK(row.passed);
+    }
+  }
+}
+
+TEST_CASE("tensor ranks stay within the bounds of fp32, with shared positions, too", "[mpi][reference][tensor]") {
+  std::string const name = GENERATE("gpt_even", "gpt_mesh");
+  bool const shares = GENERATE(false, true), keeps = GENERATE(false, true);
+  if (keeps && !shares) return;
+  Communicator world = test::world();
+  test::Fixture const fixture = test::find_fixture(name);
+  std::string losses = fixture.model.string();
+  losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
+  ReferenceFiles const files{fixture.model.string(), fixture.state.string(), losses};
+  for (Rank const tensor : {2, 4}) { // of 4 and 8 heads
+    if (world.size() % tensor != 0) continue;
+    for (Rank const chunks : {1, 2}) {
+      RunConfig choices;
+      choices.comm.buffers = to_string(world.buffers());
+      choices.parallel.tensor = tensor;
+      choices.parallel.sequence = shares;
+      choices.parallel.tensor_keep_gathered = keeps;
+      choices.parallel.tensor_row_chunks = shares && fixture_samples(name, world.size() / tensor) % 2 != 0 ? 1 : chunks;
+      std::vector<ReferenceRow> const rows = compare_with_reference(ExecutionSpace(), world, files, choices);
+      CHECK(rows.size() == 22);
+      for (ReferenceRow const& row : rows) {
+        INFO(name << ", " << tensor << " tensor ranks, " << row.name << ": absolute " << row.max_absolute
+                  << ", relative " << row.max_relative << ", bound " << row.bound);
+        CHECK(row.passed);
+      }
     }
   }
 }

@@ -96,7 +96,7 @@ TEST_CASE("stages send as many messages as closed forms say", "[parallel][progra
     for (ShardPlan const& plan : plans_of(one)) {
       std::uint64_t activations = 0, gradients = 0, elements = 0;
       for (RepeatedCollective const& row : collectives_of(make_step_outline(plan).step, plan)) {
-        std::string const what = row.what;
+        std::string const what(row.what);
         if (what == "activations") activations += row.times;
         if (what == "gradients of activations") gradients += row.times;
         if (row.planned.problem.collective == Collective::broadcast) {

@@ -45,6 +45,30 @@ Instruction reduction(Index bucket) { return {.act = Act::reduce, .subject = buc
 
 } // namespace
 
+TEST_CASE("pieces of a pass take their measured shares of it, or equal ones", "[parallel][prices]") {
+  PartTimes times = parts();
+  GptConfig const model{.layers = layers, .heads = 2, .channels = 16, .context = 8, .vocab = 16};
+  GptOptions const options{.slices = {.blocks = 2, .ranks = 2}};
+  ShardPlan const plan = make_shard_plan({.tensor = 2}, {}, {}, {}, ParameterTable(model, 1, options.slices),
+                                         Topology::one_node(2), 0, 1, options, {{2, 8}, 16});
+  auto const prices_of = [&](Instruction one) {
+    StepPrices prices({&plan}, {}, times, {uniform_machine(costs)});
+    std::vector<Nanoseconds> all;
+    for (one.piece = 0; one.piece < std::ssize(pieces_of(one, plan.parts)); ++one.piece)
+      all.push_back(prices.of(0, one).compute);
+    return all;
+  };
+  Instruction const backward{.act = Act::backward, .subject = 2, .micro_batch = 0}, // of mlp 0: 3000 ns
+      loss{.act = Act::loss, .micro_batch = 0};                                     // 200 ns
+  CHECK(prices_of(backward) == std::vector<Nanoseconds>{750, 750, 750, 750});
+  times.piece_shares = {{{PartKind::mlp, Pass::backward}, {0.1, 0.5, 0.3, 0.1}},
+                        {{PartKind::head, Pass::loss}, {0.25, 0.5, 0.25}}};
+  CHECK(prices_of(backward) == std::vector<Nanoseconds>{300, 1500, 900, 300});
+  CHECK(prices_of(loss) == std::vector<Nanoseconds>{50, 100, 50});
+  times.piece_shares[{PartKind::mlp, Pass::backward}] = {0.5, 0.5}; // of other pieces
+  CHECK(prices_of(backward) == std::vector<Nanoseconds>{750, 750, 750, 750});
+}
+
 TEST_CASE("where messages leave cores free, additions are the core's and messages the wire's", "[parallel][prices]") {
   constexpr Rank ranks = 4;
   PartTimes const times = parts();

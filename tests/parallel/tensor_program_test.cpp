@@ -184,7 +184,7 @@ TEST_CASE("programs of tensor ranks are proved for every strategy", "[parallel][
     if (shares) parallel = with_positions(parallel, tensor, keeps);
     parallel.tensor = tensor;
     parallel.tensor_blocks = slices;
-    parallel.tensor_row_chunks = keeps ? 2 : 1;
+    parallel.tensor_row_chunks = overlap ? 2 : 1;
     parallel.overlap = overlap;
     TensorCase const one{parallel, 8, 4, options};
     if (find_parallel_problem(parallel, {}, mesh_of(parallel, 8).data(), 4)) continue;
@@ -250,8 +250,7 @@ TEST_CASE("a sum over slices that is not brought together, too early or twice, i
   check_found(missing, StepDefect::not_started, "wait for exchange sum over slices");
 }
 
-TEST_CASE("rows that are not gathered, or are overwritten while they are under way, are found",
-          "[parallel][program][defects][tensor]") {
+TEST_CASE("rows that are not gathered, or that nobody waits for, are found", "[parallel][program][defects][tensor]") {
   using enum SliceExchange;
   TensorCase const one{with_positions(zero1, 2, false)};
   for (SliceExchange const what : {gather, gather_again, norm_sums}) {

@@ -51,6 +51,8 @@ MeasuredMachine sample_machine() {
   parts.layers = 4;
   parts.times.parts = {{PartKind::embed, {1e-5 / 3, 2e-5 / 3, 4e-5 / 3}},
                        {PartKind::mlp, {1e-3 / 7, 2e-3 / 7, 3e-3 / 7}}};
+  parts.times.piece_shares = {{{PartKind::mlp, Pass::backward}, {0.2, 0.7, 0.1}},
+                              {{PartKind::attention, Pass::recompute, Recompute::full}, {1.0 / 3, 2.0 / 3}}};
   parts.times.load = 1e-6 / 3;
   parts.times.loss = 2e-6 / 3;
   parts.times.agree = 4e-6 / 3;
@@ -224,6 +226,8 @@ TEST_CASE("times of parts that are not there or negative are refused", "[machine
              ContainsSubstring("/parts/part_seconds: no part \"tail\""));
   CHECK_THAT(error_after([](auto& json) { json["parts"]["step_seconds"]["loss"] = -1; }),
              ContainsSubstring("/parts/step_seconds/loss"));
+  CHECK_THAT(error_after([](auto& json) { json["parts"]["piece_shares"]["mlp backward"][1] = -1; }),
+             ContainsSubstring("/parts/piece_shares/mlp backward/1"));
   CHECK_THAT(error_after([](auto& json) { json["parts"].erase("conditions"); }),
              ContainsSubstring("/parts/conditions"));
 }

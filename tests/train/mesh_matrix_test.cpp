@@ -97,6 +97,33 @@ TEST_CASE("the quick mesh has every value of every column") {
   CHECK(rows == 4 + 24 + 40 + 40);
 }
 
+TEST_CASE("the mesh of slices has tensor ranks with and without shared positions, with every strategy") {
+  GptOptions options;
+  options.slices.blocks = 4;
+  for (bool const quick : {false, true}) {
+    std::set<std::string> different;
+    std::size_t kept = 0, rows = 0;
+    for (MatrixRow const& row : mesh_matrix(8, quick, MessageBuffers::host, options)) {
+      ParallelConfig const& parallel = row.parallel;
+      INFO(describe(row, 8));
+      Rank const data = mesh_of(parallel, 8).data();
+      CHECK(parallel.tensor * parallel.pipeline * data == 8);
+      CHECK_FALSE(find_parallel_problem(parallel, {}, data, row.micro_batches / data));
+      CHECK_FALSE(find_pipeline_problem(parallel, 8, row.layers, row.micro_batches / data));
+      CHECK((!parallel.sequence || parallel.tensor > 1));
+      if (parallel.tensor == 1) continue;
+      kept += parallel.tensor_keep_gathered ? 1 : 0;
+      rows += parallel.sequence ? 1 : 0;
+      different.insert(fmt::format("{} {} {} {} {}", parallel.tensor, parallel.pipeline, parallel.sequence,
+                                   to_string(parallel.strategy), parallel.zero_stage));
+    }
+    // tensor x stages: 2 x 1, 2, 4 and 4 x 1, 2, of 8 ranks; 4 strategies, and hsdp where there are several data ranks
+    CHECK(different.size() == 2 * (5 + 5 + 4 + 5 + 4));
+    CHECK(kept > 0);
+    CHECK(kept < rows);
+  }
+}
+
 TEST_CASE("the mesh follows the buffers and the options of the run") {
   for (MatrixRow const& row : mesh_matrix(4, true, MessageBuffers::staged)) CHECK(row.algorithm == "ordered");
   GptOptions options;

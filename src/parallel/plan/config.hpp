@@ -53,6 +53,9 @@ enum class NaiveUpdate {
   main, ///< rank 0 alone, which sends out parameters
 };
 
+/// All of them may be under way at the same time, on memory that ranks share, too (SharedSegment::open_tickets).
+inline constexpr std::int64_t most_row_chunks = 16;
+
 struct ParallelConfig {
   Strategy strategy = Strategy::ddp;
   std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given

@@ -37,6 +37,8 @@ Exchanged exchanged_by(SliceExchange exchange, PartTable const& parts, Storage v
   switch (exchange) {
   case SliceExchange::sum: {
     Index const chunks = chunks_of(exchange, options);
+    TRAINSTONE_REQUIRE((options.shares_positions() ? stream.rows.batch : stream.rows.rows()) % chunks == 0,
+                       "{} chunks of {} x {} rows", chunks, stream.rows.batch, stream.rows.sequence);
     std::size_t const bytes = bytes_per_value(storage_of(Activation::partial, options, values));
     if (!options.shares_positions()) return {Collective::all_reduce, stream.elements() / chunks, bytes, chunks};
     StreamShape const chunk{{stream.rows.batch / chunks, stream.rows.sequence}, stream.channels}; // whole samples

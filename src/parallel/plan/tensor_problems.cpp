@@ -73,6 +73,15 @@ Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Ind
                  legal_values(model.heads, is_legal));
 }
 
+/// A chunk has whole samples if ranks share positions: of each sample a rank has some.
+Found row_chunks_problem(ParallelConfig const& parallel, MicroBatchShape shape) {
+  Index const parts = parallel.sequence ? shape.batch : shape.rows(), chunks = parallel.tensor_row_chunks;
+  if (parts % chunks == 0) return std::nullopt;
+  return problem("parallel.tensor_row_chunks",
+                 "parallel.tensor_row_chunks = {} does not divide the {} of a micro-batch; nearest legal values: {}",
+                 chunks, plural(parts, parallel.sequence ? "sample" : "row"), nearest_divisors(parts, chunks));
+}
+
 } // namespace
 
 std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, Index ranks) {
@@ -87,13 +96,14 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
 }
 
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
-                                                 Index sequence) {
+                                                 MicroBatchShape shape) {
   if (parallel.tensor > 1)
     if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
       return found;
   if (Found found = ranks_problem(parallel, model)) return found;
-  if (Found found = sequence_problem(parallel, model, sequence)) return found;
-  return blocks_problem(parallel, model, sequence);
+  if (Found found = sequence_problem(parallel, model, shape.sequence)) return found;
+  if (Found found = blocks_problem(parallel, model, shape.sequence)) return found;
+  return row_chunks_problem(parallel, shape);
 }
 
 } // namespace trainstone

@@ -3,6 +3,7 @@
 // What a deck may not ask for of tensor ranks, and of slices of a model's layers. Pure functions of the configuration.
 
 #include "core/index.hpp"
+#include "model/activation_plan.hpp"
 #include "model/config.hpp"
 #include "parallel/plan/config.hpp"
 
@@ -14,9 +15,9 @@ namespace trainstone {
 /// \param[in] parallel  find_stages_problem() has nothing to say
 std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, Index ranks);
 
-/// The problem of cutting a model into parallel.slices() slices for parallel.tensor ranks, if there is one; names legal
-/// values. \param[in] sequence  positions of a sample
+/// The problem of cutting a model and a micro-batch into slices and rows for parallel.tensor ranks, if there is one;
+/// names legal values.
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
-                                                 Index sequence);
+                                                 MicroBatchShape shape);
 
 } // namespace trainstone

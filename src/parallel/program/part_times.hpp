@@ -4,10 +4,34 @@
 
 #include "core/error.hpp"
 #include "model/part.hpp"
+#include "model/part_kernels.hpp"
 
 #include <map>
+#include <string>
+#include <vector>
 
 namespace trainstone {
+
+/// A pass of a part.
+struct PassOfPart {
+  PartKind part; ///< of the loss: head
+  Pass pass;
+  Recompute how = Recompute::none; ///< of recompute
+
+  auto operator<=>(PassOfPart const&) const = default;
+};
+
+/// "mlp backward", "head loss", "attention recompute full"
+inline std::string to_string(PassOfPart const& one) {
+  std::string const part(to_string(one.part));
+  switch (one.pass) {
+  case Pass::forward: return part + " forward";
+  case Pass::loss: return part + " loss";
+  case Pass::recompute: return part + " recompute " + std::string(to_string(one.how));
+  case Pass::backward: return part + " backward";
+  }
+  return part;
+}
 
 /// In s.
 struct PartTimes {
@@ -36,6 +60,9 @@ struct PartTimes {
   double update_of_element = 0;
   double copy_of_element = 0; ///< of a gradient or a parameter
   double add_of_element = 0;  ///< of a gradient
+  /// Of passes that ranks of a tensor group run piece by piece: what each piece is of the pass, in sum 1. Pieces of
+  /// others are taken for equal.
+  std::map<PassOfPart, std::vector<double>> piece_shares = {};
 
   bool operator==(PartTimes const&) const = default;
 };

@@ -128,13 +128,14 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
 }
 
 Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
-  if (plan.layout.mesh.tensor == 1) return order;
+  if (!plan.parts.options().slices.are_shared()) return order;
+  bool const alone = plan.layout.mesh.tensor == 1; // a measurement
   Instructions out;
   ExchangeTable table(plan.parts);
   auto const append = [&](Instruction one, SliceExchange exchange, std::optional<Index> chunk) {
     one.subject = static_cast<Index>(exchange);
     Index const chunks = chunks_of(exchange, plan.parts.options());
-    for (Index number = 0; number < chunks; ++number) {
+    for (Index number = 0; number < chunks && !alone; ++number) {
       if (chunks > 1) one.slot = number;
       if (!chunk || *chunk == number) out.push_back(one);
     }

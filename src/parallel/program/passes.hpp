@@ -37,7 +37,7 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
 
 /// Ranks that share the slices of a model: what computes is in the program piece by piece. Behind a piece that leaves a
 /// part of a sum, or of a maximum, the ranks begin to bring it together. The pass waits before the piece that needs it,
-/// or at once, if the plan does not overlap.
+/// or at once, if the plan does not overlap. A rank that is measured alone has the pieces, and brings nothing together.
 Instructions with_exchanges(Instructions const& order, ShardPlan const& plan);
 
 /// Sharded parameters: every use of a unit is preceded by a gather into a slot, gathers.prefetch uses ahead if the

@@ -11,7 +11,7 @@ namespace trainstone {
 
 namespace {
 
-std::string row_name(char const* what, PlannedCollective const& planned) {
+std::string row_name(std::string_view what, PlannedCollective const& planned) {
   if (planned.stages && planned.problem.collective == Collective::broadcast)
     return fmt::format("{}, messages between stages", what);
   std::string const axis = planned.stages                  ? " over the first and the last stage"

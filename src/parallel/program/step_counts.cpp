@@ -54,23 +54,11 @@ struct Tally {
   }
 };
 
-char const* words_of(SliceExchange exchange) {
-  switch (exchange) {
-  case SliceExchange::sum: return "sums over slices";
-  case SliceExchange::gather: return "rows";
-  case SliceExchange::gather_again: return "rows again";
-  case SliceExchange::norm_sums: return "norms' gradients";
-  case SliceExchange::loss_maximum:
-  case SliceExchange::loss_sums: return "loss";
-  }
-  return "unknown";
-}
-
 /// What tensor ranks bring together, and what the stages of a pipeline exchange.
 void add_exchanges(std::vector<RepeatedCollective>& all, ShardPlan const& plan, Tally const& tally) {
   for (auto const& [exchange, times] : tally.exchanges) {
     PlannedExchange const& planned = plan.tensor.exchanges.at(static_cast<SliceExchange>(exchange));
-    all.push_back({words_of(static_cast<SliceExchange>(exchange)), planned.collective, planned.element_bytes,
+    all.push_back({to_string(static_cast<SliceExchange>(exchange)), planned.collective, planned.element_bytes,
                    planned.pieces, times});
   }
   PipelinePlan const& pipeline = plan.pipeline;

@@ -9,13 +9,14 @@
 #include "parallel/program/instruction.hpp"
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace trainstone {
 
 /// A collective that a rank runs several times, each time alike.
 struct RepeatedCollective {
-  char const* what; ///< "gradients"
+  std::string_view what; ///< "gradients"
   PlannedCollective planned;
   std::size_t element_bytes;
   Pieces pieces = {}; ///< of the data

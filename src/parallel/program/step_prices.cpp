@@ -171,10 +171,16 @@ InstructionPrice StepPrices::of_tie(ShardPlan const& plan, Rank member, Instruct
   return {0, {of(plan, *plan.pipeline.table, bytes_per_value(plan.reductions.storage))}};
 }
 
-/// What an instruction is of its pass: pieces take equal times.
-double StepPrices::part_of_pass(ShardPlan const& plan, Instruction const& instruction) {
+/// What an instruction is of its pass. If its pieces were not measured, they take equal times.
+double StepPrices::part_of_pass(ShardPlan const& plan, Instruction const& instruction) const {
   if (instruction.piece == Instruction::none) return 1;
-  return 1 / static_cast<double>(pieces_of(instruction, plan.parts).size());
+  std::size_t const pieces = pieces_of(instruction, plan.parts).size();
+  Part const part = part_of(instruction, plan.parts);
+  bool const again = instruction.act == Act::recompute;
+  auto const found = m_parts->piece_shares.find(
+      {part.kind, pass_of(instruction.act), again ? plan.parts.recompute(part) : Recompute::none});
+  if (found == m_parts->piece_shares.end() || found->second.size() != pieces) return 1 / static_cast<double>(pieces);
+  return found->second[at(instruction.piece)];
 }
 
 Nanoseconds StepPrices::of_part(ShardPlan const& plan, Instruction const& instruction) const {

@@ -58,7 +58,7 @@ private:
   InstructionPrice of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction);
   InstructionPrice of_agree(ShardPlan const& plan);
   InstructionPrice of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction);
-  static double part_of_pass(ShardPlan const& plan, Instruction const& instruction);
+  double part_of_pass(ShardPlan const& plan, Instruction const& instruction) const;
   Nanoseconds of_part(ShardPlan const& plan, Instruction const& instruction) const;
   Nanoseconds of_elements(ShardPlan const& plan, Rank member, Instruction const& instruction) const;
 

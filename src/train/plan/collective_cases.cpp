@@ -101,8 +101,11 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
       cases.push_back(case_of_bucket(plan, bucket, step));
   }
   for (SliceExchange const exchange : {SliceExchange::sum, SliceExchange::norm_sums, SliceExchange::gather})
-    if (auto const found = plan.tensor.exchanges.find(exchange); found != plan.tensor.exchanges.end())
-      append_every_kind(cases, found->second.collective);
+    if (auto const found = plan.tensor.exchanges.find(exchange); found != plan.tensor.exchanges.end()) {
+      auto const& [collective, bytes, pieces, chunks] = found->second;
+      append_every_kind(cases, collective);
+      if (collective.problem.elements() <= most_elements_tried) cases.push_back({collective, Storage::fp32, pieces});
+    }
   if (plan.pipeline.table) append_every_kind(cases, *plan.pipeline.table);
   if (!plan.gathers.of_unit.front()) return cases;
   append_every_kind(cases, plan.gathers.of_unit.front()->planned);

@@ -114,7 +114,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
   std::string const sequence = !row.parallel.sequence              ? ""
-                               : row.parallel.tensor_keep_gathered ? " share and keep positions"
+                               : row.parallel.tensor_keep_gathered ? " share positions, keep rows"
                                                                    : " share positions",
                     tensor = row.parallel.tensor > 1 ? fmt::format("{} tensor ranks{}, ", row.parallel.tensor, sequence)
                                                      : "";

@@ -235,7 +235,7 @@ void check_reference_files(ReferenceFiles const& files, RunConfig const& choices
   RunConfig const config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
   refuse(find_parallel_problem(parallel, choices.comm, data_ranks, config.batch.accumulation));
   refuse(find_pipeline_problem(parallel, ranks, config.model.layers, config.batch.accumulation));
-  refuse(find_tensor_problem(parallel, config.model, config.data.sequence));
+  refuse(find_tensor_problem(parallel, config.model, {config.batch.micro, config.data.sequence}));
   if (!files.losses.empty()) parse_recipes(files.losses);
 }
 
