@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace trainstone {
@@ -34,19 +35,18 @@ Reader strategies_with(Has const& has) {
   return reader;
 }
 
-std::vector<ReadKey> const& keys_of_tensor_ranks() {
+std::vector<ReadKey> keys_of_tensor_ranks() {
   Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
-  static std::vector<ReadKey> const rows{
+  return {
       {"comm.tensor_allreduce", {tensor}},
       {"comm.tensor_reduce_scatter", {sequence}},
       {"comm.tensor_all_gather", {sequence}},
       {"parallel.tensor_keep_gathered", {sequence}},
       {"parallel.tensor_row_chunks", {tensor, slices}},
   };
-  return rows;
 }
 
-std::vector<ReadKey> const& other_keys() {
+std::vector<ReadKey> other_keys() {
   Reader const moments{"optimizer.type", {"adamw", "adam"}};
   Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
   Reader const scaled{"precision.loss_scale", {"dynamic"}};
@@ -61,7 +61,7 @@ std::vector<ReadKey> const& other_keys() {
   Reader const buckets{"parallel.granularity", {"bucket"}}, several{"parallel.granularity", {"bucket", "tensor"}};
   Reader const stages{"parallel.pipeline", {}};
   Reader const checkpoints{"checkpoint.dir", {}};
-  static std::vector<ReadKey> const rows{
+  return {
       {"model.dropout_masks", {{"model.dropout", {}}}},
       {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
       {"optimizer.betas", {moments}},
@@ -100,7 +100,15 @@ std::vector<ReadKey> const& other_keys() {
       {"checkpoint.on_signal", {checkpoints}},
       {"trace.events", {{"trace.file", {}}}},
   };
-  return rows;
+}
+
+std::vector<ReadKey> const& read_keys() {
+  static std::vector<ReadKey> const all = [] {
+    std::vector<ReadKey> rows = other_keys();
+    std::ranges::move(keys_of_tensor_ranks(), std::back_inserter(rows));
+    return rows;
+  }();
+  return all;
 }
 
 bool reads(RunConfig const& config, Reader const& reader) {
@@ -126,9 +134,7 @@ std::string quoted(std::vector<std::string> const& values) {
 } // namespace
 
 std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view key) {
-  std::vector<ReadKey> rows = other_keys();
-  rows.insert(rows.end(), keys_of_tensor_ranks().begin(), keys_of_tensor_ranks().end());
-  for (ReadKey const& row : rows) {
+  for (ReadKey const& row : read_keys()) {
     if (row.key != key) continue;
     if (std::ranges::any_of(row.readers, [&](Reader const& reader) { return reads(config, reader); })) continue;
     UnreadKey unread{row.readers.front().key, quoted(row.readers.front().values)};

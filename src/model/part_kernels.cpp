@@ -10,7 +10,7 @@ bool cuts(PassCut where, GptOptions const& options) {
   switch (where) {
   case PassCut::never: return false;
   case PassCut::if_shared: return options.slices.are_shared();
-  case PassCut::if_positions_are: return options.shares_positions();
+  case PassCut::if_positions_shared: return options.shares_positions();
   case PassCut::always: return true;
   }
   return true;

@@ -102,8 +102,8 @@ enum class Pass { forward, loss, recompute, backward };
 /// Whether a pass is cut before a step.
 enum class PassCut {
   never,
-  if_shared,        ///< if ranks share the slices
-  if_positions_are, ///< shared: if ranks share positions
+  if_shared,           ///< if ranks share the slices
+  if_positions_shared, ///< if ranks share positions, too
   always,
 };
 

@@ -87,7 +87,7 @@ void add_attention(PartKernels& k) {
   k.add_and_norm(stream, branch, bias, middle, own(k, second_norm));
 }
 
-constexpr std::array attention_forward{PartStep{normalize_first}, PartStep{attend, PassCut::if_positions_are},
+constexpr std::array attention_forward{PartStep{normalize_first}, PartStep{attend, PassCut::if_positions_shared},
                                        PartStep{project_attention, PassCut::never, StepRows::in_chunks},
                                        PartStep{add_attention, PassCut::always}};
 
@@ -103,7 +103,7 @@ void add_mlp(PartKernels& k) {
   k.add(middle, branch, bias, output);
 }
 
-constexpr std::array mlp_forward{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_are},
+constexpr std::array mlp_forward{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_shared},
                                  PartStep{project_mlp, PassCut::never, StepRows::in_chunks},
                                  PartStep{add_mlp, PassCut::always}};
 
@@ -117,7 +117,7 @@ void make_logits(PartKernels& k) {
   if (!k.options().splits_loss()) k.linear(rows, wte, {}, logits);
 }
 
-constexpr std::array head_forward{PartStep{normalize_last}, PartStep{make_logits, PassCut::if_positions_are}};
+constexpr std::array head_forward{PartStep{normalize_last}, PartStep{make_logits, PassCut::if_positions_shared}};
 
 // The loss.
 
@@ -145,7 +145,7 @@ constexpr std::array sliced_loss{PartStep{maximum_of_logits}, PartStep{sums_of_l
 
 // What a block computes again: attention all of its forward, mlp but for its last product, which nobody reads.
 
-constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_are}};
+constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_shared}};
 
 void attend_again(PartKernels& k) { k.attention_probabilities(); }
 
@@ -212,8 +212,8 @@ void logits_weight_backward(PartKernels& k) { k.weight_gradient(logits, lnf, wte
 constexpr std::size_t head_steps_in_chunks = 2;
 constexpr std::array head_backward{
     PartStep{logits_input_backward}, PartStep{logits_weight_backward, PassCut::if_shared},
-    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_positions_are},
-    PartStep{norm_parameters<of_head>, PassCut::if_positions_are}};
+    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_positions_shared},
+    PartStep{norm_parameters<of_head>, PassCut::if_positions_shared}};
 
 void drop_fcproj_backward(PartKernels& k) { drop_branch_backward(k, Site::fcproj, fcproj_mask); }
 
@@ -229,13 +229,13 @@ void fc_input_backward(PartKernels& k) { k.input_gradient(d_fc, fcw, {}, branch)
 void fc_weight_backward(PartKernels& k) { k.weight_gradient(d_fc, rows_again(k, second_norm), fcw, fcb); }
 
 constexpr std::array mlp_backward{PartStep{drop_fcproj_backward},
-                                  PartStep{fcproj_weight_backward, PassCut::if_positions_are},
+                                  PartStep{fcproj_weight_backward, PassCut::if_positions_shared},
                                   PartStep{fcproj_input_backward, PassCut::always},
                                   PartStep{fc_input_backward, PassCut::never, StepRows::in_chunks},
                                   PartStep{fc_weight_backward, PassCut::if_shared},
                                   PartStep{sums_of_norm<of_mlp>, PassCut::always},
-                                  PartStep{norm_input<of_mlp>, PassCut::if_positions_are},
-                                  PartStep{norm_parameters<of_mlp>, PassCut::if_positions_are}};
+                                  PartStep{norm_input<of_mlp>, PassCut::if_positions_shared},
+                                  PartStep{norm_parameters<of_mlp>, PassCut::if_positions_shared}};
 
 void drop_attproj_backward(PartKernels& k) { drop_branch_backward(k, Site::attproj, attproj_mask); }
 
@@ -254,13 +254,13 @@ void qkv_input_backward(PartKernels& k) { k.input_gradient(d_qkv, qkvw, {}, bran
 void qkv_weight_backward(PartKernels& k) { k.weight_gradient(d_qkv, rows_again(k, first_norm), qkvw, qkvb); }
 
 constexpr std::array attention_backward{PartStep{drop_attproj_backward},
-                                        PartStep{attproj_weight_backward, PassCut::if_positions_are},
+                                        PartStep{attproj_weight_backward, PassCut::if_positions_shared},
                                         PartStep{attend_backward, PassCut::always},
                                         PartStep{qkv_input_backward, PassCut::never, StepRows::in_chunks},
                                         PartStep{qkv_weight_backward, PassCut::if_shared},
                                         PartStep{sums_of_norm<of_attention>, PassCut::always},
-                                        PartStep{norm_input<of_attention>, PassCut::if_positions_are},
-                                        PartStep{norm_parameters<of_attention>, PassCut::if_positions_are}};
+                                        PartStep{norm_input<of_attention>, PassCut::if_positions_shared},
+                                        PartStep{norm_parameters<of_attention>, PassCut::if_positions_shared}};
 
 void drop_embedded_backward(PartKernels& k) {
   if (k.drops()) k.drop_backward(Site::embedded, embedded_mask, d_stream, d_stream);
@@ -270,7 +270,7 @@ void drop_embedded_backward(PartKernels& k) {
 void embed_rows_backward(PartKernels& k) { k.embed_backward(k.options().shares_positions() ? gathered : d_stream); }
 
 constexpr std::array embed_backward{PartStep{drop_embedded_backward},
-                                    PartStep{embed_rows_backward, PassCut::if_positions_are}};
+                                    PartStep{embed_rows_backward, PassCut::if_positions_shared}};
 
 Steps forward_steps(PartKind kind) {
   switch (kind) {

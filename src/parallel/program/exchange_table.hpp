@@ -12,6 +12,12 @@
 
 namespace trainstone {
 
+/// The chunks of rows of an exchange whose part a piece leaves: its own, if it is of one, else all.
+inline Range started_chunks(SliceExchange exchange, PieceExchanges const& piece, GptOptions const& options) {
+  Index const chunks = chunks_of(exchange, options), own = piece.row_chunk.value_or(0);
+  return piece.row_chunk && chunks > 1 ? Range{own, own + 1} : Range{0, chunks};
+}
+
 class ExchangeTable {
 public:
   /// \param[in] parts  outlive the object

@@ -132,12 +132,12 @@ Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
   bool const alone = plan.layout.mesh.tensor == 1; // a measurement
   Instructions out;
   ExchangeTable table(plan.parts);
-  auto const append = [&](Instruction one, SliceExchange exchange, std::optional<Index> chunk) {
+  GptOptions const& options = plan.parts.options();
+  auto const append = [&](Instruction one, SliceExchange exchange, Range const& chunks) {
     one.subject = static_cast<Index>(exchange);
-    Index const chunks = chunks_of(exchange, plan.parts.options());
-    for (Index number = 0; number < chunks && !alone; ++number) {
-      if (chunks > 1) one.slot = number;
-      if (!chunk || *chunk == number) out.push_back(one);
+    for (Index number = chunks.begin; number < chunks.end && !alone; ++number) {
+      if (chunks_of(exchange, options) > 1) one.slot = number;
+      out.push_back(one);
     }
   };
   for (Instruction one : order) {
@@ -148,16 +148,17 @@ Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
     std::vector<PieceExchanges> const& exchanges = table.of(one);
     Range const run = pieces_run(one, plan.parts);
     for (Index piece = run.begin; piece < run.end; ++piece) {
-      auto const& [needs, starts, chunk] = exchanges[at(piece)];
+      PieceExchanges const& around = exchanges[at(piece)];
       Instruction const start{.act = Act::exchange, .micro_batch = one.micro_batch},
           wait = wait_for(Act::exchange, Instruction::none, one.micro_batch);
       if (plan.overlap)
-        for (SliceExchange const exchange : needs) append(wait, exchange, {});
+        for (SliceExchange const exchange : around.needs) append(wait, exchange, {0, chunks_of(exchange, options)});
       if (exchanges.size() > 1) one.piece = piece;
       out.push_back(one);
-      for (SliceExchange const exchange : starts) {
-        append(start, exchange, chunk);
-        if (!plan.overlap) append(wait, exchange, chunk);
+      for (SliceExchange const exchange : around.starts) {
+        Range const chunks = started_chunks(exchange, around, options);
+        append(start, exchange, chunks);
+        if (!plan.overlap) append(wait, exchange, chunks);
       }
     }
   }

@@ -27,13 +27,15 @@ void SimulatedRank::run_pieces(Instruction const& instruction) {
   if (m_layout->mesh.tensor == 1) return;
   std::vector<PieceExchanges> const& all = m_exchange_table.of(instruction);
   for (Index piece = run.begin; piece < run.end; ++piece) {
-    auto const& [needs, starts, chunk] = all[index(piece)];
-    for (SliceExchange const exchange : needs)
+    PieceExchanges const& around = all[index(piece)];
+    for (SliceExchange const exchange : around.needs)
       for (Index number = 0; number < chunks_of(exchange, parts.options()); ++number)
         use_exchanged(instruction, exchange, number);
-    for (SliceExchange const exchange : starts)
-      for (Index number = 0; number < chunks_of(exchange, parts.options()); ++number)
-        if (!chunk || *chunk == number) leave_for_exchange(instruction, exchange, number);
+    for (SliceExchange const exchange : around.starts) {
+      Range const chunks = started_chunks(exchange, around, parts.options());
+      for (Index number = chunks.begin; number < chunks.end; ++number)
+        leave_for_exchange(instruction, exchange, number);
+    }
   }
 }
 

@@ -102,9 +102,10 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
   }
   for (SliceExchange const exchange : {SliceExchange::sum, SliceExchange::norm_sums, SliceExchange::gather})
     if (auto const found = plan.tensor.exchanges.find(exchange); found != plan.tensor.exchanges.end()) {
-      auto const& [collective, bytes, pieces, chunks] = found->second;
+      PlannedCollective const& collective = found->second.collective;
       append_every_kind(cases, collective);
-      if (collective.problem.elements() <= most_elements_tried) cases.push_back({collective, Storage::fp32, pieces});
+      if (collective.problem.elements() <= most_elements_tried)
+        cases.push_back({collective, Storage::fp32, found->second.pieces});
     }
   if (plan.pipeline.table) append_every_kind(cases, *plan.pipeline.table);
   if (!plan.gathers.of_unit.front()) return cases;
