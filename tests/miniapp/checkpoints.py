@@ -77,6 +77,37 @@ class Restarts(CheckpointTest):
                          ["kept/step-00000003", "kept/step-00000012"])
 
 
+class Meshes(CheckpointTest):
+    """One training in slices, in one go on one rank, and from the checkpoint of another mesh of data, tensor ranks and stages."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck({**ORDERED, "model.layers": "4", "model.heads": "8", "model.channels": "64", "batch.global": "8",
+                         "data.steps": "3", "data.validate_every": None, "parallel.tensor_blocks": "8"})
+        cls.whole = run("run", cls.deck.path)
+        cls.first = cls.on(2, 2, 2, "parallel.sequence=true", "parallel.strategy=zero", "parallel.zero_stage=1", stop=True)
+
+    @classmethod
+    def on(cls, data, tensor, stages, *keys, after=None, stop=False):
+        return run("run", cls.deck.path, *settings(f"parallel.tensor={tensor}", f"parallel.pipeline={stages}", *keys),
+                   *(AT_ONCE if stop else []), ranks=data * tensor * stages, prepare=kept_in(after.folder) if after else None)
+
+    def test_every_mesh_continues_the_checkpoint_of_2_2_2_with_the_same_bits(self):
+        self.assert_ended(self.first, STOPPED, "the last one is kept/step-00000001\n")
+        zero3 = ("parallel.strategy=zero", "parallel.zero_stage=3")
+        for mesh in ((8, 1, 1, *zero3), (1, 8, 1), (1, 1, 4), (1, 4, 2, "parallel.sequence=true")):
+            with self.subTest(mesh=mesh):
+                last = self.assert_ended(self.on(*mesh, after=self.first), 0, "resumed after step 1 from kept/step-00000001")
+                self.assertEqual(final_hash(last), final_hash(self.whole))
+                self.assertEqual(last.result["losses_before_restart"] + last.losses, self.whole.losses)
+
+    def test_a_mesh_after_another(self):
+        second = self.on(1, 8, 1, "parallel.sequence=true", after=self.first, stop=True)
+        self.assert_ended(second, STOPPED, "the last one is kept/step-00000002\n")
+        last = self.assert_ended(self.on(1, 1, 4, after=second), 0, "restart 2\n")
+        self.assertEqual(final_hash(last), final_hash(self.whole))
+
+
 class Export(CheckpointTest):
     def test_the_exported_model_is_the_one_that_a_run_would_have_saved(self):
         for keys in (["parallel.strategy=zero", "parallel.zero_stage=3"], ["parallel.tensor=2"],
