@@ -36,28 +36,32 @@ void print_memory(RunPlan const& plan) {
 }
 
 /// Of the whole model.
-void print_parameters(ParameterTable const& table) {
+void print_parameters(ParameterTable const& table, Rank stages) {
   std::int64_t const padded = table.size();
+  char const* const together = stages > 1 ? " by all stages together" : "";
   if (table.slices().are_shared())
-    fmt::print("parameters {} of the model, {} stored by a tensor rank, with padding of vocabulary and groups\n",
-               table.model_parameters(), padded);
+    fmt::print("parameters {} of the model, {} in a tensor rank's share{}, with padding of vocabulary and groups\n",
+               table.model_parameters(), padded, stages > 1 ? " of all stages" : "");
   else
-    fmt::print("parameters {} of the model, {} stored ({} for padding of vocabulary and groups)\n",
-               table.model_parameters(), padded, padded - table.model_parameters());
+    fmt::print("parameters {} of the model, {} stored{} ({} for padding of vocabulary and groups)\n",
+               table.model_parameters(), padded, together, padded - table.model_parameters());
   for (ParameterGroup const& group : table.groups())
     fmt::print("  {:<36} {:>16}  padded to {}\n", group.name, group.size, group.padded);
+}
+
+void print_sent(std::string_view name, Traffic const& sent, std::string const& when) {
+  fmt::print("  {:<60} {:>14} bytes in {}{}\n", name, sent.bytes, plural(static_cast<Index>(sent.messages), "message"),
+             when);
 }
 
 void print_work(RunPlan const& plan) {
   fmt::print("sent per step by rank {}: none sends more\n", plan.rank);
   for (auto const* rows : {&plan.sent, &plan.control})
-    for (TrafficRow const& row : *rows)
-      fmt::print("  {:<52} {:>14} bytes in {} messages\n", row.name, row.traffic.bytes, row.traffic.messages);
-  for (TrafficRow const& row : plan.start)
-    fmt::print("  {:<52} {:>14} bytes in {} messages, once\n", row.name, row.traffic.bytes, row.traffic.messages);
+    for (TrafficRow const& row : *rows) print_sent(row.name, row.traffic, "");
+  for (TrafficRow const& row : plan.start) print_sent(row.name, row.traffic, ", once");
   if (plan.replica_check_every > 0)
-    fmt::print("  {:<52} {:>14} bytes in {} messages, every {} steps\n", "control: hash of all parameters",
-               plan.replica_check.bytes, plan.replica_check.messages, plan.replica_check_every);
+    print_sent("control: hash of all parameters", plan.replica_check,
+               fmt::format(", every {}", plural(plan.replica_check_every, "step")));
   fmt::print("FLOP per step and rank\n");
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);
@@ -175,13 +179,14 @@ int estimate(EstimateOptions const& options) {
   Topology const topology = imagined_topology(config, ranks, options.nodes);
   ExtremePlans const plans = plan_extremes(config, topology);
   RunPlan const& plan = plans.largest;
-  fmt::print("deck {} on {} ranks: micro-batch {} x accumulation {} x ranks {} = {} samples of {} tokens, gemm {}\n",
-             deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
-             config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
+  fmt::print(
+      "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
+      deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
+      config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
   ResolvedRun const run = resolve_run(config, topology);
   if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
     fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
-  print_parameters(ParameterTable(run.config.model, run.mesh.data(), plan.table.slices()));
+  print_parameters(ParameterTable(run.config.model, run.mesh.data(), plan.table.slices()), run.mesh.pipeline);
   print_memory(plan);
   fmt::print("{}", stages_table(run));
   print_work(plans.busiest);

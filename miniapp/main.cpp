@@ -137,8 +137,9 @@ void describe_verify(CLI::App& app, CommandLine& line) {
   verify
       ->add_option(
           "--set", line.verify.common.deck.overrides,
-          "override a key: any key with --first-step; else keys of kernels, and with a reference also keys of parallel "
-          "and comm")
+          "override a key: any key with --first-step; keys of kernels, parallel and comm with a reference; with "
+          "--matrix "
+          "keys of kernels and memory, model.attention, model.dropout, parallel.tensor_blocks and comm.buffers")
       ->take_all()
       ->allow_extra_args(false);
   CLI::Option* const model = verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32");
@@ -153,7 +154,11 @@ void describe_verify(CLI::App& app, CommandLine& line) {
       "train a small model in ordered mode under every strategy and compare the bits; verify without any "
       "option does this with --quick");
   matrix->excludes(model);
-  verify->add_flag("--mesh", line.verify.mesh, "the matrix of stages, schedules and strategies of pipelines")
+  verify
+      ->add_flag(
+          "--mesh", line.verify.mesh,
+          "the matrix of stages, schedules and strategies of pipelines; with --set parallel.tensor_blocks=B also of "
+          "2, 4 ... tensor ranks, up to B")
       ->needs(matrix);
   verify->add_flag("--quick", line.verify.quick, "only some configurations of the matrix")->needs(matrix);
   describe_first_step(*verify, line, {model, matrix});

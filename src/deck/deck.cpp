@@ -16,7 +16,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <utility>
 
 namespace trainstone {
 
@@ -72,16 +74,33 @@ void fill_in(Deck& deck) {
   }
 }
 
-/// Refuses keys that were set and have no effect, but for those of a choice that was overridden: a deck's bucket size
-/// does not stand in the way of --set parallel.granularity=step.
+/// Keys of a choice that was overridden go back to their defaults, and keys that only these read, too: a deck's bucket
+/// size does not stand in the way of --set parallel.granularity=step.
+void forget_keys_of_replaced_choices(Deck& deck) {
+  std::set<std::string> forgotten;
+  bool again = true;
+  while (std::exchange(again, false))
+    for (auto& [name, origin] : deck.origins) {
+      std::optional<UnreadKey> const unread = find_unread(deck.config, name);
+      if (!unread || origin.kind == Origin::Kind::standard) continue;
+      if (origin.kind >= deck.origins.at(unread->choice).kind && !forgotten.contains(unread->choice)) continue;
+      Key const& key = *find_key(name);
+      key.set(deck.config, key.default_value());
+      origin = {};
+      forgotten.insert(name);
+      again = true;
+    }
+}
+
+/// Refuses keys that were set and have no effect.
 void require_read_keys(Deck const& deck) {
-  for (auto const& [key, origin] : deck.origins) {
+  for (auto const& [name, origin] : deck.origins) {
     if (origin.kind == Origin::Kind::standard) continue;
-    std::optional<UnreadKey> const unread = find_unread(deck.config, key);
-    if (unread && origin.kind >= deck.origins.at(unread->choice).kind)
-      fail_at(deck, key,
-              fmt::format("{} is not read by {} = {}: leave it out, or choose {}", key, unread->choice,
-                          to_toml(find_key(unread->choice)->get(deck.config)), unread->others));
+    std::optional<UnreadKey> const unread = find_unread(deck.config, name);
+    if (unread && !unread->has_a_check)
+      fail_at(deck, name,
+              fmt::format("{} is not read with {} = {}, only with {}: leave it out, or change that", name,
+                          unread->choice, to_toml(find_key(unread->choice)->get(deck.config)), unread->readers));
   }
 }
 
@@ -129,6 +148,7 @@ Deck parse_deck(std::string_view text, DeckInput const& input) {
   for (Impl::Setting const& setting : Impl::class_settings(given)) apply(deck, setting);
   for (Impl::Setting const& setting : given) apply(deck, setting);
   fill_in(deck);
+  forget_keys_of_replaced_choices(deck);
   if (std::optional<ConfigProblem> const problem = find_problem(deck.config)) {
     fail_at(deck, problem->key, problem->message);
   }
@@ -163,9 +183,9 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                        : fmt::format("faults.order.rank = {} is no rank of this run; nearest legal value: {}", rank,
                                      ranks - 1));
   }
-  for (auto const find_mesh_problem : {find_stages_problem, find_tensor_ranks_problem})
-    if (std::optional<ConfigProblem> const problem = find_mesh_problem(config.parallel, ranks))
-      fail_at(deck, problem->key, problem->message);
+  for (auto const& problem :
+       {find_stages_problem(config.parallel, ranks), find_tensor_ranks_problem(config.parallel, config.model, ranks)})
+    if (problem) fail_at(deck, problem->key, problem->message);
   Rank const data_ranks = mesh_of(config.parallel, ranks).data();
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);

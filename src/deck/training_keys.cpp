@@ -187,8 +187,9 @@ std::vector<Key> parallel_keys() {
              "whole units (root or a block), gets their reduced gradients and broadcasts their parameters"),
       choice("parallel.reduction", parallel, &ParallelConfig::reduction,
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
-             "ordered gives the same bits for every strategy and every number of ranks that is a power of two, up "
-             "to the number of micro-batches in a step"),
+             "ordered gives the same bits for every strategy and every number of data ranks that is a power of two, up "
+             "to the number of micro-batches in a step, and of stages; with one parallel.tensor_blocks also of tensor "
+             "ranks"),
       choice("parallel.reduce", parallel, &ParallelConfig::reduce,
              {{"by_strategy", ReduceWhen::by_strategy}, {"last", ReduceWhen::last}, {"each", ReduceWhen::each}},
              "gradients are reduced after the last micro-batch or after each; by_strategy: after each if gradients are "
@@ -282,12 +283,13 @@ std::vector<Key> pipeline_keys() {
       key("parallel.tensor_keep_gathered", parallel, &ParallelConfig::tensor_keep_gathered,
           "of parallel.sequence: keep the rows that were gathered for products forward, instead of gathering them "
           "again in backward"),
-      number(
-          "parallel.tensor_row_chunks", parallel, &ParallelConfig::tensor_row_chunks, "",
-          {.minimum = 1, .maximum = most_row_chunks},
-          "equal parts of a micro-batch's rows for which the sums of a block over tensor ranks are computed one after "
-          "the other: the sum of a part is under way while the next one is computed; must divide the rows, with "
-          "parallel.sequence the samples; products of fewer rows may have other bits"),
+      number("parallel.tensor_row_chunks", parallel, &ParallelConfig::tensor_row_chunks, "",
+             {.minimum = 1, .maximum = most_row_chunks},
+             "equal parts of a micro-batch's rows: every sum over slices is made part by part, and in a block the sum "
+             "of a "
+             "part is under way while the next part is computed; must divide the rows, with parallel.sequence the "
+             "samples; "
+             "changes bits; read with several parallel.tensor or parallel.tensor_blocks"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

@@ -24,6 +24,7 @@ struct Reader {
 struct ReadKey {
   char const* key;
   std::vector<Reader> readers;
+  bool has_a_check = false; ///< as of UnreadKey
 };
 
 /// The strategies whose row is as `has` says.
@@ -38,11 +39,9 @@ Reader strategies_with(Has const& has) {
 std::vector<ReadKey> keys_of_tensor_ranks() {
   Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
   return {
-      {"comm.tensor_allreduce", {tensor}},
-      {"comm.tensor_reduce_scatter", {sequence}},
-      {"comm.tensor_all_gather", {sequence}},
-      {"parallel.tensor_keep_gathered", {sequence}},
-      {"parallel.tensor_row_chunks", {tensor, slices}},
+      {"comm.tensor_allreduce", {tensor}},           {"comm.tensor_reduce_scatter", {sequence}},
+      {"comm.tensor_all_gather", {sequence}},        {"parallel.sequence", {tensor}, true},
+      {"parallel.tensor_keep_gathered", {sequence}}, {"parallel.tensor_row_chunks", {tensor, slices}},
   };
 }
 
@@ -56,6 +55,8 @@ std::vector<ReadKey> other_keys() {
   Reader const replicas =
       strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::all && !row.collects(); });
   Reader const collects = strategies_with([](StrategyRow const& row) { return row.collects(); });
+  Reader const staged = strategies_with([](StrategyRow const& row) { return !row.stage; });
+  Reader const grouped = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::group; });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
   Reader const buckets{"parallel.granularity", {"bucket"}}, several{"parallel.granularity", {"bucket", "tensor"}};
@@ -71,6 +72,8 @@ std::vector<ReadKey> other_keys() {
       {"precision.initial_loss_scale", {scaled}},
       {"precision.growth_interval", {scaled}},
       {"precision.most_skipped", {scaled}},
+      {"parallel.zero_stage", {staged}, true},
+      {"parallel.shard_group", {grouped}, true},
       {"parallel.naive_update", {naive}},
       {"parallel.prefetch", {shares}}, // of gathered parameters
       {"comm.all_gather", {shares}},
@@ -120,10 +123,16 @@ bool reads(RunConfig const& config, Reader const& reader) {
   return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();
 }
 
-/// "\"adamw\" or \"adam\""
-std::string quoted(std::vector<std::string> const& values) {
-  if (values.empty()) return "another value";
-  std::string text;
+/// "optimizer.type = \"adamw\" or \"adam\"", "parallel.tensor above 1", "parallel.sequence = true", "trace.file"
+std::string condition(Reader const& reader) {
+  std::string const key = reader.key;
+  DeckValue const standard = find_key(reader.key)->default_value();
+  if (std::holds_alternative<bool>(standard)) return key + " = true";
+  if (auto const* const number = std::get_if<double>(&standard)) return fmt::format("{} above {}", key, *number);
+  if (auto const* const count = std::get_if<std::int64_t>(&standard)) return fmt::format("{} above {}", key, *count);
+  if (reader.values.empty()) return key;
+  std::vector<std::string> const& values = reader.values;
+  std::string text = key + " = ";
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += i + 1 == values.size() ? " or " : ", ";
     text += fmt::format("\"{}\"", values[i]);
@@ -137,9 +146,8 @@ std::optional<UnreadKey> find_unread(RunConfig const& config, std::string_view k
   for (ReadKey const& row : read_keys()) {
     if (row.key != key) continue;
     if (std::ranges::any_of(row.readers, [&](Reader const& reader) { return reads(config, reader); })) continue;
-    UnreadKey unread{row.readers.front().key, quoted(row.readers.front().values)};
-    for (std::size_t i = 1; i < row.readers.size(); ++i)
-      unread.others += fmt::format(", or {} = {}", row.readers[i].key, quoted(row.readers[i].values));
+    UnreadKey unread{row.readers.front().key, condition(row.readers.front()), row.has_a_check};
+    for (std::size_t i = 1; i < row.readers.size(); ++i) unread.readers += ", or " + condition(row.readers[i]);
     return unread;
   }
   return std::nullopt;

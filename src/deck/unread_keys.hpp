@@ -13,8 +13,9 @@ namespace trainstone {
 
 /// The reason why a key of the deck has no effect: the choice that does not read it, and the choices that do.
 struct UnreadKey {
-  std::string choice; ///< "optimizer.type"
-  std::string others; ///< "\"adamw\" or \"adam\""
+  std::string choice;  ///< "optimizer.type"
+  std::string readers; ///< "optimizer.type = \"adamw\" or \"adam\""
+  bool has_a_check;    ///< a check between keys refuses the key, and says which values are legal
 };
 
 /// Nothing if the configuration reads the key.

@@ -50,10 +50,10 @@ std::string tensors_table(TaughtActivations const& lecture, GptConfig const& gpt
 }
 
 std::string ways_table(TaughtActivations const& lecture) {
-  constexpr auto line = "  {:<28} {:<29} {:>8} {:>8} {:>8}  {:<16} {:>8} {:>8} {:>8}\n";
+  constexpr auto line = "  {:<27} {:<26} {:>7} {:>7} {:>7}  {:<25} {:>7} {:>7} {:>7}\n";
   std::string text =
-      "2. Activations of gpt3-175b, 96 blocks: b s = 3.2 M tokens, of one block and of all, and one sequence\n";
-  text += fmt::format(line, "", "as taught", "a block", "all", "sequence", "kept here", "a block", "all", "sequence");
+      "2. Activations of gpt3-175b, 96 blocks: b s = 3.2 M tokens, of one block and of all, and one sample\n";
+  text += fmt::format(line, "", "as taught", "a block", "all", "sample", "kept here", "a block", "all", "sample");
   text += fmt::format(line, "way", "", "TB", "TB", "GB", "", "TB", "TB", "GB");
   auto const figure = [](std::optional<KeptBytes> const& bytes, double KeptBytes::* which, double unit) {
     return bytes ? fmt::format("{:.4g}", (*bytes).*which / unit) : "-";
@@ -79,7 +79,9 @@ std::string ways_table(TaughtActivations const& lecture) {
              "their masks;\n  flash attention keeps none, so there is nothing to drop. Full recomputation keeps a "
              "block's output, which is the next one's\n  input, and needs what one block keeps once more while it is "
              "computed again: the taught 2 sbh leaves that out (table 3). The\n  rows of {} tensor ranks and of "
-             "sequence parallelism are of the paper, not of the slides. \"-\" is not taught, or not computed here.\n\n",
+             "sequence parallelism are as taught by the paper, not by the slides. \"Kept here\" they have recomputed\n "
+             " "
+             "masks. \"-\" is not taught.\n\n",
              batch / lecture.state, lecture.state / terabyte, paper_tensor_ranks);
 }
 

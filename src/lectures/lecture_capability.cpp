@@ -49,11 +49,11 @@ std::string degrees_table(TaughtCapability const& lecture) {
     }
     text += "\n";
   }
-  return text + "  Note: - where no legal degree is enough: tensor ranks must divide the heads, stages are at most the "
-                "layers, "
-                "and the first\n  stage also holds the tables of tokens and positions. Tensor ranks all hold norms, "
-                "positions and "
-                "the biases of sums.\n  ZeRO's ranks are at most the samples of the global batch.\n";
+  return text + "  Note: - where no legal degree is enough. Tensor ranks must divide the heads. Stages are at most "
+                "L + 2: then the first one\n  has the tables of tokens and positions alone, and the last one the head. "
+                "\"t in a node\" is the largest number of tensor\n  ranks up to 16 that divides the heads, and "
+                "\"t x pipeline\" takes so many of them and the fewest stages. Tensor ranks all\n  hold norms, "
+                "positions and the biases of sums. ZeRO's ranks are at most the samples of the global batch.\n";
 }
 
 } // namespace

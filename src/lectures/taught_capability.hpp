@@ -29,7 +29,7 @@ struct CapabilityRow {
 /// The least degrees at which the state of the largest rank fits on a card; nothing if no legal degree does.
 struct LeastDegrees {
   std::optional<std::int64_t> tensor;   ///< a divisor of the heads
-  std::optional<std::int64_t> pipeline; ///< at most the layers
+  std::optional<std::int64_t> pipeline; ///< stages, at most two more than layers
   std::optional<std::int64_t> both;     ///< pipeline stages of taught tensor ranks each
   std::int64_t zero3 = 1;               ///< ranks
 };
@@ -55,7 +55,7 @@ TaughtCapability compare_taught_capability();
 /// split outputs, whole rows of the token table, and all other parameters. Stages have the same number of blocks, give
 /// or take one. The first stage also holds the tables of tokens and positions. The last stage also holds its own copy
 /// of the token table.
-/// \param[in] tensor 1 to heads, a divisor    \param[in] stages 1 to layers
+/// \param[in] tensor 1 to heads, a divisor    \param[in] stages 1 to layers + 2
 std::int64_t largest_rank_parameters(GptConfig const& config, std::int64_t tensor, std::int64_t stages);
 
 } // namespace trainstone

@@ -51,7 +51,7 @@ public:
   void attention_probabilities() override { say("probabilities of attention"); }
   void loss() override { say("losses and the gradient of the logits"); }
   void loss_maximum() override { say("maximum of the logits that are here"); }
-  void loss_sums() override { say("sums of their powers; the target's logit"); }
+  void loss_sums() override { say("sums of their exponentials; the target's logit"); }
   void loss_of_sums() override { say("losses and the gradient of the logits that are here"); }
   void embed_backward(Activation) override { say("gradients of wte, wpe"); }
   void drop_backward(DropoutSite, Activation, Activation, Activation) override { say("dropout backward"); }

@@ -74,6 +74,36 @@ std::string golden_text(std::optional<GoldenSource> const& golden) {
                      golden->recorded_with);
 }
 
+/// "zero 1; 2 tensor ranks, 4 slices, shared positions; 2 stages, 1f1b". Keys that a file does not have are left out.
+std::string split_text(std::map<std::string, std::string> const& values) {
+  auto const value = [&](std::string const& name) {
+    auto const found = values.find("parallel." + name);
+    std::string text = found == values.end() ? std::string() : found->second;
+    std::erase(text, '"');
+    return text;
+  };
+  auto const is_above = [&](std::string const& name, std::string_view least) {
+    std::string const text = value(name);
+    return !text.empty() && text != least;
+  };
+  std::string text = value("strategy");
+  for (char const* const key : {"zero_stage", "shard_group"})
+    if (is_above(key, "0")) text += " " + value(key);
+  if (is_above("tensor", "1") || is_above("tensor_blocks", "0")) {
+    text += fmt::format("; {} tensor ranks", value("tensor"));
+    if (is_above("tensor_blocks", "0")) text += fmt::format(", {} slices", value("tensor_blocks"));
+    if (value("sequence") == "true") text += ", shared positions";
+    if (value("tensor_keep_gathered") == "true") text += ", gathered rows kept";
+    if (is_above("tensor_row_chunks", "1"))
+      text += fmt::format(", sums in {} chunks of rows", value("tensor_row_chunks"));
+  }
+  if (is_above("pipeline", "1")) {
+    text += fmt::format("; {} stages, {}", value("pipeline"), value("pipeline_schedule"));
+    if (is_above("pipeline_chunks", "1")) text += fmt::format(", {} chunks each", value("pipeline_chunks"));
+  }
+  return text;
+}
+
 Table provenance_table(NamedResult const& named) {
   auto const& [path, time, result, values] = named.file;
   TopologyInfo const& topology = result.topology;
@@ -96,6 +126,7 @@ Table provenance_table(NamedResult const& named) {
       {"Kokkos", result.code.kokkos},
       {"MPI", result.machine.mpi + ", buffers " + topology.buffers},
       {"ranks", where},
+      {"how they share the work", split_text(values)},
       {"device", result.machine.device.empty() ? "none, kernels run on the host" : result.machine.device},
       {"processor", fmt::format("{}, {} for a process", result.machine.cpu, plural(result.machine.cores, "core"))},
       {"memory of the machine", fmt::format("{} bytes", result.machine.memory_bytes)},

@@ -180,7 +180,7 @@ private:
     std::vector<PartPiece> const pieces = pieces_of(one, m_plan.parts);
     Range const run = pieces_run(one, m_plan.parts);
     for (Index piece = run.begin; piece < run.end; ++piece)
-      m_text += fmt::format("  {}  {}\n", piece + 1,
+      m_text += fmt::format("  {}  {}\n", piece,
                             piece_words(pieces[static_cast<std::size_t>(piece)], m_plan.parts.options()));
   }
 
@@ -222,13 +222,21 @@ std::string gathers_text(std::vector<CountedExchange> const& exchanges) {
       times[SliceExchange::gather], times[SliceExchange::gather_again], times[SliceExchange::norm_sums]);
 }
 
+/// Of a collective between tensor ranks.
+std::string key_of(Collective collective) {
+  auto const found = std::ranges::find_if(
+      algorithm_keys, [&](AlgorithmKey const& key) { return key.of_tensor_ranks && key.collective == collective; });
+  return found->name;
+}
+
 std::string sums_text(TensorRanks const& all) {
   std::vector<CountedExchange> const exchanges = counted_exchanges(all);
   if (exchanges.empty()) return "";
   std::vector<std::vector<std::string>> rows{
-      {"together in a micro-batch", "times", "values", "bytes of all times", "a rank sends"}};
+      {"together in a micro-batch", "collective", "its key", "times", "values", "bytes of all times", "a rank sends"}};
   for (CountedExchange const& one : exchanges)
-    rows.push_back({std::string(to_string(one.exchange)), std::to_string(one.times), std::to_string(one.values),
+    rows.push_back({std::string(to_string(one.exchange)), std::string(to_string(one.collective)),
+                    key_of(one.collective), std::to_string(one.times), std::to_string(one.values),
                     std::to_string(static_cast<std::size_t>(one.times * one.values) * one.value_bytes),
                     sent_text(one.sent)});
   std::string text = "\n" + aligned(rows), others;
@@ -303,7 +311,8 @@ std::vector<CountedExchange> counted_exchanges(TensorRanks const& all) {
   std::vector<CountedExchange> counted;
   for (auto const& [exchange, count] : times) {
     PlannedExchange const& planned = all.plans.front().tensor.exchanges.at(exchange);
-    counted.push_back({exchange, count, planned.collective.problem.elements(), planned.element_bytes, {}});
+    Problem const& problem = planned.collective.problem;
+    counted.push_back({exchange, problem.collective, count, problem.elements(), planned.element_bytes, {}});
     for (ShardPlan const& plan : all.plans) {
       PlannedExchange const& mine = plan.tensor.exchanges.at(exchange);
       Schedule const schedule = schedule_of(mine.collective, plan.layout.mesh, plan.layout.rank);

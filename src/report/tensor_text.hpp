@@ -52,6 +52,7 @@ TensorPart held_part(TensorRanks const& all, Tensor tensor, Rank rank);
 /// What the ranks bring together in a micro-batch, by kind.
 struct CountedExchange {
   SliceExchange exchange;
+  Collective collective;
   Index times;
   Index values;              ///< of each time
   std::size_t value_bytes;   ///< bytes of a value

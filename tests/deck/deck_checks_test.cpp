@@ -301,24 +301,23 @@ TEST_CASE("a fault names a step of the training and a part of the model", "[deck
 TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
   CHECK(error_with({"model.dropout=0.1", "model.dropout_masks=stored"}) == "no InputError");
   CHECK(error_with({"model.dropout_masks=stored"}) ==
-        "--set model.dropout_masks=stored: model.dropout_masks is not read by model.dropout = 0: leave it out, or "
-        "choose another value");
+        "--set model.dropout_masks=stored: model.dropout_masks is not read with model.dropout = 0, only with "
+        "model.dropout above 0: leave it out, or change that");
   CHECK_THAT(error_with({"model.dropout=1"}), ContainsSubstring("out of range, must be 0 to below 1"));
 }
 
 TEST_CASE("keys that the optimizer does not read are refused where they were set", "[deck]") {
   CHECK(error_with({"optimizer.type=adam", "optimizer.betas=[0.8, 0.9]", "optimizer.eps=1e-6"}) == "no InputError");
   CHECK(error_with({"optimizer.type=sgd", "optimizer.momentum=0.9"}) == "no InputError");
-  CHECK(error_with({"optimizer.momentum=0"}) == "--set optimizer.momentum=0: optimizer.momentum is not read by "
-                                                "optimizer.type = \"adamw\": leave it out, or choose "
-                                                "\"sgd\"");
+  CHECK(error_with({"optimizer.momentum=0"}) == "--set optimizer.momentum=0: optimizer.momentum is not read with "
+                                                "optimizer.type = \"adamw\", only with optimizer.type = \"sgd\": leave "
+                                                "it out, or change that");
   CHECK(error_with({"optimizer.type=sgd", "optimizer.betas=[0.9, 0.95]"}) ==
-        "--set optimizer.betas=[0.9, 0.95]: optimizer.betas is not read by optimizer.type = \"sgd\": leave it out, or "
-        "choose \"adamw\" or \"adam\"");
+        "--set optimizer.betas=[0.9, 0.95]: optimizer.betas is not read with optimizer.type = \"sgd\", only with "
+        "optimizer.type = \"adamw\" or \"adam\": leave it out, or change that");
   CHECK(error_of(small_deck + "[optimizer]\ntype = \"sgd\"\neps = 1e-8\n") ==
-        "inputs/small.toml:16: optimizer.eps is not read by optimizer.type = \"sgd\": leave it out, or choose "
-        "\"adamw\" or "
-        "\"adam\"");
+        "inputs/small.toml:16: optimizer.eps is not read with optimizer.type = \"sgd\", only with "
+        "optimizer.type = \"adamw\" or \"adam\": leave it out, or change that");
   CHECK_THAT(error_with({"optimizer.type=sgd", "optimizer.momentum=1"}), ContainsSubstring("out of range"));
 }
 
@@ -331,11 +330,13 @@ TEST_CASE("precision that cannot be honoured is refused with what would be", "[d
   CHECK_THAT(
       error_with({"precision.recipe=mixed16", "precision.loss_scale=dynamic", "precision.initial_loss_scale=1000"}),
       ContainsSubstring("nearest legal values: 512 or 1024"));
-  CHECK_THAT(error_with({"precision.storage=bf16"}),
-             ContainsSubstring("not read by precision.recipe = \"fp32\": leave it out, or choose \"mixed16\""));
+  CHECK_THAT(
+      error_with({"precision.storage=bf16"}),
+      ContainsSubstring(
+          "not read with precision.recipe = \"fp32\", only with precision.recipe = \"mixed16\", \"mixed18\" or"));
   CHECK_THAT(error_with({"precision.loss_scale=dynamic"}), ContainsSubstring("precision.recipe"));
   CHECK_THAT(error_with({"precision.recipe=mixed16", "precision.growth_interval=5"}),
-             ContainsSubstring("not read by precision.loss_scale = \"none\""));
+             ContainsSubstring("not read with precision.loss_scale = \"none\""));
   CHECK_THAT(error_with({"precision.recipe=mixed17"}), ContainsSubstring("mixed16"));
 }
 
@@ -353,6 +354,22 @@ TEST_CASE("a choice that is overridden leaves the keys of the deck that it read 
   CHECK(input_error_of([&] { read_text(deck, {"parallel.granularity=step"}); }) == "no InputError");
   CHECK_THAT(error_of(deck + "granularity = \"step\"\n"),
              StartsWith("inputs/small.toml:15: parallel.bucket is not read"));
+
+  std::string const zero = small_deck + "[parallel]\nstrategy = \"zero\"\nzero_stage = 1\n";
+  CHECK(read_text(zero, {"parallel.strategy=ddp"}).config.parallel.zero_stage == 0);
+  CHECK_THAT(input_error_of([&] { resolve(read_text(zero, {"parallel.strategy=hsdp"}), 2); }),
+             ContainsSubstring("needs parallel.shard_group, a divisor of the 2 data ranks"));
+  CHECK_THAT(input_error_of([&] { resolve(read_text(zero, {"parallel.strategy=ddp", "parallel.zero_stage=1"}), 2); }),
+             ContainsSubstring("parallel.zero_stage = 1 belongs to parallel.strategy = \"zero\", not to \"ddp\""));
+}
+
+TEST_CASE("a key of a replaced choice takes the keys along that only it reads", "[deck]") {
+  std::string const deck = small_deck + "[parallel]\ntensor = 2\nsequence = true\ntensor_keep_gathered = true\n"
+                                        "[comm]\ntensor_all_gather = \"ring\"\n";
+  RunConfig const alone = read_text(deck, {"parallel.tensor=1"}).config;
+  CHECK((!alone.parallel.sequence && !alone.parallel.tensor_keep_gathered && alone.comm.tensor_all_gather == "auto"));
+  RunConfig const whole = read_text(deck, {"parallel.sequence=false"}).config;
+  CHECK((whole.parallel.tensor == 2 && !whole.parallel.tensor_keep_gathered && whole.comm.tensor_all_gather == "auto"));
 }
 
 TEST_CASE("keys that the strategy does not read are refused where they were set", "[deck]") {
@@ -388,12 +405,14 @@ TEST_CASE("keys that the strategy does not read are refused where they were set"
     std::string const key(one.assignment, std::string(one.assignment).find('='));
     for (std::vector<std::string> const& overrides : one.read) CHECK(with(overrides) == "no InputError");
     for (std::vector<std::string> const& overrides : one.unread)
-      CHECK_THAT(with(overrides), StartsWith(fmt::format("--set {}: {} is not read by ", one.assignment, key)) &&
-                                      ContainsSubstring(": leave it out, or choose "));
+      CHECK_THAT(with(overrides), StartsWith(fmt::format("--set {}: {} is not read with ", one.assignment, key)) &&
+                                      EndsWith(": leave it out, or change that"));
   }
   CHECK(error_of(small_deck + "[comm]\nall_gather = \"ring\"\n") ==
-        "inputs/small.toml:15: comm.all_gather is not read by parallel.strategy = \"ddp\": leave it out, or choose "
-        "\"zero\" or \"hsdp\"");
-  CHECK_THAT(error_with({"parallel.strategy=zero", "parallel.zero_stage=1", "comm.allreduce=ring"}),
-             EndsWith("choose \"ddp\" or \"hsdp\", or parallel.gradient_reduction = \"all_reduce\""));
+        "inputs/small.toml:15: comm.all_gather is not read with parallel.strategy = \"ddp\", only with "
+        "parallel.strategy = \"zero\" or \"hsdp\": leave it out, or change that");
+  CHECK_THAT(
+      error_with({"parallel.strategy=zero", "parallel.zero_stage=1", "comm.allreduce=ring"}),
+      EndsWith("only with parallel.strategy = \"ddp\" or \"hsdp\", or parallel.gradient_reduction = \"all_reduce\": "
+               "leave it out, or change that"));
 }

@@ -202,8 +202,9 @@ TEST_CASE("files are relative to the deck's folder, what is written to the worki
 TEST_CASE("the batch is resolved for the number of ranks", "[deck]") {
   CHECK(resolve(read_small(), 1).batch == BatchConfig{2, 4, 8});
   CHECK(resolve(read_small(), 4).batch == BatchConfig{2, 1, 8});
-  CHECK(input_error_of([] { resolve(read_small(), 3); }) == "inputs/small.toml:13: batch.global = 8 is no multiple of "
-                                                            "6 (batch.micro x 3 ranks); nearest legal values: 6 or 12");
+  CHECK(input_error_of([] { resolve(read_small(), 3); }) ==
+        "inputs/small.toml:13: batch.global = 8 is no multiple of "
+        "6 (batch.micro x 3 data ranks); nearest legal values: 6 or 12");
 }
 
 TEST_CASE("another number of ranks than the expected one is refused", "[deck]") {

@@ -98,10 +98,12 @@ TEST_CASE("schedules that do not fit are refused with the nearest legal numbers"
 }
 
 TEST_CASE("keys of a pipeline are not read without one", "[deck]") {
-  CHECK_THAT(error_on(2, {"parallel.pipeline_chunks=2"}), ContainsSubstring("is not read by parallel.pipeline = 1"));
-  CHECK_THAT(error_on(2, {"parallel.stages=balanced"}), ContainsSubstring("is not read by parallel.pipeline = 1"));
+  CHECK_THAT(error_on(2, {"parallel.pipeline_chunks=2"}),
+             ContainsSubstring("is not read with parallel.pipeline = 1, only with parallel.pipeline above 1"));
+  CHECK_THAT(error_on(2, {"parallel.stages=balanced"}),
+             ContainsSubstring("is not read with parallel.pipeline = 1, only with parallel.pipeline above 1"));
   CHECK_THAT(error_on(2, {"parallel.pipeline_schedule=gpipe"}),
-             ContainsSubstring("is not read by parallel.pipeline = 1"));
+             ContainsSubstring("is not read with parallel.pipeline = 1, only with parallel.pipeline above 1"));
 }
 
 TEST_CASE("if one stage replaces a deck's pipeline, the other keys of the pipeline are ignored", "[deck]") {
@@ -156,11 +158,19 @@ TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with 
   for (std::string const tensor : {"1", "2", "3", "4", "6", "12"})
     CHECK(error(12, {"parallel.tensor=" + tensor, "batch.global=12"}) == "no InputError");
   CHECK(error(12, {"parallel.tensor=3", "parallel.pipeline=2", "batch.global=12"}) == "no InputError");
-  CHECK_THAT(error(4, {"parallel.tensor=3"}),
-             ContainsSubstring("parallel.tensor = 3 does not divide the 4 ranks; nearest legal values: 2 or 4"));
+  CHECK_THAT(
+      error(4, {"parallel.tensor=3"}),
+      ContainsSubstring(
+          "parallel.tensor = 3 does not divide the 4 ranks; legal values: 1, 2 or 4, or ranks in multiples of 3"));
   CHECK_THAT(error(4, {"parallel.tensor=4", "parallel.pipeline=2"}),
-             ContainsSubstring("does not divide the 2 ranks of a stage; nearest legal values: 2 tensor ranks, or ranks "
-                               "in multiples of 8"));
+             ContainsSubstring("does not divide the 2 ranks of a stage; legal values: 1 or 2, or ranks in multiples of "
+                               "8"));
+  CHECK_THAT(error(3, {"parallel.tensor=2"}),
+             ContainsSubstring("does not divide the 3 ranks; legal values: 1 or 3, or ranks in multiples of 2"));
+  CHECK_THAT(error(5, {"parallel.tensor=2"}), // 5 do not divide the heads
+             ContainsSubstring("does not divide the 5 ranks; legal values: 1, or ranks in multiples of 2"));
+  CHECK_THAT(error(4, {"parallel.tensor=8"}), // no number of ranks helps
+             ContainsSubstring("does not divide the 12 heads; legal values: 1, 2, 3, 4, 6 or 12"));
   CHECK_THAT(error(8, {"parallel.tensor=8"}),
              ContainsSubstring("does not divide the 12 heads; legal values: 1, 2, 3, 4, 6 or 12"));
   CHECK_THAT(error_on(2, {"model.heads=25", "model.channels=50", "parallel.tensor=2"}),
@@ -186,12 +196,17 @@ TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with 
                                "legal values: 4 or 6"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.sequence=true", "parallel.tensor_row_chunks=2"}),
              ContainsSubstring("parallel.tensor_row_chunks = 2 does not divide the 1 sample of a micro-batch"));
-  CHECK_THAT(error(2, {"parallel.tensor_row_chunks=2"}),
-             ContainsSubstring("parallel.tensor_row_chunks is not read by parallel.tensor = 1"));
+  CHECK_THAT(
+      error(2, {"parallel.tensor_row_chunks=2"}),
+      ContainsSubstring(
+          "parallel.tensor_row_chunks is not read with parallel.tensor = 1, only with parallel.tensor above 1, or "
+          "parallel.tensor_blocks above 0"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.tensor_keep_gathered=true"}),
-             ContainsSubstring("parallel.tensor_keep_gathered is not read by parallel.sequence = false"));
-  CHECK_THAT(error(2, {"parallel.tensor=2", "comm.tensor_all_gather=ring"}),
-             ContainsSubstring("comm.tensor_all_gather is not read by parallel.sequence = false"));
+             ContainsSubstring("parallel.tensor_keep_gathered is not read with parallel.sequence = false"));
+  CHECK_THAT(
+      error(2, {"parallel.tensor=2", "comm.tensor_all_gather=ring"}),
+      ContainsSubstring(
+          "comm.tensor_all_gather is not read with parallel.sequence = false, only with parallel.sequence = true"));
   CHECK_THAT(error(2, {"parallel.tensor=2", "parallel.strategy=naive"}),
              EndsWith("\"naive\" has no tensor ranks; nearest legal values: tensor 1, or strategy \"ddp\", \"zero\" or "
                       "\"hsdp\""));
@@ -215,4 +230,9 @@ TEST_CASE("slices that do not fit the model are refused with legal values", "[de
   CHECK_THAT(error_on(1, {"model.heads=8", "model.channels=16", "model.context=12", "data.sequence=12",
                           "parallel.tensor_blocks=8"}),
              ContainsSubstring("does not divide the 12 positions of a sample; legal values: 1, 2 or 4"));
+  CHECK_THAT(
+      error_on(2, {"model.heads=4", "model.channels=16", "model.context=9", "data.sequence=9", "parallel.tensor=2",
+                   "parallel.reduction=ordered"}),
+      ContainsSubstring("parallel.tensor_blocks = 2, a slice for each tensor rank, does not divide the 9 positions "
+                        "of a sample; no number of slices is legal with parallel.tensor = 2"));
 }

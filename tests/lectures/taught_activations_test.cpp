@@ -117,6 +117,9 @@ TEST_CASE("this program keeps what its closed forms say, and what its activation
   CHECK(sample("all, flash attention") == layers * (32 * sh + (16 + 4 * a) * s));
   CHECK(sample("selective recomputation") == layers * (32 * sh + 16 * s));
   CHECK(sample("full recomputation") == layers * 2 * sh);
+  constexpr double t = 8;
+  CHECK(sample("8 tensor ranks, each") == layers * (8 * sh + 24 * sh / t + 2 * ass / t + 16 * s));
+  CHECK(sample("the same, sequence parallel") == layers * (32 * sh + 2 * ass + 16 * s) / t);
 
   GptConfig const gpt3 = *find_preset("gpt3-175b");
   GptOptions const recomputed{.dropout = 0.1}, stored{.dropout = 0.1, .dropout_masks = DropoutMasks::stored};

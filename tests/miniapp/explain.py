@@ -173,7 +173,7 @@ class Refusals(RefusalTest):
             "elements of a barrier": (start("explain", "barrier", "dissemination", "--elements", 1), ["--elements"]),
             "no shared memory": (start("explain", "all_reduce", "shared"), ["shared memory", "--shared"]),
             "shared memory across nodes": (start("explain", "all_reduce", "shared", "--shared", "--nodes", 2),
-                                           ["one node only"]),
+                                           ["works inside one node"]),
             "too long": (start("explain", "all_reduce", "segmented_ring", "--elements", 4000, "--segment", 1),
                          ["rounds", "longer segments"]),
             "nowhere to draw": (start(*ring, "--svg", "/proc/nothing/x.svg"), ["x.svg"]),

@@ -71,7 +71,7 @@ class Decks(RefusalTest):
             "a rate of 1": with_changes({"model.dropout": "1.0"}, "1 is out of range, must be 0 to below 1",
                                         at="model.dropout"),
             "masks of no dropout": with_changes({"model.dropout_masks": '"stored"'},
-                                                "not read by model.dropout = 0: leave it out, or choose another value",
+                                                "not read with model.dropout = 0, only with model.dropout above 0: leave it out",
                                                 at="model.dropout_masks"),
             "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),
@@ -275,7 +275,7 @@ class Files(RefusalTest):
             "token outside of the vocabulary": damaged("state.bin", overwrite(1024 + 4 * 3, 97), "byte 1036: token 97"),
             "losses cut": damaged("losses.json", cut, "parse error"),
             "losses without recipes": damaged("losses.json", lambda path: path.write_text("{}"), "recipes"),
-            "batch does not divide": damaged("state.bin", lambda path: None, "batch of 5", "2 ranks", ranks=2),
+            "batch does not divide": damaged("state.bin", lambda path: None, "batch of 5", "2 data ranks", ranks=2),
         }
         self.check_all((claim, *case) for claim, case in cases.items())
 

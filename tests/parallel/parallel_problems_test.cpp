@@ -1,6 +1,8 @@
 // What strategies refuse, and the values that they name instead; and what they send most of at a time.
 
 #include "parallel/plan/parallel_problems.hpp"
+
+#include "core/error.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/shard_traffic.hpp"
 
@@ -61,13 +63,37 @@ Index largest_bucket(ShardPlan const& plan) {
 
 } // namespace
 
+TEST_CASE("algorithms of shared memory are refused on several nodes, with their key and others") {
+  GptConfig const model{.layers = 1, .heads = 2, .channels = 16, .context = 8, .vocab = 97};
+  auto const error_of = [&](ParallelConfig const& parallel, CommConfig const& comm) -> std::string {
+    try {
+      GptOptions const options{.slices = {.blocks = parallel.tensor, .ranks = static_cast<Rank>(parallel.tensor)}};
+      ParameterTable const table(model, 4 / parallel.tensor, options.slices);
+      make_shard_plan(parallel, {}, {}, comm, table, Topology::cyclic(4, 2), 0, 1, options, {{1, 8}, 16});
+    } catch (InputError const& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  std::string const why = "works inside one node, and the ";
+  CHECK(error_of({}, {.allreduce = "shared"})
+            .starts_with("comm.allreduce: all_reduce shared " + why +
+                         "4 ranks are on 2 nodes; legal values: auto, naive, "));
+  CHECK(error_of({}, {.allreduce = "shared"}).find(", shared") == std::string::npos);
+  CHECK(error_of({}, {.allreduce = "hierarchical"}) == "none");
+  std::string const tensor = error_of({.tensor = 2}, {.tensor_allreduce = "shared"});
+  CHECK(
+      tensor.starts_with("comm.tensor_allreduce: all_reduce shared " + why + "2 ranks are on 2 nodes; legal values: "));
+  CHECK(error_of({.tensor = 2}, {.allreduce = "shared"}) == "none"); // data ranks are two apart: on the same node
+}
+
 TEST_CASE("what a strategy cannot do is refused, with what would be right", "[parallel][plan]") {
   Index const ranks = 6;
   check_refused(
       {
           {{.strategy = Strategy::zero}, {}, "parallel.zero_stage", "1, 2 or 3"},
           {{.zero_stage = 1}, {}, "parallel.zero_stage", "\"zero\""},
-          {{.strategy = Strategy::hsdp}, {}, "parallel.shard_group", "divisor of the 6 ranks"},
+          {{.strategy = Strategy::hsdp}, {}, "parallel.shard_group", "divisor of the 6 data ranks"},
           {{.strategy = Strategy::hsdp, .shard_group = 4}, {}, "parallel.shard_group", "3 or 6"},
           {{.shard_group = 2}, {}, "parallel.shard_group", "\"hsdp\""},
           {{.reduction = ReductionMode::ordered}, {}, "parallel.reduction", "4 or 8"},

@@ -175,52 +175,52 @@ that are in its rows of wte, and has zeros for all others.
 A micro-batch on a rank, piece by piece. "together" says what all ranks bring together before the next piece.
 "starts" means that a rank computes the next piece meanwhile.
 forward embed
-  1  look up the rows of wte that are here
+  0  look up the rows of wte that are here
      together: sum over slices, 32 values of 4 bytes = 128 bytes
-  2  add rows of wpe
+  1  add rows of wpe
 forward attention 0
-  1  layer norm ln1w, ln1b; product with qkvw, qkvb; attention; product with attprojw
+  0  layer norm ln1w, ln1b; product with qkvw, qkvb; attention; product with attprojw
      together: sum over slices, 32 values of 4 bytes = 128 bytes
-  2  add attprojb and the residual stream; layer norm ln2w, ln2b
+  1  add attprojb and the residual stream; layer norm ln2w, ln2b
 forward mlp 0
-  1  product with fcw, fcb; GELU; product with fcprojw
+  0  product with fcw, fcb; GELU; product with fcprojw
      together: sum over slices, 32 values of 4 bytes = 128 bytes
-  2  add fcprojb and the residual stream
+  1  add fcprojb and the residual stream
 forward head
-  1  layer norm lnfw, lnfb; product with wte
+  0  layer norm lnfw, lnfb; product with wte
 loss
-  1  maximum of the logits that are here
+  0  maximum of the logits that are here
      together: maximum of logits, 8 values of 4 bytes = 32 bytes
-  2  sums of their powers; the target's logit
+  1  sums of their exponentials; the target's logit
      together: sums of logits, 16 values of 8 bytes = 128 bytes
-  3  losses and the gradient of the logits that are here
+  2  losses and the gradient of the logits that are here
 backward head
-  1  gradient of the input of wte
+  0  gradient of the input of wte
      starts: sum over slices, 32 values of 4 bytes = 128 bytes
-  2  gradient of wte
+  1  gradient of wte
      waits for: sum over slices
-  3  layer norm backward, gradients of lnfw, lnfb
+  2  layer norm backward, gradients of lnfw, lnfb
 backward mlp 0
-  1  gradients of fcprojw, fcprojb
-  2  gradient of the input of fcprojw; GELU backward; gradient of the input of fcw
+  0  gradients of fcprojw, fcprojb
+  1  gradient of the input of fcprojw; GELU backward; gradient of the input of fcw
      starts: sum over slices, 32 values of 4 bytes = 128 bytes
-  3  gradients of fcw, fcb
+  2  gradients of fcw, fcb
      waits for: sum over slices
-  4  layer norm backward, gradients of ln2w, ln2b
+  3  layer norm backward, gradients of ln2w, ln2b
 backward attention 0
-  1  gradients of attprojw, attprojb
-  2  gradient of the input of attprojw; attention backward; gradient of the input of qkvw
+  0  gradients of attprojw, attprojb
+  1  gradient of the input of attprojw; attention backward; gradient of the input of qkvw
      starts: sum over slices, 32 values of 4 bytes = 128 bytes
-  3  gradients of qkvw, qkvb
+  2  gradients of qkvw, qkvb
      waits for: sum over slices
-  4  layer norm backward, gradients of ln1w, ln1b
+  3  layer norm backward, gradients of ln1w, ln1b
 backward embed
-  1  gradients of wte, wpe
+  0  gradients of wte, wpe
 
-  together in a micro-batch  times  values  bytes of all times  a rank sends
-  sum over slices            6      32      768                 768 bytes in 12 messages
-  maximum of logits          1      8       32                  32 bytes in 2 messages
-  sums of logits             1      16      128                 128 bytes in 2 messages
+  together in a micro-batch  collective  its key                times  values  bytes of all times  a rank sends
+  sum over slices            all_reduce  comm.tensor_allreduce  6      32      768                 768 bytes in 12 messages
+  maximum of logits          all_reduce  comm.tensor_allreduce  1      8       32                  32 bytes in 2 messages
+  sums of logits             all_reduce  comm.tensor_allreduce  1      16      128                 128 bytes in 2 messages
 6 sums = 4 L + 2 for L = 1 block. A sum has n h = 8 x 4 values: n rows of h channels.
 The loss needs small ones: 1 value and 2 values per row, however many channels there are.
 )");

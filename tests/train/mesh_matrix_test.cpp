@@ -139,9 +139,9 @@ TEST_CASE("a row of the mesh says how the model is cut, and which schedule runs"
   row.parallel.pipeline = 2;
   row.parallel.pipeline_schedule = "interleaved";
   row.parallel.pipeline_chunks = 2;
-  CHECK_THAT(describe(row, 4), ContainsSubstring("4 ranks, 2 stages, interleaved 2, even "));
+  CHECK_THAT(describe(row, 4), ContainsSubstring("4 ranks, 2 stages, interleaved, 2 chunks, even "));
   row.parallel.pipeline_chunks = 1;
   row.parallel.stage_cut = StageCut::listed;
   row.parallel.stages = {8, 0};
-  CHECK_THAT(describe(row, 4), ContainsSubstring("interleaved 1, 8+0 "));
+  CHECK_THAT(describe(row, 4), ContainsSubstring("interleaved, 1 chunk, 8+0 "));
 }

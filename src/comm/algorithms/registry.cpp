@@ -229,7 +229,7 @@ std::string refusal(Problem const& problem, Algorithm algorithm) {
   }
   if (line.needs != MemoryNeed::shared_memory) return "";
   if (problem.topology.nodes() > 1) {
-    return fmt::format("{} works inside one node only, these {} ranks are on {}", name, problem.ranks(),
+    return fmt::format("{} works inside one node, and the {} ranks are on {} nodes", name, problem.ranks(),
                        problem.topology.nodes());
   }
   return problem.shared_memory ? "" : name + " needs buffers in the node's shared memory";

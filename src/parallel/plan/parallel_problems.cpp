@@ -25,14 +25,15 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
                    parallel.zero_stage, row.name);
   if (takes_group && parallel.shard_group == 0)
     return problem("parallel.shard_group",
-                   "parallel.strategy = \"{}\" needs parallel.shard_group, a divisor of the {} ranks", row.name, ranks);
+                   "parallel.strategy = \"{}\" needs parallel.shard_group, a divisor of the {} data ranks", row.name,
+                   ranks);
   if (!takes_group && parallel.shard_group != 0)
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} belongs to parallel.strategy = \"hsdp\", not to \"{}\"",
                    parallel.shard_group, row.name);
   if (takes_group && ranks % parallel.shard_group != 0)
     return problem("parallel.shard_group",
-                   "parallel.shard_group = {} does not divide the {} ranks; nearest legal values: {}",
+                   "parallel.shard_group = {} does not divide the {} data ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
   bool const is_whole = row.sharers == StateSharers::none && !row.collects();
   bool const collects_step = row.collects() && parallel.granularity == Granularity::step;
@@ -77,9 +78,10 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_mic
 Found ordered_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks, Index rank_micro_batches) {
   if (parallel.reduction != ReductionMode::ordered) return std::nullopt;
   if (!is_power_of_two(ranks))
-    return problem("parallel.reduction",
-                   "parallel.reduction = \"ordered\" needs a power of two of ranks, not {}; nearest legal values: {}",
-                   ranks, nearest_powers_of_two(ranks));
+    return problem(
+        "parallel.reduction",
+        "parallel.reduction = \"ordered\" needs a power of two of data ranks, not {}; nearest legal values: {}", ranks,
+        nearest_powers_of_two(ranks));
   if (!is_power_of_two(rank_micro_batches))
     return problem("parallel.reduction",
                    "parallel.reduction = \"ordered\" needs a power of two of micro-batches per step (batch.global / "

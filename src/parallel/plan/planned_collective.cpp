@@ -3,9 +3,28 @@
 #include "comm/algorithms/registry.hpp"
 #include "core/error.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace trainstone {
+
+namespace {
+
+/// "auto", and the algorithms that solve a problem of this kind.
+std::vector<std::string_view> algorithms_without_refusal(Problem problem) {
+  std::vector<std::string_view> names{"auto"};
+  for (Algorithm const algorithm : unlimited_algorithms_of(problem.collective)) {
+    problem.shared_memory = find_algorithm(problem.collective, algorithm).uses_shared_memory();
+    if (refusal(problem, algorithm).empty()) names.push_back(to_string(algorithm));
+  }
+  return names;
+}
+
+} // namespace
 
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
   Rank const index = planned.stages ? mesh.index(*planned.stages, rank) : mesh.index(planned.axis, rank);
@@ -39,6 +58,9 @@ PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, T
                         .partition = Partition::even(elements, line.ranks()),
                         .topology = line,
                         .shared_memory = find_algorithm(collective, algorithm).uses_shared_memory()};
+  if (std::string const reason = refusal(problem, algorithm); !reason.empty())
+    throw InputError(fmt::format("{}: {}; legal values: {}", key->name, reason,
+                                 fmt::join(algorithms_without_refusal(problem), ", ")));
   return {axis, problem, algorithm};
 }
 

@@ -3,6 +3,7 @@
 #include "core/plural.hpp"
 #include "parallel/plan/parallel_problems.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <string>
@@ -32,7 +33,7 @@ std::function<bool(Index)> legal_ranks(ParallelConfig const& parallel, GptConfig
   return [=](Index ranks) { return model.heads % ranks == 0 && (!ordered || is_power_of_two(ranks)); };
 }
 
-Found ranks_problem(ParallelConfig const& parallel, GptConfig const& model) {
+Found heads_problem(ParallelConfig const& parallel, GptConfig const& model) {
   auto const is_legal = legal_ranks(parallel, model);
   if (is_legal(parallel.tensor)) return std::nullopt;
   return problem("parallel.tensor", "parallel.tensor = {} {}; legal values: {}", parallel.tensor,
@@ -57,6 +58,7 @@ Found sequence_problem(ParallelConfig const& parallel, GptConfig const& model, I
 
 Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Index sequence) {
   Index const blocks = parallel.slices(), ranks = parallel.tensor;
+  char const* const key = parallel.tensor_blocks > 0 ? "parallel.tensor_blocks" : "parallel.tensor";
   bool const ordered = parallel.reduction == ReductionMode::ordered;
   auto const is_whole = [&](Index value) { return value == ranks && !ordered; }; // one slice per rank: any number
   auto const is_legal = [&](Index value) {
@@ -69,8 +71,11 @@ Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Ind
                              : model.heads % blocks != 0
                                  ? "does not divide the " + plural(model.heads, "head")
                                  : "does not divide the " + plural(sequence, "position") + " of a sample";
-  return problem("parallel.tensor_blocks", "parallel.tensor_blocks = {} {}; legal values: {}", blocks, reason,
-                 legal_values(model.heads, is_legal));
+  std::string const legal = legal_values(model.heads, is_legal);
+  return problem(key, "parallel.tensor_blocks = {}{} {}; {}", blocks,
+                 parallel.tensor_blocks > 0 ? "" : ", a slice for each tensor rank,", reason,
+                 legal.empty() ? fmt::format("no number of slices is legal with parallel.tensor = {}", ranks)
+                               : "legal values: " + legal);
 }
 
 /// A chunk has whole samples if ranks share positions: of each sample a rank has some.
@@ -84,15 +89,18 @@ Found row_chunks_problem(ParallelConfig const& parallel, MicroBatchShape shape) 
 
 } // namespace
 
-std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, Index ranks) {
-  if (ranks / parallel.pipeline % parallel.tensor == 0) return std::nullopt;
-  std::string const of_stage = parallel.pipeline > 1 ? " of a stage" : "";
+std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, GptConfig const& model,
+                                                       Index ranks) {
+  if (Found found = heads_problem(parallel, model)) return found;
   Index const all = ranks / parallel.pipeline;
+  if (all % parallel.tensor == 0) return std::nullopt;
+  auto const is_legal = [&, divides_heads = legal_ranks(parallel, model)](Index tensor) {
+    return divides_heads(tensor) && all % tensor == 0;
+  };
   return problem("parallel.tensor",
-                 "parallel.tensor = {} does not divide the {}{}; nearest legal values: {} tensor ranks, or ranks in "
-                 "multiples of {}",
-                 parallel.tensor, plural(all, "rank"), of_stage, nearest_divisors(all, parallel.tensor),
-                 parallel.tensor * parallel.pipeline);
+                 "parallel.tensor = {} does not divide the {}{}; legal values: {}, or ranks in multiples of {}",
+                 parallel.tensor, plural(all, "rank"), parallel.pipeline > 1 ? " of a stage" : "",
+                 legal_values(std::min(all, model.heads), is_legal), parallel.tensor * parallel.pipeline);
 }
 
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
@@ -100,7 +108,7 @@ std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel,
   if (parallel.tensor > 1)
     if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
       return found;
-  if (Found found = ranks_problem(parallel, model)) return found;
+  if (Found found = heads_problem(parallel, model)) return found;
   if (Found found = sequence_problem(parallel, model, shape.sequence)) return found;
   if (Found found = blocks_problem(parallel, model, shape.sequence)) return found;
   return row_chunks_problem(parallel, shape);

@@ -11,9 +11,10 @@
 
 namespace trainstone {
 
-/// The problem of so many ranks, if the tensor ranks of a stage do not divide them; names legal values.
-/// \param[in] parallel  find_stages_problem() has nothing to say
-std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, Index ranks);
+/// The problem of so many ranks, if the tensor ranks of a stage do not divide them, or not the heads; names legal
+/// values. \param[in] parallel  find_stages_problem() has nothing to say
+std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, GptConfig const& model,
+                                                       Index ranks);
 
 /// The problem of cutting a model and a micro-batch into slices and rows for parallel.tensor ranks, if there is one;
 /// names legal values.

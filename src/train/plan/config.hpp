@@ -119,18 +119,20 @@ inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::
   bool const has_global = batch.global > 0;
   if (has_micro + has_accumulation + has_global < 2) {
     return ConfigProblem{"batch.micro", "give two of batch.micro, batch.accumulation and batch.global: "
-                                        "global = micro x accumulation x ranks"};
+                                        "global = micro x accumulation x data ranks"};
   }
   if (!has_global) return std::nullopt;
   std::int64_t const unit = (has_micro ? batch.micro : 1) * (has_accumulation ? batch.accumulation : 1) * ranks;
   if (has_micro && has_accumulation && unit != batch.global) {
     return problem("batch.global",
-                   "batch.global = {} contradicts batch.micro = {} x batch.accumulation = {} x {} ranks; the "
-                   "legal value is {}, or leave one of the three out",
+                   "batch.global = {} contradicts batch.micro = {} x batch.accumulation = {} x {} data ranks; "
+                   "the legal value is {}, or leave one of the three out",
                    batch.global, batch.micro, batch.accumulation, ranks, unit);
   }
   if (batch.global % unit != 0) {
-    return problem("batch.global", "batch.global = {} is no multiple of {} ({} x {} ranks); nearest legal values: {}",
+    return problem("batch.global",
+                   "batch.global = {} is no multiple of {} ({} x {} data ranks); nearest legal values: "
+                   "{}",
                    batch.global, unit, has_micro ? "batch.micro" : "batch.accumulation", ranks,
                    nearest_multiples(unit, batch.global));
   }

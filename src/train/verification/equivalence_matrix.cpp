@@ -1,5 +1,6 @@
 #include "train/verification/equivalence_matrix.hpp"
 
+#include "core/plural.hpp"
 #include "core/random.hpp"
 #include "parallel/engine/replica_check.hpp"
 #include "parallel/plan/strategies.hpp"
@@ -95,9 +96,20 @@ std::string describe_stages(MatrixRow const& row) {
   if (row.layers != mesh_layers) return "";
   std::string const text = parallel.pipeline == 1
                                ? "1 stage"
-                               : fmt::format("{} stages, {} {}, {}", parallel.pipeline, parallel.pipeline_schedule,
-                                             parallel.pipeline_chunks, describe_cut(parallel));
-  return fmt::format("{:<42} ", text);
+                               : fmt::format("{} stages, {}, {}, {}", parallel.pipeline, parallel.pipeline_schedule,
+                                             plural(parallel.pipeline_chunks, "chunk"), describe_cut(parallel));
+  return fmt::format("{:<48} ", text);
+}
+
+/// Nothing of a model that is not cut.
+std::string describe_slices(MatrixRow const& row) {
+  ParallelConfig const& parallel = row.parallel;
+  if (parallel.slices() == 1) return "";
+  std::string const sequence = !parallel.sequence              ? ""
+                               : parallel.tensor_keep_gathered ? " share positions, keep rows"
+                                                               : " share positions";
+  return fmt::format("{:<42} ",
+                     fmt::format("{} tensor rank{}{},", parallel.tensor, parallel.tensor == 1 ? "" : "s", sequence));
 }
 
 } // namespace
@@ -113,14 +125,10 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  std::string const sequence = !row.parallel.sequence              ? ""
-                               : row.parallel.tensor_keep_gathered ? " share positions, keep rows"
-                                                                   : " share positions",
-                    tensor = row.parallel.tensor > 1 ? fmt::format("{} tensor ranks{}, ", row.parallel.tensor, sequence)
-                                                     : "";
   return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
-                     to_string(row.recipe), ranks, tensor, describe_stages(row), strategy_name(row.parallel, ranks),
-                     row.algorithm, row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
+                     to_string(row.recipe), ranks, describe_slices(row), describe_stages(row),
+                     strategy_name(row.parallel, ranks), row.algorithm,
+                     row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"));
 }
 

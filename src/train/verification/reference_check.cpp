@@ -228,9 +228,9 @@ void check_reference_files(ReferenceFiles const& files, RunConfig const& choices
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader const state(files.state, shape);
   refuse(find_stages_problem(parallel, ranks));
-  refuse(find_tensor_ranks_problem(parallel, ranks));
+  refuse(find_tensor_ranks_problem(parallel, {.heads = shape.heads}, ranks));
   Rank const data_ranks = mesh_of(parallel, ranks).data();
-  TRAINSTONE_REQUIRE_INPUT(state.batch() % data_ranks == 0, "{}: its batch of {} does not divide by {} ranks",
+  TRAINSTONE_REQUIRE_INPUT(state.batch() % data_ranks == 0, "{}: its batch of {} does not divide by {} data ranks",
                            files.state, state.batch(), data_ranks);
   RunConfig const config = config_for(shape, state.batch(), state.sequence(), choices, data_ranks);
   refuse(find_parallel_problem(parallel, choices.comm, data_ranks, config.batch.accumulation));

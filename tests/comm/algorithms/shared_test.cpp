@@ -280,7 +280,7 @@ TEST_CASE("algorithms in shared memory refuse several nodes and private buffers"
     CHECK_THAT(refusal(problem, line.algorithm), ContainsSubstring("needs buffers in the node's shared memory"));
     problem.shared_memory = true;
     problem.topology = Topology::block(4, 2);
-    CHECK_THAT(refusal(problem, line.algorithm), ContainsSubstring("one node only"));
+    CHECK_THAT(refusal(problem, line.algorithm), ContainsSubstring("works inside one node, and the"));
     CHECK_THROWS_AS(make_schedule(problem, line.algorithm, 0), InputError);
   }
 }
