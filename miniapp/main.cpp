@@ -138,8 +138,8 @@ void describe_verify(CLI::App& app, CommandLine& line) {
       ->add_option(
           "--set", line.verify.common.deck.overrides,
           "override a key: any key with --first-step; keys of kernels, parallel and comm with a reference; with "
-          "--matrix "
-          "keys of kernels and memory, model.attention, model.dropout, parallel.tensor_blocks and comm.buffers")
+          "--matrix keys of kernels and memory, model.attention, model.dropout, parallel.tensor_blocks and "
+          "comm.buffers")
       ->take_all()
       ->allow_extra_args(false);
   CLI::Option* const model = verify->add_option("--reference-model", line.verify.files.model, "llm.c model file, fp32");

@@ -12,8 +12,7 @@ namespace {
 /// A key that names an algorithm. \param[in] meaning  "algorithm of all-gathers; auto: ring"
 Key algorithm(char const* name, std::string const& meaning) {
   auto const found = std::ranges::find(algorithm_keys, std::string_view(name), &AlgorithmKey::name);
-  std::vector<std::string> names{"auto"};
-  for (Algorithm const one : unlimited_algorithms_of(found->collective)) names.emplace_back(to_string(one));
+  std::vector<std::string> names = algorithm_names(found->collective);
   names.emplace_back(algorithm_measured);
   return choice(name, &RunConfig::comm, found->member, names,
                 meaning +

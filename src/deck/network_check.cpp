@@ -7,6 +7,8 @@
 
 #include <fmt/ranges.h>
 
+#include <functional>
+
 namespace trainstone {
 
 namespace {
@@ -17,11 +19,8 @@ std::optional<ConfigProblem> find_problem_of(AlgorithmKey const& key, std::strin
     return find_algorithm(key.collective, algorithm).uses_shared_memory();
   };
   if (!names_algorithm(name) || !shares_memory(parse_algorithm(key.collective, name))) return std::nullopt;
-  std::vector<Algorithm> legal = unlimited_algorithms_of(key.collective);
-  std::erase_if(legal, shares_memory);
-  std::vector<std::string_view> names{"auto"};
-  for (Algorithm const algorithm : legal) names.push_back(to_string(algorithm));
-  names.push_back(algorithm_measured);
+  std::vector<std::string> names = algorithm_names(key.collective, std::not_fn(shares_memory));
+  names.emplace_back(algorithm_measured);
   return problem(key.name, "{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one of {3}",
                  key.name, name, why, fmt::join(names, ", "));
 }

@@ -286,10 +286,8 @@ std::vector<Key> pipeline_keys() {
       number("parallel.tensor_row_chunks", parallel, &ParallelConfig::tensor_row_chunks, "",
              {.minimum = 1, .maximum = most_row_chunks},
              "equal parts of a micro-batch's rows: every sum over slices is made part by part, and in a block the sum "
-             "of a "
-             "part is under way while the next part is computed; must divide the rows, with parallel.sequence the "
-             "samples; "
-             "changes bits; read with several parallel.tensor or parallel.tensor_blocks"),
+             "of a part is under way while the next part is computed; must divide the rows, with parallel.sequence the "
+             "samples; changes bits; read with several parallel.tensor or parallel.tensor_blocks"),
       number(
           "parallel.pipeline", parallel, &ParallelConfig::pipeline, "stages", {.minimum = 1, .maximum = million},
           "stages that share out the layers of the model; each has ranks / stages ranks, which share the batch; must "

@@ -79,9 +79,8 @@ std::string ways_table(TaughtActivations const& lecture) {
              "their masks;\n  flash attention keeps none, so there is nothing to drop. Full recomputation keeps a "
              "block's output, which is the next one's\n  input, and needs what one block keeps once more while it is "
              "computed again: the taught 2 sbh leaves that out (table 3). The\n  rows of {} tensor ranks and of "
-             "sequence parallelism are as taught by the paper, not by the slides. \"Kept here\" they have recomputed\n "
-             " "
-             "masks. \"-\" is not taught.\n\n",
+             "sequence parallelism are as taught by the paper, not by the slides. Here their masks are recomputed.\n  "
+             "\"-\" is not taught.\n\n",
              batch / lecture.state, lecture.state / terabyte, paper_tensor_ranks);
 }
 

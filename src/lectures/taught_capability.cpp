@@ -15,14 +15,11 @@ namespace {
 
 constexpr std::int64_t node_ranks = 16;             // of the published measurements
 constexpr std::int64_t gpt3_batch = 3200000 / 2048; // samples of 3.2 M tokens
-constexpr std::int64_t gpt3_heads = 96, gpt3_stages = 96 + 2;
+constexpr std::int64_t gpt3_heads = 96, gpt3_stages = most_stages(96);
 
 double bytes_per_parameter() { return static_cast<double>(recipe(RecipeName::mixed16).total()); }
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Embed, and head, may be stages of their own.
-std::int64_t most_stages(GptConfig const& config) { return config.layers + 2; }
 
 /// The largest divisor of `number` that is at most `most`.
 std::int64_t divisor_up_to(std::int64_t number, std::int64_t most) {
@@ -75,10 +72,11 @@ LeastDegrees least_degrees(GptConfig const& config, std::int64_t in_node, double
   auto const divides_heads = [&](std::int64_t t) { return config.heads % t == 0; };
   auto const any = [](std::int64_t) { return true; };
   double const all = bytes_per_parameter() * static_cast<double>(ParameterTable(config, 1).model_parameters());
-  return {least(config.heads, card, divides_heads, [&](auto t) { return largest_rank_parameters(config, t, 1); }),
-          least(most_stages(config), card, any, [&](auto p) { return largest_rank_parameters(config, 1, p); }),
-          least(most_stages(config), card, any, [&](auto p) { return largest_rank_parameters(config, in_node, p); }),
-          static_cast<std::int64_t>(std::ceil(all / card))};
+  return {
+      least(config.heads, card, divides_heads, [&](auto t) { return largest_rank_parameters(config, t, 1); }),
+      least(most_stages(config.layers), card, any, [&](auto p) { return largest_rank_parameters(config, 1, p); }),
+      least(most_stages(config.layers), card, any, [&](auto p) { return largest_rank_parameters(config, in_node, p); }),
+      static_cast<std::int64_t>(std::ceil(all / card))};
 }
 
 } // namespace
@@ -86,7 +84,8 @@ LeastDegrees least_degrees(GptConfig const& config, std::int64_t in_node, double
 std::int64_t largest_rank_parameters(GptConfig const& config, std::int64_t tensor, std::int64_t stages) {
   TRAINSTONE_REQUIRE(tensor >= 1 && config.heads % tensor == 0, "{} tensor ranks do not divide {} heads", tensor,
                      config.heads);
-  TRAINSTONE_REQUIRE(stages >= 1 && stages <= most_stages(config), "{} stages of {} layers", stages, config.layers);
+  TRAINSTONE_REQUIRE(stages >= 1 && stages <= most_stages(config.layers), "{} stages of {} layers", stages,
+                     config.layers);
   std::int64_t const h = config.channels;
   // biases of query, key, value and of the first linear layer are split; those of the sums, and the norms, are whole
   std::int64_t const block = (12 * h * h + 7 * h) / tensor + 6 * h;

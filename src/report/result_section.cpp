@@ -90,7 +90,7 @@ std::string split_text(std::map<std::string, std::string> const& values) {
   for (char const* const key : {"zero_stage", "shard_group"})
     if (is_above(key, "0")) text += " " + value(key);
   if (is_above("tensor", "1") || is_above("tensor_blocks", "0")) {
-    text += fmt::format("; {} tensor ranks", value("tensor"));
+    text += fmt::format("; {} tensor rank{}", value("tensor"), is_above("tensor", "1") ? "s" : "");
     if (is_above("tensor_blocks", "0")) text += fmt::format(", {} slices", value("tensor_blocks"));
     if (value("sequence") == "true") text += ", shared positions";
     if (value("tensor_keep_gathered") == "true") text += ", gathered rows kept";

@@ -222,23 +222,16 @@ std::string gathers_text(std::vector<CountedExchange> const& exchanges) {
       times[SliceExchange::gather], times[SliceExchange::gather_again], times[SliceExchange::norm_sums]);
 }
 
-/// Of a collective between tensor ranks.
-std::string key_of(Collective collective) {
-  auto const found = std::ranges::find_if(
-      algorithm_keys, [&](AlgorithmKey const& key) { return key.of_tensor_ranks && key.collective == collective; });
-  return found->name;
-}
-
 std::string sums_text(TensorRanks const& all) {
   std::vector<CountedExchange> const exchanges = counted_exchanges(all);
   if (exchanges.empty()) return "";
   std::vector<std::vector<std::string>> rows{
       {"together in a micro-batch", "collective", "its key", "times", "values", "bytes of all times", "a rank sends"}};
   for (CountedExchange const& one : exchanges)
-    rows.push_back({std::string(to_string(one.exchange)), std::string(to_string(one.collective)),
-                    key_of(one.collective), std::to_string(one.times), std::to_string(one.values),
-                    std::to_string(static_cast<std::size_t>(one.times * one.values) * one.value_bytes),
-                    sent_text(one.sent)});
+    rows.push_back(
+        {std::string(to_string(one.exchange)), std::string(to_string(one.collective)),
+         find_algorithm_key(one.collective, true)->name, std::to_string(one.times), std::to_string(one.values),
+         std::to_string(static_cast<std::size_t>(one.times * one.values) * one.value_bytes), sent_text(one.sent)});
   std::string text = "\n" + aligned(rows), others;
   bool const shares_positions = options_of(all).shares_positions();
   for (CountedExchange const& one : exchanges) switch (one.exchange) {

@@ -59,6 +59,11 @@ inline std::string error_with_line(int line, std::string const& replacement) {
   return error_of(text);
 }
 
+/// Of small_deck.
+inline std::string error_with(std::vector<std::string> const& overrides) {
+  return input_error_of([&] { read_small(overrides); });
+}
+
 inline std::string error_of_override(std::string const& assignment) {
   return input_error_of([&] { read_small({assignment}); });
 }

@@ -192,6 +192,13 @@ std::vector<Algorithm> unlimited_algorithms_of(Collective collective) {
   return found;
 }
 
+std::vector<std::string> algorithm_names(Collective collective, std::function<bool(Algorithm)> const& is_legal) {
+  std::vector<std::string> names{"auto"};
+  for (Algorithm const algorithm : unlimited_algorithms_of(collective))
+    if (is_legal(algorithm)) names.emplace_back(to_string(algorithm));
+  return names;
+}
+
 bool is_segmented(Algorithm algorithm) {
   return algorithm == Algorithm::segmented_ring || algorithm == Algorithm::pipelined_tree;
 }

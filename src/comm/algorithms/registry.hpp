@@ -5,6 +5,7 @@
 
 #include "comm/schedule/problem.hpp"
 
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -43,6 +44,9 @@ std::span<RegisteredAlgorithm const> registered_algorithms();
 std::vector<Algorithm> algorithms_of(Collective collective);
 /// The algorithms that take any number of elements, as gradients of a model need.
 std::vector<Algorithm> unlimited_algorithms_of(Collective collective);
+/// "auto", and the names of those that `is_legal` allows: what a key may say that names an algorithm.
+std::vector<std::string>
+algorithm_names(Collective collective, std::function<bool(Algorithm)> const& is_legal = [](Algorithm) { return true; });
 
 /// Whether the algorithm sends its data in segments of Problem::segment elements.
 bool is_segmented(Algorithm algorithm);

@@ -61,6 +61,14 @@ inline constexpr std::array algorithm_keys{
     AlgorithmKey{"comm.broadcast", Collective::broadcast, &CommConfig::broadcast},
 };
 
+/// The key of a collective between tensor ranks, or between ranks that share the training state. Null: there is none.
+constexpr AlgorithmKey const* find_algorithm_key(Collective collective, bool of_tensor_ranks) {
+  auto const* const found = std::ranges::find_if(algorithm_keys, [=](AlgorithmKey const& key) {
+    return key.collective == collective && key.of_tensor_ranks == of_tensor_ranks;
+  });
+  return found == algorithm_keys.end() ? nullptr : found;
+}
+
 /// Whether a key's value is an algorithm. If not, it leaves the choice open: "auto" or "measured".
 inline bool names_algorithm(std::string_view value) { return value != "auto" && value != algorithm_measured; }
 

@@ -92,7 +92,7 @@ private:
 std::vector<Index> even_stages(Index blocks, Index stages) {
   std::vector<Index> counts;
   Index const alone =
-      stages == blocks + 2 ? 1 : 0; // the embedding: every block is a stage between the first and the last
+      stages == most_stages(blocks) ? 1 : 0; // the embedding: every block is a stage between the first and the last
   for (Index stage = 0; stage < stages; ++stage)
     counts.push_back(blocks / stages + (alone <= stage && stage < blocks % stages + alone ? 1 : 0));
   return counts;

@@ -19,6 +19,9 @@ struct BlockCosts {
   double head = 0;
 };
 
+/// Embed, and head, may be stages of their own.
+constexpr Index most_stages(Index blocks) { return blocks + 2; }
+
 /// As equal as possible in blocks: the first stages have one more if there is a remainder. With two stages more than
 /// blocks, the first and the last stage have none.
 std::vector<Index> even_stages(Index blocks, Index stages);

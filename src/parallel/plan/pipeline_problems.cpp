@@ -59,18 +59,18 @@ Found schedule_problem(ParallelConfig const& parallel, Index blocks, Index micro
 }
 
 /// The largest number of stages that divides the ranks and that so many blocks can fill.
-Index most_stages(Index ranks, Index blocks) {
-  Index stages = std::min(ranks, blocks + 2);
+Index nearest_stages(Index ranks, Index blocks) {
+  Index stages = std::min(ranks, most_stages(blocks));
   while (ranks % stages != 0) --stages;
   return stages;
 }
 
 Found cut_problem(ParallelConfig const& parallel, Index ranks, Index blocks) {
-  if (parallel.pipeline > blocks + 2)
+  if (parallel.pipeline > most_stages(blocks))
     return problem("parallel.pipeline",
                    "parallel.pipeline = {} stages for {}: a stage between the first and the last one needs a block; "
                    "nearest legal value on {}: {}",
-                   parallel.pipeline, plural(blocks, "block"), plural(ranks, "rank"), most_stages(ranks, blocks));
+                   parallel.pipeline, plural(blocks, "block"), plural(ranks, "rank"), nearest_stages(ranks, blocks));
   bool const of_chunks = parse_pipeline_schedule(parallel.pipeline_schedule).has_chunks && parallel.pipeline_chunks > 1;
   if (of_chunks && parallel.stage_cut != StageCut::even)
     return problem("parallel.stages",

@@ -5,26 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace trainstone {
-
-namespace {
-
-/// "auto", and the algorithms that solve a problem of this kind.
-std::vector<std::string_view> algorithms_without_refusal(Problem problem) {
-  std::vector<std::string_view> names{"auto"};
-  for (Algorithm const algorithm : unlimited_algorithms_of(problem.collective)) {
-    problem.shared_memory = find_algorithm(problem.collective, algorithm).uses_shared_memory();
-    if (refusal(problem, algorithm).empty()) names.push_back(to_string(algorithm));
-  }
-  return names;
-}
-
-} // namespace
 
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
   Rank const index = planned.stages ? mesh.index(*planned.stages, rank) : mesh.index(planned.axis, rank);
@@ -49,18 +30,19 @@ Algorithm AlgorithmChoice::of(AlgorithmKey const& key) const {
 
 PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, Topology const& line,
                                      Collective collective, Index elements) {
-  auto const key = std::ranges::find_if(algorithm_keys, [&](AlgorithmKey const& one) {
-    return one.collective == collective && one.of_tensor_ranks == (axis == Axis::tensor);
-  });
-  TRAINSTONE_REQUIRE(key != algorithm_keys.end(), "no key names an algorithm of {}", to_string(collective));
+  AlgorithmKey const* const key = find_algorithm_key(collective, axis == Axis::tensor);
+  TRAINSTONE_REQUIRE(key, "no key names an algorithm of {}", to_string(collective));
   Algorithm const algorithm = choice.of(*key);
-  Problem const problem{.collective = collective,
-                        .partition = Partition::even(elements, line.ranks()),
-                        .topology = line,
-                        .shared_memory = find_algorithm(collective, algorithm).uses_shared_memory()};
-  if (std::string const reason = refusal(problem, algorithm); !reason.empty())
-    throw InputError(fmt::format("{}: {}; legal values: {}", key->name, reason,
-                                 fmt::join(algorithms_without_refusal(problem), ", ")));
+  auto const problem_for = [&](Algorithm one) {
+    return Problem{.collective = collective,
+                   .partition = Partition::even(elements, line.ranks()),
+                   .topology = line,
+                   .shared_memory = find_algorithm(collective, one).uses_shared_memory()};
+  };
+  auto const is_legal = [&](Algorithm one) { return refusal(problem_for(one), one).empty(); };
+  Problem const problem = problem_for(algorithm);
+  TRAINSTONE_REQUIRE_INPUT(is_legal(algorithm), "{}: {}; legal values: {}", key->name, refusal(problem, algorithm),
+                           fmt::join(algorithm_names(collective, is_legal), ", "));
   return {axis, problem, algorithm};
 }
 

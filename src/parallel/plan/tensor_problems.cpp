@@ -108,7 +108,6 @@ std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel,
   if (parallel.tensor > 1)
     if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
       return found;
-  if (Found found = heads_problem(parallel, model)) return found;
   if (Found found = sequence_problem(parallel, model, shape.sequence)) return found;
   if (Found found = blocks_problem(parallel, model, shape.sequence)) return found;
   return row_chunks_problem(parallel, shape);

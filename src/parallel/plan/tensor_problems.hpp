@@ -17,7 +17,7 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
                                                        Index ranks);
 
 /// The problem of cutting a model and a micro-batch into slices and rows for parallel.tensor ranks, if there is one;
-/// names legal values.
+/// names legal values. \param[in] parallel  find_tensor_ranks_problem() has nothing to say
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                  MicroBatchShape shape);
 

@@ -131,8 +131,7 @@ inline std::optional<ConfigProblem> find_problem(BatchConfig const& batch, std::
   }
   if (batch.global % unit != 0) {
     return problem("batch.global",
-                   "batch.global = {} is no multiple of {} ({} x {} data ranks); nearest legal values: "
-                   "{}",
+                   "batch.global = {} is no multiple of {} ({} x {} data ranks); nearest legal values: {}",
                    batch.global, unit, has_micro ? "batch.micro" : "batch.accumulation", ranks,
                    nearest_multiples(unit, batch.global));
   }
