@@ -56,6 +56,8 @@ void print_calibration(Calibration& calibration, bool all_sizes) {
   }
   if (calibration.machine.node_barrier)
     fmt::print("# node barrier\n    {:.3f} us\n", *calibration.machine.node_barrier * 1e6);
+  if (int const ports = calibration.machine.node_ports; ports > 0)
+    fmt::print("# the ranks of a node share {} to other nodes\n", plural(ports, "port"));
   for (Link const link : {Link::intra, Link::inter})
     if (auto const share = calibration.machine.overlap[static_cast<std::size_t>(link)])
       fmt::print("# messages {} hide {:.0f} % of the work that ranks do meanwhile\n", to_string(link), 100 * *share);
@@ -168,6 +170,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
   communicator->use_buffers(buffers.messages, context.exec);
   options.shared_memory = buffers.shared_memory;
+  options.node_ports = emulated_nodes(arguments.emulated_nodes) == 0; // emulated ones share cores
   MeasuredMachine machine;
   measure_compute(machine, context, placement);
   if (parts) machine.parts = measure(*parts, context);

@@ -22,13 +22,17 @@ StageTimes unpack(double const* numbers, PipelineShape const& shape) {
   return {.until_end = *numbers, .forward = {forward, backward}, .backward = {backward, backward + shape.chunks}};
 }
 
-/// What a message of the emulated network takes. Without one, a message has no time of its own: its ends are on two
-/// ranks, whose clocks are not compared.
+/// What a message between stages takes on the emulated network, at most. Without one, a message has no time of its own:
+/// its ends are on two ranks, whose clocks are not compared.
 double message_seconds(PreparedRun const& run) {
   EmulatedNetwork const network = run.config().comm.emulated_network();
+  Topology const stages = run.plan->parallel.layout.line(Axis::pipeline);
   auto const bytes = static_cast<double>(run.plan->parallel.pipeline.message_elements) *
                      static_cast<double>(bytes_per_value(run.plan->storage().values));
-  return network.seconds(bytes);
+  double slowest = 0;
+  for (Rank stage = 0; stage + 1 < stages.ranks(); ++stage)
+    slowest = std::max(slowest, network.of(stages.link(stage, stage + 1)).seconds(bytes));
+  return slowest;
 }
 
 } // namespace

@@ -61,9 +61,20 @@ std::vector<Key> communication_keys() {
       number("comm.emulated_nodes", &RunConfig::comm, &CommConfig::emulated_nodes, "nodes", up_to(million),
              "treat the ranks as if they sat on this number of nodes, in blocks; 0 = real nodes"),
       quantity("comm.emulated_network.latency", &RunConfig::comm, &CommConfig::emulated_latency, Dimension::time,
-               up_to(60), "latency of every message; a rank's messages leave one after the other; 0 s = real network"),
+               up_to(60),
+               "latency of every message; a rank sends one message after the other, and receives so; 0 s = real "
+               "network"),
       quantity("comm.emulated_network.bandwidth", &RunConfig::comm, &CommConfig::emulated_bandwidth, Dimension::rate,
                {}, "bandwidth of every rank's messages; 0 B/s = real network"),
+      key("comm.emulated_network.node_port", &RunConfig::comm, &CommConfig::emulated_node_port,
+          "the ranks of a node share one connection to other nodes, which sends one message after the other, and "
+          "receives so"),
+      quantity("comm.emulated_network.inside.latency", &RunConfig::comm, &CommConfig::emulated_inside_latency,
+               Dimension::time, up_to(60),
+               "latency of messages inside a node; without any value of comm.emulated_network.inside, the values of "
+               "other messages hold there"),
+      quantity("comm.emulated_network.inside.bandwidth", &RunConfig::comm, &CommConfig::emulated_inside_bandwidth,
+               Dimension::rate, {}, "bandwidth of messages inside a node, of every rank"),
   };
 }
 

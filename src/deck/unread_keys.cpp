@@ -36,6 +36,11 @@ Reader strategies_with(Has const& has) {
   return reader;
 }
 
+std::vector<ReadKey> keys_of_networks() {
+  Reader const latency{"comm.emulated_network.latency", {}}, bandwidth{"comm.emulated_network.bandwidth", {}};
+  return {{"comm.emulated_network.node_port", {latency, bandwidth}}};
+}
+
 std::vector<ReadKey> keys_of_tensor_ranks() {
   Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
   return {
@@ -108,7 +113,8 @@ std::vector<ReadKey> other_keys() {
 std::vector<ReadKey> const& read_keys() {
   static std::vector<ReadKey> const all = [] {
     std::vector<ReadKey> rows = other_keys();
-    std::ranges::move(keys_of_tensor_ranks(), std::back_inserter(rows));
+    for (auto const& more : {keys_of_tensor_ranks(), keys_of_networks()})
+      std::ranges::copy(more, std::back_inserter(rows));
     return rows;
   }();
   return all;
@@ -117,6 +123,7 @@ std::vector<ReadKey> const& read_keys() {
 bool reads(RunConfig const& config, Reader const& reader) {
   DeckValue const value = find_key(reader.key)->get(config);
   if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
+  if (auto const* const quantity = std::get_if<Quantity>(&value)) return quantity->value != 0;
   if (auto const* const is_on = std::get_if<bool>(&value)) return *is_on;
   if (std::holds_alternative<std::int64_t>(value)) return value != find_key(reader.key)->default_value();
   if (reader.values.empty()) return !std::get<std::string>(value).empty();
@@ -129,6 +136,7 @@ std::string condition(Reader const& reader) {
   DeckValue const standard = find_key(reader.key)->default_value();
   if (std::holds_alternative<bool>(standard)) return key + " = true";
   if (auto const* const number = std::get_if<double>(&standard)) return fmt::format("{} above {}", key, *number);
+  if (auto const* const quantity = std::get_if<Quantity>(&standard)) return key + " above " + to_string(*quantity);
   if (auto const* const count = std::get_if<std::int64_t>(&standard)) return fmt::format("{} above {}", key, *count);
   if (reader.values.empty()) return key;
   std::vector<std::string> const& values = reader.values;

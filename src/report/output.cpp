@@ -51,12 +51,19 @@ std::string header_line(RunHeader const& header) {
 }
 
 std::string network_line(CommConfig const& comm) {
-  std::string text = "note: the network is emulated: a rank's messages leave one after the other and take ";
-  if (comm.emulated_latency > 0) text += to_string(Quantity{Dimension::time, comm.emulated_latency});
-  if (comm.emulated_latency > 0 && comm.emulated_bandwidth > 0) text += " and ";
-  if (comm.emulated_bandwidth > 0)
-    text += "their bytes at " + to_string(Quantity{Dimension::rate, comm.emulated_bandwidth});
-  return text;
+  auto const link = [](double latency, double bandwidth) {
+    std::string text;
+    if (latency > 0) text += to_string(Quantity{Dimension::time, latency});
+    if (latency > 0 && bandwidth > 0) text += " and ";
+    if (bandwidth > 0) text += "their bytes at " + to_string(Quantity{Dimension::rate, bandwidth});
+    return text;
+  };
+  std::string const others = link(comm.emulated_latency, comm.emulated_bandwidth);
+  std::string const inside = link(comm.emulated_inside_latency, comm.emulated_inside_bandwidth);
+  return fmt::format("note: the network is emulated: a rank sends and receives one message after the other, messages "
+                     "take {}{}{}",
+                     others.empty() ? "what they take here" : others, inside.empty() ? "" : ", inside a node " + inside,
+                     comm.emulated_node_port ? ", and the ranks of a node share one connection to other nodes" : "");
 }
 
 std::string memory_line(NamedAmounts const& predicted_bytes) {

@@ -84,12 +84,21 @@ std::string device_text(Result const& run) {
                      run.machine.device.empty() ? "unknown device" : run.machine.device);
 }
 
+std::string network_text(EmulatedNetwork const& network) {
+  if (!network.is_slow()) return "the machine's network";
+  auto const text = [&](Link link) {
+    return fmt::format("{:g} s and {:g} s/byte", network.of(link).latency, network.of(link).seconds_per_byte);
+  };
+  bool const alike = network.of(Link::intra) == network.of(Link::inter);
+  return fmt::format("network of {}{}{}", text(Link::inter), alike ? "" : ", inside nodes " + text(Link::intra),
+                     network.node_port ? ", a port per node" : "");
+}
+
 /// What no line mixes.
 LineKey key_of(ResultFile const& file, Told told) {
   Result const& run = file.result;
   CodeInfo const& code = run.code;
   TopologyInfo const& topology = run.topology;
-  EmulatedNetwork const& network = topology.network;
   LineKey key{run.deck.substr(0, run.deck.rfind('#')), rates_of(run.outcome, told), {}};
   key.values = {{"processor", run.machine.cpu},
                 {"device", device_text(run)},
@@ -101,9 +110,7 @@ LineKey key_of(ResultFile const& file, Told told) {
                 {"kokkos", "Kokkos " + code.kokkos},
                 {"threads", plural(topology.busy_threads_per_rank(), "thread") + " per rank"},
                 {"kind of nodes", topology.emulated_nodes ? "emulated nodes" : "real nodes"},
-                {"network", network.is_slow() ? fmt::format("network of {:g} s and {:g} s/byte", network.latency,
-                                                            network.seconds_per_byte)
-                                              : "the machine's network"}};
+                {"network", network_text(topology.network)}};
   for (auto const& [name, value] : file.deck_values)
     if (!changes_no_time(name) && !may_follow_ranks(name, told)) key.values[name] = fmt::format("{}={}", name, value);
   return key;

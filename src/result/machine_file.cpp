@@ -224,6 +224,7 @@ std::string machine_json(MeasuredMachine const& machine) {
       {"time", from.time}, {"host", from.host},   {"cpu", from.cpu},     {"mpi", from.mpi},
       {"code", from.code}, {"ranks", from.ranks}, {"nodes", from.nodes}, {"buffers", to_string(from.buffers)}};
   json["ports"] = machine.fit.ports;
+  json["node_ports"] = machine.fit.node_ports;
   for (Link const link : {Link::intra, Link::inter})
     json["overlap"][std::string(to_string(link))] =
         optional_number(machine.fit.overlap[static_cast<std::size_t>(link)], "the overlap");
@@ -249,6 +250,8 @@ MeasuredMachine read_machine_file(std::string const& path) {
   MeasuredMachine machine;
   machine.provenance = read_provenance(document);
   machine.fit.ports = static_cast<int>(document.count("/ports"));
+  if (document.has("/node_ports")) // not in files that are older than ports of nodes
+    machine.fit.node_ports = static_cast<int>(document.amount("/node_ports"));
   for (Link const link : {Link::intra, Link::inter}) {
     std::string const place = fmt::format("/overlap/{}", to_string(link));
     std::optional<double> const share = document.optional_non_negative(place);

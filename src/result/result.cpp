@@ -188,7 +188,13 @@ Json checkpoints_json(CheckpointInfo const& info, double wall_seconds) {
 
 Json network_json(EmulatedNetwork const& network) {
   if (!network.is_slow()) return nullptr;
-  return {{"latency_seconds", network.latency}, {"seconds_per_byte", network.seconds_per_byte}};
+  auto const of = [&](Link link) -> Json {
+    return {{"latency_seconds", network.of(link).latency}, {"seconds_per_byte", network.of(link).seconds_per_byte}};
+  };
+  Json json = of(Link::inter);
+  json["inside"] = of(Link::intra);
+  json["node_port"] = network.node_port;
+  return json;
 }
 
 Json places_json(std::vector<RankPlace> const& places) {

@@ -4,7 +4,7 @@
 // Owns their form (schema_version), the description of the machine, and the writing of files, so that a reader sees the
 // whole file or none. Promises that NaN is never written: a value that is no number becomes null.
 
-#include "comm/schedule/out_port.hpp"
+#include "comm/schedule/emulated_network.hpp"
 #include "core/file_reads.hpp"
 #include "core/folder_lock.hpp"
 #include "deck/benchmark_class.hpp"

@@ -157,6 +157,20 @@ std::vector<Check> read_checks(JsonFile const& file) {
   return checks;
 }
 
+EmulatedLink read_link(JsonFile const& file, std::string const& place) {
+  return {file.non_negative(place + "/latency_seconds"), file.non_negative(place + "/seconds_per_byte")};
+}
+
+/// Files that are older than links inside nodes and ports of nodes have neither.
+EmulatedNetwork read_network(JsonFile const& file) {
+  std::string const place = "/topology/emulated_network";
+  EmulatedNetwork network = EmulatedNetwork::uniform(read_link(file, place));
+  if (file.has(place + "/inside"))
+    network.links[static_cast<std::size_t>(Link::intra)] = read_link(file, place + "/inside");
+  if (file.has(place + "/node_port")) network.node_port = file.boolean(place + "/node_port");
+  return network;
+}
+
 void read_provenance(JsonFile const& file, Result& result) {
   result.deck = file.text("/deck/name");
   result.deck_hash = file.text("/deck/hash");
@@ -178,9 +192,7 @@ void read_provenance(JsonFile const& file, Result& result) {
         static_cast<std::int64_t>(file.amount("/topology/library_threads_per_rank"));
   result.topology.buffers = file.text("/topology/buffers");
   result.topology.emulated_nodes = file.boolean("/topology/emulated_nodes");
-  if (file.has("/topology/emulated_network"))
-    result.topology.network = {file.non_negative("/topology/emulated_network/latency_seconds"),
-                               file.non_negative("/topology/emulated_network/seconds_per_byte")};
+  if (file.has("/topology/emulated_network")) result.topology.network = read_network(file);
   if (file.has("/topology/devices_per_node"))
     result.topology.devices_per_node = file.count("/topology/devices_per_node");
   result.topology.places = read_places(file);

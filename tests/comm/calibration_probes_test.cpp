@@ -75,9 +75,11 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
       double expected = 0;
       switch (probe) {
       case Probe::exchange_intra: expected = machine.of(Link::intra)(bytes); break;
-      case Probe::exchange_inter: expected = machine.of(Link::inter)(bytes); break;
+      case Probe::exchange_inter:
+      case Probe::exchange_inter_alone: expected = machine.of(Link::inter)(bytes); break;
       case Probe::one_way_intra: expected = machine.one_way[0](bytes); break;
-      case Probe::one_way_inter: expected = machine.one_way[1](bytes); break;
+      case Probe::one_way_inter:
+      case Probe::one_way_inter_alone: expected = machine.one_way[1](bytes); break;
       case Probe::overlap_intra: // half of the reduction is hidden
         expected = std::max(machine.of(Link::intra)(bytes), machine.reduce(bytes) / 2) + machine.reduce(bytes) / 2;
         break;
@@ -98,6 +100,15 @@ TEST_CASE("a probe ends, and its price is that of what it measures", "[calibrati
       CHECK(seconds == expected * repetitions(probe) + extra);
     }
   }
+}
+
+TEST_CASE("a pair is alone where nodes have several, and nobody else sends", "[calibration]") {
+  CHECK(most_pairs_of_nodes(Topology::one_node(4)) == 0);
+  CHECK(most_pairs_of_nodes(Topology::block(5, 2)) == 2);
+  CHECK_FALSE(is_possible(Probe::exchange_inter_alone, Topology::block(3, 3), true));
+  Topology const topology = Topology::block(8, 4);
+  for (Schedule const& schedule : all_ranks(Probe::exchange_inter_alone, topology, 3))
+    CHECK(schedule.rounds.empty() == (schedule.rank % 2 == 1));
 }
 
 TEST_CASE("what cannot be measured is said", "[calibration]") {

@@ -73,6 +73,37 @@ TEST_CASE("messages of a rank queue for its ports, which are two-way", "[comm][p
   CHECK(price(all_reduce(2, 2), exchange, 1, simple_machine()) == 11);
 }
 
+TEST_CASE("messages between nodes queue for the ports of both nodes, those inside a node do not", "[comm][price]") {
+  // 0, 1 and 2 on one node, 3, 4 and 5 on the other one: pairs send across and 1 sends to 0 besides
+  Problem problem = all_reduce(1, 6);
+  problem.topology = Topology::block(6, 2);
+  auto const schedules = schedules_of(problem,
+                                      {{{Move::send(3, data(0, 1)), Move::receive(1, scratch(0, 1))}},
+                                       {{Move::send(4, data(0, 1)), Move::send(0, data(0, 1))}},
+                                       {{Move::send(5, data(0, 1))}},
+                                       {{Move::receive(0, data(0, 1))}},
+                                       {{Move::receive(1, data(0, 1))}},
+                                       {{Move::receive(2, data(0, 1))}}},
+                                      1);
+  MachineModel machine = simple_machine();
+  CHECK(price(problem, schedules, 1, machine) == 1001 + 11); // rank 1 sends twice
+  machine.node_ports = 3;
+  CHECK(price(problem, schedules, 1, machine) == 1001 + 11);
+  machine.node_ports = 2;
+  CHECK(price(problem, schedules, 1, machine) == 2 * 1001);
+  machine.node_ports = 1;
+  CHECK(price(problem, schedules, 1, machine) == 3 * 1001);
+}
+
+TEST_CASE("no node stands for all if nodes have ports", "[comm][price]") {
+  MachineModel machine = simple_machine();
+  machine.node_ports = 1;
+  Problem problem = all_reduce(6, 6);
+  problem.topology = Topology::block(6, 3);
+  for (Algorithm const algorithm : {Algorithm::naive, Algorithm::ring, Algorithm::hierarchical})
+    CHECK(price(problem, algorithm, 1, machine) == price(problem, make_schedules(problem, algorithm), 1, machine));
+}
+
 TEST_CASE("free ports take the message that is listed first, not the one of the lowest rank", "[comm][price]") {
   // 0 and 1 both send to 2 and to 3, in orders that do not collide; played by ascending ranks they would
   Problem const problem = all_reduce(1, 4);

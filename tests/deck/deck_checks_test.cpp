@@ -241,11 +241,18 @@ TEST_CASE("buffers that the build cannot have are refused, and shared memory bes
 TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]") {
   CHECK_FALSE(read_small().config.comm.emulated_network().is_slow());
   EmulatedNetwork const late = read_small({"comm.emulated_network.latency=50 us"}).config.comm.emulated_network();
-  CHECK((late.latency == 5e-5 && late.seconds_per_byte == 0));
+  CHECK(late == EmulatedNetwork::uniform({.latency = 5e-5}));
   EmulatedNetwork const both =
       read_text(small_deck + "[comm]\nemulated_network = { latency = \"3 ms\", bandwidth = \"500 MB/s\" }\n")
           .config.comm.emulated_network();
-  CHECK((both.latency == 3e-3 && both.seconds_per_byte == 2e-9));
+  CHECK(both == EmulatedNetwork::uniform({.latency = 3e-3, .seconds_per_byte = 2e-9}));
+  EmulatedNetwork const apart =
+      read_small({"comm.emulated_network.latency=3 ms", "comm.emulated_network.inside.bandwidth=1 GB/s",
+                  "comm.emulated_network.node_port=true"})
+          .config.comm.emulated_network();
+  CHECK(apart == EmulatedNetwork{{EmulatedLink{.seconds_per_byte = 1e-9}, EmulatedLink{.latency = 3e-3}}, true});
+  CHECK_THAT(error_with({"comm.emulated_network.node_port=true"}),
+             ContainsSubstring("comm.emulated_network.node_port is not read with comm.emulated_network.latency = "));
   CHECK(error_with({"comm.emulated_network.latency=50"}) ==
         "--set comm.emulated_network.latency=50: comm.emulated_network.latency is \"50\", must be a time with its unit "
         "(ns, us, ms, s, min, h), for example comm.emulated_network.latency = \"0 s\"");

@@ -31,7 +31,7 @@ class Emulation(TrainingTest):
     def test_results_and_counts_are_those_of_the_machines_own_network(self):
         self.assert_ended(self.fast, 0, "| 2 ranks on 2 emulated nodes | deck ")
         self.assert_ended(self.slow, 0, "| 2 ranks on 2 emulated nodes | emulated network | deck ",
-                          "\nnote: the network is emulated: a rank's messages leave one after the other and take 3 ms "
+                          "\nnote: the network is emulated: a rank sends and receives one message after the other, messages take 3 ms "
                           "and their bytes at 1 GB/s\n")
         self.assertNotIn("the network is emulated", self.fast.out)
         self.assertIn("\nFOM_UNREFERENCED: ", self.fast.out)  # emulated nodes change no time
@@ -53,7 +53,8 @@ class Emulation(TrainingTest):
             self.assertGreater(seconds, least, self.slow)
 
     def test_the_result_file_says_what_is_emulated(self):
-        for outcome, network in ((self.fast, None), (self.slow, {"latency_seconds": 3e-3, "seconds_per_byte": 1e-9})):
+        link = {"latency_seconds": 3e-3, "seconds_per_byte": 1e-9}
+        for outcome, network in ((self.fast, None), (self.slow, {**link, "inside": link, "node_port": False})):
             topology = outcome.result["topology"]
             self.assertEqual((topology["nodes"], topology["emulated_nodes"]), (2, True))
             self.assertEqual(topology["emulated_network"], network)

@@ -165,7 +165,8 @@ class ResultSchema(unittest.TestCase):
                           ("INVALID", "unverified_rate")):
             self.assert_refused(name, (key,), None)
         self.assert_refused("VALID", ("fom", "ci95"), [rate["value"]])
-        self.assert_refused("VALID", ("topology", "emulated_network"), {"latency_seconds": 1e-3, "seconds_per_byte": 0})
+        link = {"latency_seconds": 1e-3, "seconds_per_byte": 0}
+        self.assert_refused("VALID", ("topology", "emulated_network"), {**link, "inside": link, "node_port": False})
 
     def test_exit_code_and_checks_belong_to_the_status(self):
         for name, code in (("VALID", 65), ("UNREFERENCED", 65), ("EMULATED", 75), ("INVALID", 0), ("STOPPED", 0)):

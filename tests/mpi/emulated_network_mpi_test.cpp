@@ -25,9 +25,10 @@ using Clock = std::chrono::steady_clock;
 /// Seconds of a clock that all processes of a machine share.
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-constexpr EmulatedNetwork slow{.latency = 2e-3, .seconds_per_byte = 1e-6};
+constexpr EmulatedLink slow_link{.latency = 2e-3, .seconds_per_byte = 1e-6};
+EmulatedNetwork const slow = EmulatedNetwork::uniform(slow_link);
 constexpr Index elements = 500;
-constexpr double message_seconds = slow.latency + slow.seconds_per_byte * elements * sizeof(float); // 4 ms
+double const message_seconds = slow_link.seconds(elements * sizeof(float)); // 4 ms
 
 Problem broadcast_problem(Communicator const& communicator) {
   return {.collective = Collective::broadcast,
@@ -99,9 +100,70 @@ TEST_CASE("a rank's messages queue, also those of communicators that are made of
   for (Broadcast const& broadcast : broadcasts) CHECK(broadcast.is_right());
 }
 
+namespace {
+
+/// Every rank but 0 sends `elements` values to rank 0 at once. Seconds from the first start to this rank's end.
+double seconds_of_pushes(Communicator& communicator) {
+  Problem const problem = even_problem(Collective::gather, elements * communicator.size(), communicator.topology());
+  Schedule const schedule = make_schedule(problem, Algorithm::linear, communicator.rank());
+  test::OwnMemory<float> const memory(
+      communicator, schedule, std::vector<float>(static_cast<std::size_t>(schedule.elements), 1), {.persistent = true});
+  Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, memory.data.vector(),
+                      memory.scratch.vector(), memory.options);
+  barrier(communicator);
+  double const start = now();
+  execution.run();
+  double const end = now();
+  return end - std::ranges::min(all_gather_values(communicator, start));
+}
+
+} // namespace
+
+TEST_CASE("messages of many senders go through their receiver's port one after the other", "[mpi][network]") {
+  Communicator communicator = test::world();
+  communicator.emulate_network(slow);
+  double const seconds = seconds_of_pushes(communicator);
+  double const senders = communicator.size() - 1;
+  if (communicator.rank() == 0) CHECK(seconds >= senders * message_seconds);
+}
+
+TEST_CASE("ranks of a node share its port to other nodes, and only that", "[mpi][network]") {
+  int const ranks = Communicator::world().size();
+  if (ranks < 4) return; // two pairs
+  Communicator communicator = Communicator::world(2);
+  Topology const& topology = communicator.topology();
+  Rank const pairs = ranks / 2, me = communicator.rank(), first_of_second = topology.members(1).front();
+  bool const sends = me < pairs, receives = me >= first_of_second && me < first_of_second + pairs;
+  auto const run = [&](bool node_port) {
+    communicator.emulate_network({{EmulatedLink{}, slow_link}, node_port});
+    Schedule schedule{.collective = Collective::all_reduce,
+                      .algorithm = Algorithm::direct,
+                      .rank = me,
+                      .ranks = ranks,
+                      .elements = elements,
+                      .rounds = {},
+                      .neighbours = {}};
+    Slice const all{BufferId::data, {0, elements}};
+    if (sends) schedule.rounds = {{Move::send(me + first_of_second, all)}};
+    if (receives) schedule.rounds = {{Move::receive(me - first_of_second, all)}};
+    test::OwnMemory<float> const memory(communicator, schedule, std::vector<float>(elements, 1), {});
+    Execution execution(ExecutionSpace(), communicator, schedule, Operation::sum, memory.data.vector(),
+                        memory.scratch.vector(), memory.options);
+    barrier(communicator);
+    double const start = now();
+    execution.run();
+    double const end = now();
+    auto const starts = all_gather_values(communicator, start), ends = all_gather_values(communicator, end);
+    return std::ranges::max(ends) - std::ranges::min(starts);
+  };
+  CHECK(run(true) >= pairs * message_seconds);
+  CHECK(run(false) >= message_seconds); // that it takes less than with the port, a busy machine may hide
+}
+
 TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network]") {
   Communicator communicator = test::world();
-  communicator.emulate_network({.latency = 1e6}); // whoever waited for it would not come to the end of this test
+  communicator.emulate_network(
+      EmulatedNetwork::uniform({.latency = 1e6})); // whoever waited for it would not come to the end of this test
   Broadcast broadcast(communicator);
   broadcast.execution.start();
   CHECK(broadcast.execution.progress() == (communicator.size() == 1));
@@ -110,7 +172,7 @@ TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network
 
 TEST_CASE("an emulated network changes neither results nor counts", "[mpi][network]") {
   Communicator communicator = test::world();
-  communicator.emulate_network({.latency = 2e-6, .seconds_per_byte = 1e-9});
+  communicator.emulate_network(EmulatedNetwork::uniform({.latency = 2e-6, .seconds_per_byte = 1e-9}));
   test::Workspace workspace(communicator);
   for (Collective const collective : collectives) {
     Index const size = collective == Collective::barrier ? 0 : 61;
@@ -143,16 +205,16 @@ TEST_CASE("moves in shared memory are refused on an emulated network, and only t
   communicator.emulate_network(slow);
   CHECK_THROWS_WITH(run(), ContainsSubstring("all_reduce shared moves data in shared memory"));
   communicator.emulate_network({});
-  CHECK_FALSE(communicator.handle().port);
+  CHECK_FALSE(communicator.handle().ports);
   CHECK(test::mismatch(problem, Operation::sum, communicator.rank(), run()) == "");
-  CHECK_THROWS_AS(communicator.emulate_network({.latency = -1}), Error);
-  CHECK_THROWS_AS(communicator.emulate_network({.seconds_per_byte = 1.0 / 0.0}), Error);
+  CHECK_THROWS_AS(communicator.emulate_network(EmulatedNetwork::uniform({.latency = -1})), Error);
+  CHECK_THROWS_AS(communicator.emulate_network(EmulatedNetwork::uniform({.seconds_per_byte = 1.0 / 0.0})), Error);
 }
 
 TEST_CASE("messages that are kept back when an exception ends their collective are never sent", "[mpi][network]") {
   for (bool const persistent : {true, false}) {
     Communicator communicator = test::world();
-    communicator.emulate_network({.latency = 1000});
+    communicator.emulate_network(EmulatedNetwork::uniform({.latency = 1000}));
     Problem const problem{.collective = Collective::all_reduce,
                           .partition = Partition::even(8, communicator.size()),
                           .topology = communicator.topology()};

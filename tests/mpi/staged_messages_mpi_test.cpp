@@ -166,7 +166,7 @@ TEST_CASE("many held collectives in flight end right, waited for in another orde
 TEST_CASE("staged messages go through the port of an emulated network", "[mpi][staged]") {
   Communicator communicator = staged_world();
   constexpr double latency = 2e-3;
-  communicator.emulate_network({.latency = latency});
+  communicator.emulate_network(EmulatedNetwork::uniform({.latency = latency}));
   Broadcast broadcast(communicator);
   barrier(communicator);
   auto const start = std::chrono::steady_clock::now();

@@ -2,7 +2,7 @@
 
 #include "comm/algorithms/registry.hpp"
 #include "comm/execution/execution_queue.hpp"
-#include "comm/schedule/out_port.hpp"
+#include "comm/schedule/emulated_network.hpp"
 #include "core/timed_region.hpp"
 #include "support/collective_run.hpp"
 #include "support/world.hpp"
@@ -32,7 +32,7 @@ bool is_inside(TimelineEvent const& inner, TimelineEvent const& outer) {
 TEST_CASE("a collective in flight overlaps what is computed, and the wait for its end", "[mpi][timeline]") {
   Communicator communicator = test::world();
   if (communicator.size() == 1) return; // nothing to send
-  communicator.emulate_network({.latency = 1e-3});
+  communicator.emulate_network(EmulatedNetwork::uniform({.latency = 1e-3}));
   Problem const problem = Problem::on_one_node(Collective::all_reduce, Partition::even(10, communicator.size()));
   Schedule const schedule = make_schedule(problem, Algorithm::ring, communicator.rank());
   test::OwnMemory<float> const memory(communicator, schedule, std::vector<float>(10, 1));

@@ -348,7 +348,7 @@ TEST_CASE("of trainings that take turns, each one drives its own collectives bet
   std::int64_t looks = 0;
   for (double const latency : {1e-3, 1e-2, 1e-1}) { // much longer than a part's kernels take, also on a busy machine
     if (looks > 0) break;
-    world.emulate_network({.latency = latency, .seconds_per_byte = 0});
+    world.emulate_network(EmulatedNetwork::uniform({.latency = latency, .seconds_per_byte = 0}));
     looks = control_all_reduce(ExecutionSpace(), world, Operation::min, fewest_looks_of_turns(world));
   }
   CHECK(looks > 0);

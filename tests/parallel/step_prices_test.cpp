@@ -102,11 +102,12 @@ TEST_CASE("delays of an emulated network are the wire's", "[parallel][prices]") 
   ShardPlan const plan = plan_of({.strategy = Strategy::ddp}, ranks);
   MachineModel machine = uniform_machine(costs);
   machine.overlap = {0, 0};
-  EmulatedNetwork const network{.latency = 1e-3, .seconds_per_byte = 1e-8};
+  EmulatedLink const link{.latency = 1e-3, .seconds_per_byte = 1e-8};
+  EmulatedNetwork const network = EmulatedNetwork::uniform(link);
   StepPrices prices({&plan}, {}, times, {machine, network}), fast({&plan}, {}, times, {machine});
   CollectivePrice const price = prices.of(0, reduction(0)).collectives.at(0);
   double const bytes = 4.0 * static_cast<double>(plan.reductions.buckets.bucket(0).share_elements());
-  double const delays = 2 * (ranks - 1) * (network.latency + network.seconds_per_byte * bytes / ranks);
+  double const delays = 2 * (ranks - 1) * link.seconds(bytes / ranks);
   CHECK(price.core == fast.of(0, reduction(0)).collectives.at(0).core);
   CHECK(std::abs(price.wire - std::llround(1e9 * delays)) <= 1);
 }

@@ -117,11 +117,19 @@ TEST_CASE("the header says what is emulated, and a note what messages take", "[o
   CHECK_THAT(header_line(run), ContainsSubstring("| 2 ranks on 2 emulated nodes | emulated network | deck "));
   CommConfig comm;
   comm.emulated_latency = 50e-6;
-  std::string const words = "note: the network is emulated: a rank's messages leave one after the other and take ";
+  std::string const words =
+      "note: the network is emulated: a rank sends and receives one message after the other, messages take ";
   CHECK(network_line(comm) == words + "50 us");
   comm.emulated_bandwidth = 1e9;
   CHECK(network_line(comm) == words + "50 us and their bytes at 1 GB/s");
-  comm.emulated_latency = 0;
+  comm.emulated_inside_latency = 1e-6;
+  CHECK(network_line(comm) == words + "50 us and their bytes at 1 GB/s, inside a node 1 us");
+  comm.emulated_node_port = true;
+  CHECK(network_line(comm) == words +
+                                  "50 us and their bytes at 1 GB/s, inside a node 1 us, and the ranks of a node share "
+                                  "one connection to other nodes");
+  comm = {};
+  comm.emulated_bandwidth = 1e9;
   CHECK(network_line(comm) == words + "their bytes at 1 GB/s");
 }
 

@@ -188,7 +188,7 @@ TEST_CASE("emulated networks lie on lines of their own", "[report][scaling]") {
   std::vector<NamedResult> results;
   for (double const latency : {1e-3, 2e-3}) {
     Result run = run_of(Outcome::emulated, 2, 1000);
-    run.topology.network = {latency, 0};
+    run.topology.network = EmulatedNetwork::uniform({.latency = latency});
     results.push_back(named("a", run));
   }
   auto const lines = lines_of(results);

@@ -42,6 +42,7 @@ MeasuredMachine sample_machine() {
   machine.fit.push = fitted(6e-7, 8e-10);
   machine.fit.node_barrier = 1e-6 / 3;
   machine.fit.ports = 2;
+  machine.fit.node_ports = 3;
   machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
                         MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;

@@ -275,7 +275,12 @@ TEST_CASE("the first update alone makes runs of classes that have no loss curve 
 TEST_CASE("an emulated network is read with the outcomes that may have one", "[report][result_file]") {
   for (Outcome const outcome : {Outcome::emulated, Outcome::invalid, Outcome::stopped}) {
     Result run = run_of(outcome, 2, 1000);
-    run.topology.network = {1e-3, 1e-9};
-    CHECK(read_back(json_of(run)).result.topology.network.latency == 1e-3);
+    run.topology.network = {{EmulatedLink{1e-6, 1e-10}, EmulatedLink{1e-3, 1e-9}}, true};
+    Json json = json_of(run);
+    CHECK(read_back(json).result.topology.network == run.topology.network);
+    Json& network = json["topology"]["emulated_network"];
+    network.erase("inside"); // of before links had their own values
+    network.erase("node_port");
+    CHECK(read_back(json).result.topology.network == EmulatedNetwork::uniform({1e-3, 1e-9}));
   }
 }

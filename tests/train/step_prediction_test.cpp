@@ -83,7 +83,7 @@ TEST_CASE("a step's update takes what the rank updates that updates most, at the
 TEST_CASE("one rank alone spends no time on messages, and behind a slow network no message is faster than there",
           "[train][prediction]") {
   MachineModel const machine = uniform_machine({.alpha = 1e-6, .beta = 1e-9, .gamma = 0});
-  EmulatedNetwork const slow{.latency = 1e-3, .seconds_per_byte = 1e-6};
+  EmulatedNetwork const slow = EmulatedNetwork::uniform({.latency = 1e-3, .seconds_per_byte = 1e-6});
   RunConfig const alone = small_config(1), two = small_config(2);
   CHECK(predict_step(plan_run(alone, 0, 1), alone.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == 0);
   RunPlan const plan = plan_run(two, 0, 2);

@@ -130,7 +130,8 @@ std::optional<Communicator> Communicator::first(Rank ranks) const {
 
 Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle) const {
   Communicator made(std::move(handle), m_emulated_node);
-  made.m_handle->port = m_handle->port;
+  if (m_handle->ports)
+    made.m_handle->ports = std::make_shared<Impl::NetworkPorts>(m_handle->ports->of(all_gather_values(made, m_rank)));
   made.m_handle->buffers = m_handle->buffers;
   made.m_handle->copies = m_handle->copies;
   if (m_handle->order != MPI_COMM_NULL) made.check_order(OrderCheck::yes);
@@ -139,10 +140,15 @@ Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle
 
 void Communicator::emulate_network(EmulatedNetwork const& network) {
   auto const is_time = [](double seconds) { return seconds >= 0 && std::isfinite(seconds); };
-  TRAINSTONE_REQUIRE(is_time(network.latency) && is_time(network.seconds_per_byte),
-                     "no network has a latency of {} s and takes {} s per byte", network.latency,
-                     network.seconds_per_byte);
-  m_handle->port = network.is_slow() ? std::make_shared<OutPort>(network) : nullptr;
+  for (EmulatedLink const& link : network.links)
+    TRAINSTONE_REQUIRE(is_time(link.latency) && is_time(link.seconds_per_byte),
+                       "no network has a latency of {} s and takes {} s per byte", link.latency, link.seconds_per_byte);
+  m_handle->ports = nullptr;
+  if (!network.is_slow()) return;
+  MPI_Comm comm = MPI_COMM_NULL;
+  TRAINSTONE_MPI_CHECK(MPI_Comm_dup(m_handle->comm, &comm));
+  Communicator const machines(owned(comm), "");
+  m_handle->ports = std::make_shared<Impl::NetworkPorts>(network, *this, machines);
 }
 
 void Communicator::use_buffers(MessageBuffers buffers, ExecutionSpace const& exec) {

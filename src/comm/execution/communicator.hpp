@@ -112,9 +112,9 @@ public:
   void limit_tags(int largest);
 
   /// Executions that are made from now on send as this network would. Communicators split from this one inherit the
-  /// setting, and share each rank's port with it. Neither counts nor results change. MPI's own collectives are not
-  /// slowed down. Algorithms that move data in shared memory are refused. A network that is not slow ends the
-  /// emulation. \throws Error if a time is negative or not finite
+  /// setting, and share the ports with it. Neither counts nor results change. MPI's own collectives are not slowed
+  /// down. Algorithms that move data in shared memory are refused. A network that is not slow ends the emulation.
+  /// Collective. \throws Error if a time is negative or not finite
   void emulate_network(EmulatedNetwork const& network);
 
   /// Executions that are made from now on give MPI the memory itself, or copies of their messages. Communicators split

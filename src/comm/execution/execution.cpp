@@ -72,7 +72,7 @@ Execution::Execution(ExecutionSpace const& exec, Communicator& communicator, Sch
                                     .type = type,
                                     .longest_message = m_options.longest_message,
                                     .persistent = m_options.persistent,
-                                    .port = communicator.handle().port,
+                                    .ports = communicator.handle().ports,
                                     .copies =
                                         m_buffers == MessageBuffers::staged ? communicator.handle().copies : nullptr,
                                     .staging = m_options.staging},

@@ -58,7 +58,7 @@ void Execution::require_shared_buffers() const {
                      to_string(m_schedule.collective), to_string(m_schedule.algorithm), to_string(m_buffers));
   TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
                      to_string(m_schedule.algorithm));
-  TRAINSTONE_REQUIRE(!m_communicator->handle().port,
+  TRAINSTONE_REQUIRE(!m_communicator->handle().ports,
                      "{} {} moves data in shared memory, which an emulated network would not slow down",
                      to_string(m_schedule.collective), to_string(m_schedule.algorithm));
   TRAINSTONE_REQUIRE(segment->neighbours() == m_schedule.neighbours,

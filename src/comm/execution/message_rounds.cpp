@@ -49,7 +49,7 @@ MPI_Datatype mpi_type(ElementType type) {
 
 MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology, Settings const& settings,
                              Address const& address)
-    : m_settings(settings), m_offsets{0} {
+    : m_settings(settings), m_rank(schedule.rank), m_offsets{0} {
   if (settings.copies) m_staged.emplace(settings.copies, settings.staging);
   for (Round const& round : schedule.rounds) {
     if (m_staged) m_staged->begin_round();
@@ -63,7 +63,7 @@ MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology,
     m_offsets.push_back(m_messages.size());
   }
   m_requests.assign(m_messages.size(), MPI_REQUEST_NULL);
-  if (settings.port) m_departures.resize(m_messages.size());
+  if (settings.ports) m_departures.resize(m_messages.size());
   if (!settings.persistent) return;
   for (std::size_t i = 0; i < m_messages.size(); ++i) prepare(m_messages[i], m_requests[i]);
 }
@@ -186,8 +186,8 @@ void MessageRounds::begin() {
     reach_delay_point(sends ? "trainstone::comm::send" : "trainstone::comm::receive");
     if (sends && m_staged) {
       m_staged->copy_out(i);
-    } else if (sends && m_settings.port) {
-      m_departures[i] = m_settings.port->send(std::chrono::steady_clock::now(), message.bytes);
+    } else if (sends && m_settings.ports) {
+      m_departures[i] = depart(message);
     } else {
       start(message, m_requests[i]);
       ++m_posted_end;
@@ -196,17 +196,21 @@ void MessageRounds::begin() {
   m_ready_end = m_staged ? m_posted_end : m_round_end;
 }
 
-/// Gives MPI the sends that are copied out and have gone through the port; whether none is kept back.
+/// Gives MPI the sends that are copied out and have gone through their ports; whether none is kept back.
 bool MessageRounds::hand_over() {
   if (m_posted_end == m_round_end) return true;
-  auto const now = std::chrono::steady_clock::now();
   for (; m_ready_end < m_round_end && m_staged->is_copied(m_ready_end); ++m_ready_end)
-    if (m_settings.port) m_departures[m_ready_end] = m_settings.port->send(now, m_messages[m_ready_end].bytes);
+    if (m_settings.ports) m_departures[m_ready_end] = depart(m_messages[m_ready_end]);
+  auto const now = std::chrono::steady_clock::now();
   for (; m_posted_end < m_ready_end; ++m_posted_end) {
-    if (m_settings.port && m_departures[m_posted_end] > now) break;
+    if (m_settings.ports && m_departures[m_posted_end] > now) break;
     start(m_messages[m_posted_end], m_requests[m_posted_end]);
   }
   return m_posted_end == m_round_end;
+}
+
+NetworkPorts::Time MessageRounds::depart(Message const& message) const {
+  return m_settings.ports->send(std::chrono::steady_clock::now(), m_rank, message.peer, message.bytes);
 }
 
 /// What has arrived is copied in at once: a receive that has ended and is forgotten needs no withdrawal, unlike a

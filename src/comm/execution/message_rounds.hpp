@@ -9,7 +9,6 @@
 #include "comm/execution/mpi.hpp"
 #include "comm/execution/staged_messages.hpp"
 #include "comm/schedule/counters.hpp"
-#include "comm/schedule/out_port.hpp"
 #include "comm/schedule/schedule.hpp"
 
 #include <cstddef>
@@ -36,7 +35,7 @@ public:
     ElementType type;
     Index longest_message;
     bool persistent;                                  ///< never where messages are staged
-    std::shared_ptr<OutPort> port;                    ///< of an emulated network, which keeps sends back; null: none
+    std::shared_ptr<NetworkPorts const> ports;        ///< of an emulated network, which keep sends back; null: none
     std::shared_ptr<CopyInstances const> copies = {}; ///< null: MPI is given the memory itself
     std::span<std::byte> staging = {};                ///< staging_bytes() of the schedule, if it is not
   };
@@ -85,24 +84,26 @@ private:
   void prepare(Message const& message, MPI_Request& request) const;
   void start(Message const& message, MPI_Request& request) const;
   bool hand_over();
+  NetworkPorts::Time depart(Message const& message) const;
   bool test_staged(std::size_t round, bool all_given);
   int size(std::size_t round) const { return static_cast<int>(m_offsets[round + 1] - m_offsets[round]); }
 
   Settings m_settings;
-  std::vector<Message> m_messages;         ///< by round; receives before sends
-  std::vector<MPI_Request> m_requests;     ///< one per message
-  std::vector<MPI_Datatype> m_datatypes;   ///< of messages in several pieces
-  std::vector<std::size_t> m_offsets;      ///< where each round's messages begin, and the end
-  std::vector<OutPort::Time> m_departures; ///< of sends on an emulated network, like m_messages; else empty
-  std::optional<StagedMessages> m_staged;  ///< like m_messages
-  std::optional<InstanceEvent> m_before;   ///< where they are not staged: what the messages come after
-  bool m_waits = false;                    ///< for that, with the round
-  std::vector<int> m_ended;                ///< of a round's requests, as MPI tells
-  std::size_t m_ends = 0;                  ///< of requests of this round, where messages are staged
-  std::optional<std::size_t> m_last_in;    ///< the message of this round that was copied in last
-  std::size_t m_posted_begin = 0;          ///< the messages that MPI was given and that are not known to be complete
+  Rank m_rank;
+  std::vector<Message> m_messages;              ///< by round; receives before sends
+  std::vector<MPI_Request> m_requests;          ///< one per message
+  std::vector<MPI_Datatype> m_datatypes;        ///< of messages in several pieces
+  std::vector<std::size_t> m_offsets;           ///< where each round's messages begin, and the end
+  std::vector<NetworkPorts::Time> m_departures; ///< of sends on an emulated network, like m_messages; else empty
+  std::optional<StagedMessages> m_staged;       ///< like m_messages
+  std::optional<InstanceEvent> m_before;        ///< where they are not staged: what the messages come after
+  bool m_waits = false;                         ///< for that, with the round
+  std::vector<int> m_ended;                     ///< of a round's requests, as MPI tells
+  std::size_t m_ends = 0;                       ///< of requests of this round, where messages are staged
+  std::optional<std::size_t> m_last_in;         ///< the message of this round that was copied in last
+  std::size_t m_posted_begin = 0; ///< the messages that MPI was given and that are not known to be complete
   std::size_t m_posted_end = 0;
-  std::size_t m_ready_end = 0; ///< those between m_posted_end and this are kept back by the port
+  std::size_t m_ready_end = 0; ///< those between m_posted_end and this are kept back by the ports
   std::size_t m_round_end = 0; ///< those between m_ready_end and this are being copied out
 };
 

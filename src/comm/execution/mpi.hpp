@@ -4,10 +4,10 @@
 // through, the handle behind Communicator and MPI's names of element types. For .cpp files of src/comm and what they
 // alone include: public headers know nothing of MPI.
 
+#include "comm/execution/network_ports.hpp"
 #include "comm/schedule/element.hpp"
 #include "comm/schedule/fingerprint.hpp"
 #include "comm/schedule/message_buffers.hpp"
-#include "comm/schedule/out_port.hpp"
 #include "core/error.hpp"
 
 #include <mpi.h>
@@ -44,7 +44,7 @@ struct CommunicatorHandle {
   bool failed = false;                               ///< an error has left collectives unfinished
   std::uint64_t calls = 0;                           ///< of collectives
   Fingerprint order_fingerprint;                     ///< of all of them
-  std::shared_ptr<OutPort> port; ///< of an emulated network, shared with communicators made of this one; null: none
+  std::shared_ptr<NetworkPorts const> ports;         ///< of an emulated network; null: none
   MessageBuffers buffers = MessageBuffers::host;
   std::shared_ptr<CopyInstances const>
       copies; ///< where messages are staged; shared with communicators made of this one

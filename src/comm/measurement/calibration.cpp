@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,7 +52,7 @@ public:
         m_communicator(communicator),
         m_timing(options.timing),
         m_memory(exec, communicator, ledger, "calibration", bytes_needed(options), options.shared_memory) {
-    for (Probe const probe : possible_probes(options.shared_memory))
+    for (Probe const probe : possible_probes(options))
       (needs_fresh_data(probe) ? m_fresh_probes : m_probes).push_back(probe);
   }
 
@@ -71,17 +72,20 @@ public:
   }
 
 private:
-  std::vector<Probe> possible_probes(bool shared_memory) const {
+  std::vector<Probe> possible_probes(CalibrationOptions const& options) const {
     std::vector<Probe> possible;
-    for (Probe const probe : probes)
-      if (is_possible(probe, topology(), shared_memory)) possible.push_back(probe);
+    for (Probe const probe : probes) {
+      bool const of_node_ports = probe == Probe::exchange_inter_alone || probe == Probe::one_way_inter_alone;
+      if (of_node_ports && !options.node_ports) continue;
+      if (is_possible(probe, topology(), options.shared_memory)) possible.push_back(probe);
+    }
     return possible;
   }
 
   MeasuredBytes bytes_needed(CalibrationOptions const& options) const {
     auto const largest = static_cast<Index>(options.max_bytes / sizeof(Element));
     MeasuredBytes needed;
-    for (Probe const probe : possible_probes(options.shared_memory)) {
+    for (Probe const probe : possible_probes(options)) {
       Schedule const schedule = make_probe(probe, topology(), m_communicator.rank(), largest);
       needed.include({.data = static_cast<std::uint64_t>(schedule.elements) * sizeof(Element),
                       .scratch = static_cast<std::uint64_t>(schedule.scratch_elements) * sizeof(Element),
@@ -171,8 +175,30 @@ std::optional<double> overlap(std::vector<ProbedSize> const& sizes, Probe exchan
   return shares.empty() ? std::nullopt : std::optional(median(shares));
 }
 
+/// How many messages to other nodes a node's ranks send at the same time; 0: pairs of ranks do not slow each other
+/// down. From the larger half of the sizes, whose messages fill the wire.
+int ports_of_nodes(std::vector<ProbedSize> const& sizes, Topology const& topology) {
+  constexpr double slowed_down = 1.25;
+  std::vector<double> slower;
+  for (std::size_t i = sizes.size() / 2; i < sizes.size(); ++i)
+    if (sizes[i].seconds.contains(Probe::exchange_inter_alone))
+      slower.push_back(cost(sizes[i].seconds, Probe::exchange_inter) /
+                       cost(sizes[i].seconds, Probe::exchange_inter_alone));
+  double const factor = slower.empty() ? 1 : median(std::move(slower));
+  if (factor < slowed_down) return 0;
+  return std::max(1, static_cast<int>(std::lround(static_cast<double>(most_pairs_of_nodes(topology)) / factor)));
+}
+
+/// Where ranks of a node share ports, a message's time is that of one pair.
+Probe measured_with(Probe probe, int node_ports) {
+  if (node_ports > 0 && probe == Probe::exchange_inter) return Probe::exchange_inter_alone;
+  if (node_ports > 0 && probe == Probe::one_way_inter) return Probe::one_way_inter_alone;
+  return probe;
+}
+
 void add_costs(Calibration& calibration, ProbedSize const& size, Topology const& topology) {
-  for (auto const& [name, probe] : sources) {
+  for (auto const& [name, source] : sources) {
+    Probe const probe = measured_with(source, calibration.machine.node_ports);
     if (!size.seconds.contains(probe)) continue;
     auto curve = std::ranges::find(calibration.curves, name, &CalibratedCurve::name);
     if (curve == calibration.curves.end())
@@ -194,6 +220,7 @@ Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& co
   for (int pass = 0; pass < options.passes; ++pass)
     for (ProbedSize& size : sizes) prober.measure(size);
   Calibration calibration;
+  calibration.machine.node_ports = ports_of_nodes(sizes, prober.topology());
   std::vector<double> barriers;
   for (ProbedSize const& size : sizes) {
     add_costs(calibration, size, prober.topology());

@@ -24,6 +24,7 @@ struct CalibrationOptions {
   bool hold_out = true;               ///< measure sizes in between, too
   int passes = 6;                     ///< over all sizes, so that what disturbs for seconds meets them all alike
   TimingOptions timing{.warmup_calls = 2, .samples = 4, .sample_seconds = 1e-3}; ///< per pass
+  bool node_ports = false;   ///< find out whether the ranks of a node share ports; not where nodes share cores
   bool shared_memory = true; ///< measure in the node's shared memory, and what that costs; else messages alone
 };
 

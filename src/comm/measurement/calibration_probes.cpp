@@ -98,10 +98,14 @@ std::optional<Link> link_of(Probe probe) {
   case Probe::overlap_intra: return Link::intra;
   case Probe::exchange_inter:
   case Probe::one_way_inter:
+  case Probe::exchange_inter_alone:
+  case Probe::one_way_inter_alone:
   case Probe::overlap_inter: return Link::inter;
   default: return {};
   }
 }
+
+bool is_alone(Probe probe) { return probe == Probe::exchange_inter_alone || probe == Probe::one_way_inter_alone; }
 
 bool any_partner(Topology const& topology, Link link) {
   for (Rank rank = 0; rank < topology.ranks(); ++rank)
@@ -120,6 +124,8 @@ std::string_view to_string(Probe probe) {
   case Probe::exchange_inter: return "exchange, inter";
   case Probe::one_way_intra: return "one way, intra";
   case Probe::one_way_inter: return "one way, inter";
+  case Probe::exchange_inter_alone: return "exchange, inter, one pair";
+  case Probe::one_way_inter_alone: return "one way, inter, one pair";
   case Probe::overlap_intra: return "exchange while reducing, intra";
   case Probe::overlap_inter: return "exchange while reducing, inter";
   case Probe::exchange_reduce: return "exchange and reduce";
@@ -146,7 +152,15 @@ std::optional<Rank> partner(Topology const& topology, Rank rank, Link link) {
   return topology.members(node)[place];
 }
 
+std::size_t most_pairs_of_nodes(Topology const& topology) {
+  std::size_t most = 0;
+  for (int node = 1; node < topology.nodes(); node += 2)
+    most = std::max(most, std::min(topology.members(node - 1).size(), topology.members(node).size()));
+  return most;
+}
+
 bool is_possible(Probe probe, Topology const& topology, bool shared_memory) {
+  if (is_alone(probe)) return most_pairs_of_nodes(topology) > 1;
   if (uses_shared_memory(probe)) return shared_memory && largest_node(topology) > 1;
   if (probe == Probe::copy || probe == Probe::reduce) return true;
   if (probe == Probe::exchange_reduce) return topology.ranks() > 1;
@@ -157,15 +171,18 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   TRAINSTONE_REQUIRE(is_possible(probe, topology, true), "no pair of ranks for {}", to_string(probe));
   Writer writer{topology, rank, elements};
   Link const link = link_of(probe).value_or(reduction_link(topology));
-  std::optional<Rank> const peer = partner(topology, rank, link);
+  bool const takes_part = !is_alone(probe) || place_in_node(topology, rank) == 0;
+  std::optional<Rank> const peer = takes_part ? partner(topology, rank, link) : std::nullopt;
   bool const has_neighbours = topology.neighbours(rank).size() > 1;
   switch (probe) {
   case Probe::exchange_intra:
   case Probe::exchange_inter:
+  case Probe::exchange_inter_alone:
     if (peer) writer.exchange(*peer);
     break;
   case Probe::one_way_intra:
   case Probe::one_way_inter:
+  case Probe::one_way_inter_alone:
     if (peer) writer.one_way(*peer);
     break;
   case Probe::overlap_intra:
@@ -219,6 +236,7 @@ int repetitions(Probe probe) {
   case Probe::node_barrier: return 4;
   case Probe::one_way_intra:
   case Probe::one_way_inter:
+  case Probe::one_way_inter_alone:
   case Probe::reduce:
   case Probe::copy: return 2;
   default: return 1;

@@ -19,6 +19,8 @@ enum class Probe {
   exchange_inter,
   one_way_intra, ///< two messages, to and fro: one of a pair sends at a time
   one_way_inter,
+  exchange_inter_alone, ///< one pair of each two nodes
+  one_way_inter_alone,
   overlap_intra, ///< as exchange, and a reduction in own memory while the messages are under way
   overlap_inter,
   exchange_reduce, ///< as exchange, followed by a reduction of what was received
@@ -32,10 +34,22 @@ enum class Probe {
   push,           ///< a rank's own data pushed into a neighbour's memory
 };
 
-inline constexpr std::array probes{
-    Probe::exchange_intra, Probe::exchange_inter,  Probe::one_way_intra, Probe::one_way_inter, Probe::overlap_intra,
-    Probe::overlap_inter,  Probe::exchange_reduce, Probe::reduce,        Probe::copy,          Probe::node_barrier,
-    Probe::combine_to_all, Probe::combine_to_own,  Probe::fetch,         Probe::push};
+inline constexpr std::array probes{Probe::exchange_intra,
+                                   Probe::exchange_inter,
+                                   Probe::one_way_intra,
+                                   Probe::one_way_inter,
+                                   Probe::exchange_inter_alone,
+                                   Probe::one_way_inter_alone,
+                                   Probe::overlap_intra,
+                                   Probe::overlap_inter,
+                                   Probe::exchange_reduce,
+                                   Probe::reduce,
+                                   Probe::copy,
+                                   Probe::node_barrier,
+                                   Probe::combine_to_all,
+                                   Probe::combine_to_own,
+                                   Probe::fetch,
+                                   Probe::push};
 
 std::string_view to_string(Probe probe);
 
@@ -43,7 +57,10 @@ std::string_view to_string(Probe probe);
 /// two nodes. Nothing for those who are left over. Pairs exchange all at the same time.
 std::optional<Rank> partner(Topology const& topology, Rank rank, Link link);
 
-/// Whether at least one pair, or node, can run it.
+/// How many pairs of two nodes exchange at the same time, at most.
+std::size_t most_pairs_of_nodes(Topology const& topology);
+
+/// Whether at least one pair, or node, can run it. A pair is alone if there are others.
 bool is_possible(Probe probe, Topology const& topology, bool shared_memory);
 
 /// Moves of `elements` elements each; combines have that many in all slices together. A rank without partner has no

@@ -25,6 +25,7 @@ MachineModel FittedMachine::model() const {
   machine.push = curve(push ? push : fetch);
   machine.node_barrier = node_barrier.value_or(0);
   machine.ports = ports;
+  machine.node_ports = node_ports;
   return machine;
 }
 

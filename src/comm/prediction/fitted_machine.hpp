@@ -27,6 +27,7 @@ struct FittedMachine {
   std::optional<FittedCurve> push;    ///< absent in files of programs that did not push: as a fetch then
   std::optional<double> node_barrier; ///< seconds
   int ports = 1;
+  int node_ports = 0; ///< 0: ranks of a node do not share ports
 
   /// The model for prices. Moves that were not measured take no time in it: ask missing_for() first.
   MachineModel model() const;

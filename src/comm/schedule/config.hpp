@@ -2,7 +2,7 @@
 
 // The configuration of communication, and which keys name the algorithm of which collective. Plain values.
 
-#include "comm/schedule/out_port.hpp"
+#include "comm/schedule/emulated_network.hpp"
 #include "comm/schedule/schedule.hpp"
 
 #include <algorithm>
@@ -29,11 +29,19 @@ struct CommConfig {
   std::int64_t expected_ranks = 0; ///< refuse to run with another number of ranks; 0 = any
   bool check_order = false;        ///< compare every call of a collective between all ranks
   std::int64_t emulated_nodes = 0; ///< treat the ranks as if they sat on this number of nodes; 0 = real nodes
-  double emulated_latency = 0;     ///< s, latency of each message; 0 = the real network
+  double emulated_latency = 0;     ///< s, of each message; 0 = the real network
   double emulated_bandwidth = 0;   ///< bytes/s, of each rank; 0 = the real network
+  double emulated_inside_latency = 0;   ///< s, of each message inside a node; both 0: as of the other messages
+  double emulated_inside_bandwidth = 0; ///< bytes/s
+  bool emulated_node_port = false;      ///< the ranks of a node share one connection to other nodes
 
   EmulatedNetwork emulated_network() const {
-    return {emulated_latency, emulated_bandwidth > 0 ? 1 / emulated_bandwidth : 0};
+    auto const link = [](double latency, double bandwidth) {
+      return EmulatedLink{latency, bandwidth > 0 ? 1 / bandwidth : 0};
+    };
+    EmulatedLink const between = link(emulated_latency, emulated_bandwidth);
+    EmulatedLink const inside = link(emulated_inside_latency, emulated_inside_bandwidth);
+    return {{inside.is_slow() ? inside : between, between}, emulated_node_port};
   }
 };
 

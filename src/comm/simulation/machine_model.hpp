@@ -35,7 +35,8 @@ private:
   std::vector<Piece> m_pieces;
 };
 
-/// One full-duplex port per rank by default: a message occupies its sender's and its receiver's port for its time.
+/// One full-duplex port per rank by default: a message occupies its sender's and its receiver's port for its time, and
+/// a port of both nodes if these have a limited number.
 struct MachineModel {
   /// By bytes sent; start-up (alpha) included. `message` holds for ranks that send and receive in the same round,
   /// `one_way` for ranks that do one of the two. If one rank of a pair exchanges and the other only sends, the message
@@ -53,6 +54,7 @@ struct MachineModel {
   PiecewiseLinear push;           ///< a push into a neighbour's memory, by bytes read and written
   double node_barrier = 0;        ///< seconds
   int ports = 1;                  ///< messages that a rank can send, and receive, at the same time
+  int node_ports = 0;             ///< messages that a node can send to others, and receive, at the same time; 0: any
 
   PiecewiseLinear& of(Link link) { return message[static_cast<std::size_t>(link)]; }
   PiecewiseLinear const& of(Link link) const { return message[static_cast<std::size_t>(link)]; }

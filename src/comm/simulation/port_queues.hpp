@@ -1,7 +1,9 @@
 #pragma once
 
-// Who gets a port next. Owns the ports of all ranks and the messages that wait for them: whenever a port of the sender
-// and one of the receiver are free, the message goes that comes first in its sender's round, then in its receiver's.
+// Who gets a port next. Owns the ports of all ranks and nodes, and the messages that wait for them: whenever a port of
+// everything that a message passes is free, the message goes that comes first in its sender's round, then in its
+// receiver's. It passes its sender and its receiver, and both nodes if it goes from one to another and their ports are
+// limited.
 // For timed_playback.cpp alone, into which it is inlined: in a source file of its own it costs 3 % of a price's time.
 
 #include "comm/schedule/partition.hpp"
@@ -27,6 +29,9 @@ struct Turn {
 struct Message {
   Rank sender = 0;
   Rank receiver = 0;
+  int sender_node = 0;
+  int receiver_node = 0;
+  bool between_nodes = false;
   Turn turn{};
   double ready = 0; ///< when the second end posted it
   double seconds = 0;
@@ -72,7 +77,11 @@ private:
 
 class PortQueues {
 public:
-  PortQueues(std::size_t ranks, int ports) : m_connections(ranks, {{ports}, {ports}}) {}
+  /// \param[in] node_ports  0: nodes have any number
+  PortQueues(std::size_t ranks, int ports, std::size_t nodes, int node_ports)
+      : m_connections(ranks, {{ports}, {ports}}), m_first_node(node_ports > 0 ? ranks : no_nodes) {
+    if (node_ports > 0) m_connections.resize(ranks + nodes, {{node_ports}, {node_ports}});
+  }
 
   /// A message waits for its ports from now on; its turn's number is given here.
   void enqueue(Message const& posted) {
@@ -84,10 +93,8 @@ public:
     Message& message = m_messages[number];
     message = posted;
     message.turn.message = number;
-    sending(message).queue.insert(message.turn);
-    receiving(message).queue.insert(message.turn);
-    touch(message.sender);
-    touch(message.receiver);
+    for_each_port(message, [&](Ports& ports) { ports.queue.insert(message.turn); });
+    touch(message);
   }
 
   /// Gives free ports to waiting messages, in the order of their turns. Returns the numbers of those that have started,
@@ -104,8 +111,8 @@ public:
     };
 
     m_started.clear();
-    for (Rank const rank : m_touched) {
-      Connection& connection = m_connections[static_cast<std::size_t>(rank)];
+    for (std::size_t const place : m_touched) {
+      Connection& connection = m_connections[place];
       connection.touched = false;
       for (Ports* const ports : {&connection.send, &connection.receive}) {
         Turn const* const first = ports->queue.first();
@@ -132,18 +139,19 @@ public:
   void end_message(std::size_t number) {
     Message const& message = m_messages[number];
     m_unused.push_back(number);
-    for (Ports* const ports : {&sending(message), &receiving(message)}) {
-      ++ports->free;
-      ports->last_release = message.end;
-    }
-    touch(message.sender);
-    touch(message.receiver);
+    for_each_port(message, [&](Ports& ports) {
+      ++ports.free;
+      ports.last_release = message.end;
+    });
+    touch(message);
   }
 
   Message const& operator[](std::size_t number) const { return m_messages[number]; }
 
 private:
-  /// One direction of a rank's network connection.
+  static constexpr std::size_t no_nodes = ~std::size_t{0};
+
+  /// One direction of a rank's or a node's network connection.
   struct Ports {
     int free;
     double last_release = 0;
@@ -155,37 +163,59 @@ private:
     bool touched = false;
   };
 
-  Ports& sending(Message const& message) { return m_connections[static_cast<std::size_t>(message.sender)].send; }
-  Ports& receiving(Message const& message) { return m_connections[static_cast<std::size_t>(message.receiver)].receive; }
-  void touch(Rank rank) {
-    Connection& connection = m_connections[static_cast<std::size_t>(rank)];
+  bool passes_nodes(Message const& message) const { return message.between_nodes && m_first_node != no_nodes; }
+  std::size_t place_of_node(int node) const { return m_first_node + static_cast<std::size_t>(node); }
+  template <class Visit>
+  void for_each_port(Message const& message, Visit const& visit) {
+    visit(m_connections[static_cast<std::size_t>(message.sender)].send);
+    visit(m_connections[static_cast<std::size_t>(message.receiver)].receive);
+    if (!passes_nodes(message)) return;
+    visit(m_connections[place_of_node(message.sender_node)].send);
+    visit(m_connections[place_of_node(message.receiver_node)].receive);
+  }
+  void touch(std::size_t place) {
+    Connection& connection = m_connections[place];
     if (connection.touched) return;
     connection.touched = true;
-    m_touched.push_back(rank);
+    m_touched.push_back(place);
+  }
+  void touch(Message const& message) {
+    touch(static_cast<std::size_t>(message.sender));
+    touch(static_cast<std::size_t>(message.receiver));
+    if (!passes_nodes(message)) return;
+    touch(place_of_node(message.sender_node));
+    touch(place_of_node(message.receiver_node));
   }
 
-  bool ports_are_free(Message const& message) { return sending(message).free > 0 && receiving(message).free > 0; }
-  /// Whether no other message waits for either of its ports.
+  bool ports_are_free(Message const& message) {
+    bool free = true;
+    for_each_port(message, [&](Ports const& ports) { free = free && ports.free > 0; });
+    return free;
+  }
+  /// Whether no other message waits for any of its ports.
   bool is_alone(Message const& message) {
-    return sending(message).queue.size() == 1 && receiving(message).queue.size() == 1;
+    bool alone = true;
+    for_each_port(message, [&](Ports const& ports) { alone = alone && ports.queue.size() == 1; });
+    return alone;
   }
 
   void start(Message& message) {
     message.started = true;
     double start = message.ready;
-    for (Ports* const ports : {&sending(message), &receiving(message)}) {
-      --ports->free;
-      ports->queue.erase(message.turn);
-      start = std::max(start, ports->last_release);
-    }
+    for_each_port(message, [&](Ports& ports) {
+      --ports.free;
+      ports.queue.erase(message.turn);
+      start = std::max(start, ports.last_release);
+    });
     message.end = start + message.seconds;
     m_started.push_back(message.turn.message);
   }
 
-  std::vector<Connection> m_connections;
+  std::vector<Connection> m_connections; // of the ranks, then of the nodes
+  std::size_t m_first_node;
   std::vector<Message> m_messages;
-  std::vector<std::size_t> m_unused; // messages that are over
-  std::vector<Rank> m_touched;       // a message came or a port became free there
+  std::vector<std::size_t> m_unused;  // messages that are over
+  std::vector<std::size_t> m_touched; // a message came or a port became free there
   std::vector<std::size_t> m_started;
 };
 

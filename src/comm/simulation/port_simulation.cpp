@@ -44,8 +44,9 @@ PortSimulation::PortSimulation(MachineModel const& machine, Topology const& topo
     : m_machine(machine),
       m_topology(topology),
       m_element_bytes(element_bytes),
-      m_timed{{}, {}, {}, machine.node_barrier, machine.ports} {
-  TRAINSTONE_REQUIRE(machine.ports >= 1, "a machine with {} ports per rank", machine.ports);
+      m_timed{{}, {}, {}, machine.node_barrier, machine.ports, machine.node_ports} {
+  TRAINSTONE_REQUIRE(machine.ports >= 1 && machine.node_ports >= 0, "a machine with {} ports per rank, {} per node",
+                     machine.ports, machine.node_ports);
 }
 
 void PortSimulation::add(Schedule const& schedule) {
@@ -64,9 +65,13 @@ void PortSimulation::add(Schedule const& schedule) {
         (i < early ? timed.early_seconds : timed.late_seconds) += local_seconds(schedule, move, touched);
       if (!move.is_message()) continue;
       double const bytes = static_cast<double>(move.size()) * bytes_per_element;
-      auto const link = static_cast<std::size_t>(m_topology.link(schedule.rank, move.peer));
+      Link const kind = m_topology.link(schedule.rank, move.peer);
+      auto const link = static_cast<std::size_t>(kind);
       overlap = std::min(overlap, m_machine.overlap[link]);
-      m_timed.messages.push_back({seconds_among(curves[link], bytes, touched), move.peer, move.action == Action::send});
+      m_timed.messages.push_back({.seconds = seconds_among(curves[link], bytes, touched),
+                                  .peer = move.peer,
+                                  .sends = move.action == Action::send,
+                                  .between_nodes = kind == Link::inter});
     }
     timed.late_seconds += (1 - overlap) * timed.early_seconds;
     timed.early_seconds *= overlap;
@@ -74,7 +79,8 @@ void PortSimulation::add(Schedule const& schedule) {
     m_timed.rounds.push_back(timed);
   }
   Rank const first_neighbour = schedule.neighbours.empty() ? schedule.rank : schedule.neighbours.front();
-  m_timed.ranks.push_back({first_round, m_timed.rounds.size(), first_neighbour, schedule.neighbours.size()});
+  m_timed.ranks.push_back({first_round, m_timed.rounds.size(), first_neighbour, schedule.neighbours.size(),
+                           m_topology.node_of(schedule.rank)});
 }
 
 std::optional<double> PortSimulation::run(Motion motion) const {

@@ -12,7 +12,8 @@ namespace {
 
 /// A problem of at most so many ranks is priced in full if its elements cannot be shared out evenly. Blocks of the mean
 /// size are wrong where blocks are empty and not sent: of fewer elements than ranks, rings cost up to the ratio of slow
-/// to mean links too much. Twice the ranks take four times as long: at 256 some tenths of a second.
+/// to mean links too much. So is a problem on nodes with ports of their own: who of many gets a port next differs
+/// between nodes. Twice the ranks take four times as long: at 256 some tenths of a second.
 constexpr Rank always_in_full = 256;
 
 /// How many ranks stand for all if all nodes are alike: those of a node, or one if there is one node; 0 if they are
@@ -26,11 +27,12 @@ Rank representatives(Topology const& topology) {
   return per_node;
 }
 
-bool symmetry_may_hold(Problem const& problem, Algorithm algorithm) {
+bool symmetry_may_hold(Problem const& problem, Algorithm algorithm, MachineModel const& machine) {
   Rank const ranks = problem.ranks();
   PricingSymmetry const symmetry = find_algorithm(problem.collective, algorithm).symmetry;
   if (symmetry == PricingSymmetry::none) return false;
   if (symmetry == PricingSymmetry::nodes_if_power_of_two && (ranks & (ranks - 1)) != 0) return false;
+  if (machine.node_ports > 0 && problem.topology.nodes() > 1 && ranks <= always_in_full) return false;
   if (problem.elements() % ranks != 0 && ranks <= always_in_full) return false;
   return problem.partition == Partition::even(problem.elements(), ranks);
 }
@@ -59,7 +61,7 @@ MachineModel stretched(MachineModel machine, double factor) {
 std::optional<double> Impl::price_of_one_node(Problem const& problem, Algorithm algorithm, std::size_t element_bytes,
                                               MachineModel const& machine) {
   Rank const played = representatives(problem.topology);
-  if (played == 0 || !symmetry_may_hold(problem, algorithm)) return {};
+  if (played == 0 || !symmetry_may_hold(problem, algorithm, machine)) return {};
   Rank const ranks = problem.ranks();
   Problem rounded = problem;
   rounded.partition = Partition::even((problem.elements() + ranks - 1) / ranks * ranks, ranks);

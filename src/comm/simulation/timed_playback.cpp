@@ -66,7 +66,7 @@ public:
         m_motion(motion),
         m_ranks(timed.ranks.size()),
         m_groups(ranks / played()),
-        m_ports(timed.ranks.size(), timed.ports) {
+        m_ports(timed.ranks.size(), timed.ports, nodes(timed), timed.node_ports) {
     for (std::size_t rank = 0; rank < m_ranks.size(); ++rank) m_ranks[rank].round = timed.ranks[rank].first_round;
   }
 
@@ -89,6 +89,11 @@ public:
   }
 
 private:
+  static std::size_t nodes(TimedSchedules const& timed) {
+    int last = 0;
+    for (TimedRank const& rank : timed.ranks) last = std::max(last, rank.node);
+    return static_cast<std::size_t>(last) + 1;
+  }
   Rank played() const { return static_cast<Rank>(m_ranks.size()); }
   RankState& at(Rank rank) { return m_ranks[static_cast<std::size_t>(rank)]; }
   TimedRank const& timed(Rank rank) const { return m_timed.ranks[static_cast<std::size_t>(rank)]; }
@@ -147,6 +152,9 @@ private:
     m_ports.enqueue(
         {.sender = send.rank,
          .receiver = receive.rank,
+         .sender_node = timed(send.rank).node,
+         .receiver_node = timed(receive.rank).node,
+         .between_nodes = m_timed.messages[send.message].between_nodes,
          .turn = {send.place, receive.place, 0},
          .ready = std::max(at(send.rank).begin, at(receive.rank).begin),
          .seconds = std::max(m_timed.messages[send.message].seconds, m_timed.messages[receive.message].seconds)});

@@ -22,6 +22,7 @@ struct TimedMessage {
   double seconds;
   Rank peer;
   bool sends;
+  bool between_nodes;
 };
 struct TimedRound {
   double early_seconds; ///< local moves while messages are under way
@@ -33,8 +34,9 @@ struct TimedRound {
 struct TimedRank {
   std::size_t first_round;
   std::size_t last_round;
-  Rank first_neighbour; ///< names its node
+  Rank first_neighbour; ///< names the neighbours that it waits for
   std::size_t neighbours;
+  int node;
 };
 
 struct TimedSchedules {
@@ -42,7 +44,8 @@ struct TimedSchedules {
   std::vector<TimedRound> rounds;
   std::vector<TimedRank> ranks;
   double barrier_seconds;
-  int ports;
+  int ports;      ///< of a rank, in each direction
+  int node_ports; ///< of a node, for messages between nodes; 0: any number
 };
 
 /// Seconds until the last rank's end; nothing if a rank waits for ever. Ranks 0 ... k-1 of `timed` are played for all

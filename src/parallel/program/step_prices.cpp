@@ -29,7 +29,9 @@ PiecewiseLinear changed(PiecewiseLinear const& curve, double factor, double star
 
 MachineModel with_delays(MachineModel machine, EmulatedNetwork const& network) {
   for (auto* const curves : {&machine.message, &machine.one_way})
-    for (PiecewiseLinear& curve : *curves) curve = changed(curve, 1, network.latency, network.seconds_per_byte);
+    for (std::size_t link = 0; link < link_count; ++link)
+      (*curves)[link] = changed((*curves)[link], 1, network.links[link].latency, network.links[link].seconds_per_byte);
+  if (network.node_port) machine.node_ports = 1;
   return machine;
 }
 

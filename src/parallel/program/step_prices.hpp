@@ -7,7 +7,7 @@
 // rest with its own hands. So the core's part of a collective is its price on a machine without the shares that cores
 // are free. Copies, sums and work in shared memory are the core's. A delay of an emulated network is the wire's.
 
-#include "comm/schedule/out_port.hpp"
+#include "comm/schedule/emulated_network.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/part_times.hpp"

@@ -14,19 +14,19 @@ namespace trainstone {
 namespace {
 
 double message_seconds(std::uint64_t messages, std::uint64_t bytes, PiecewiseLinear const& curve,
-                       EmulatedNetwork const& network) {
+                       EmulatedLink const& link) {
   if (messages == 0) return 0;
   auto const count = static_cast<double>(messages);
   double const size = static_cast<double>(bytes) / count;
-  return count * std::max(curve(size), network.seconds(size));
+  return count * std::max(curve(size), link.seconds(size));
 }
 
 /// Sums are of gradients, but for a handful of control traffic.
 double traffic_seconds(Traffic const& sent, std::size_t value_bytes, MachineModel const& machine,
                        EmulatedNetwork const& network) {
   return message_seconds(sent.messages - sent.inter_messages, sent.bytes - sent.inter_bytes, machine.of(Link::intra),
-                         network) +
-         message_seconds(sent.inter_messages, sent.inter_bytes, machine.of(Link::inter), network) +
+                         network.of(Link::intra)) +
+         message_seconds(sent.inter_messages, sent.inter_bytes, machine.of(Link::inter), network.of(Link::inter)) +
          (sent.reduced > 0 ? machine.reduce(static_cast<double>(sent.reduced * value_bytes)) : 0) +
          (sent.shared_bytes > 0 ? machine.fetch(static_cast<double>(sent.shared_bytes)) : 0);
 }

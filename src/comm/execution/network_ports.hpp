@@ -1,0 +1,70 @@
+#pragma once
+
+// The ports of an emulated network. Owns when each port is free, in memory that all ranks of a machine share: messages
+// that many ranks send to one rank go through its port one after the other. Only computes times: the sender must keep a
+// message back until it has gone through its ports. For src/comm/execution alone.
+
+#include "comm/schedule/emulated_network.hpp"
+#include "comm/schedule/partition.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace trainstone {
+class Communicator;
+}
+
+namespace trainstone::Impl {
+
+/// When each of some ports is free, in memory that processes share. Any thread of any of them may take ports.
+class PortClocks {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  static std::size_t bytes(std::size_t ports);
+  /// \param[in] memory  bytes(ports), aligned to 64 bytes, zero before the first object is made of it; must outlive it
+  explicit PortClocks(std::byte* memory);
+
+  /// When something has gone through all the ports together that occupies each of them for `busy`, from the moment on
+  /// at which all of them are free, but not before `now`. The ports are not free before.
+  Time take(std::span<std::size_t const> ports, Time now, std::chrono::duration<double> busy) const;
+
+private:
+  std::uint32_t* m_lock;
+  std::int64_t* m_free; ///< ns of the clock, by port
+};
+
+/// The ports that the messages of a communicator's rank go through.
+class NetworkPorts {
+public:
+  using Time = PortClocks::Time;
+
+  /// Collective over `communicator`, whose ranks get the ports of this network. Ranks of another machine have their
+  /// ports there: messages to them occupy the sender's side alone. \param[in] machines  a communicator of the same
+  /// ranks, without emulated nodes
+  NetworkPorts(EmulatedNetwork const& network, Communicator const& communicator, Communicator const& machines);
+
+  /// Of some of the ranks, in the given order.
+  NetworkPorts of(std::vector<Rank> const& members) const;
+
+  /// When a message of this rank that is posted now has gone through its ports, behind all earlier ones.
+  Time send(Time now, Rank from, Rank to, std::uint64_t bytes) const;
+
+private:
+  /// What a rank has on this machine. Numbers of ports.
+  struct Ends {
+    int node;
+    bool here; ///< else it has its ports on another machine
+    std::size_t out, in, node_out, node_in;
+  };
+
+  EmulatedNetwork m_network;
+  std::shared_ptr<PortClocks const> m_clocks; ///< with their memory
+  std::vector<Ends> m_ends;                   ///< by rank
+};
+
+} // namespace trainstone::Impl

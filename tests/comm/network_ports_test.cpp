@@ -1,0 +1,78 @@
+// When messages have gone through the ports of an emulated network, by ports in the memory of this process.
+
+#include "comm/execution/network_ports.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+using namespace trainstone;
+using namespace std::chrono_literals;
+using Impl::PortClocks;
+
+namespace {
+
+/// Clocks of some ports, all free.
+struct OwnClocks {
+  explicit OwnClocks(std::size_t ports) : memory((PortClocks::bytes(ports) + 63) / 64) {}
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes{};
+  };
+  std::vector<Line> memory;
+  PortClocks clocks{memory.front().bytes.data()};
+
+  PortClocks::Time take(std::vector<std::size_t> const& ports, PortClocks::Time now,
+                        std::chrono::duration<double> busy) const {
+    return clocks.take(ports, now, busy);
+  }
+};
+
+constexpr PortClocks::Time start(7s);
+
+} // namespace
+
+TEST_CASE("what goes through a port waits for what went before", "[network]") {
+  OwnClocks const own(1);
+  CHECK(own.take({0}, start, 51us) == start + 51us);
+  CHECK(own.take({0}, start, 50us) == start + 101us);
+  CHECK(own.take({0}, start + 90us, 50us) == start + 151us); // posted while the second is in the port
+  CHECK(own.take({0}, start + 400us, 52us) == start + 452us);
+  CHECK(own.take({0}, start + 452us, 50us) == start + 502us);
+}
+
+TEST_CASE("a message waits for all of its ports, and occupies all of them as long", "[network]") {
+  OwnClocks const own(4); // two senders' and two receivers'
+  CHECK(own.take({0, 2}, start, 10us) == start + 10us);
+  CHECK(own.take({1, 3}, start, 10us) == start + 10us); // beside it
+  CHECK(own.take({1, 2}, start, 10us) == start + 20us);
+  CHECK(own.take({0, 3}, start, 10us) == start + 20us);
+  CHECK(own.take({0, 2}, start + 15us, 10us) == start + 30us);
+  CHECK(own.take({3}, start, 10us) == start + 30us);
+}
+
+TEST_CASE("times are rounded up to the clock's ticks", "[network]") {
+  OwnClocks const own(1);
+  CHECK(own.take({0}, start, std::chrono::duration<double>(0.4e-9)) == start + 1ns);
+  CHECK(own.take({0}, start, 0s) == start + 1ns);
+}
+
+TEST_CASE("a network is slow by latency or by bytes, inside or between nodes", "[network]") {
+  CHECK_FALSE(EmulatedNetwork{}.is_slow());
+  CHECK(EmulatedNetwork::uniform({.latency = 1e-9}).is_slow());
+  CHECK(EmulatedNetwork{{EmulatedLink{.seconds_per_byte = 1e-12}, EmulatedLink{}}}.is_slow());
+  CHECK(EmulatedNetwork{{EmulatedLink{}, EmulatedLink{.latency = 1e-9}}}.is_slow());
+}
+
+TEST_CASE("threads that send at the same time queue, too", "[network]") {
+  OwnClocks const own(2);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 1000; ++j) own.take({i % 2, 1 - i % 2}, start, 1us);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(own.take({1}, start, 0s) == start + 4000us);
+}
