@@ -24,8 +24,8 @@ namespace trainstone {
 
 namespace {
 
-void print_memory(RunPlan const& plan) {
-  fmt::print("bytes of memory on rank {}: no rank needs more\n", plan.rank);
+void print_memory(RunPlan const& plan, std::string_view note) {
+  fmt::print("bytes of memory on rank {}{}\n", plan.rank, note);
   for (MemoryCategory category : memory_categories) {
     fmt::print("  {:<36} {:>16}\n", to_string(category), plan.memory_bytes()[category]);
     for (MemoryItem const& item : plan.memory)
@@ -54,14 +54,17 @@ void print_sent(std::string_view name, Traffic const& sent, std::string const& w
              when);
 }
 
-void print_work(RunPlan const& plan) {
-  fmt::print("sent per step by rank {}: none sends more\n", plan.rank);
+void print_sent_by(RunPlan const& plan, std::string_view note) {
+  fmt::print("sent per step by rank {}{}\n", plan.rank, note);
   for (auto const* rows : {&plan.sent, &plan.control})
     for (TrafficRow const& row : *rows) print_sent(row.name, row.traffic, "");
   for (TrafficRow const& row : plan.start) print_sent(row.name, row.traffic, ", once");
   if (plan.replica_check_every > 0)
     print_sent("control: hash of all parameters", plan.replica_check,
                fmt::format(", every {}", plural(plan.replica_check_every, "step")));
+}
+
+void print_work(RunPlan const& plan) {
   fmt::print("FLOP per step and rank\n");
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
   fmt::print("  {:<36} {:>16}\n", "attention", plan.step_flops.attention);
@@ -152,6 +155,11 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   estimate.model_parameters = plan.table.model_parameters();
   estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.parallel.layout.mesh.data();
   estimate.predicted = predicted_amounts(plans.busiest);
+  if (!plans.busiest.computes()) {
+    WorkAmounts const of_worker = predicted_amounts(plan_run(resolve_run(resolve(deck, plan.ranks), topology), 0));
+    estimate.predicted.flops = of_worker.flops;
+    estimate.predicted.kernel_launches = of_worker.kernel_launches;
+  }
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
   estimate.needed_bytes = needed;
   estimate.given_bytes = options.device_memory;
@@ -186,10 +194,16 @@ int estimate(EstimateOptions const& options) {
   ResolvedRun const run = resolve_run(config, topology);
   if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
     fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
-  print_parameters(ParameterTable(run.config.model, run.mesh.data(), plan.table.slices()), run.mesh.pipeline);
-  print_memory(plan);
+  print_parameters(ParameterTable(run.config.model, run.mesh.parts(), plan.table.slices()), run.mesh.pipeline);
+  print_memory(plan, ": no rank needs more");
+  if (run.mesh.servers > 0) {
+    Rank const last = topology.ranks() - 1;
+    print_memory(plan_run(run, plan.rank == last ? 0 : last), plan.rank == last ? ", a worker" : ", a server");
+  }
   fmt::print("{}", stages_table(run));
-  print_work(plans.busiest);
+  print_sent_by(plans.busiest, ": none sends more");
+  if (!plans.busiest.computes()) print_sent_by(plan_run(run, 0), ", a worker");
+  print_work(plans.busiest.computes() ? plans.busiest : plan_run(run, 0));
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
   std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;

@@ -10,6 +10,7 @@
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
 #include "parallel/pipeline/pipeline_schedules.hpp"
+#include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/strategies.hpp"
 #include "parallel/program/step_walk.hpp"
 #include "report/explanation_svg.hpp"
@@ -91,7 +92,6 @@ void require_not_given(std::vector<GivenFlag> const& flags, std::string const& s
 std::vector<GivenFlag> flags_of_collectives(ExplainArguments const& arguments) {
   return {{"--elements", arguments.elements},
           {"--root", arguments.root},
-          {"--servers", arguments.servers},
           {"--segment", arguments.segment},
           {"--shared", arguments.shared ? "given" : ""}};
 }
@@ -108,7 +108,7 @@ std::vector<GivenFlag> flags_of_strategies(ExplainArguments const& arguments) {
 /// Neither a collective nor a strategy.
 void require_no_other_flags(ExplainArguments const& arguments, std::vector<GivenFlag> const& more) {
   require_not_given(more, arguments.subject);
-  require_not_given({{"--nodes", arguments.nodes}}, arguments.subject);
+  require_not_given({{"--nodes", arguments.nodes}, {"--servers", arguments.servers}}, arguments.subject);
   require_not_given(flags_of_collectives(arguments), arguments.subject);
   require_not_given(flags_of_strategies(arguments), arguments.subject);
 }
@@ -138,6 +138,10 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
   StateSharers const sharers = strategy.row().sharers;
   bool const hybrid = sharers == StateSharers::group, gathers = sharers != StateSharers::none;
   if (!hybrid) require_not_given({{"--shard-group", arguments.shard_group}}, arguments.subject);
+  if (sharers != StateSharers::servers) require_not_given({{"--servers", arguments.servers}}, arguments.subject);
+  if (!arguments.servers.empty()) parallel.servers = parse_count("--servers", arguments.servers, 1, most_ranks);
+  if (auto const problem = find_servers_problem(parallel, ranks))
+    throw InputError(fmt::format("{} on {}: {}", arguments.subject, plural(ranks, "rank"), problem->message));
   if (!gathers) require_not_given({{"--prefetch", arguments.prefetch}}, arguments.subject);
   if (hybrid) {
     TRAINSTONE_REQUIRE_INPUT(!arguments.shard_group.empty(), "{} needs --shard-group, a divisor of {} ranks",
@@ -145,7 +149,7 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
     parallel.shard_group = parse_count("--shard-group", arguments.shard_group, 1, ranks);
   }
   if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
-  return walk_step(parallel, {}, ParameterTable(small_model, mesh_of(parallel, ranks).data()),
+  return walk_step(parallel, {}, ParameterTable(small_model, mesh_of(parallel, ranks).parts()),
                    Topology::block(ranks, nodes));
 }
 
@@ -160,6 +164,7 @@ Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy)
   if (strategy.row().sharers != StateSharers::group || !arguments.shard_group.empty())
     set("shard_group", arguments.shard_group.empty() ? "0" : arguments.shard_group);
   if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
+  if (!arguments.servers.empty()) input.overrides.push_back("server.count=" + arguments.servers);
   return read_deck(input);
 }
 
@@ -212,7 +217,7 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->default_str("1");
   command.add_option("--elements", arguments.elements, "number of elements; default two per block");
   command.add_option("--root", arguments.root, "root of broadcast, reduce, gather, scatter; default 0");
-  command.add_option("--servers", arguments.servers, "number of ranks that are parameter servers; default 1");
+  command.add_option("--servers", arguments.servers, "of parameter servers: number of ranks that serve; default 1");
   command.add_option("--segment", arguments.segment,
                      "elements per message of segmented algorithms; default: each algorithm's own");
   command.add_flag("--sequence", arguments.sequence,

@@ -156,6 +156,20 @@ Deck parse_deck(std::string_view text, DeckInput const& input) {
   return deck;
 }
 
+namespace {
+
+/// \throws InputError if the ranks cannot be shared out to stages, tensor ranks and servers
+Rank data_ranks_of(Deck const& deck, std::int64_t ranks) {
+  ParallelConfig const& parallel = deck.config.parallel;
+  for (auto const& problem :
+       {find_stages_problem(parallel, ranks), find_tensor_ranks_problem(parallel, deck.config.model, ranks),
+        find_servers_problem(parallel, ranks)})
+    if (problem) fail_at(deck, problem->key, problem->message);
+  return mesh_of(parallel, ranks).data();
+}
+
+} // namespace
+
 RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   RunConfig config = deck.config;
   if (std::int64_t const expected = config.comm.expected_ranks; expected != 0 && expected != ranks) {
@@ -183,10 +197,7 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
                        : fmt::format("faults.order.rank = {} is no rank of this run; nearest legal value: {}", rank,
                                      ranks - 1));
   }
-  for (auto const& problem :
-       {find_stages_problem(config.parallel, ranks), find_tensor_ranks_problem(config.parallel, config.model, ranks)})
-    if (problem) fail_at(deck, problem->key, problem->message);
-  Rank const data_ranks = mesh_of(config.parallel, ranks).data();
+  Rank const data_ranks = data_ranks_of(deck, ranks);
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);
   }

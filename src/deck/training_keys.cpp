@@ -263,6 +263,16 @@ Key pipeline_schedule_key() {
   return key;
 }
 
+std::vector<Key> server_keys() {
+  auto const parallel = &RunConfig::parallel;
+  return {
+      number("server.count", parallel, &ParallelConfig::servers, "ranks", {.minimum = 1, .maximum = million},
+             "of strategy parameter_server: number of ranks, the last ones, that do nothing but serve"),
+      key("server.colocated", parallel, &ParallelConfig::colocated,
+          "of strategy parameter_server: every rank works, and serves a share; no rank does nothing but serve"),
+  };
+}
+
 std::vector<Key> pipeline_keys() {
   auto const parallel = &RunConfig::parallel;
   return {
@@ -316,7 +326,7 @@ std::vector<Key> memory_keys() {
 
 std::vector<Key> training_keys() {
   return joined({class_keys(), model_keys(), data_keys(), batch_and_precision_keys(), optimizer_keys(), parallel_keys(),
-                 pipeline_keys(), memory_keys()});
+                 pipeline_keys(), server_keys(), memory_keys()});
 }
 
 } // namespace trainstone::Impl

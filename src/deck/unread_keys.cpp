@@ -41,6 +41,11 @@ std::vector<ReadKey> keys_of_networks() {
   return {{"comm.emulated_network.node_port", {latency, bandwidth}}};
 }
 
+std::vector<ReadKey> keys_of_servers() {
+  Reader const served = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::servers; });
+  return {{"server.count", {served}}, {"server.colocated", {served}}};
+}
+
 std::vector<ReadKey> keys_of_tensor_ranks() {
   Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
   return {
@@ -50,16 +55,35 @@ std::vector<ReadKey> keys_of_tensor_ranks() {
   };
 }
 
+/// That name the algorithms of collectives between ranks that share the training state.
+std::vector<ReadKey> keys_of_algorithms() {
+  Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
+  Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
+  Reader const replicas = strategies_with([](StrategyRow const& row) {
+    return (row.sharers == StateSharers::none || row.sharers == StateSharers::group) && !row.collects();
+  });
+  Reader const shards = strategies_with(
+      [](StrategyRow const& row) { return row.sharers == StateSharers::all || row.sharers == StateSharers::group; });
+  Reader const collects = strategies_with([](StrategyRow const& row) { return row.collects(); });
+  Reader const colocated{"server.colocated", {}};
+  return {
+      {"comm.all_gather", {shards, colocated}},
+      {"comm.reduce_scatter", {shards, colocated}},
+      {"comm.reduce_scatter", {scatters}},
+      {"comm.all_gather", {parts}},
+      {"comm.reduce_scatter", {parts}},
+      {"comm.reduce", {owners, collects}},
+      {"comm.reduce", {scatters}},
+      {"comm.broadcast", {owners, collects}},
+      {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
+  };
+}
+
 std::vector<ReadKey> other_keys() {
   Reader const moments{"optimizer.type", {"adamw", "adam"}};
   Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
   Reader const scaled{"precision.loss_scale", {"dynamic"}};
   Reader const shares = strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::none; });
-  Reader const scatters{"parallel.gradient_reduction", {"reduce_scatter"}};
-  Reader const parts{"parallel.partition", {"intra_layer"}}, owners{"parallel.partition", {"inter_layer"}};
-  Reader const replicas =
-      strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::all && !row.collects(); });
-  Reader const collects = strategies_with([](StrategyRow const& row) { return row.collects(); });
   Reader const staged = strategies_with([](StrategyRow const& row) { return !row.stage; });
   Reader const grouped = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::group; });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
@@ -81,15 +105,6 @@ std::vector<ReadKey> other_keys() {
       {"parallel.shard_group", {grouped}, true},
       {"parallel.naive_update", {naive}},
       {"parallel.prefetch", {shares}}, // of gathered parameters
-      {"comm.all_gather", {shares}},
-      {"comm.reduce_scatter", {shares}},
-      {"comm.reduce_scatter", {scatters}},
-      {"comm.all_gather", {parts}},
-      {"comm.reduce_scatter", {parts}},
-      {"comm.reduce", {owners, collects}},
-      {"comm.reduce", {scatters}},
-      {"comm.broadcast", {owners, collects}},
-      {"comm.allreduce", {replicas, {"parallel.gradient_reduction", {"all_reduce"}}}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},
       {"parallel.first_bucket", {others}},
@@ -113,7 +128,7 @@ std::vector<ReadKey> other_keys() {
 std::vector<ReadKey> const& read_keys() {
   static std::vector<ReadKey> const all = [] {
     std::vector<ReadKey> rows = other_keys();
-    for (auto const& more : {keys_of_tensor_ranks(), keys_of_networks()})
+    for (auto const& more : {keys_of_algorithms(), keys_of_tensor_ranks(), keys_of_networks(), keys_of_servers()})
       std::ranges::copy(more, std::back_inserter(rows));
     return rows;
   }();

@@ -64,6 +64,8 @@ struct ModelStage {
   /// begins the first chunk, head ends the last one. Empty: one chunk has all blocks.
   std::vector<std::int64_t> chunks = {};
 
+  /// Of a rank that runs no part of the model.
+  static ModelStage nothing() { return {.embed = false, .blocks = {}, .head = false}; }
   static ModelStage whole(GptConfig const& config) {
     ModelStage all;
     for (std::int64_t block = 0; block < config.layers; ++block) all.blocks.push_back(block);

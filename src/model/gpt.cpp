@@ -22,7 +22,8 @@ Gpt::Gpt(GptConfig const& config, ParameterTable const& table, MicroBatchShape s
       m_gemm(&gemm),
       m_options(options) {
   TRAINSTONE_REQUIRE(shape.sequence <= config.context, "sequence {} > context {}", shape.sequence, config.context);
-  TRAINSTONE_REQUIRE(m_activations.places().stage() == table.stage(),
+  ModelStage const& stage = m_activations.places().stage();
+  TRAINSTONE_REQUIRE(stage == table.stage() || stage == ModelStage::nothing(),
                      "parameters are of a stage of {} blocks, activations of another one of {}",
                      table.stage().blocks.size(), m_activations.places().stage().blocks.size());
 }

@@ -101,19 +101,21 @@ private:
   }
 
   void cell(UnitState const& state, Rank rank, double y) {
-    bar(state.parameters, rank, y, "parameters");
-    bar(state.gradient, rank, y + bar_height, state.gradient == Holding::own ? "own" : "sum");
-    bar(Holding::share, rank, y + 2 * bar_height, "optimizer");
+    Mesh const& mesh = m_walk.layout().mesh;
+    bar(held_by(mesh, rank, StatePart::parameters, state.parameters), rank, y, "parameters");
+    bar(held_by(mesh, rank, StatePart::gradient, state.gradient), rank, y + bar_height,
+        state.gradient == Holding::own ? "own" : "sum");
+    bar(held_by(mesh, rank, StatePart::optimizer, Holding::share), rank, y + 2 * bar_height, "optimizer");
   }
 
   void bar(Holding holding, Rank rank, double y, char const* look) {
     Mesh const& mesh = m_walk.layout().mesh;
-    double const share = cell_width / mesh.shard;
+    double const share = cell_width / (mesh.servers > 0 ? mesh.servers : mesh.shard);
     bool const moving = holding == Holding::under_way;
     rectangle(left(rank), y, cell_width, moving ? "under_way" : "none");
     if (holding == Holding::nothing || moving) return;
     bool const part = holding == Holding::share;
-    rectangle(left(rank) + (part ? share * mesh.index(Axis::shard, rank) : 0), y, part ? share : cell_width, look);
+    rectangle(left(rank) + (part ? share * number_of_share(mesh, rank) : 0), y, part ? share : cell_width, look);
   }
 
   std::string const& m_name;

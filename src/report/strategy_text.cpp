@@ -98,9 +98,9 @@ std::string in_units(StateLayout const& layout, Axis axis, std::uint64_t sent) {
                      both && axis == Axis::replica ? "/F" : "");
 }
 
-std::string kept_text(ShardPlan const& plan) {
+std::string kept_text(ShardPlan const& plan, char const* by) {
   StateLayout const& layout = plan.layout;
-  std::string text = fmt::format("kept per rank, in elements: parameters {}, gradients {}, optimizer state {} x {}",
+  std::string text = fmt::format("kept {}, in elements: parameters {}, gradients {}, optimizer state {} x {}", by,
                                  layout.parameter_elements(), plan.reductions.kept_elements(layout), layout.moments,
                                  layout.share_elements());
   if (layout.sharding.parameters)
@@ -110,6 +110,11 @@ std::string kept_text(ShardPlan const& plan) {
   return text + "\n";
 }
 
+std::string kept_by_all(StepWalk const& walk) {
+  if (walk.layout().mesh.servers == 0) return kept_text(walk.plan(), "per rank");
+  return kept_text(walk.plan(), "by a worker") + kept_text(walk.plans.back(), "by a server");
+}
+
 } // namespace
 
 std::string strategy_title(std::string const& name, StepWalk const& walk) {
@@ -117,7 +122,9 @@ std::string strategy_title(std::string const& name, StepWalk const& walk) {
   std::string const mesh =
       layout.mesh.shard > 1 && layout.mesh.replica > 1
           ? fmt::format(" (F = {} in a shard group, R = {} replicas)", layout.mesh.shard, layout.mesh.replica)
-          : "";
+      : layout.mesh.servers > 0 ? fmt::format(" (W = {}, K = {})", plural(layout.mesh.data(), "worker"),
+                                              plural(layout.mesh.servers, "server"))
+                                : "";
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
                      plural(walk.ranks(), "rank"), mesh, plural(layout.topology.nodes(), "node"),
                      plural(std::ssize(layout.units) - 1, "block"), layout.elements());
@@ -131,6 +138,9 @@ std::string strategy_meaning(StepWalk const& walk) {
                        ? " Rank 0 collects gradients; not shown is the data that it sends out on every step."
                        : "");
   }
+  if (layout.mesh.servers > 0)
+    return "Workers have all parameters and push their gradients. Every server owns a share of every group: it adds up "
+           "its\nshare of the gradients, updates, and sends the new parameters to all workers.";
   std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
   if (layout.sharding.gradients) text += layout.sharding.parameters ? ", the gradients" : " and the gradients";
   if (layout.sharding.parameters)
@@ -140,8 +150,10 @@ std::string strategy_meaning(StepWalk const& walk) {
 }
 
 std::string held_text(StepWalk const& walk, UnitState const& state, Rank rank) {
-  Rank const member = walk.layout().mesh.index(Axis::shard, rank);
-  return holding_text(state.parameters, member) + "/" + holding_text(state.gradient, member);
+  StateLayout const& layout = walk.layout();
+  Rank const share = number_of_share(layout.mesh, rank);
+  return holding_text(held_by(layout.mesh, rank, StatePart::parameters, state.parameters), share) + "/" +
+         holding_text(held_by(layout.mesh, rank, StatePart::gradient, state.gradient), share);
 }
 
 std::string collective_text(StepWalk const& walk, WalkedCollective const& collective) {
@@ -173,13 +185,22 @@ std::string strategy_sums(StepWalk const& walk) {
   };
   for (std::string const& kind : kinds)
     add(kind, busiest(walk, [&](WalkedCollective const& one) { return kind_of(walk, one.planned) == kind; }), "");
+  auto const sent_by = [&](std::size_t rank) {
+    std::uint64_t sent = 0;
+    for (WalkedCollective const& collective : collectives_of(walk)) sent += collective.traffic[rank].bytes;
+    return sent;
+  };
+  if (layout.mesh.servers > 0) {
+    add("sum of a worker", sent_by(0), "= Psi");
+    add("sum of a server", sent_by(static_cast<std::size_t>(walk.ranks() - 1)), "= W/K Psi");
+  }
   for (Axis const axis : {Axis::shard, Axis::replica}) {
-    if (layout.mesh.size(axis) == 1) continue;
+    if (layout.mesh.size(axis) == 1 || layout.mesh.servers > 0) continue;
     std::uint64_t const sent = busiest(walk, [&](WalkedCollective const& one) { return one.planned.axis == axis; });
     add("sum" + axis_text(layout.mesh, axis), sent, "= " + in_units(layout, axis, sent));
   }
   std::string const nothing = "sent per rank in this step: nothing\n";
-  return (kinds.empty() ? nothing : aligned(rows)) + kept_text(walk.plan());
+  return (kinds.empty() ? nothing : aligned(rows)) + kept_by_all(walk);
 }
 
 std::string strategy_text(std::string const& name, StepWalk const& walk) {

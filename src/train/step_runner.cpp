@@ -164,12 +164,13 @@ void Trainer::agree(PlayedStep& played) {
 /// the losses, as a value of each rank.
 void Trainer::add_up_losses(PlayedStep& played) {
   played.losses.assign(static_cast<std::size_t>(m_plan->accumulation), 0.0); // without the head
-  if (m_plan->parallel.parts.has_head())
+  if (m_plan->parallel.parts.has_head() && m_plan->computes())
     played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
   auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
-  bool const counts = m_plan->parallel.layout.mesh.index(Axis::tensor, m_plan->rank) == 0; // the others have the same
+  bool const counts = m_plan->computes() && // the other ranks of a tensor group have the same
+                      m_plan->parallel.layout.mesh.index(Axis::tensor, m_plan->rank) == 0;
   for (Index micro_batch = 0; counts && micro_batch < m_plan->accumulation; ++micro_batch)
     values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];

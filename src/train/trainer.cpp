@@ -27,17 +27,11 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 /// Of the model, with the slices that this rank has.
 GptOptions const& options_of(RunPlan const& plan) { return plan.parallel.parts.options(); }
 
-Allocation allocate_gemm_scratch(MemoryLedger& ledger, RunConfig const& config, RunPlan const& plan) {
-  return Allocation(
-      ledger, MemoryCategory::buffers, "GEMM scratch",
-      memory_footprint(gemm_scratch_bytes(config.model, plan.shape, plan.gemm, plan.storage(), options_of(plan))));
-}
-
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory, ShardedEngine& engine) {
   bool const exchanges = plan.parallel.layout.mesh.tensor > 1;
   Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
-  Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.table.stage(),
-                  plan.parallel.pipeline.copies(), exchanges ? &exchanged : nullptr);
+  Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.computed_stage(),
+                  plan.activation_copies(), exchanges ? &exchanged : nullptr);
   for (Arena const* const each : {&arena, &exchanged})
     TRAINSTONE_REQUIRE(each->used() == each->capacity(), "{} of {} planned bytes of activations are used", each->used(),
                        each->capacity());
@@ -86,11 +80,9 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_plan(&plan),
       m_batches(std::move(batches)),
       m_steps(steps),
-      m_activation_memory(allocate(ledger, MemoryCategory::activations, "activations",
-                                   activation_plan(config.model, plan.shape, plan.storage().values, options_of(plan),
-                                                   plan.table.stage(), plan.parallel.pipeline.copies(),
-                                                   plan.parallel.tensor.own_activations()))),
-      m_gemm_memory(allocate_gemm_scratch(ledger, config, plan)),
+      m_activation_memory(
+          allocate(ledger, MemoryCategory::activations, "activations", planned_activations(plan, config.model))),
+      m_gemm_memory(ledger, MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)),
       m_buffer_memory(allocate(ledger, MemoryCategory::buffers, "buffers", buffer_plan(plan))),
       m_data_memory(allocate(ledger, MemoryCategory::data, "data", data_plan(plan))),
       m_pinned_memory(ledger, "staging", total_bytes(engine_pinned_buffers(plan.parallel))),
@@ -99,7 +91,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
-      m_loader(plan.shape, plan.accumulation, config.model.vocab, m_data, m_mirrors),
+      m_loader(plan.shape, plan.computes() ? plan.accumulation : 0, config.model.vocab, m_data, m_mirrors),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory, m_engine), m_gemm,
               options_of(plan)),
       m_program(make_step_program(plan.parallel)),

@@ -107,7 +107,7 @@ TEST_CASE("an unknown key is refused with its line and the key that is meant", "
 TEST_CASE("keys of later versions are unknown", "[deck]") {
   CHECK_THAT(error_of("include = [\"x.toml\"]\n" + small_deck),
              StartsWith("inputs/small.toml:1: unknown key \"include\""));
-  CHECK_THAT(error_of(small_deck + "[server]\ncount = 2\n"), StartsWith("inputs/small.toml:14: unknown section"));
+  CHECK_THAT(error_of(small_deck + "[offload]\nfolder = \"x\"\n"), StartsWith("inputs/small.toml:14: unknown section"));
   CHECK_THAT(error_of_override("parallel.sequences=true"), ContainsSubstring("unknown key \"parallel.sequences\""));
 }
 

@@ -97,7 +97,7 @@ TEST_CASE("keys that the strategy does not read are refused where they were set"
   }
   CHECK(error_of(small_deck + "[comm]\nall_gather = \"ring\"\n") ==
         "inputs/small.toml:15: comm.all_gather is not read with parallel.strategy = \"ddp\", only with "
-        "parallel.strategy = \"zero\" or \"hsdp\": leave it out, or change that");
+        "parallel.strategy = \"zero\" or \"hsdp\", or server.colocated = true: leave it out, or change that");
   CHECK_THAT(
       error_with({"parallel.strategy=zero", "parallel.zero_stage=1", "comm.allreduce=ring"}),
       EndsWith("only with parallel.strategy = \"ddp\" or \"hsdp\", or parallel.gradient_reduction = \"all_reduce\": "

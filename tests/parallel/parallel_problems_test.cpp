@@ -43,8 +43,8 @@ CommConfig all_measured() {
 ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, CommConfig const& comm = {},
                   PrecisionConfig const& precision = {}) {
   GptConfig const model{.layers = 3, .heads = 2, .channels = 16, .context = 8, .vocab = 97};
-  return make_shard_plan(parallel, {}, precision, comm, ParameterTable(model, ranks), Topology::one_node(ranks),
-                         ranks - 1, 1);
+  return make_shard_plan(parallel, {}, precision, comm, ParameterTable(model, mesh_of(parallel, ranks).parts()),
+                         Topology::one_node(ranks), ranks - 1, 1);
 }
 
 /// Elements; 0 if there is none.

@@ -60,8 +60,8 @@ Done counted(std::vector<Segment> const& outline, ShardPlan const& plan) {
 
 ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, Rank rank, Index micro_batches) {
   GptConfig const model{.layers = 3, .heads = 1, .channels = 16, .context = 8, .vocab = 16};
-  return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, ranks), Topology::one_node(ranks), rank,
-                         micro_batches);
+  return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()),
+                         Topology::one_node(ranks), rank, micro_batches);
 }
 
 } // namespace

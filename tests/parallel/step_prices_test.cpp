@@ -19,8 +19,8 @@ constexpr Index layers = 3;
 
 ShardPlan plan_of(ParallelConfig const& parallel, Rank ranks, Index micro_batches = 1) {
   GptConfig const model{.layers = layers, .heads = 1, .channels = 16, .context = 8, .vocab = 16};
-  return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, ranks), Topology::one_node(ranks), 0,
-                         micro_batches);
+  return make_shard_plan(parallel, {}, {}, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()),
+                         Topology::one_node(ranks), 0, micro_batches);
 }
 
 PartTimes parts() {

@@ -16,7 +16,7 @@ namespace {
 
 StepWalk walk_small(ParallelConfig const& parallel, Rank ranks, Index layers = 2) {
   GptConfig const model{.layers = layers, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
-  return walk_step(parallel, {}, ParameterTable(model, ranks), Topology::one_node(ranks));
+  return walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()), Topology::one_node(ranks));
 }
 
 std::uint64_t sent(StepWalk const& walk, Rank rank) {

@@ -18,7 +18,7 @@ namespace {
 
 StepWalk walk_small(ParallelConfig const& parallel, Rank ranks) {
   GptConfig const model{.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
-  return walk_step(parallel, {}, ParameterTable(model, ranks), Topology::one_node(ranks));
+  return walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()), Topology::one_node(ranks));
 }
 
 ParallelConfig zero(Index stage) { return {.strategy = Strategy::zero, .zero_stage = stage}; }

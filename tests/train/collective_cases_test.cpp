@@ -25,8 +25,8 @@ using Mistake = std::function<void(Schedule&)>;
 
 ShardPlan make_plan(ParallelConfig const& parallel, GptConfig const& model, Rank ranks, Rank rank,
                     CommConfig const& comm = {}, PrecisionConfig const& precision = {}) {
-  return make_shard_plan(parallel, {}, precision, comm, ParameterTable(model, ranks), Topology::one_node(ranks), rank,
-                         1);
+  return make_shard_plan(parallel, {}, precision, comm, ParameterTable(model, mesh_of(parallel, ranks).parts()),
+                         Topology::one_node(ranks), rank, 1);
 }
 
 GptConfig const tiny{.layers = 1, .heads = 1, .channels = 8, .context = 4, .vocab = 16};

@@ -234,6 +234,52 @@ TEST_CASE("hybrid sharding sends 3 (F-1)/F inside of groups and 2/F (R-1)/R acro
   CHECK(plan.memory_bytes()[MemoryCategory::optimizer] == 8 * elements / f);
 }
 
+TEST_CASE("workers send Psi to the servers, a server W Psi / K to the workers, and holds 1/K of the state",
+          "[train][plan]") {
+  GptConfig const model{2, 3, 12, 11, 29};
+  auto const [recipe, parameter, gradient, optimizer] =
+      GENERATE(std::tuple{RecipeName::fp32, 4u, 4u, 8u}, std::tuple{RecipeName::mixed16, 2u, 2u, 12u});
+  for (Rank workers = 1; workers <= 7; ++workers)
+    for (Rank servers = 1; workers + servers <= 8; ++servers) {
+      Rank const ranks = workers + servers;
+      auto const w = static_cast<std::uint64_t>(workers), k = static_cast<std::uint64_t>(servers);
+      RunConfig config = make_config(model, model.context, {1, 2, 2 * workers});
+      config.precision.recipe = recipe;
+      config.parallel = {.strategy = Strategy::parameter_server,
+                         .servers = servers,
+                         .granularity = Granularity::bucket,
+                         .in_flight = 3};
+      RunPlan const worker = plan_run(config, 0, ranks), server = plan_run(config, ranks - 1, ranks);
+      std::uint64_t const elements = padded_parameters(model, k);
+      std::uint64_t const units = worker.parallel.layout.units.size();
+      CAPTURE(to_string(recipe), workers, servers);
+
+      CategoryBytes const held = worker.memory_bytes(), served = server.memory_bytes();
+      CHECK(held[MemoryCategory::parameters] == parameter * elements);
+      CHECK(held[MemoryCategory::gradients] == gradient * elements);
+      CHECK(held[MemoryCategory::optimizer] == 0);
+      CHECK(served[MemoryCategory::parameters] == parameter * elements / k);
+      CHECK(served[MemoryCategory::gradients] == gradient * elements / k);
+      CHECK(served[MemoryCategory::optimizer] == optimizer * elements / k);
+      CHECK(served[MemoryCategory::activations] == 0);
+      CHECK(served[MemoryCategory::data] == 0);
+      // The last block is a bucket, all the rest another one, of which a server keeps what the other workers have sent.
+      std::uint64_t const block = round_up(12 * 12 * 12 + 13 * 12, 256 * k);
+      auto const scratch = std::ranges::find(server.memory, "reduction scratch", &MemoryItem::name);
+      CHECK(scratch->bytes == (w - 1) * gradient * (elements - block) / k);
+
+      CHECK(worker.step_sent().messages == 2 * k);
+      CHECK(worker.step_sent().bytes == gradient * elements);
+      CHECK(worker.step_sent().reduced == 0);
+      CHECK(server.step_sent().messages == w * units);
+      CHECK(server.step_sent().bytes == w * parameter * elements / k);
+      CHECK(server.step_sent().reduced == (w - 1) * elements / k);
+      CHECK(worker.step_flops.gemm == plan_run(make_config(model, model.context, {1, 2, 2}), 0, 1).step_flops.gemm);
+      CHECK(server.step_flops.gemm == 0);
+      CHECK(server.step_launches < worker.step_launches);
+    }
+}
+
 TEST_CASE("staging holds two blocks of a ring, per reduction in flight and gather, and cuts at one MiB",
           "[train][plan]") {
   GptConfig const model{2, 4, 128, 11, 8192};

@@ -17,4 +17,10 @@ void append_sum_in_order(ScheduleBuilder& builder, std::vector<Slice> const& con
   }
 }
 
+void append_sum_in_tree(ScheduleBuilder& builder, std::vector<Slice> const& contributions) {
+  for (std::size_t stride = 1; stride < contributions.size(); stride *= 2)
+    for (std::size_t i = 0; i + stride < contributions.size(); i += 2 * stride)
+      builder.reduce(contributions[i + stride], contributions[i]);
+}
+
 } // namespace trainstone

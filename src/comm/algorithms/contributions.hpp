@@ -13,4 +13,8 @@ namespace trainstone {
 /// \param[in] contributions  of equal size; scratch, but for number `own`
 void append_sum_in_order(ScheduleBuilder& builder, std::vector<Slice> const& contributions, std::size_t own);
 
+/// contributions[0] = the sum of all, in the balanced binary tree over their numbers. The others become workspace.
+/// \param[in] contributions  of equal size
+void append_sum_in_tree(ScheduleBuilder& builder, std::vector<Slice> const& contributions);
+
 } // namespace trainstone

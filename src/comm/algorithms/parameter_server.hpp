@@ -11,6 +11,8 @@ namespace trainstone {
 /// Every worker sends each server its block; a server adds them in the order of workers, and keeps all but the first
 /// worker's in scratch until then.
 Schedule make_direct_server_push(Problem const& problem, Rank rank);
+/// The same, but a server adds them in the balanced binary tree over the workers. Every addition is rounded.
+Schedule make_ordered_server_push(Problem const& problem, Rank rank);
 
 /// Every server sends its block to each worker.
 Schedule make_direct_server_pull(Problem const& problem, Rank rank);

@@ -147,6 +147,8 @@ constexpr std::array table{
     // --- parameter servers
     RegisteredAlgorithm{Collective::server_push, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::none,
                         make_direct_server_push},
+    RegisteredAlgorithm{Collective::server_push, Algorithm::ordered, MemoryNeed::nothing, PricingSymmetry::none,
+                        make_ordered_server_push},
     RegisteredAlgorithm{Collective::server_pull, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::none,
                         make_direct_server_pull},
 };

@@ -40,7 +40,7 @@ double GradientNorm::operator()(std::function<StoredVector(Index group)> const& 
   for (Index g = 0; g < std::ssize(m_layout->groups); ++g) {
     ParameterGroup const& group = m_layout->groups[static_cast<std::size_t>(g)];
     Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(group.padded / norm_block));
-    Rank const first_owner = m_layout->ownership.owner(g).value_or(0);
+    Rank const first_owner = m_layout->ownership.owner_of_part(g, 0);
     collect_shares(m_exec, gathered, m_layout->norm_blocks_begin(g, first_owner), blocks);
     for (ParameterSection const& section : group.sections) {
       auto const [begin, end] = section.elements;

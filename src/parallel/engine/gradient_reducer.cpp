@@ -182,7 +182,7 @@ void GradientReducer::fold(StoredVector value, Index begin, Index micro_batch) {
 /// In a vector of sums.
 Range GradientReducer::place_of_share(Gradient const& gradient) const {
   Range const share = m_layout->share(gradient.group);
-  Index const begin = m_layout->sharding.gradients ? gradient.share_offset : gradient.offset + share.begin;
+  Index const begin = m_layout->keeps_shares_of_gradients() ? gradient.share_offset : gradient.offset + share.begin;
   return {begin, begin + share.size()};
 }
 

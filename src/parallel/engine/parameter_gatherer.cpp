@@ -37,11 +37,17 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
 }
 
 StoredVector ParameterGatherer::share(Index group) const {
-  return m_parameters->part(m_layout->share_begin(group, m_layout->sharding.parameters), m_layout->share(group).size());
+  return m_parameters->part(m_layout->share_begin(group, m_layout->keeps_shares_of_parameters()),
+                            m_layout->share(group).size());
 }
 
 StoredVector ParameterGatherer::whole(Index unit, Index slot) const {
   ParameterUnit const& entry = m_layout->units[at(unit)];
+  if (m_layout->serves()) { // its shares of the unit's groups lie side by side
+    Index const begin = m_layout->share_offset(entry.first_group);
+    Index const end = m_layout->share_offset(entry.last_group) + m_layout->share(entry.last_group).size();
+    return m_parameters->part(begin, end - begin);
+  }
   if (!m_slots) return m_parameters->part(entry.offset, entry.padded);
   return m_slots->part(slot * m_layout->largest_unit(), entry.padded);
 }

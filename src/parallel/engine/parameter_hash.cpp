@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -22,7 +23,7 @@ constexpr std::uint64_t master_factor = 3;
 
 /// Whether the hash adds up over the ranks of the shard axis.
 bool hash_adds_up_shares(StateLayout const& layout) {
-  return layout.mesh.shard > 1 && (layout.sharding.parameters || layout.types.master);
+  return layout.mesh.shard > 1 && (layout.sharding.parameters || layout.types.master || layout.mesh.servers > 0);
 }
 
 /// Sums of hashes of blocks.
@@ -30,11 +31,13 @@ struct HashSums {
   std::uint64_t counted = 0; ///< of what this rank counts
   std::uint64_t table = 0;   ///< of the token table, less its copy's
   std::uint64_t uncut = 0;   ///< of what all ranks of a tensor group have
+  std::uint64_t served = 0;  ///< of the parameters of dedicated servers
 
   HashSums& operator+=(HashSums const& other) {
     counted += other.counted;
     table += other.table;
     uncut += other.uncut;
+    served += other.served;
     return *this;
   }
 };
@@ -45,6 +48,7 @@ std::vector<std::uint64_t HashSums::*> sums_over(Axis axis, Mesh const& mesh) {
   std::vector<std::uint64_t HashSums::*> sums{&HashSums::counted};
   if (mesh.pipeline > 1) sums.push_back(&HashSums::table);
   if (mesh.tensor > 1 && axis != Axis::tensor) sums.push_back(&HashSums::uncut);
+  if (mesh.servers > 0) sums.push_back(&HashSums::served);
   return sums;
 }
 
@@ -99,12 +103,14 @@ HashSums sums_of(ShardedEngine const& engine, Index group, Range const& part, st
 GroupHash hash_here(ExecutionSpace const& exec, ShardedEngine const& engine, Index group) {
   StateLayout const& layout = engine.plan().layout;
   char const* const reason = "trainstone::parallel::parameter_hash: the host hashes the parameters";
-  bool const all = !layout.sharding.parameters;
+  bool const all = !layout.keeps_shares_of_parameters();
   Range const share = layout.share(group),
               here = all ? Range{0, layout.groups[static_cast<std::size_t>(group)].padded} : share;
   ConstStoredVector const values = all ? engine.whole_parameters(group) : engine.parameter_share(group);
   GroupHash hash;
-  (all ? hash.whole : hash.shares) += sums_of(engine, group, here, copy_to_host(exec, values, reason));
+  HashSums sums = sums_of(engine, group, here, copy_to_host(exec, values, reason));
+  if (layout.serves()) sums.served = std::exchange(sums.counted, 0);
+  (all ? hash.whole : hash.shares) += sums;
   if (layout.types.master) {
     HashSums master = sums_of(engine, group, share, copy_to_host(exec, engine.master_share(group), reason));
     for (auto const sum : {&HashSums::counted, &HashSums::table, &HashSums::uncut}) master.*sum *= master_factor;
@@ -137,6 +143,7 @@ ParameterHash hash_parameters(ExecutionSpace const& exec, ShardedEngine& engine)
     add_up(exec, engine.communicators().of(axis), sums, sums_over(axis, layout.mesh));
     if (axis == Axis::shard) sums += whole;
   }
+  if (layout.serves()) sums.counted += sums.served; // as workers count what they have pulled
   return {sums.counted, sums.table == 0, sums.uncut};
 }
 

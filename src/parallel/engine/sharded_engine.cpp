@@ -262,6 +262,7 @@ void ShardedEngine::broadcast_state() {
 
 void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
   finish();
+  if (m_layout->serves()) return; // every worker has them
   NoProgress const busy(m_busy);
   Index const units = std::ssize(m_layout->units), slots = m_plan->gathers.slots;
   for (Index u = 0; u < units; ++u) {

@@ -78,7 +78,7 @@ public:
   void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
   /// Sets this rank's share of all moments to 0: the optimizer begins anew. Enqueued.
   void clear_moments();
-  /// Hands every group in turn, whole, to `read`; collective.
+  /// Hands every group in turn, whole, to `read`, but on servers; collective.
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
   /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
   /// the group's summed gradient.

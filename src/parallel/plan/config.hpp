@@ -42,6 +42,7 @@ enum class Strategy {
   ddp,   ///< every rank keeps all
   zero,  ///< shared out among all ranks, by stage
   hsdp,  ///< shared out in groups of ranks
+  parameter_server, ///< workers keep parameters and gradients, servers the rest
 };
 
 /// As decks write it.
@@ -60,6 +61,8 @@ struct ParallelConfig {
   Strategy strategy = Strategy::ddp;
   std::int64_t zero_stage = 0;  ///< 1, 2, 3 of strategy zero; 0: not given
   std::int64_t shard_group = 0; ///< ranks that share one copy, of strategy hsdp; 0: not given
+  std::int64_t servers = 1;     ///< dedicated ranks of strategy parameter_server: the last ones
+  bool colocated = false;       ///< instead every rank serves a share, and works
   NaiveUpdate naive_update = NaiveUpdate::each;
   StatePartition partition = StatePartition::intra_layer;
   ReductionMode reduction = ReductionMode::fast;

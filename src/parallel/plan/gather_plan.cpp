@@ -9,19 +9,28 @@ namespace trainstone {
 
 namespace {
 
+/// Where a share of a group lies in its unit. A server has memory for its own share alone, and the other shares of the
+/// same size, which it never touches, have the same place.
+Index begin_in_unit(StateLayout const& layout, ParameterUnit const& unit, Index group, Range const& share) {
+  if (layout.serves()) return layout.share_offset(group) - layout.share_offset(unit.first_group);
+  return layout.groups[static_cast<std::size_t>(group)].offset - unit.offset + share.begin;
+}
+
 /// Every owner has its shares of the unit's groups, which are one block of the collective.
 UnitGather gather_of_unit(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
                           ParameterUnit const& unit) {
   std::optional<Rank> const owner = layout.ownership.owner(unit.first_group);
-  Collective const collective = owner ? Collective::broadcast : Collective::all_gather;
+  Collective const collective = layout.mesh.servers > 0 ? Collective::server_pull
+                                : owner                 ? Collective::broadcast
+                                                        : Collective::all_gather;
   UnitGather gather{planned_collective(choice, Axis::shard, line, collective, unit.padded), {}};
   gather.planned.problem.root = owner.value_or(0);
-  if (owner || unit.first_group == unit.last_group) return gather;
+  if (owner || (unit.first_group == unit.last_group && !layout.serves())) return gather;
   for (Rank member = 0; member < layout.mesh.shard; ++member)
     for (Index group = unit.first_group; group <= unit.last_group; ++group) {
-      Index const begin = layout.groups[static_cast<std::size_t>(group)].offset - unit.offset;
       Range const share = layout.ownership.share(group, member);
-      gather.pieces.append({begin + share.begin, begin + share.end});
+      Index const begin = begin_in_unit(layout, unit, group, share);
+      gather.pieces.append({begin, begin + share.size()});
     }
   return gather;
 }

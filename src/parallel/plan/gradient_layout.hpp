@@ -39,7 +39,11 @@ struct GradientLayout {
   std::optional<Gradient> looked_up() const;
 };
 
+/// What a rank keeps of every gradient: all of it, or its share alone, as servers do.
+enum class GradientsKept { whole, shares };
+
 /// \param[in] in_two_parts  the group of the token table, if embed's part of its gradient lies apart from head's
-GradientLayout make_gradient_layout(StateLayout const& layout, std::optional<Index> in_two_parts);
+GradientLayout make_gradient_layout(StateLayout const& layout, std::optional<Index> in_two_parts,
+                                    GradientsKept kept = GradientsKept::whole);
 
 } // namespace trainstone

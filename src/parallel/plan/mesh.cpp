@@ -30,10 +30,14 @@ Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
   Mesh mesh{.tensor = static_cast<Rank>(tensor), .pipeline = static_cast<Rank>(stages)};
   auto const data = static_cast<Rank>(ranks / stages / tensor);
   StateSharers const sharers = row_of(parallel.strategy).sharers;
-  if (sharers == StateSharers::group && parallel.shard_group > 0 && data % parallel.shard_group == 0)
-    mesh.shard = static_cast<Rank>(parallel.shard_group);
-  else if (sharers == StateSharers::all || parallel.updates_alone())
+  if (has_dedicated_servers(parallel) && parallel.servers >= 1 && parallel.servers < data) {
     mesh.shard = data;
+    mesh.servers = static_cast<Rank>(parallel.servers);
+  } else if (sharers == StateSharers::group && parallel.shard_group > 0 && data % parallel.shard_group == 0) {
+    mesh.shard = static_cast<Rank>(parallel.shard_group);
+  } else if (sharers == StateSharers::all || parallel.colocated || parallel.updates_alone()) {
+    mesh.shard = data;
+  }
   mesh.replica = data / mesh.shard;
   return mesh;
 }

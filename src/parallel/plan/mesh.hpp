@@ -42,6 +42,7 @@ struct Mesh {
   Rank shard = 1;    ///< F: ranks of a shard group
   Rank replica = 1;  ///< R: shard groups that hold the same
   Rank pipeline = 1; ///< stages
+  Rank servers = 0;  ///< the last ranks of the shard axis: they have no data, and run no part of the model
 
   Rank ranks() const { return tensor * shard * replica * pipeline; }
   Rank size(Axis axis) const;
@@ -59,9 +60,12 @@ struct Mesh {
   /// The same number for exactly these ranks.
   int colour(Axis axis, Rank rank) const { return rank_at(axis, rank, 0); }
 
-  /// The data ranks, among which a batch is divided: all others run the same micro-batches as one of them.
-  Rank data() const { return shard * replica; }
-  /// The index of a rank on both axes of data, the shard axis first.
+  /// The data ranks, among which a batch is divided: all others run the same micro-batches as one of them, or serve.
+  Rank data() const { return (shard - servers) * replica; }
+  bool serves(Rank rank) const { return index(Axis::shard, rank) >= shard - servers; }
+  /// The equal parts into which the ranks of a shard group may cut a group of parameters.
+  Rank parts() const { return servers > 0 ? servers : data(); }
+  /// The index of a data rank on both axes of data, the shard axis first.
   Rank data_index(Rank rank) const { return rank / stride(Axis::shard) % data(); }
 
 private:

@@ -35,14 +35,16 @@ std::vector<Rank> balanced_owners(std::vector<ParameterGroup> const& groups, std
 
 } // namespace
 
-Ownership::Ownership(std::vector<ParameterGroup> const& groups, std::vector<Rank> owners, Rank members)
-    : m_owners(std::move(owners)) {
+Ownership::Ownership(std::vector<ParameterGroup> const& groups, std::vector<Rank> owners, Rank members, Rank first)
+    : m_owners(std::move(owners)), m_first(first) {
   Index const all = groups.back().offset + groups.back().padded;
-  std::vector<Index> elements(at(members), m_owners.empty() ? all / members : 0);
+  Rank const parts = members - first;
+  std::vector<Index> elements(at(members), 0);
+  if (m_owners.empty()) std::fill(elements.begin() + first, elements.end(), all / parts);
   for (ParameterGroup const& group : groups) {
     if (m_owners.empty()) {
-      TRAINSTONE_REQUIRE(group.padded % members == 0, "{} elements in equal parts for {} ranks", group.padded, members);
-      m_offsets.push_back(group.offset / members);
+      TRAINSTONE_REQUIRE(group.padded % parts == 0, "{} elements in equal parts for {} ranks", group.padded, parts);
+      m_offsets.push_back(group.offset / parts);
     } else {
       Index& so_far = elements[at(m_owners[m_sizes.size()])];
       m_offsets.push_back(so_far);
@@ -55,6 +57,10 @@ Ownership::Ownership(std::vector<ParameterGroup> const& groups, std::vector<Rank
 
 Ownership Ownership::of_parts(std::vector<ParameterGroup> const& groups, Rank members) {
   return Ownership(groups, {}, members);
+}
+
+Ownership Ownership::of_servers(std::vector<ParameterGroup> const& groups, Rank members, Rank servers) {
+  return Ownership(groups, {}, members, members - servers);
 }
 
 Ownership Ownership::of_units(std::vector<ParameterGroup> const& groups, std::vector<ParameterUnit> const& units,
@@ -72,12 +78,14 @@ std::optional<Rank> Ownership::owner(Index group) const {
 
 Range Ownership::share(Index group, Rank member) const {
   Index const size = share_elements(group);
-  if (m_owners.empty()) return {member * size, (member + 1) * size};
+  if (m_owners.empty())
+    return member < m_first ? Range{} : Range{(member - m_first) * size, (member - m_first + 1) * size};
   return {0, m_owners[at(group)] == member ? size : 0};
 }
 
 Index Ownership::offset(Index group, Rank member) const {
-  return m_owners.empty() || m_owners[at(group)] == member ? m_offsets[at(group)] : 0;
+  bool const owns = m_owners.empty() ? member >= m_first : m_owners[at(group)] == member;
+  return owns ? m_offsets[at(group)] : 0;
 }
 
 } // namespace trainstone

@@ -35,6 +35,11 @@ Found strategy_problem(ParallelConfig const& parallel, Index ranks) {
     return problem("parallel.shard_group",
                    "parallel.shard_group = {} does not divide the {} data ranks; nearest legal values: {}",
                    parallel.shard_group, ranks, nearest_divisors(ranks, parallel.shard_group));
+  if (parallel.colocated && parallel.servers != 1)
+    return problem("server.count",
+                   "server.count = {} is of dedicated servers: with server.colocated = true every rank serves; legal "
+                   "values: 1, or server.colocated = false",
+                   parallel.servers);
   bool const is_whole = row.sharers == StateSharers::none && !row.collects();
   bool const collects_step = row.collects() && parallel.granularity == Granularity::step;
   if (parallel.granularity != Granularity::bucket && !is_whole && !collects_step)
@@ -67,9 +72,11 @@ Found reduce_problem(ParallelConfig const& parallel, Index ranks, Index rank_mic
                    "parallel.reduce = \"last\" would keep whole gradients over {} micro-batches, which stage {} does "
                    "not; legal values: \"each\", or batch.accumulation = 1",
                    rank_micro_batches, parallel.zero_stage);
-  if (row.collects() && parallel.reduce == ReduceWhen::each)
-    return problem("parallel.reduce", "parallel.strategy = \"naive\" collects gradients once per step: legal value "
-                                      "of parallel.reduce \"last\"");
+  if ((row.collects() || has_dedicated_servers(parallel)) && parallel.reduce == ReduceWhen::each)
+    return problem("parallel.reduce",
+                   "parallel.strategy = \"{}\" collects gradients once per step: legal value of parallel.reduce "
+                   "\"last\"",
+                   row.name);
   if (ordered && parallel.reduce == ReduceWhen::each && !gradients_sharded)
     return problem("parallel.reduce", "parallel.reduction = \"ordered\" decides by the strategy: legal value \"last\"");
   return std::nullopt;
@@ -119,10 +126,22 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
 
 } // namespace
 
+std::optional<ConfigProblem> find_servers_problem(ParallelConfig const& parallel, Index ranks) {
+  if (!has_dedicated_servers(parallel) || (parallel.servers >= 1 && parallel.servers < ranks)) return std::nullopt;
+  if (ranks == 1)
+    return problem(
+        "parallel.strategy",
+        "parallel.strategy = \"{}\" needs a worker and a server, and there is 1 rank; legal values: 2 ranks or "
+        "more, or server.colocated = true",
+        row_of(parallel.strategy).name);
+  return problem("server.count", "server.count = {} leaves no worker among {} ranks; nearest legal value: {}",
+                 parallel.servers, ranks, ranks - 1);
+}
+
 std::optional<ConfigProblem> find_sharing_problem(ParallelConfig const& parallel, char const* key, Index ranks,
                                                   std::string_view name, std::string_view what) {
   StrategyRow const& row = row_of(parallel.strategy);
-  if (row.main_device)
+  if (row.main_device || row.sharers == StateSharers::servers)
     return problem(key,
                    "{} = {}: parallel.strategy = \"{}\" has no {}; nearest legal values: {} 1, or strategy \"ddp\", "
                    "\"zero\" or \"hsdp\"",

@@ -13,6 +13,9 @@
 
 namespace trainstone {
 
+/// The problem of the number of dedicated servers among so many ranks, if there is one; names the nearest legal value.
+std::optional<ConfigProblem> find_servers_problem(ParallelConfig const& parallel, Index ranks);
+
 /// The problem of the strategy on this number of data ranks and of micro-batches per rank and step, if there is one;
 /// names the nearest legal values.
 std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& parallel, CommConfig const& comm, Index ranks,

@@ -24,12 +24,18 @@ Algorithm AlgorithmChoice::of(AlgorithmKey const& key) const {
   std::string const& name = comm.*key.member;
   if (names_algorithm(name)) return parse_algorithm(key.collective, name);
   if (ordered && adds_up(key.collective)) return Algorithm::ordered;
+  if (direct && key.collective != Collective::all_reduce && !key.of_tensor_ranks) return Algorithm::direct;
   if (has_root(key.collective)) return main_device ? Algorithm::linear : Algorithm::binomial;
   return Algorithm::ring;
 }
 
 PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, Topology const& line,
                                      Collective collective, Index elements) {
+  if (has_servers(collective)) {
+    bool const in_tree = choice.ordered && collective == Collective::server_push;
+    return {axis, even_problem(collective, elements, line, 0, choice.servers),
+            in_tree ? Algorithm::ordered : Algorithm::direct};
+  }
   AlgorithmKey const* const key = find_algorithm_key(collective, axis == Axis::tensor);
   TRAINSTONE_REQUIRE(key, "no key names an algorithm of {}", to_string(collective));
   Algorithm const algorithm = choice.of(*key);

@@ -34,12 +34,15 @@ struct AlgorithmChoice {
   CommConfig comm;
   bool ordered = false;     ///< sums are the same for every number of ranks
   bool main_device = false; ///< rank 0 collects and sends out
+  bool direct = false;      ///< every rank serves a share: to and from its owner in one message
+  Rank servers = 0;         ///< dedicated
 
   /// What the deck says, or the default of the engine's collectives.
   /// \throws InputError if the deck's algorithm is unknown
   Algorithm of(AlgorithmKey const& key) const;
 };
 
+/// Between workers and servers there is one algorithm, which no key names.
 /// \param[in] line  the topology of the ranks of the axis
 /// \throws InputError if the algorithm cannot solve the problem
 PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, Topology const& line,

@@ -12,14 +12,16 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-/// What a bucket has of one owner's shares, gradient by gradient.
+/// What a bucket has of one owner's shares, gradient by gradient. A server has memory for its own share alone, and the
+/// other shares of the same size, which it never touches, have the same place.
 void append_member(Pieces& pieces, ReductionPlan const& reductions, StateLayout const& layout, Bucket const& bucket,
                    Rank member) {
   Index const begin = reductions.buckets.runs[at(bucket.run)].memory.begin;
   for (BucketPart const& part : bucket.parts) {
     Range const share = layout.ownership.share(part.group, member);
     if (share.empty()) continue;
-    Index const first = reductions.gradients.gradients[at(part.gradient)].offset - begin + share.begin;
+    Index const in_gradient = layout.serves() ? 0 : share.begin;
+    Index const first = reductions.gradients.gradients[at(part.gradient)].offset - begin + in_gradient;
     pieces.append({first + part.of_share.begin, first + part.of_share.end});
   }
 }
@@ -33,6 +35,10 @@ BucketReduction plan_collectives(ParallelConfig const& parallel, AlgorithmChoice
   };
   bool const all_reduces = parallel.gradient_reduction == GradientReductionWay::all_reduce;
   bool const to_one = layout.ownership.owner(0).has_value();
+  if (layout.mesh.servers > 0) {
+    add(Axis::shard, Collective::server_push);
+    return reduction;
+  }
   add(Axis::shard, all_reduces ? Collective::all_reduce : to_one ? Collective::reduce : Collective::reduce_scatter);
   if (row_of(parallel.strategy).collects()) {
     add(Axis::replica, Collective::reduce);
@@ -41,6 +47,14 @@ BucketReduction plan_collectives(ParallelConfig const& parallel, AlgorithmChoice
     add(Axis::replica, Collective::all_reduce);
   }
   return reduction;
+}
+
+/// Of a server: the same buckets, and memory for its shares.
+void keep_shares_alone(ReductionPlan& plan, StateLayout const& layout, std::optional<Index> in_two_parts) {
+  plan.gradients = make_gradient_layout(layout, in_two_parts, GradientsKept::shares);
+  for (BucketRun& run : plan.buckets.runs)
+    run.memory = {plan.gradients.units[at(run.first_unit)].memory.begin,
+                  plan.gradients.units[at(run.last_unit)].memory.end};
 }
 
 /// The first axis along which memory of fresh gradients, or of sums, is shared.
@@ -58,7 +72,9 @@ BucketReduction ReductionPlan::reduction_of(Bucket const& bucket, StateLayout co
   Index const share = bucket.share_elements();
   for (PlannedCollective& step : sized) {
     Index const elements = step.axis == Axis::shard ? share * layout.ownership.owners() : share;
-    step.problem.partition = Partition::even(elements, layout.mesh.size(step.axis));
+    step.problem.partition = has_servers(step.problem.collective)
+                                 ? server_partition(elements, step.problem.workers(), step.problem.servers)
+                                 : Partition::even(elements, layout.mesh.size(step.axis));
     if (step.axis == Axis::shard && has_root(step.problem.collective))
       step.problem.root = layout.ownership.owner(bucket.parts.front().group).value_or(0);
   }
@@ -122,7 +138,8 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   plan.in_flight = row_of(parallel.strategy).collects() ? 1 : parallel.in_flight;
   plan.reduce_each = layout.sharding.gradients || (each && several);
   plan.ordered = choice.ordered;
-  if (plan.ordered) plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;
+  if (plan.ordered && !layout.serves())
+    plan.waiting_sums = std::bit_width(static_cast<std::uint64_t>(layout.rank_micro_batches)) - 1;
   plan.storage = plan.ordered ? Storage::fp32 : layout.types.gradients;
   plan.rounds_sums = plan.storage != layout.types.gradients;
   plan.across_on_sums = layout.sharding.gradients && layout.mesh.replica > 1 && !each;
@@ -134,6 +151,7 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   if (plan.ordered && embed && head) in_two_parts = table.find(Tensor::wte).group;
   plan.gradients = make_gradient_layout(layout, in_two_parts);
   plan.buckets = make_buckets(table, layout, plan.gradients, parallel, bytes_per_value(plan.storage));
+  if (layout.serves()) keep_shares_alone(plan, layout, in_two_parts);
   plan.collectives = plan_collectives(parallel, choice, layout);
   return plan;
 }

@@ -61,7 +61,7 @@ struct ReductionPlan {
   Index fresh_elements() const;
   /// Of the summed gradients that a rank keeps.
   Index kept_elements(StateLayout const& layout) const {
-    return layout.sharding.gradients ? gradients.share_elements : gradients.elements;
+    return layout.keeps_shares_of_gradients() ? gradients.share_elements : gradients.elements;
   }
   /// Whether gradients of two runs lie in the same memory: one must be reduced before the other is written.
   bool share_memory(Index run, Index other) const { return run_memory(run).overlaps(run_memory(other)); }

@@ -9,6 +9,7 @@ namespace trainstone {
 namespace {
 
 Ownership ownership_of(ParallelConfig const& parallel, StateLayout const& layout) {
+  if (layout.mesh.servers > 0) return Ownership::of_servers(layout.groups, layout.mesh.shard, layout.mesh.servers);
   if (parallel.updates_alone()) return Ownership::of_one(layout.groups, layout.mesh.shard, 0);
   if (parallel.partition == StatePartition::inter_layer)
     return Ownership::of_units(layout.groups, layout.units, layout.mesh.shard);
@@ -58,8 +59,11 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   layout.rank_micro_batches = rank_micro_batches;
   layout.main_device = row_of(parallel.strategy).main_device && mesh.data() > 1;
 
-  AlgorithmChoice const choice{
-      .comm = comm, .ordered = parallel.reduction == ReductionMode::ordered, .main_device = layout.main_device};
+  AlgorithmChoice const choice{.comm = comm,
+                               .ordered = parallel.reduction == ReductionMode::ordered,
+                               .main_device = layout.main_device,
+                               .direct = parallel.colocated,
+                               .servers = mesh.servers};
   for (AlgorithmKey const& key : algorithm_keys) choice.of(key); // unknown names are refused, used or not
   plan.reductions = make_reduction_plan(parallel, choice, table, layout);
   plan.gathers = make_gather_plan(parallel.prefetch, choice, layout);

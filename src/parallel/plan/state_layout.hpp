@@ -37,6 +37,10 @@ struct StateLayout {
   bool main_device = false;     ///< rank 0 reads the data of all ranks
 
   Rank member() const { return mesh.index(Axis::shard, rank); }
+  /// Whether this rank is a dedicated server: then all that it keeps are its shares.
+  bool serves() const { return mesh.serves(rank); }
+  bool keeps_shares_of_parameters() const { return sharding.parameters || serves(); }
+  bool keeps_shares_of_gradients() const { return sharding.gradients || serves(); }
   /// The topology of this rank's line.
   Topology line(Axis axis) const { return topology.of(mesh.members(axis, rank)); }
 
@@ -50,7 +54,7 @@ struct StateLayout {
   Index unit_of(Index group) const;
   /// Elements of all of this rank's shares, and of the parameters that it keeps.
   Index share_elements() const { return ownership.elements(member()); }
-  Index parameter_elements() const { return sharding.parameters ? share_elements() : elements(); }
+  Index parameter_elements() const { return keeps_shares_of_parameters() ? share_elements() : elements(); }
 
   /// Whether this stage counts a group where every parameter counts once: in the norm, hashes, checkpoints. The last
   /// stage of a pipeline has a second copy of the token table, and does not count it.

@@ -26,6 +26,8 @@ std::string strategy_name(ParallelConfig const& config, Index ranks) {
   if (row_of(config.strategy).sharers == StateSharers::group) text += fmt::format(" {}x{}", mesh.replica, mesh.shard);
   if (config.zero_stage > 0) text += fmt::format(" {}", config.zero_stage);
   if (config.updates_alone()) text += " main";
+  if (mesh.servers > 0) text += fmt::format(" {}+{}", mesh.data(), mesh.servers);
+  if (config.colocated) text += " colocated";
   if (config.gradient_reduction == GradientReductionWay::all_reduce) text += " all-reduce";
   if (config.partition == StatePartition::inter_layer) text += " inter-layer";
   return text;
@@ -46,6 +48,10 @@ std::vector<ParallelConfig> all_strategies(Index ranks) {
     all.push_back({.strategy = Strategy::zero, .zero_stage = stage, .partition = inter_layer});
   all.push_back(
       {.strategy = Strategy::zero, .zero_stage = 2, .partition = inter_layer, .gradient_reduction = all_reduce});
+  for (Index servers = 1; servers < ranks && servers <= std::max<Index>(3, ranks / 2); ++servers)
+    if (servers <= 3 || 2 * servers == ranks)
+      all.push_back({.strategy = Strategy::parameter_server, .servers = servers});
+  all.push_back({.strategy = Strategy::parameter_server, .colocated = true});
   for (StrategyRow const& row : strategy_table)
     for (Index group = 2; group < ranks && row.sharers == StateSharers::group; ++group)
       if (ranks % group == 0) all.push_back({.strategy = row.strategy, .shard_group = group});

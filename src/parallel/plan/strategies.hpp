@@ -22,6 +22,7 @@ enum class StateSharers {
   none,
   group, ///< of parallel.shard_group ranks
   all,
+  servers, ///< of the optimizer state. The others keep none of it
 };
 
 /// How the ranks that hold the same add up gradients.
@@ -63,6 +64,11 @@ inline constexpr std::array strategy_table{
                            "optimizer state",
                 .sharers = StateSharers::group,
                 .stage = 3},
+    StrategyRow{.strategy = Strategy::parameter_server,
+                .name = "parameter_server",
+                .meaning = "the last server.count ranks update: workers push gradients to them and pull parameters",
+                .sharers = StateSharers::servers,
+                .stage = 1},
 };
 
 constexpr StrategyRow const& row_of(Strategy strategy) { return strategy_table.at(static_cast<std::size_t>(strategy)); }
@@ -72,6 +78,11 @@ static_assert(std::ranges::all_of(strategy_table,
 /// The stage that a configuration asks for: 1 shards the optimizer state, 2 gradients too, 3 parameters too.
 constexpr Index stage_of(ParallelConfig const& config) {
   return row_of(config.strategy).stage.value_or(config.zero_stage);
+}
+
+/// Whether some ranks do nothing but serve.
+constexpr bool has_dedicated_servers(ParallelConfig const& config) {
+  return row_of(config.strategy).sharers == StateSharers::servers && !config.colocated;
 }
 
 /// The gradients that one reduction takes.
@@ -97,7 +108,7 @@ inline constexpr std::array named_strategies{
     NamedStrategy{"naive", Strategy::naive},   NamedStrategy{"ddp", Strategy::ddp},
     NamedStrategy{"zero1", Strategy::zero, 1}, NamedStrategy{"zero2", Strategy::zero, 2},
     NamedStrategy{"zero3", Strategy::zero, 3}, NamedStrategy{"fsdp", Strategy::zero, 3},
-    NamedStrategy{"hsdp", Strategy::hsdp},
+    NamedStrategy{"hsdp", Strategy::hsdp},     NamedStrategy{"parameter_server", Strategy::parameter_server},
 };
 
 /// Null if there is none.
@@ -109,7 +120,8 @@ std::string strategy_names();
 std::string strategy_name(ParallelConfig const& config, Index ranks);
 
 /// All strategies with their stages, partitions and ways to add up gradients. Those that share in groups come with
-/// every group size that divides the number of ranks. Buckets, overlap and the order of sums have their default values.
+/// every group size that divides the number of ranks; those with dedicated servers with 1, 2, 3 and half of the ranks.
+/// Buckets, overlap and the order of sums have their default values.
 std::vector<ParallelConfig> all_strategies(Index ranks);
 
 } // namespace trainstone

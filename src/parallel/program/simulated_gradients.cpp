@@ -184,6 +184,7 @@ void SimulatedRank::begin_reduction(Instruction const& instruction) {
     bool& in_use = of_sums ? cell->sums_in_use : cell->fresh_in_use;
     if (in_use) fail(StepDefect::written_while_used, instruction, "the bucket is still being reduced");
     in_use = true;
+    if (m_layout->serves()) continue; // it has none of its own
     std::vector<ContributionSum> const& values = of_sums ? cell->sums : cell->fresh;
     for (std::size_t slice = 0; slice < values.size(); ++slice)
       if (!values[slice].is_defined() && (!of_sums || owner(cell->group, slice) == m_layout->member()))
@@ -206,7 +207,7 @@ std::vector<GradientCell*> SimulatedRank::cells_of(Index bucket) {
 }
 
 Rank SimulatedRank::owner(Index group, std::size_t slice) const {
-  return m_layout->ownership.owner(group).value_or(static_cast<Rank>(slice));
+  return m_layout->ownership.owner_of_part(group, static_cast<Index>(slice));
 }
 
 } // namespace trainstone::Impl

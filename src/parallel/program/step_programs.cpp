@@ -90,8 +90,25 @@ StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
 
 } // namespace
 
-StepProgram make_step_program(ShardPlan const& plan) { return make_program(plan, GradientPass::Buckets::all); }
+StepProgram make_step_program(ShardPlan const& plan) {
+  StepProgram const program = make_program(plan, GradientPass::Buckets::all);
+  return plan.layout.serves() ? program_of_server(program) : program;
+}
 
-StepProgram make_step_outline(ShardPlan const& plan) { return make_program(plan, GradientPass::Buckets::one_per_run); }
+StepProgram make_step_outline(ShardPlan const& plan) {
+  StepProgram const program = make_program(plan, GradientPass::Buckets::one_per_run);
+  return plan.layout.serves() ? program_of_server(program) : program;
+}
+
+StepProgram program_of_server(StepProgram worker) {
+  auto const is_of_workers = [](Instruction const& one) {
+    return one.act == Act::load || computes(one.act) || one.act == Act::fold;
+  };
+  for (auto const list : {&StepProgram::step, &StepProgram::update, &StepProgram::evaluation}) {
+    for (Segment& segment : worker.*list) std::erase_if(segment.instructions, is_of_workers);
+    std::erase_if(worker.*list, [](Segment const& segment) { return segment.instructions.empty(); });
+  }
+  return worker;
+}
 
 } // namespace trainstone

@@ -8,12 +8,16 @@
 
 namespace trainstone {
 
-/// The programs of a rank. All ranks of a plan get the same ones.
+/// The programs of a rank. All ranks of a plan get the same ones, but for servers.
 /// Complexity: O(parts + buckets) instructions, however many micro-batches the rank has.
 StepProgram make_step_program(ShardPlan const& plan);
 
 /// The programs for a plan in which one bucket stands for all buckets of a run, and has the run's number. What they do
 /// is done as often as in the programs of the plan. Complexity: O(parts), for models with millions of buckets, too.
 StepProgram make_step_outline(ShardPlan const& plan);
+
+/// What a dedicated server does of a worker's program: all but what needs data, activations or a worker's own
+/// gradients. So collectives come in one order, and it is the same on all ranks.
+StepProgram program_of_server(StepProgram worker);
 
 } // namespace trainstone

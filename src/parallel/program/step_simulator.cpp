@@ -299,11 +299,13 @@ private:
         Rank const owner = players[0]->state.owner(cells[0][part]->group, slice);
         if (planned.axis == Axis::replica && owner != players[0]->state.plan().layout.member()) continue; // not sent
         Impl::ContributionSum sum = Impl::ContributionSum::nothing();
-        for (std::size_t member = 0; member < players.size(); ++member) sum += values(member)[slice];
+        for (std::size_t member = 0; member < players.size(); ++member)
+          if (!players[member]->state.plan().layout.serves()) sum += values(member)[slice];
         auto const root = static_cast<std::size_t>(planned.problem.root);
         Impl::ContributionSum const of_root = values(std::min(root, players.size() - 1))[slice];
         for (std::size_t member = 0; member < players.size(); ++member) switch (planned.problem.collective) {
           case Collective::all_reduce: values(member)[slice] = sum; break;
+          case Collective::server_push:
           case Collective::reduce_scatter:
             values(member)[slice] = owner == static_cast<Rank>(member) ? sum : Impl::ContributionSum();
             break;

@@ -56,7 +56,7 @@ public:
   Playback(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes, PriceOf const& price,
            Entries entries, Advances progress)
       : m_classes(&classes), m_price(&price), m_entries(entries) {
-    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.stage)], one, progress);
+    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.program)], one, progress);
   }
 
   StepTimeline play() {
@@ -351,7 +351,8 @@ std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& 
   for (Rank rank = 0; rank < mesh.ranks(); ++rank) {
     auto const [found, is_new] = numbers.try_emplace(keys[at(rank)], classes.size());
     Rank const stage = mesh.index(Axis::pipeline, rank);
-    if (is_new) classes.push_back({.first = rank, .ranks = 0, .stage = stage, .lines = {}});
+    Rank const program = mesh.serves(rank) ? mesh.pipeline : stage;
+    if (is_new) classes.push_back({.first = rank, .ranks = 0, .stage = stage, .program = program, .lines = {}});
     RankClass& one = classes[found->second];
     ++one.ranks;
     TRAINSTONE_REQUIRE(one.stage == stage, "ranks {} and {} of one class are on stages {} and {}", one.first, rank,
@@ -387,7 +388,7 @@ StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<Ran
                        PriceOf const& price, Entries entries, Advances progress) {
   TRAINSTONE_REQUIRE(!classes.empty(), "no ranks");
   for (RankClass const& one : classes)
-    TRAINSTONE_REQUIRE(one.stage < std::ssize(programs), "stage {} has no program", one.stage);
+    TRAINSTONE_REQUIRE(one.program < std::ssize(programs), "the class of rank {} has no program", one.first);
   return Playback(programs, classes, price, entries, progress).play();
 }
 

@@ -51,10 +51,12 @@ struct RankClass {
   Rank first = 0; ///< the lowest of them
   Rank ranks = 1;
   Rank stage = 0;                                          ///< of a pipeline
+  Rank program = 0;                                        ///< number of their program
   std::array<std::vector<std::size_t>, axes.size()> lines; ///< by axis: the classes on the first rank's line, ascending
 };
 
-/// The classes of ranks with equal keys, by their first rank. \param[in] keys  by rank
+/// The classes of ranks with equal keys, by their first rank. There is a program for every stage, and then one for
+/// dedicated servers. \param[in] keys  by rank
 /// \throws Error unless the lines of an axis meet the same classes or none in common, and a class is of one stage
 std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& keys);
 

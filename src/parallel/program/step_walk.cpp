@@ -124,8 +124,9 @@ private:
   }
 
   bool sum_is_whole() const {
-    bool const scattered = !m_plan.reductions.collectives.empty() &&
-                           m_plan.reductions.collectives.front().problem.collective == Collective::reduce_scatter;
+    if (m_plan.reductions.collectives.empty()) return !m_plan.layout.sharding.gradients;
+    Collective const first = m_plan.reductions.collectives.front().problem.collective;
+    bool const scattered = first == Collective::reduce_scatter || first == Collective::server_push;
     return !scattered && !m_plan.layout.sharding.gradients;
   }
 
@@ -201,6 +202,18 @@ private:
 };
 
 } // namespace
+
+Holding held_by(Mesh const& mesh, Rank rank, StatePart part, Holding held) {
+  if (mesh.servers == 0) return held;
+  if (!mesh.serves(rank)) return held == Holding::share ? Holding::nothing : held;
+  if (part != StatePart::gradient) return Holding::share;
+  return held == Holding::own ? Holding::nothing : held;
+}
+
+Rank number_of_share(Mesh const& mesh, Rank rank) {
+  Rank const member = mesh.index(Axis::shard, rank);
+  return mesh.serves(rank) ? member - (mesh.shard - mesh.servers) : member;
+}
 
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
                    Topology const& topology) {

@@ -21,6 +21,14 @@ enum class Holding {
   whole,     ///< all; of a gradient: of the sum over ranks
 };
 
+enum class StatePart { parameters, gradient, optimizer };
+
+/// What a rank holds where most ranks hold `held`: a server has its share of everything, and no gradient of its own. A
+/// worker has no share.
+Holding held_by(Mesh const& mesh, Rank rank, StatePart part, Holding held);
+/// Among those that share a group. Of a rank that has a share.
+Rank number_of_share(Mesh const& mesh, Rank rank);
+
 struct UnitState {
   Holding parameters = Holding::share;
   Holding gradient = Holding::nothing;

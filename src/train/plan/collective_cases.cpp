@@ -11,7 +11,9 @@ namespace trainstone {
 namespace {
 
 void set_elements(PlannedCollective& planned, Index elements) {
-  planned.problem.partition = Partition::even(elements, planned.problem.ranks());
+  Problem& problem = planned.problem;
+  problem.partition =
+      even_problem(problem.collective, elements, problem.topology, problem.root, problem.servers).partition;
 }
 
 /// Of the rank that begins or collects, whose messages are among the longest.

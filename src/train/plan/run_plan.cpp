@@ -42,8 +42,9 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   };
   ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
   plan.step_flops = step.flops;
-  plan.model_gemm_flops = static_cast<std::uint64_t>(plan.accumulation) *
-                          training_flops(config.model, plan.shape, parallel.parts.options()).gemm;
+  if (plan.computes())
+    plan.model_gemm_flops = static_cast<std::uint64_t>(plan.accumulation) *
+                            training_flops(config.model, plan.shape, parallel.parts.options()).gemm;
   plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.evaluation_flops = evaluation.flops;
@@ -87,20 +88,15 @@ ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank 
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
-  GptOptions const options = run.options_of(rank);
   MicroBatchShape const shape = run.shape();
   ParameterTable table = run.table_of(rank);
   ShardPlan parallel = plan_shards(run, table, rank);
-  ModelStorage const storage{parallel.layout.types.parameters, parallel.reductions.storage};
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
                config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = engine_memory(plan.parallel);
-  add_items(plan, MemoryCategory::activations,
-            activation_plan(config.model, shape, storage.values, options, plan.table.stage(),
-                            plan.parallel.pipeline.copies(), plan.parallel.tensor.own_activations()));
-  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch",
-                         memory_footprint(gemm_scratch_bytes(config.model, shape, run.gemm, storage, options))});
+  add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
+  plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
   add_items(plan, MemoryCategory::buffers, pinned);
@@ -127,6 +123,17 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   return plan;
 }
 
+std::uint64_t gemm_scratch(RunPlan const& plan, GptConfig const& model) {
+  if (!plan.computes()) return 0;
+  return memory_footprint(
+      gemm_scratch_bytes(model, plan.shape, plan.gemm, plan.storage(), plan.parallel.parts.options()));
+}
+
+std::vector<PlannedTensor> planned_activations(RunPlan const& plan, GptConfig const& model) {
+  return activation_plan(model, plan.shape, plan.storage().values, plan.parallel.parts.options(), plan.computed_stage(),
+                         plan.activation_copies(), plan.parallel.tensor.own_activations());
+}
+
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
   std::vector<PlannedTensor> tensors = engine_buffers(plan.parallel);
   tensors.push_back(planned<double>("loss sums", plan.accumulation));
@@ -144,10 +151,10 @@ std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank) {
 }
 
 std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
-  Index const rows = plan.accumulation * plan.shape.rows();
+  Index const micro_batches = plan.computes() ? plan.accumulation : 0, rows = micro_batches * plan.shape.rows();
   std::vector<PlannedTensor> tensors{planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
                                      planned<std::int32_t>("rows by token", rows),
-                                     planned<std::int32_t>("buckets", rows + plan.accumulation),
+                                     planned<std::int32_t>("buckets", rows + micro_batches),
                                      planned<std::int32_t>("tokens of buckets", rows)};
   if (plan.batch_scatter)
     tensors.push_back(planned<std::int32_t>("micro-batches of all ranks", plan.batch_scatter->elements()));

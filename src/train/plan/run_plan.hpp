@@ -53,6 +53,13 @@ struct RunPlan {
   std::uint64_t update_launches = 0;     ///< per update that is not skipped
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 
+  /// Whether this rank runs parts of the model. Dedicated servers do not, and have neither activations nor data.
+  bool computes() const { return !parallel.layout.serves(); }
+  ActivationCopies activation_copies() const {
+    return computes() ? parallel.pipeline.copies() : ActivationCopies{.slots = 1, .inputs = 0, .gradients = 0};
+  }
+  /// What is computed here.
+  ModelStage computed_stage() const { return computes() ? table.stage() : ModelStage::nothing(); }
   /// The types in which the model's numbers are stored.
   ModelStorage storage() const { return {parallel.layout.types.parameters, parallel.reductions.storage}; }
   /// Sums of `memory`, `start`, `sent` and `control`.
@@ -74,7 +81,7 @@ private:
 /// \param[in] rank  of run.topology.ranks()
 /// \throws InputError if the model, the strategy or an algorithm is not possible
 RunPlan plan_run(ResolvedRun const& run, Rank rank);
-/// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.data() ranks
+/// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.parts() parts
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank);
 /// The plan of the first rank of each stage; of rank 0 alone without a pipeline.
 std::vector<RunPlan> plan_stages(ResolvedRun const& run);
@@ -83,6 +90,10 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Topology const& topology);
 /// As above, with all ranks on one node.
 RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
+/// Bytes that providers of products need.
+std::uint64_t gemm_scratch(RunPlan const& plan, GptConfig const& model);
+/// The activations of the model.
+std::vector<PlannedTensor> planned_activations(RunPlan const& plan, GptConfig const& model);
 /// The tensors that the Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);
 std::vector<PlannedTensor> data_plan(RunPlan const& plan);

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace trainstone {
 
@@ -149,6 +150,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
   for (std::int64_t const micro_batches : {8, 16}) {
     if (quick && micro_batches > 8) break;
     for (ParallelConfig strategy : all_strategies(ranks)) {
+      if (!std::has_single_bit(static_cast<std::uint64_t>(mesh_of(strategy, ranks).data()))) continue;
       strategy.reduction = ReductionMode::ordered;
       for (char const* const algorithm : {"ordered", "shared"}) {
         if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;

@@ -112,7 +112,8 @@ ReferenceRow compare_logits(ExecutionSpace const& exec, Communicator& communicat
   Index const own = run.resolved.config.batch.accumulation;
   Index const first = own * engine.plan().layout.mesh.data_index(communicator.rank());
   Difference difference;
-  for (Index micro_batch = first; micro_batch < first + own; ++micro_batch) {
+  bool const computes = !engine.plan().layout.serves();
+  for (Index micro_batch = first; computes && micro_batch < first + own; ++micro_batch) {
     run.trainer.evaluate(0, micro_batch);
     if (engine.table().stage().head) add_logits(exec, run.trainer, micro_batch, state, difference);
   }
@@ -228,6 +229,7 @@ void check_reference_files(ReferenceFiles const& files, RunConfig const& choices
   LlmcShape const shape = LlmcModelReader(files.model).shape();
   LlmcStateReader const state(files.state, shape);
   refuse(find_stages_problem(parallel, ranks));
+  refuse(find_servers_problem(parallel, ranks));
   refuse(find_tensor_ranks_problem(parallel, {.heads = shape.heads}, ranks));
   Rank const data_ranks = mesh_of(parallel, ranks).data();
   TRAINSTONE_REQUIRE_INPUT(state.batch() % data_ranks == 0, "{}: its batch of {} does not divide by {} data ranks",

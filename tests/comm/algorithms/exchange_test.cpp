@@ -105,6 +105,17 @@ TEST_CASE("a server adds in the order of workers", "[comm][algorithms]") {
   CHECK(reduction_tree(problem, schedules, 6, 5) == "((((0+1)+2)+3)+4)");
 }
 
+TEST_CASE("an ordered push adds in the balanced tree over the workers, in as much scratch", "[comm][algorithms]") {
+  Problem const problem = servers(Collective::server_push, 12, 4, 3);
+  auto const schedules = make_schedules(problem, Algorithm::ordered),
+             direct = make_schedules(problem, Algorithm::direct);
+  for (Rank server = 4; server < 7; ++server) {
+    CHECK(reduction_tree(problem, schedules, server, 4 * (server - 4)) == "((0+1)+(2+3))");
+    CHECK(schedules[static_cast<std::size_t>(server)].scratch_elements == 3 * 4);
+    CHECK(direct[static_cast<std::size_t>(server)].scratch_elements == 3 * 4);
+  }
+}
+
 TEST_CASE("a push or pull needs servers and workers", "[comm][algorithms]") {
   Problem problem = servers(Collective::server_push, 9, 2, 2);
   problem.servers = 0;
