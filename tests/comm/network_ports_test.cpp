@@ -52,10 +52,44 @@ TEST_CASE("a message waits for all of its ports, and occupies all of them as lon
   CHECK(own.take({3}, start, 10us) == start + 30us);
 }
 
-TEST_CASE("times are rounded up to the clock's ticks", "[network]") {
+TEST_CASE("a port that is booked for later is free until then", "[network]") {
+  OwnClocks const own(4); // two senders' and two receivers'
+  CHECK(own.take({0, 2}, start, 10us) == start + 10us);
+  CHECK(own.take({0, 3}, start, 10us) == start + 20us); // its sender is busy until then
+  CHECK(own.take({1, 3}, start, 10us) == start + 10us);
+  CHECK(own.take({1, 2}, start, 10us) == start + 20us);
+  CHECK(own.take({1, 3}, start, 11us) == start + 31us);
+  CHECK(own.take({2}, start + 20us, 5us) == start + 25us);
+  CHECK(own.take({2, 3}, start, 5us) == start + 36us);
+  CHECK(own.take({3}, start + 25us, 0s) == start + 36us + 1ns);
+}
+
+TEST_CASE("what finds no time that is long enough goes in pieces", "[network]") {
+  OwnClocks const own(4);
+  CHECK(own.take({0, 2}, start, 10us) == start + 10us);
+  CHECK(own.take({0, 3}, start, 10us) == start + 20us);
+  CHECK(own.take({1, 3}, start + 1us, 10us) == start + 21us); // 9 us before the second message, 1 us behind it
+  CHECK(own.take({1, 2}, start + 1us, 10us) == start + 20us); // while the third one waits
+  CHECK(own.take({1}, start, 3us) == start + 23us);           // 1 us at first
+}
+
+TEST_CASE("a port that has more to remember than it can takes what comes behind the rest", "[network]") {
+  OwnClocks const own(2);
+  auto const booked = static_cast<int>(PortClocks::most_booked);
+  for (int i = 0; i < booked; ++i) { // port 1 is always busy, port 0 for the third part of the time
+    CHECK(own.take({1}, start, 2us) == start + (3 * i + 2) * 1us);
+    CHECK(own.take({0, 1}, start, 1us) == start + (3 * i + 3) * 1us);
+  }
+  PortClocks::Time const last = start + 3 * booked * 1us;
+  CHECK(own.take({0}, start, 1us) == last + 1us);
+  CHECK(own.take({0}, start, 1us) == last + 2us);
+  CHECK(own.take({0}, last + 10us, 1us) == last + 11us); // all the rest is over
+}
+
+TEST_CASE("times are rounded up to the clock's ticks, of which everything takes one", "[network]") {
   OwnClocks const own(1);
   CHECK(own.take({0}, start, std::chrono::duration<double>(0.4e-9)) == start + 1ns);
-  CHECK(own.take({0}, start, 0s) == start + 1ns);
+  CHECK(own.take({0}, start, 0s) == start + 2ns);
 }
 
 TEST_CASE("a network is slow by latency or by bytes, inside or between nodes", "[network]") {
@@ -74,5 +108,5 @@ TEST_CASE("threads that send at the same time queue, too", "[network]") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(own.take({1}, start, 0s) == start + 4000us);
+  CHECK(own.take({1}, start, 0s) == start + 4000us + 1ns);
 }

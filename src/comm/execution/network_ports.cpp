@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 namespace trainstone::Impl {
@@ -48,20 +50,88 @@ std::shared_ptr<PortClocks const> share_clocks(Communicator const& machines, std
 
 } // namespace
 
-std::size_t PortClocks::bytes(std::size_t ports) { return cache_line + ports * sizeof(std::int64_t); }
+/// The times that are taken, ascending and apart, in ns of the clock.
+struct PortClocks::Port {
+  struct Interval {
+    std::int64_t begin, end;
+  };
+  std::int64_t count;
+  std::array<Interval, most_booked> booked;
 
-PortClocks::PortClocks(std::byte* memory)
-    : m_lock(reinterpret_cast<std::uint32_t*>(memory)), m_free(reinterpret_cast<std::int64_t*>(memory + cache_line)) {}
+  void forget_before(std::int64_t now) {
+    auto const* const first =
+        std::find_if(booked.begin(), booked.begin() + count, [=](Interval const& one) { return one.end > now; });
+    std::move(first, static_cast<Interval const*>(booked.begin() + count), booked.begin());
+    count -= first - booked.begin();
+  }
+
+  /// The first moment from `begin` on that is not taken, and the next one that is.
+  Interval free_from(std::int64_t begin) const {
+    for (Interval const& one : std::span(booked).first(static_cast<std::size_t>(count))) {
+      if (one.begin > begin) return {begin, one.begin};
+      begin = std::max(begin, one.end);
+    }
+    return {begin, std::numeric_limits<std::int64_t>::max()};
+  }
+
+  bool has_room() const { return count < std::ssize(booked); }
+
+  /// An interval that overlaps none.
+  void book(Interval const& mine) {
+    Interval* const next = std::find_if(booked.begin(), booked.begin() + count,
+                                        [&](Interval const& one) { return one.begin >= mine.end; });
+    Interval* const before = next == booked.begin() ? nullptr : next - 1;
+    bool const joins_next = next != booked.begin() + count && next->begin == mine.end;
+    if (before && before->end == mine.begin) {
+      before->end = mine.end;
+      if (!joins_next) return;
+      before->end = next->end;
+      std::move(next + 1, booked.begin() + count, next);
+      --count;
+    } else if (joins_next) {
+      next->begin = mine.begin;
+    } else if (has_room()) {
+      std::move_backward(next, booked.begin() + count, booked.begin() + count + 1);
+      *next = mine;
+      ++count;
+    } else {
+      booked.back().end = std::max(booked.back().end, mine.end); // behind the last one, with the gap before it
+    }
+  }
+  std::int64_t last_end() const { return count == 0 ? 0 : booked[static_cast<std::size_t>(count - 1)].end; }
+};
+
+std::size_t PortClocks::bytes(std::size_t ports) { return cache_line + ports * sizeof(Port); }
+
+PortClocks::PortClocks(std::byte* memory) : m_memory(memory) {}
+
+PortClocks::Port& PortClocks::port(std::size_t number) const {
+  return reinterpret_cast<Port*>(m_memory + cache_line)[number];
+}
 
 PortClocks::Time PortClocks::take(std::span<std::size_t const> ports, Time now,
                                   std::chrono::duration<double> busy) const {
-  ScopedLock const lock(*m_lock);
-  Time start = now;
-  for (std::size_t const port : ports) start = std::max(start, Time(std::chrono::nanoseconds(m_free[port])));
-  Time const end = start + std::chrono::ceil<Time::duration>(busy);
-  std::chrono::nanoseconds const since_epoch = end.time_since_epoch();
-  for (std::size_t const port : ports) m_free[port] = since_epoch.count();
-  return end;
+  std::int64_t const length = std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::nanoseconds>(busy).count());
+  std::int64_t begin = std::chrono::nanoseconds(now.time_since_epoch()).count();
+  ScopedLock const lock(*reinterpret_cast<std::uint32_t*>(m_memory));
+  for (std::size_t const number : ports) {
+    port(number).forget_before(begin);
+    if (!port(number).has_room()) begin = std::max(begin, port(number).last_end());
+  }
+  for (std::int64_t left = length; left > 0;) {
+    Port::Interval free{begin, std::numeric_limits<std::int64_t>::max()}; // of all ports
+    for (std::size_t const number : ports) {
+      Port::Interval const of_port = port(number).free_from(begin);
+      free = {std::max(free.begin, of_port.begin), std::min(free.end, of_port.end)};
+    }
+    begin = free.begin;
+    if (free.begin >= free.end) continue; // one is free later than another one is taken
+    std::int64_t const end = std::min(free.end, begin + left);
+    for (std::size_t const number : ports) port(number).book({begin, end});
+    left -= end - begin;
+    begin = end;
+  }
+  return Time(std::chrono::duration_cast<Time::duration>(std::chrono::nanoseconds(begin)));
 }
 
 NetworkPorts::NetworkPorts(EmulatedNetwork const& network, Communicator const& communicator,

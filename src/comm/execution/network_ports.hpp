@@ -1,8 +1,12 @@
 #pragma once
 
-// The ports of an emulated network. Owns when each port is free, in memory that all ranks of a machine share: messages
+// The ports of an emulated network. Owns when each port is busy, in memory that all ranks of a machine share: messages
 // that many ranks send to one rank go through its port one after the other. Only computes times: the sender must keep a
 // message back until it has gone through its ports. For src/comm/execution alone.
+//
+// A message goes as packets do: it takes the time in which all of its ports are free, in one piece or in several,
+// between what was posted before. So a rank that has posted messages to several others does not keep their ports from
+// third ones until its own port comes to them.
 
 #include "comm/schedule/emulated_network.hpp"
 #include "comm/schedule/partition.hpp"
@@ -20,7 +24,7 @@ class Communicator;
 
 namespace trainstone::Impl {
 
-/// When each of some ports is free, in memory that processes share. Any thread of any of them may take ports.
+/// When each of some ports is busy, in memory that processes share. Any thread of any of them may take ports.
 class PortClocks {
 public:
   using Time = std::chrono::steady_clock::time_point;
@@ -29,13 +33,19 @@ public:
   /// \param[in] memory  bytes(ports), aligned to 64 bytes, zero before the first object is made of it; must outlive it
   explicit PortClocks(std::byte* memory);
 
-  /// When something has gone through all the ports together that occupies each of them for `busy`, from the moment on
-  /// at which all of them are free, but not before `now`. The ports are not free before.
+  /// When something has gone through all the ports together that occupies each of them for `busy`, in the first time
+  /// from `now` on in which all of them are free. Nothing takes less than 1 ns.
+  /// Complexity: O(what is booked), up to `most_booked` intervals per port
   Time take(std::span<std::size_t const> ports, Time now, std::chrono::duration<double> busy) const;
 
+  /// Intervals apart that a port remembers. What comes when there are more goes behind the last one.
+  static constexpr std::size_t most_booked = 126;
+
 private:
-  std::uint32_t* m_lock;
-  std::int64_t* m_free; ///< ns of the clock, by port
+  struct Port;
+  Port& port(std::size_t number) const;
+
+  std::byte* m_memory; ///< a lock, then the ports
 };
 
 /// The ports that the messages of a communicator's rank go through.
