@@ -177,7 +177,7 @@ int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
                            "estimate needs a DECK, or --lecture "
-                           "collectives|zero|models|capability|optimizer|networks|pipeline|activations");
+                           "collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers");
   TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
   TRAINSTONE_REQUIRE_INPUT(!options.stages && !options.micro_batches,
                            "--stages and --micro-batches belong to --lecture pipeline");

@@ -9,6 +9,7 @@
 #include "lectures/lecture_networks.hpp"
 #include "lectures/lecture_optimizer.hpp"
 #include "lectures/lecture_pipeline.hpp"
+#include "lectures/lecture_servers.hpp"
 #include "lectures/lecture_zero.hpp"
 #include "lectures/taught_collectives.hpp"
 #include "report/machine_source.hpp"
@@ -63,6 +64,10 @@ std::string activations(EstimateOptions const& /*options*/) {
   return lecture_activations_text(compare_taught_activations());
 }
 
+std::string servers(EstimateOptions const& /*options*/) {
+  return lecture_servers_text(compare_taught_servers(usual_ranks));
+}
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
@@ -79,6 +84,7 @@ constexpr std::array lectures{
     Lecture{.name = "networks", .text = networks},
     Lecture{.name = "pipeline", .text = pipeline, .takes_stages = true},
     Lecture{.name = "activations", .text = activations},
+    Lecture{.name = "servers", .text = servers},
 };
 
 } // namespace

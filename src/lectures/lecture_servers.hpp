@@ -1,0 +1,15 @@
+#pragma once
+
+// `estimate --lecture servers`: counts, orders of layers and stragglers as they are taught, beside exact and simulated
+// figures. Owns the text only; the figures are lectures/taught_servers.hpp's.
+
+#include "lectures/taught_servers.hpp"
+
+#include <string>
+
+namespace trainstone {
+
+/// All tables, lines with their ends.
+std::string lecture_servers_text(TaughtServers const& lecture);
+
+} // namespace trainstone

@@ -1,0 +1,50 @@
+#include "parallel/servers/server_clocks.hpp"
+
+#include "core/error.hpp"
+
+#include <algorithm>
+
+namespace trainstone {
+
+std::optional<Index> most_staleness(ServerPolicy const& policy) {
+  if (!policy.staleness) return std::nullopt;
+  return (policy.workers - 1) * (2 * *policy.staleness + 1);
+}
+
+ServerClocks::ServerClocks(ServerPolicy const& policy) : m_policy(policy) {
+  TRAINSTONE_REQUIRE(policy.workers >= 1 && policy.pushes >= 1 && policy.staleness.value_or(0) >= 0,
+                     "{} workers, {} pushes, a staleness of {}", policy.workers, policy.pushes,
+                     policy.staleness.value_or(0));
+  m_states.resize(static_cast<std::size_t>(policy.workers));
+}
+
+Index ServerClocks::least_clock() const { return std::ranges::min_element(m_states, {}, &State::clock)->clock; }
+
+bool ServerClocks::may_answer(Rank worker) const {
+  if (!waits(worker) || m_granted == m_policy.pushes) return false;
+  return !m_policy.staleness || clock(worker) - least_clock() <= *m_policy.staleness;
+}
+
+void ServerClocks::answer(Rank worker) {
+  TRAINSTONE_REQUIRE(may_answer(worker), "worker {} of clock {} may not be answered: the least clock is {}", worker,
+                     clock(worker), least_clock());
+  State& state = m_states[static_cast<std::size_t>(worker)];
+  state.computes = true;
+  state.others_at_answer = m_applied - state.clock;
+  ++m_granted;
+  m_largest_gap = std::max(m_largest_gap, state.clock - least_clock());
+}
+
+Index ServerClocks::apply(Rank worker) {
+  State& state = m_states[static_cast<std::size_t>(worker)];
+  TRAINSTONE_REQUIRE(state.computes, "worker {} pushes, and was not answered since its last push", worker);
+  Index const others = m_applied - state.clock, staleness = others - state.others_at_answer;
+  state.computes = false;
+  ++state.clock;
+  ++m_applied;
+  if (std::ssize(m_staleness) <= staleness) m_staleness.resize(static_cast<std::size_t>(staleness) + 1);
+  ++m_staleness[static_cast<std::size_t>(staleness)];
+  return staleness;
+}
+
+} // namespace trainstone

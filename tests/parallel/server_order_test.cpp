@@ -1,0 +1,202 @@
+// Clocks of workers, the planned order of their pushes, and the order of transfers on a worker's link.
+
+#include "core/error.hpp"
+#include "parallel/servers/planned_order.hpp"
+#include "parallel/servers/transfer_order.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+using namespace trainstone;
+
+namespace {
+
+using Times = std::vector<std::vector<ServerTicks>>; ///< by worker, by clock
+
+Times random_times(Rank workers, Index clocks, ServerTicks longest, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<ServerTicks> length(1, longest);
+  Times times(static_cast<std::size_t>(workers));
+  for (auto& of_worker : times)
+    for (Index clock = 0; clock < clocks; ++clock) of_worker.push_back(length(random));
+  return times;
+}
+
+PlannedOrder plan(ServerPolicy const& policy, Times const& times) {
+  return planned_order(policy, [&](Rank worker, Index clock) {
+    return times[static_cast<std::size_t>(worker)][static_cast<std::size_t>(clock)];
+  });
+}
+
+/// The same from the definition, tick by tick.
+std::vector<ServerEvent> tick_by_tick(ServerPolicy const& policy, Times const& times) {
+  auto const workers = static_cast<std::size_t>(policy.workers);
+  std::vector<Index> clocks(workers, 0);
+  std::vector<ServerTicks> left(workers, 0); // 0: waits
+  std::vector<ServerEvent> events;
+  Index applied = 0, granted = 0;
+  for (ServerTicks now = 0; applied < policy.pushes; ++now) {
+    for (std::size_t w = 0; w < workers; ++w)
+      if (left[w] > 0 && --left[w] == 0) {
+        events.push_back({ServerEvent::Kind::apply, static_cast<Rank>(w), clocks[w]++, now});
+        ++applied;
+      }
+    for (std::size_t w = 0; w < workers; ++w) {
+      Index const gap = clocks[w] - *std::ranges::min_element(clocks);
+      if (left[w] > 0 || granted == policy.pushes || (policy.staleness && gap > *policy.staleness)) continue;
+      events.push_back({ServerEvent::Kind::answer, static_cast<Rank>(w), clocks[w], now});
+      left[w] = times[w][static_cast<std::size_t>(clocks[w])];
+      ++granted;
+    }
+  }
+  while (events.back().kind == ServerEvent::Kind::answer) events.pop_back(); // of nobody
+  return events;
+}
+
+} // namespace
+
+TEST_CASE("the planned order is that of the definition, tick by tick", "[parallel][servers]") {
+  Rank const workers = GENERATE(1, 2, 3, 5);
+  std::optional<Index> const staleness =
+      GENERATE(std::optional<Index>(), std::optional<Index>(0), std::optional<Index>(1), std::optional<Index>(4));
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Times const times = random_times(workers, 40, 7, seed);
+    ServerPolicy const policy{workers, staleness, 40};
+    CHECK(plan(policy, times).events == tick_by_tick(policy, times));
+  }
+}
+
+TEST_CASE("every push is applied once, no gap exceeds the bound, and no staleness its own", "[parallel][servers]") {
+  Rank const workers = GENERATE(1, 2, 3, 4, 7);
+  Index const staleness = GENERATE(0, 1, 2, 5);
+  ServerPolicy const policy{workers, staleness, 60 * workers};
+  Index largest = 0, largest_gap = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    PlannedOrder const order = plan(policy, random_times(workers, policy.pushes, seed % 2 == 0 ? 30 : 4, seed));
+    ServerClocks const& clocks = order.clocks;
+    CHECK(clocks.applied() == policy.pushes);
+    Index sum = 0;
+    for (Rank worker = 0; worker < workers; ++worker) sum += clocks.clock(worker);
+    CHECK(sum == policy.pushes);
+    CHECK(std::accumulate(clocks.staleness().begin(), clocks.staleness().end(), Index{0}) == policy.pushes);
+    CHECK(clocks.largest_gap() <= staleness);
+    CHECK(std::ssize(clocks.staleness()) - 1 <= *most_staleness(policy));
+    largest = std::max(largest, static_cast<Index>(std::ssize(clocks.staleness())) - 1);
+    largest_gap = std::max(largest_gap, clocks.largest_gap());
+  }
+  if (workers > 1) CHECK(largest_gap == staleness);
+  if (workers == 1) CHECK(largest == 0);
+}
+
+TEST_CASE("the bound of staleness is reached", "[parallel][servers]") {
+  // Workers 1 and 2 are s = 1 behind when worker 0 is answered, and s + 1 ahead when its push is applied.
+  ServerPolicy const policy{3, 1, 30};
+  PlannedOrder const order =
+      plan(policy, {{1, 100, 1000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+                    {2, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10},
+                    {2, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10}});
+  Index largest = 0;
+  for (unsigned seed = 0; seed < 400 && largest < 6; ++seed) {
+    PlannedOrder const random = plan(policy, random_times(3, 30, 40, seed));
+    largest = std::max(largest, static_cast<Index>(std::ssize(random.clocks.staleness())) - 1);
+  }
+  CHECK(std::max(largest, static_cast<Index>(std::ssize(order.clocks.staleness())) - 1) == *most_staleness(policy));
+}
+
+TEST_CASE("rounds take the sum of their longest pushes, and without a bound nobody waits", "[parallel][servers]") {
+  Times const times = random_times(4, 200, 50, 3);
+  ServerTicks rounds = 0;
+  for (std::size_t clock = 0; clock < 50; ++clock) {
+    ServerTicks longest = 0;
+    for (auto const& of_worker : times) longest = std::max(longest, of_worker[clock]);
+    rounds += longest;
+  }
+  CHECK(plan({4, 0, 200}, times).end == rounds);
+
+  PlannedOrder const free = plan({4, std::nullopt, 200}, times);
+  CHECK(free.end < rounds);
+  for (std::size_t worker = 0; worker < 4; ++worker) { // but when no push is needed any more
+    ServerTicks busy = 0;
+    for (Index clock = 0; clock < free.clocks.clock(static_cast<Rank>(worker)); ++clock)
+      busy += times[worker][static_cast<std::size_t>(clock)];
+    CHECK(free.waiting[worker] == free.end - busy);
+    CHECK(free.waiting[worker] <= 50);
+  }
+}
+
+TEST_CASE("equal workers in a fixed order have a staleness of W - 1", "[parallel][servers]") {
+  for (Rank const workers : {2, 3, 5}) {
+    PlannedOrder const order = plan({workers, std::nullopt, 20 * workers},
+                                    Times(static_cast<std::size_t>(workers), std::vector<ServerTicks>(100, 4)));
+    // all are answered at once: the first one's push meets no other one, the last one's meets all
+    std::vector<Index> expected(static_cast<std::size_t>(workers), 20);
+    CHECK(order.clocks.staleness() == expected);
+  }
+}
+
+TEST_CASE("what nobody may do is refused", "[parallel][servers]") {
+  ServerClocks clocks({2, 0, 3});
+  CHECK_THROWS_AS(clocks.apply(0), Error);
+  clocks.answer(0);
+  CHECK_THROWS_AS(clocks.answer(0), Error); // it computes
+  CHECK(clocks.apply(0) == 0);
+  CHECK_FALSE(clocks.may_answer(0)); // worker 1 is behind
+  clocks.answer(1);
+  CHECK(clocks.apply(1) == 0);
+  clocks.answer(0);
+  CHECK_FALSE(clocks.may_answer(1)); // three pushes are enough
+  clocks.apply(0);
+  CHECK(clocks.is_over());
+  CHECK_THROWS_AS(ServerClocks({0, 0, 1}), Error);
+  CHECK_THROWS_AS(ServerClocks({1, -1, 1}), Error);
+}
+
+TEST_CASE("priority with slices reaches the least time that whole layers miss", "[parallel][servers]") {
+  auto const layers = [](std::size_t count, std::int64_t transfer) {
+    return std::vector<LayerTimes>(count, {.forward = 1, .backward = 2, .transfer = transfer});
+  };
+  struct Row {
+    std::vector<LayerTimes> layers;
+    std::int64_t fifo, whole, slices;
+  };
+  for (Row const& row :
+       {Row{layers(3, 3), 14, 14, 12}, Row{layers(12, 3), 50, 41, 39}, Row{layers(12, 6), 86, 76, 75}}) {
+    CHECK(play_transfers(row.layers, TransferOrder::fifo, 0).end == row.fifo);
+    CHECK(play_transfers(row.layers, TransferOrder::fifo, 1).end == row.fifo);
+    CHECK(play_transfers(row.layers, TransferOrder::priority, 0).end == row.whole);
+    CHECK(play_transfers(row.layers, TransferOrder::priority, 1).end == row.slices);
+    CHECK(least_transfer_time(row.layers) == row.slices);
+  }
+}
+
+TEST_CASE("no order transfers more or less, uses the link twice, or begins what is not ready", "[parallel][servers]") {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<std::int64_t> length(1, 9);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<LayerTimes> layers(static_cast<std::size_t>(length(random)));
+    for (LayerTimes& one : layers) one = {length(random), length(random), length(random)};
+    for (TransferOrder const order : {TransferOrder::fifo, TransferOrder::priority})
+      for (std::int64_t const slice : {0, 1, 3}) {
+        TransferTimeline const timeline = play_transfers(layers, order, slice);
+        CHECK(timeline.end >= least_transfer_time(layers));
+        std::vector<std::int64_t> moved(layers.size(), 0), done(layers.size(), 0);
+        std::int64_t free = 0;
+        for (LinkSlot const& slot : timeline.link) {
+          auto const layer = static_cast<std::size_t>(slot.layer);
+          CHECK(slot.begin >= std::max(free, timeline.backward[layers.size() - 1 - layer].end));
+          free = slot.end;
+          moved[layer] += slot.end - slot.begin;
+          done[layer] = slot.end;
+        }
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+          CHECK(moved[layer] == layers[layer].transfer);
+          CHECK(timeline.forward[layer].begin >= done[layer]);
+        }
+      }
+  }
+}
