@@ -120,6 +120,13 @@ std::vector<Case> cases() {
              config.model_options.loss_chunks = 2;
            },
            2},
+          {"half of the ranks serve",
+           [](RunConfig& config) {
+             config.parallel.strategy = Strategy::parameter_server;
+             config.parallel.servers = test::world().size() / 2;
+             config.batch.accumulation *= 2; // half as many data ranks
+           },
+           2},
           {"naive", strategy(Strategy::naive)},
           {"naive, main",
            [](RunConfig& config) {

@@ -66,10 +66,13 @@ Range first_step_part(Index index, Index samples, Index positions) {
 double first_sample_loss(Trainer& trainer, Index positions) {
   Index const sequence = trainer.model().shape().sequence;
   TRAINSTONE_REQUIRE(1 <= positions && positions <= sequence, "{} positions of a sample of {}", positions, sequence);
-  trainer.evaluate(0, 0);
   ShardedEngine& engine = trainer.engine();
-  double const here = engine.table().stage().head ? mean_of_losses(trainer, positions) : 0;
-  if (engine.plan().layout.mesh.pipeline == 1) return here;
+  StateLayout const& layout = engine.plan().layout;
+  if (!layout.serves()) trainer.evaluate(0, 0);
+  double const here = engine.table().stage().head && !layout.serves() ? mean_of_losses(trainer, positions) : 0;
+  if (layout.mesh.servers > 0) // which hear of what all workers have
+    return control_all_reduce(trainer.exec(), engine.communicators().of(Axis::shard), Operation::max, here);
+  if (layout.mesh.pipeline == 1) return here;
   return control_all_reduce(trainer.exec(), engine.communicators().of(Axis::pipeline), Operation::sum, here);
 }
 
