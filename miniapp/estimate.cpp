@@ -198,13 +198,21 @@ int estimate(EstimateOptions const& options) {
   print_memory(plan, ": no rank needs more");
   if (run.mesh.servers > 0) {
     Rank const last = topology.ranks() - 1;
-    print_memory(plan_run(run, plan.rank == last ? 0 : last), plan.rank == last ? ", a worker" : ", a server");
+    bool const serves = run.mesh.serves(plan.rank);
+    print_memory(plan_run(run, serves ? 0 : last), serves ? ", a worker" : ", a server");
   }
   fmt::print("{}", stages_table(run));
   print_sent_by(plans.busiest, ": none sends more");
-  if (!plans.busiest.computes()) print_sent_by(plan_run(run, 0), ", a worker");
-  print_work(plans.busiest.computes() ? plans.busiest : plan_run(run, 0));
-  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
+  RunPlan busiest = plans.busiest;
+  if (!busiest.computes()) { // a server sends most, workers compute
+    RunPlan const worker = plan_run(run, 0);
+    print_sent_by(worker, ", a worker");
+    busiest.step_flops = worker.step_flops;
+    print_work(worker);
+  } else {
+    print_work(busiest);
+  }
+  std::optional<PredictedStep> const step = predict_step(options, config, busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
   std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;
   auto const bytes = static_cast<double>(needed);
