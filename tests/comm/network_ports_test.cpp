@@ -64,6 +64,13 @@ TEST_CASE("a port that is booked for later is free until then", "[network]") {
   CHECK(own.take({3}, start + 25us, 0s) == start + 36us + 1ns);
 }
 
+TEST_CASE("who comes late does not get time that others have forgotten", "[network]") {
+  OwnClocks const own(1);
+  CHECK(own.take({0}, start, 10us) == start + 10us);
+  CHECK(own.take({0}, start + 20us, 10us) == start + 30us); // the first one is over
+  CHECK(own.take({0}, start, 5us) == start + 15us);         // not before its end
+}
+
 TEST_CASE("what finds no time that is long enough goes in pieces", "[network]") {
   OwnClocks const own(4);
   CHECK(own.take({0, 2}, start, 10us) == start + 10us);

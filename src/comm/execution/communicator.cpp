@@ -143,6 +143,8 @@ void Communicator::emulate_network(EmulatedNetwork const& network) {
   for (EmulatedLink const& link : network.links)
     TRAINSTONE_REQUIRE(is_time(link.latency) && is_time(link.seconds_per_byte),
                        "no network has a latency of {} s and takes {} s per byte", link.latency, link.seconds_per_byte);
+  static CollectiveCall const call("emulation of a network");
+  announce_and_compare(call);
   m_handle->ports = nullptr;
   if (!network.is_slow()) return;
   MPI_Comm comm = MPI_COMM_NULL;

@@ -56,11 +56,13 @@ struct PortClocks::Port {
     std::int64_t begin, end;
   };
   std::int64_t count;
+  std::int64_t forgotten; ///< the end of the last interval that is not remembered
   std::array<Interval, most_booked> booked;
 
   void forget_before(std::int64_t now) {
     auto const* const first =
         std::find_if(booked.begin(), booked.begin() + count, [=](Interval const& one) { return one.end > now; });
+    if (first != booked.begin()) forgotten = std::prev(first)->end;
     std::move(first, static_cast<Interval const*>(booked.begin() + count), booked.begin());
     count -= first - booked.begin();
   }
@@ -75,6 +77,10 @@ struct PortClocks::Port {
   }
 
   bool has_room() const { return count < std::ssize(booked); }
+  /// From when on it can be booked: a rank that has read its clock long ago may come late.
+  std::int64_t first_bookable() const {
+    return std::max(forgotten, has_room() ? 0 : booked[static_cast<std::size_t>(count - 1)].end);
+  }
 
   /// An interval that overlaps none.
   void book(Interval const& mine) {
@@ -98,7 +104,6 @@ struct PortClocks::Port {
       booked.back().end = std::max(booked.back().end, mine.end); // behind the last one, with the gap before it
     }
   }
-  std::int64_t last_end() const { return count == 0 ? 0 : booked[static_cast<std::size_t>(count - 1)].end; }
 };
 
 std::size_t PortClocks::bytes(std::size_t ports) { return cache_line + ports * sizeof(Port); }
@@ -114,14 +119,11 @@ PortClocks::Time PortClocks::take(std::span<std::size_t const> ports, Time now,
   std::int64_t const length = std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::nanoseconds>(busy).count());
   std::int64_t begin = std::chrono::nanoseconds(now.time_since_epoch()).count();
   ScopedLock const lock(*reinterpret_cast<std::uint32_t*>(m_memory));
-  for (std::size_t const number : ports) {
-    port(number).forget_before(begin);
-    if (!port(number).has_room()) begin = std::max(begin, port(number).last_end());
-  }
+  for (std::size_t const number : ports) port(number).forget_before(begin);
   for (std::int64_t left = length; left > 0;) {
     Port::Interval free{begin, std::numeric_limits<std::int64_t>::max()}; // of all ports
     for (std::size_t const number : ports) {
-      Port::Interval const of_port = port(number).free_from(begin);
+      Port::Interval const of_port = port(number).free_from(std::max(begin, port(number).first_bookable()));
       free = {std::max(free.begin, of_port.begin), std::min(free.end, of_port.end)};
     }
     begin = free.begin;
