@@ -71,7 +71,13 @@ class Host(Namespace):
         super().__init__(f"host{number}")
         self.address = f"10.77.0.{number + 1}"
         self.processes = []
-        port = f"port{number}"
+        try:
+            self.connect(f"port{number}", switch, rate)
+        except NotPossible:
+            self.close()
+            raise
+
+    def connect(self, port, switch, rate):
         switch.call("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid))
         switch.call("ip", "link", "set", port, "master", "switch", "up")
         self.call("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
@@ -124,23 +130,16 @@ class Running:
         launcher = [str(ROOT / "ci/env"), "mpiexec", "-launcher", "manual", "-localhost", hosts[0].address, "-hosts", names,
                     "-n", str(len(hosts) * ranks_per_host), *command]
         self.launcher = hosts[0].start(launcher, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        by_address = {host.address: host for host in hosts}
         self.text = []
-        waiting = list(hosts)
         for line in self.launcher.stdout:
-            found = re.match(r"HYDRA_LAUNCH: (.*)", line)
-            if not found:
+            if line.startswith("HYDRA_LAUNCH_END"):
+                break
+            proxy = re.match(r"HYDRA_LAUNCH: (.*--proxy-id (\d+).*)", line)
+            if not proxy:
                 self.text.append(line)
-                if line.startswith("HYDRA_LAUNCH_END"):
-                    self.text.pop()
-                    break
                 continue
-            proxy = found[1].split()
-            address = next((word for word in proxy if word in by_address and word != hosts[0].address), None)
-            host = waiting.pop(0) if address is None or by_address[address] not in waiting else by_address[address]
-            if host in waiting:
-                waiting.remove(host)
-            host.start([str(ROOT / "ci/env"), *proxy], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+            hosts[int(proxy[2])].start([str(ROOT / "ci/env"), *proxy[1].split()], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, env=environment)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
