@@ -104,8 +104,8 @@ StragglersRow run(Race const& race, std::optional<Index> staleness) {
                     .pushes = static_cast<double>(policy.pushes) * usual_ticks / time,
                     .formula = std::nullopt,
                     .largest_gap = order.clocks.largest_gap(),
-                    .largest_staleness = std::ssize(order.clocks.staleness()) - 1,
-                    .staleness_bound = most_staleness(policy),
+                    .largest_staleness = std::ssize(order.clocks.pushes_by_staleness()) - 1,
+                    .staleness_bound = staleness_bound(policy),
                     .waiting_share = waiting / (time * racing_workers)};
   if (race.deviation == 0 && staleness == Index{0}) row.formula = racing_workers / std::ranges::max(race.slower);
   if (race.deviation == 0 && !staleness) row.formula = rates;

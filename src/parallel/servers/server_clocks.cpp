@@ -6,15 +6,15 @@
 
 namespace trainstone {
 
-std::optional<Index> most_staleness(ServerPolicy const& policy) {
-  if (!policy.staleness) return std::nullopt;
-  return (policy.workers - 1) * (2 * *policy.staleness + 1);
+std::optional<Index> staleness_bound(ServerPolicy const& policy) {
+  if (!policy.threshold) return std::nullopt;
+  return (policy.workers - 1) * (2 * *policy.threshold + 1);
 }
 
 ServerClocks::ServerClocks(ServerPolicy const& policy) : m_policy(policy) {
-  TRAINSTONE_REQUIRE(policy.workers >= 1 && policy.pushes >= 1 && policy.staleness.value_or(0) >= 0,
-                     "{} workers, {} pushes, a staleness of {}", policy.workers, policy.pushes,
-                     policy.staleness.value_or(0));
+  TRAINSTONE_REQUIRE(policy.workers >= 1 && policy.pushes >= 1 && policy.threshold.value_or(0) >= 0,
+                     "{} workers, {} pushes, a threshold of {}", policy.workers, policy.pushes,
+                     policy.threshold.value_or(0));
   m_states.resize(static_cast<std::size_t>(policy.workers));
 }
 
@@ -22,7 +22,7 @@ Index ServerClocks::least_clock() const { return std::ranges::min_element(m_stat
 
 bool ServerClocks::may_answer(Rank worker) const {
   if (!waits(worker) || m_granted == m_policy.pushes) return false;
-  return !m_policy.staleness || clock(worker) - least_clock() <= *m_policy.staleness;
+  return !m_policy.threshold || clock(worker) - least_clock() <= *m_policy.threshold;
 }
 
 void ServerClocks::answer(Rank worker) {
@@ -42,8 +42,9 @@ Index ServerClocks::apply(Rank worker) {
   state.computes = false;
   ++state.clock;
   ++m_applied;
-  if (std::ssize(m_staleness) <= staleness) m_staleness.resize(static_cast<std::size_t>(staleness) + 1);
-  ++m_staleness[static_cast<std::size_t>(staleness)];
+  if (std::ssize(m_pushes_by_staleness) <= staleness)
+    m_pushes_by_staleness.resize(static_cast<std::size_t>(staleness) + 1);
+  ++m_pushes_by_staleness[static_cast<std::size_t>(staleness)];
   return staleness;
 }
 

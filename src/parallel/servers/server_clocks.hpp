@@ -14,10 +14,10 @@
 namespace trainstone {
 
 /// A worker's clock is the number of its pushes that were applied. A worker whose clock is c is answered, which lets it
-/// compute its next push, when c - (the least clock) <= staleness, and only if the training needs another push.
+/// compute its next push, when c - (the least clock) <= threshold, and only if the training needs another push.
 struct ServerPolicy {
   Rank workers = 1;
-  std::optional<Index> staleness = {}; ///< 0: rounds; none: asynchronous
+  std::optional<Index> threshold = {}; ///< s, of clocks; 0: rounds; none: asynchronous
   Index pushes = 1;                    ///< of all workers, after which the training ends
 };
 
@@ -25,11 +25,11 @@ struct ServerPolicy {
 /// from it: (W-1)(2s+1). None: there is no bound. At the answer to a worker of clock c every other clock is at least
 /// c - s. Until its push is applied its own clock is c, so that no other worker is answered at more than c + s, and no
 /// clock gets beyond c + s + 1: each of the others makes at most 2s + 1 pushes meanwhile.
-std::optional<Index> most_staleness(ServerPolicy const& policy);
+std::optional<Index> staleness_bound(ServerPolicy const& policy);
 
 class ServerClocks {
 public:
-  /// No worker was answered yet. \throws Error unless there are workers and pushes, and staleness is not negative
+  /// No worker was answered yet. \throws Error unless there are workers and pushes, and the threshold is not negative
   explicit ServerClocks(ServerPolicy const& policy);
 
   /// Whether a worker that waits may be answered now.
@@ -48,7 +48,7 @@ public:
   /// The largest gap to the least clock at an answer.
   Index largest_gap() const { return m_largest_gap; }
   /// Number of pushes by their staleness.
-  std::vector<Index> const& staleness() const { return m_staleness; }
+  std::vector<Index> const& pushes_by_staleness() const { return m_pushes_by_staleness; }
 
 private:
   struct State {
@@ -61,7 +61,7 @@ private:
   ServerPolicy m_policy;
   std::vector<State> m_states;
   Index m_applied = 0, m_granted = 0, m_largest_gap = 0;
-  std::vector<Index> m_staleness;
+  std::vector<Index> m_pushes_by_staleness;
 };
 
 } // namespace trainstone
