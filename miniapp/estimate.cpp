@@ -155,11 +155,6 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   estimate.model_parameters = plan.table.model_parameters();
   estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.parallel.layout.mesh.data();
   estimate.predicted = predicted_amounts(plans.busiest);
-  if (!plans.busiest.computes()) {
-    WorkAmounts const of_worker = predicted_amounts(plan_run(resolve_run(resolve(deck, plan.ranks), topology), 0));
-    estimate.predicted.flops = of_worker.flops;
-    estimate.predicted.kernel_launches = of_worker.kernel_launches;
-  }
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
   estimate.needed_bytes = needed;
   estimate.given_bytes = options.device_memory;
@@ -185,7 +180,7 @@ int estimate(EstimateOptions const& options) {
   Deck const deck = read_deck(options.common.deck);
   RunConfig const config = resolve(deck, ranks);
   Topology const topology = imagined_topology(config, ranks, options.nodes);
-  ExtremePlans const plans = plan_extremes(config, topology);
+  ExtremePlans plans = plan_extremes(config, topology);
   RunPlan const& plan = plans.largest;
   fmt::print(
       "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
@@ -203,16 +198,15 @@ int estimate(EstimateOptions const& options) {
   }
   fmt::print("{}", stages_table(run));
   print_sent_by(plans.busiest, ": none sends more");
-  RunPlan busiest = plans.busiest;
-  if (!busiest.computes()) { // a server sends most, workers compute
+  if (RunPlan& busiest = plans.busiest; !busiest.computes()) { // a server sends most, and workers compute
     RunPlan const worker = plan_run(run, 0);
     print_sent_by(worker, ", a worker");
     busiest.step_flops = worker.step_flops;
-    print_work(worker);
-  } else {
-    print_work(busiest);
+    busiest.step_launches = worker.step_launches;
+    busiest.update_launches = worker.update_launches;
   }
-  std::optional<PredictedStep> const step = predict_step(options, config, busiest, topology);
+  print_work(plans.busiest);
+  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
   std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;
   auto const bytes = static_cast<double>(needed);

@@ -164,7 +164,7 @@ void Trainer::agree(PlayedStep& played) {
 /// the losses, as a value of each rank.
 void Trainer::add_up_losses(PlayedStep& played) {
   played.losses.assign(static_cast<std::size_t>(m_plan->accumulation), 0.0); // without the head
-  if (m_plan->parallel.parts.has_head() && m_plan->computes())
+  if (m_plan->parallel.has_losses())
     played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
   auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   bool const has_requests = played.step > 0;

@@ -15,14 +15,14 @@ namespace trainstone {
 /// Fastest first: the ranks of a tensor group are neighbours, pipeline stages lie furthest apart.
 enum class Axis {
   tensor,   ///< ranks that share the work of every layer, on the same data
-  shard,    ///< ranks that share one copy of what is sharded, each with its own data
+  shard,    ///< ranks that share one copy of what is sharded, each with its own data, and dedicated servers with none
   replica,  ///< ranks that hold the same shard, each with its own data
   pipeline, ///< ranks that share out the layers
 };
 
 inline constexpr std::array<Axis, 4> axes{Axis::tensor, Axis::shard, Axis::replica, Axis::pipeline};
 
-/// Whether the ranks of a line have different data.
+/// Whether those ranks of a line that have data have different data.
 constexpr bool is_data_axis(Axis axis) { return axis == Axis::shard || axis == Axis::replica; }
 
 /// The axes whose ranks share out the model, in the order in which they add up what each has of it.

@@ -11,7 +11,7 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
       m_layout(&plan.layout),
       m_slots(index(plan.gathers.in_flight())),
       m_loaded(index(plan.layout.rank_micro_batches), false),
-      m_losses(plan.layout.serves() ? 0 : index(plan.layout.rank_micro_batches), 0),
+      m_losses(index(plan.layout.rank_micro_batches), 0),
       m_activations(plan.parts, plan.pipeline.copies()),
       m_streams(index(plan.pipeline.copies().gradients)),
       m_sent_slots(index(plan.pipeline.copies().slots), false),
@@ -201,7 +201,7 @@ void SimulatedRank::backward(Instruction const& instruction) {
 /// Of a micro-batch.
 Index SimulatedRank::loss_pieces() const {
   PartTable const& parts = m_plan->parts;
-  return parts.has_head() ? std::ssize(pieces_of({.act = Act::loss}, parts)) : 0;
+  return m_plan->has_losses() ? std::ssize(pieces_of({.act = Act::loss}, parts)) : 0;
 }
 
 void SimulatedRank::agree(Instruction const& instruction) {
@@ -245,8 +245,7 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
   require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
   require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
-  if (section == Section::evaluation && m_plan->parts.has_head() && !m_layout->serves())
-    require_times(Act::loss, m_losses.front(), loss_pieces());
+  if (section == Section::evaluation && m_plan->has_losses()) require_times(Act::loss, m_losses.front(), loss_pieces());
   m_tied = m_agreed = m_normed = m_updated = 0;
   ++m_sections;
   if (section == Section::update) return;

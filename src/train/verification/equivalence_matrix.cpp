@@ -153,7 +153,8 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
       if (!std::has_single_bit(static_cast<std::uint64_t>(mesh_of(strategy, ranks).data()))) continue;
       strategy.reduction = ReductionMode::ordered;
       for (char const* const algorithm : {"ordered", "shared"}) {
-        if (std::string_view(algorithm) == "shared" && buffers != MessageBuffers::host) continue;
+        bool const shares_memory = buffers == MessageBuffers::host && !has_dedicated_servers(strategy);
+        if (std::string_view(algorithm) == "shared" && !shares_memory) continue; // messages alone
         for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
           MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
           if (quick && row.recipe != RecipeName::fp32)

@@ -69,7 +69,7 @@ double first_sample_loss(Trainer& trainer, Index positions) {
   ShardedEngine& engine = trainer.engine();
   StateLayout const& layout = engine.plan().layout;
   if (!layout.serves()) trainer.evaluate(0, 0);
-  double const here = engine.table().stage().head && !layout.serves() ? mean_of_losses(trainer, positions) : 0;
+  double const here = engine.plan().has_losses() ? mean_of_losses(trainer, positions) : 0;
   if (layout.mesh.servers > 0) // which hear of what all workers have
     return control_all_reduce(trainer.exec(), engine.communicators().of(Axis::shard), Operation::max, here);
   if (layout.mesh.pipeline == 1) return here;
