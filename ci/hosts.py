@@ -110,8 +110,9 @@ class Host(Namespace):
 
     def kill(self):
         """All processes of this host at once, as if the power failed. The host itself stays."""
-        for process in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            if process != self.holder.pid and self._is_here(process):
+        while here := [process for process in map(int, filter(str.isdigit, os.listdir("/proc")))
+                       if process != self.holder.pid and self._is_here(process)]:
+            for process in here:  # some have started others meanwhile
                 try:
                     os.kill(process, signal.SIGKILL)
                 except ProcessLookupError:

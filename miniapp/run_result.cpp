@@ -32,9 +32,10 @@ double median_of_any(std::vector<double> const& samples) {
   return samples.empty() ? std::numeric_limits<double>::quiet_NaN() : median(samples);
 }
 
-/// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum, and returns each
-/// rank's own figures.
-std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, RankContext& context) {
+/// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum over those that
+/// compute, and returns each rank's own figures. A server only waits: its time would hide the others'.
+std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Mesh const& mesh,
+                                  RankContext& context) {
   std::vector<double> own, exposed, busy, communication;
   for (StepReport const& sample : training.samples) {
     own.push_back(sample.seconds);
@@ -44,6 +45,7 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     busy.push_back(sample.seconds - communication.back());
   }
   std::vector<double> slowest = own;
+  if (mesh.serves(context.communicator.rank())) exposed.assign(exposed.size(), std::numeric_limits<double>::infinity());
   control_all_reduce(context.exec, context.communicator, Operation::max, slowest);
   control_all_reduce(context.exec, context.communicator, Operation::min, exposed);
   for (std::size_t i = 0; i < slowest.size(); ++i) {
@@ -60,7 +62,7 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
   for (std::size_t rank = 0; rank < medians.size(); ++rank)
     ranks.push_back({static_cast<std::int64_t>(rank),
                      nodes.host_names.at(static_cast<std::size_t>(nodes.node_of_rank[rank])), medians[rank],
-                     busy_medians[rank], sums[rank]});
+                     busy_medians[rank], sums[rank], mesh.serves(static_cast<Rank>(rank))});
   return ranks;
 }
 
@@ -236,7 +238,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.data = reads_of_all(run.data->reads(), context);
   result.window = run.window;
   result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
-  result.ranks = merge_times(training, result.window, context);
+  result.ranks = merge_times(training, result.window, run.plan->parallel.layout.mesh, context);
   result.counted = counted_amounts(training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.pipeline = measured_pipeline(run, training.stages, context);

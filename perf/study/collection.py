@@ -34,7 +34,7 @@ def phase_columns(result):
 
 def slowest_rank(result):
     """The straggler, and how much longer than the median rank it computes; None where that was not measured."""
-    own = [rank["median_own_seconds"] for rank in result["ranks"]]
+    own = [rank["median_own_seconds"] for rank in result["ranks"] if not rank.get("serves")]
     usual = None if None in own else statistics.median(own)
     return {"straggler": result["straggler"]["rank"], "straggler_host": result["straggler"]["host"],
             "straggler_ratio": max(own) / usual if usual else None}
@@ -102,7 +102,7 @@ def broken_invariant(kind, limit, results):
     """What should be the same in all runs and is not; \\p results: by name."""
     found, tokens, parameters = [], {}, {}
     for name, result in results.items():
-        ranks = result["topology"]["ranks"]
+        ranks = sum(not rank.get("serves") for rank in result["ranks"])
         of_steps = set(result["samples"]["tokens"])
         if len(of_steps) != 1:
             found.append(f"{name}: steps have {sorted(of_steps)} tokens, must have one number")

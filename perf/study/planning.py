@@ -4,6 +4,7 @@ What a deck says holds for its own number of ranks: comm.expected_ranks, else th
 - strong: the global batch stays.
 - weak-batch: the batch of a rank stays.
 - weak-model: parameters / ranks stay, as near as whole layers allow, and the global batch stays: so does the work per rank.
+  Ranks are those that compute: dedicated servers do not count.
 - sweep: the number of ranks and the global batch stay, and keys of the deck take several values.
 A cell is what the repeats of a run share: a number of ranks, or a choice of a sweep.
 Writes study.json (for reports), plan.json (the estimates by cell; how further numbers of ranks are made) and decks/.
@@ -50,32 +51,39 @@ def varied_keys(kind, cells):
     return sorted({*VARIED[kind], *keys_of(cell.choice for cell in cells)})
 
 
+def computing(plan, ranks):
+    """The ranks that compute."""
+    return ranks - plan.get("servers", 0)  # older plans have none
+
+
 def invariant_of(kind, plan, cells):
     if kind == "strong":
         return f"{plan['tokens_per_step']} tokens per step"
     if kind == "sweep":
         return f"{plan['tokens_per_step']} tokens per step on {cells[0].ranks} rank{'s' if cells[0].ranks > 1 else ''}"
     if kind == "weak-batch":
-        return f"{plan['tokens_per_step'] // plan['own_ranks']} tokens per rank and step"
-    return (f"{plan['model_parameters'] / plan['own_ranks']:.6g} parameters per rank within {100 * plan['limit']:g} %, "
-            f"{plan['tokens_per_step']} tokens per step")
+        return f"{plan['tokens_per_step'] // computing(plan, plan['own_ranks'])} tokens per rank and step"
+    return (f"{plan['model_parameters'] / computing(plan, plan['own_ranks']):.6g} parameters per rank within "
+            f"{100 * plan['limit']:g} %, {plan['tokens_per_step']} tokens per step")
 
 
 def layers_for(plan, ranks):
     """Layers with the nearest parameters per rank. Raises Refused if that is further away than the limit."""
-    target = plan["model_parameters"] / plan["own_ranks"] * ranks
+    computing_ranks = computing(plan, ranks)
+    target = plan["model_parameters"] / computing(plan, plan["own_ranks"]) * computing_ranks
     layers = max(1, round((target - plan["parameters_besides_layers"]) / plan["parameters_per_layer"]))
     found = plan["parameters_besides_layers"] + layers * plan["parameters_per_layer"]
     deviation = found / target - 1
     if abs(deviation) > plan["limit"]:
-        raise Refused(f"{layers} layers on {ranks} ranks are {found / ranks:.6g} parameters per rank, {100 * deviation:+.1f} % "
-                      f"from {target / ranks:.6g}: more than {100 * plan['limit']:g} % (--limit)")
+        raise Refused(f"{layers} layers on {ranks} ranks are {found / computing_ranks:.6g} parameters per rank, {100 * deviation:+.1f} % "
+                      f"from {target / computing_ranks:.6g}: more than {100 * plan['limit']:g} % (--limit)")
     return layers
 
 
 def overrides_for(kind, plan, ranks, choice=()):
     """Keys of a run on so many ranks: the user's, then those that the study varies."""
-    batch = plan["global"] // plan["own_ranks"] * ranks if kind == "weak-batch" else plan["global"]
+    of_rank = plan["global"] // computing(plan, plan["own_ranks"])
+    batch = of_rank * computing(plan, ranks) if kind == "weak-batch" else plan["global"]
     varied = [f"comm.expected_ranks={ranks}", f"batch.micro={plan['micro']}", "batch.accumulation=0", f"batch.global={batch}"]
     if kind == "weak-model":
         varied.append(f"model.layers={layers_for(plan, ranks)}")
@@ -97,7 +105,7 @@ def nearest_legal(kind, plan, program, ranks):
     found = []
     for towards in (-1, 1):
         for other in range(ranks + towards, ranks + towards * (PROBES + 1), towards):
-            if other < 1 or (kind != "weak-batch" and plan["global"] % (plan["micro"] * other) != 0):
+            if computing(plan, other) < 1 or (kind != "weak-batch" and plan["global"] % (plan["micro"] * computing(plan, other)) != 0):
                 continue
             try:
                 estimate_for(plan, program, other, overrides_for(kind, plan, other))
@@ -118,7 +126,9 @@ def begin(arguments, program):
     own = resolved["comm"]["expected_ranks"] or min(arguments.ranks)
     base = program.estimate(deck, own, 1, settings)
     value = {key: entry["value"] for key, entry in base["params"].items()}
-    plan = {"schema_version": PLAN_VERSION, "deck": deck, "settings": settings, "own_ranks": own, "global": value["batch.global"],
+    dedicated = value["parallel.strategy"] == "parameter_server" and not value["server.colocated"]
+    plan = {"schema_version": PLAN_VERSION, "deck": deck, "settings": settings, "own_ranks": own,
+            "servers": value["server.count"] if dedicated else 0, "global": value["batch.global"],
             "micro": value["batch.micro"], "tokens_per_step": base["tokens_per_step"],
             "model_parameters": base["model_parameters"], "limit": arguments.limit,
             "machine": arguments.machine and str(pathlib.Path(arguments.machine).absolute()),
@@ -144,7 +154,7 @@ def table(kind, plan, planned, repeats):
     """Lines; the last ones are the sum and what is assumed. \\param planned  estimates by Cell"""
     lines = [f"{'ranks':>6} {'nodes':>6} {'batch':>7} {'parameters':>12} {'MiB per rank':>12}  {'fits':<12} {'step s':>9} "
              f"{'node-hours':>10}{'  choice' if kind == 'sweep' else ''}"]
-    reference = plan["model_parameters"] / plan["own_ranks"]
+    reference = plan["model_parameters"] / computing(plan, plan["own_ranks"])
     hours = [node_hours(one, repeats) for one in planned.values()]
     for (cell, one), time in zip(planned.items(), hours):
         fits = {None: "-", True: "FITS", False: "DOES NOT FIT"}[one["fits"]]
@@ -153,7 +163,7 @@ def table(kind, plan, planned, repeats):
                 f"{one['model_parameters']:>12} {one['needed_bytes'] / 2**20:>12.1f}  {fits:<12} {step:>9} "
                 f"{'-' if time is None else f'{time:.3g}':>10}")
         if kind == "weak-model":
-            layers, near = one["params"]["model.layers"]["value"], one["model_parameters"] / cell.ranks / reference - 1
+            layers, near = one["params"]["model.layers"]["value"], one["model_parameters"] / computing(plan, cell.ranks) / reference - 1
             line += f"  {layers} layers: {100 * near:+.2f} % parameters per rank"
         lines.append(f"{line}  {text_of(cell.choice)}".rstrip())
     total = "unknown" if None in hours else f"{sum(hours):.3g}"

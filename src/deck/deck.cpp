@@ -168,6 +168,24 @@ Rank data_ranks_of(Deck const& deck, std::int64_t ranks) {
   return mesh_of(parallel, ranks).data();
 }
 
+/// \throws InputError if an overflow or longer times of parts are those of a rank that has none
+void require_ranks_of_faults(Deck const& deck, std::int64_t ranks) {
+  FaultConfig const& faults = deck.config.faults;
+  Mesh const mesh = mesh_of(deck.config.parallel, ranks);
+  for (auto const& [key, rank] : {std::pair("faults.straggler.rank", faults.straggler_rank),
+                                  std::pair("faults.overflow.rank", faults.overflow_rank)})
+    if (rank >= 0 && mesh.serves(static_cast<Rank>(rank)))
+      fail_at(deck, key,
+              fmt::format("{} = {} is a server, which computes no parts; nearest legal value: {}", key, rank,
+                          mesh.data() - 1));
+  std::int64_t const first = ranks - ranks / deck.config.parallel.pipeline, rank = faults.overflow_rank;
+  if (faults.overflow_step > 0 && rank < first)
+    fail_at(deck, "faults.overflow.rank",
+            fmt::format("faults.overflow.rank = {} has no loss: gradients overflow on the last stage; nearest legal "
+                        "value: {}",
+                        rank, first));
+}
+
 } // namespace
 
 RunConfig resolve(Deck const& deck, std::int64_t ranks) {
@@ -201,12 +219,7 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_problem(config.batch, data_ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
-  if (std::int64_t const first = ranks - ranks / config.parallel.pipeline, rank = config.faults.overflow_rank;
-      config.faults.overflow_step > 0 && rank < first)
-    fail_at(deck, "faults.overflow.rank",
-            fmt::format("faults.overflow.rank = {} has no loss: gradients overflow on the last stage; nearest legal "
-                        "value: {}",
-                        rank, first));
+  require_ranks_of_faults(deck, ranks);
   config.batch = resolve_batch(config.batch, data_ranks);
   if (auto const problem = find_parallel_problem(config.parallel, config.comm, data_ranks, config.batch.accumulation)) {
     fail_at(deck, problem->key, problem->message);

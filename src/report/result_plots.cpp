@@ -135,7 +135,7 @@ Figure rank_figure(NamedResult const& named) {
                .y = {.label = fmt::format("time ({})", unit.name)},
                .series = {{"without communication (median)", {}, 0}, {"communication (mean)", {}, 3}}};
   for (RankInfo const& rank : ranks) {
-    plot.x.categories.push_back(fmt::format("{}", rank.rank));
+    plot.x.categories.push_back(fmt::format("{}{}", rank.rank, rank.serves ? " (server)" : ""));
     plot.series[0].values.push_back(unit.factor * rank.median_own_seconds);
     plot.series[1].values.push_back(unit.factor * rank.communication_seconds / steps);
   }

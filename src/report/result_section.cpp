@@ -74,14 +74,16 @@ std::string golden_text(std::optional<GoldenSource> const& golden) {
                      golden->recorded_with);
 }
 
-/// "zero 1; 2 tensor ranks, 4 slices, shared positions; 2 stages, 1f1b". Keys that a file does not have are left out.
+/// "parameter_server, 2 servers", "zero 1; 2 tensor ranks, 4 slices, shared positions; 2 stages, 1f1b". Keys that a
+/// file does not have are left out.
 std::string split_text(std::map<std::string, std::string> const& values) {
-  auto const value = [&](std::string const& name) {
-    auto const found = values.find("parallel." + name);
+  auto const value_of = [&](std::string const& key) {
+    auto const found = values.find(key);
     std::string text = found == values.end() ? std::string() : found->second;
     std::erase(text, '"');
     return text;
   };
+  auto const value = [&](std::string const& name) { return value_of("parallel." + name); };
   auto const is_above = [&](std::string const& name, std::string_view least) {
     std::string const text = value(name);
     return !text.empty() && text != least;
@@ -89,6 +91,10 @@ std::string split_text(std::map<std::string, std::string> const& values) {
   std::string text = value("strategy");
   for (char const* const key : {"zero_stage", "shard_group"})
     if (is_above(key, "0")) text += " " + value(key);
+  if (value_of("server.colocated") == "true")
+    text += ", every rank serves";
+  else if (value("strategy") == "parameter_server")
+    text += fmt::format(", {} server{}", value_of("server.count"), value_of("server.count") == "1" ? "" : "s");
   if (is_above("tensor", "1") || is_above("tensor_blocks", "0")) {
     text += fmt::format("; {} tensor rank{}", value("tensor"), is_above("tensor", "1") ? "s" : "");
     if (is_above("tensor_blocks", "0")) text += fmt::format(", {} slices", value("tensor_blocks"));

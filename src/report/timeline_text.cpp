@@ -59,7 +59,8 @@ std::string waits_text(ClassTimeline const& one) {
 } // namespace
 
 std::string class_name(RankClass const& ranks, Rank stages) {
-  std::string const stage = stages > 1 ? fmt::format("stage {}: ", ranks.stage) : "";
+  std::string stage = stages > 1 ? fmt::format("stage {}: ", ranks.stage) : "";
+  if (ranks.serves()) stage = "server: ";
   if (ranks.ranks == 1) return fmt::format("{}rank {}", stage, ranks.first);
   return fmt::format("{}rank {} and {} like it", stage, ranks.first, plural(ranks.ranks - 1, "rank"));
 }

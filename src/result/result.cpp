@@ -112,16 +112,15 @@ Json ranks_json(std::vector<RankInfo> const& ranks) {
                     {"host", rank.host},
                     {"median_step_seconds", rank.median_step_seconds},
                     {"median_own_seconds", rank.median_own_seconds},
-                    {"communication_seconds", rank.communication_seconds}});
+                    {"communication_seconds", rank.communication_seconds},
+                    {"serves", rank.serves}});
   }
   return json;
 }
 
 Json straggler_json(std::vector<RankInfo> const& ranks) {
-  auto const slowest = std::max_element(ranks.begin(), ranks.end(), [](RankInfo const& a, RankInfo const& b) {
-    return a.median_own_seconds < b.median_own_seconds;
-  });
-  if (slowest == ranks.end()) return nullptr;
+  RankInfo const* const slowest = find_straggler(ranks);
+  if (!slowest) return nullptr;
   return {{"rank", slowest->rank}, {"host", slowest->host}};
 }
 
@@ -261,6 +260,13 @@ std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder)
 }
 
 } // namespace
+
+RankInfo const* find_straggler(std::vector<RankInfo> const& ranks) {
+  RankInfo const* slowest = nullptr;
+  for (RankInfo const& rank : ranks)
+    if (!rank.serves && (!slowest || rank.median_own_seconds > slowest->median_own_seconds)) slowest = &rank;
+  return slowest;
+}
 
 std::vector<StepReport> measured_steps(Result const& result) {
   std::vector<StepReport> steps;

@@ -91,7 +91,11 @@ struct RankInfo {
   double median_step_seconds = 0;
   double median_own_seconds = 0;    ///< without communication, in which faster ranks wait for slower ones
   double communication_seconds = 0; ///< sum over the window
+  bool serves = false;              ///< it computes nothing, and waits for ranks that do
 };
+
+/// Of the ranks that compute, the one with the largest median_own_seconds; null: there is none.
+RankInfo const* find_straggler(std::vector<RankInfo> const& ranks);
 
 /// The checkpoints that a run wrote, and the one that it went on from.
 struct CheckpointInfo {
@@ -148,7 +152,7 @@ struct Result {
   double wall_seconds = 0;              ///< from the program's start to the end of its checks
   std::vector<KernelRow> kernels;       ///< the longest first; empty unless they were timed
   std::optional<PipelineInfo> pipeline; ///< of rank 0's pipeline; none unless it was measured
-  std::vector<RankInfo> ranks;          ///< the one with the largest median_own_seconds is the straggler
+  std::vector<RankInfo> ranks;
   MeasuredWindow window;
   std::optional<Rate> tokens_per_second; ///< over the window; none if a restart left no step to measure
   std::map<std::string, double> metrics;

@@ -120,7 +120,8 @@ std::vector<RankInfo> read_ranks(JsonFile const& file) {
     ranks.push_back({static_cast<std::int64_t>(file.amount(place + "rank")), file.text(place + "host"),
                      file.optional_non_negative(place + "median_step_seconds").value_or(none),
                      file.optional_non_negative(place + "median_own_seconds").value_or(none),
-                     file.non_negative(place + "communication_seconds")});
+                     file.non_negative(place + "communication_seconds"),
+                     file.has(place + "serves") && file.boolean(place + "serves")}); // not in older files
   }
   file.require(
       static_cast<std::int64_t>(ranks.size()) == file.count("/topology/ranks"),

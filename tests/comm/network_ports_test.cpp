@@ -11,6 +11,8 @@
 using namespace trainstone;
 using namespace std::chrono_literals;
 using Impl::PortClocks;
+using Impl::ports_between;
+using Impl::RankPorts;
 
 namespace {
 
@@ -116,4 +118,19 @@ TEST_CASE("threads that send at the same time queue, too", "[network]") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(own.take({1}, start, 0s) == start + 4000us + 1ns);
+}
+
+TEST_CASE("a message goes through the ports of both ranks, and of their nodes where ranks share them", "[network]") {
+  using Ports = std::vector<std::size_t>;
+  RankPorts const sender{.node = 0, .here = true, .out = 0, .in = 1, .node_out = 10, .node_in = 11};
+  RankPorts const neighbour{.node = 0, .here = true, .out = 2, .in = 3, .node_out = 10, .node_in = 11};
+  RankPorts const other{.node = 1, .here = true, .out = 4, .in = 5, .node_out = 12, .node_in = 13};
+  RankPorts far = other;
+  far.here = false;
+  for (bool const node_port : {false, true}) CHECK(ports_between(sender, neighbour, node_port) == Ports{0, 3});
+  CHECK(ports_between(sender, other, false) == Ports{0, 5});
+  CHECK(ports_between(sender, other, true) == Ports{0, 5, 10, 13});
+  CHECK(ports_between(other, sender, true) == Ports{4, 1, 12, 11});
+  CHECK(ports_between(sender, far, false) == Ports{0});
+  CHECK(ports_between(sender, far, true) == Ports{0, 10});
 }

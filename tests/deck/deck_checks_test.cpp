@@ -198,6 +198,19 @@ TEST_CASE("a pace may have a straggler, a rank of the run, and its time is emula
   CHECK_THAT(error_with({"faults.pace.forward=61 s"}), ContainsSubstring("out of range"));
 }
 
+TEST_CASE("a server neither straggles nor overflows", "[deck]") {
+  std::vector<std::string> const straggler{"parallel.strategy=parameter_server", "faults.pace.forward=20 ms",
+                                           "faults.straggler.factor=2", "faults.straggler.rank=2"};
+  std::vector<std::string> const overflow{"parallel.strategy=parameter_server", "faults.overflow.step=1",
+                                          "faults.overflow.rank=2"};
+  for (auto const& overrides : {straggler, overflow}) {
+    Deck const deck = read_small(overrides);
+    CHECK_THAT(input_error_of([&] { resolve(deck, 3); }),
+               EndsWith("rank = 2 is a server, which computes no parts; nearest legal value: 1"));
+    CHECK_NOTHROW(resolve(deck, 5));
+  }
+}
+
 TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
   std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
   Deck const deck = read_small(fault);

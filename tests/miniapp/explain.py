@@ -98,6 +98,7 @@ class ExplainStrategies(unittest.TestCase):
             ("zero3",): "= 3 (N-1)/N Psi",
             ("fsdp", "--prefetch", 0): "= 3 (N-1)/N Psi",
             ("hsdp", "--shard-group", 2, "--nodes", 2): "= 2 (R-1)/R Psi/F",
+            ("parameter_server", "--servers", 2): "= W/K Psi",
         }
         futures = {arguments: start("explain", *arguments, "--ranks", 4) for arguments in cases}
         for arguments, words in cases.items():

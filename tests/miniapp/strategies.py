@@ -80,3 +80,47 @@ class Naive(TrainingTest):
             with self.subTest(form):
                 outcome = run("run", self.deck.path, *settings(*form, *keys), ranks=2)
                 self.assert_ended(outcome, 0, "SKIPPED", "VERIFICATION PASSED (7/7)")
+
+
+SERVERS = "parallel.strategy=parameter_server"
+
+
+class Servers(TrainingTest):
+    """One training on one rank, which is on record, and the same by 2 workers with 1 and 2 servers, and with colocated ones."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck({"parallel.reduction": '"ordered"', "data.validate_every": "4", "checkpoint.dir": '"kept"'})
+        cls.whole = run("run", cls.deck.path, "--record-golden")
+        futures = [start("run", cls.deck.path, *settings(SERVERS), ranks=3),
+                   start("run", cls.deck.path, *settings(SERVERS, "server.count=2"), ranks=4),
+                   start("run", cls.deck.path, *settings(SERVERS, "server.colocated=true"), ranks=2)]
+        cls.runs = [future.result() for future in futures]
+
+    def test_any_number_of_servers_follows_the_golden_curve_to_the_same_bits(self):
+        for outcome in self.runs:
+            with self.subTest(outcome.command):
+                self.assert_ended(outcome, 0, "VERIFICATION PASSED (10/10)", "\nRESULT: VALID ")
+                self.assertEqual(outcome.losses, self.whole.losses)
+                self.assertEqual(outcome.held_out, self.whole.held_out)
+                self.assertEqual(final_hash(outcome), final_hash(self.whole))
+                self.assertEqual(outcome.result["predicted"], outcome.result["counted"])
+
+    def test_a_result_says_who_serves_and_takes_no_server_for_the_straggler(self):
+        for outcome, servers in zip(self.runs, ([2], [2, 3], [])):
+            with self.subTest(outcome.command):
+                ranks = outcome.result["ranks"]
+                self.assertEqual([rank["rank"] for rank in ranks if rank["serves"]], servers)
+                workers = [rank for rank in ranks if not rank["serves"]]
+                slowest = max(workers, key=lambda rank: rank["median_own_seconds"])
+                self.assertEqual(outcome.result["straggler"]["rank"], slowest["rank"])
+
+    def test_a_restart_changes_the_number_of_servers_or_does_without(self):
+        forms = {"1 server": ((SERVERS,), 3), "2 servers": ((SERVERS, "server.count=2"), 4), "ddp": ((), 2)}
+        for before, after in (("1 server", "2 servers"), ("2 servers", "ddp"), ("ddp", "1 server")):
+            with self.subTest(before=before, after=after):
+                (keys, ranks), (other_keys, other_ranks) = forms[before], forms[after]
+                first = run("run", self.deck.path, *settings(*keys), "--max-time", "1ms", ranks=ranks)
+                last = run("run", self.deck.path, *settings(*other_keys), ranks=other_ranks, prepare=kept_in(first.folder))
+                self.assert_ended(last, 0, "resumed after step 1", "VERIFICATION PASSED")
+                self.assertEqual(final_hash(last), final_hash(self.whole))

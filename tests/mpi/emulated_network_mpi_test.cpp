@@ -102,6 +102,31 @@ TEST_CASE("a rank's messages queue, also those of communicators that are made of
 
 namespace {
 
+/// A schedule of one round at most.
+Schedule schedule_of(Communicator const& communicator, Index size, Round const& round) {
+  Schedule schedule{.collective = Collective::all_reduce,
+                    .algorithm = Algorithm::direct,
+                    .rank = communicator.rank(),
+                    .ranks = communicator.size(),
+                    .elements = size,
+                    .rounds = {},
+                    .neighbours = {}};
+  if (!round.empty()) schedule.rounds = {round};
+  return schedule;
+}
+
+/// A round of this rank, with its memory.
+struct OwnRound {
+  OwnRound(Communicator& communicator, Index size, Round const& round)
+      : memory(communicator, schedule_of(communicator, size, round),
+               std::vector<float>(static_cast<std::size_t>(size), 1)),
+        execution(ExecutionSpace(), communicator, schedule_of(communicator, size, round), Operation::sum,
+                  memory.data.vector(), Vector<float>(), memory.options) {}
+
+  test::OwnMemory<float> memory;
+  Execution execution;
+};
+
 /// Seconds from the first rank's start to this rank's end.
 double seconds_until_end(Communicator& communicator, Schedule const& schedule) {
   test::OwnMemory<float> const memory(
@@ -136,20 +161,47 @@ TEST_CASE("ranks of a node share its port to other nodes", "[mpi][network]") {
   bool const sends = me < pairs, receives = me >= first_of_second && me < first_of_second + pairs;
   auto const run = [&](bool node_port) {
     communicator.emulate_network({{EmulatedLink{}, slow_link}, node_port});
-    Schedule schedule{.collective = Collective::all_reduce,
-                      .algorithm = Algorithm::direct,
-                      .rank = me,
-                      .ranks = ranks,
-                      .elements = elements,
-                      .rounds = {},
-                      .neighbours = {}};
     Slice const all{BufferId::data, {0, elements}};
-    if (sends) schedule.rounds = {{Move::send(me + first_of_second, all)}};
-    if (receives) schedule.rounds = {{Move::receive(me - first_of_second, all)}};
+    Round round;
+    if (sends) round = {Move::send(me + first_of_second, all)};
+    if (receives) round = {Move::receive(me - first_of_second, all)};
+    Schedule const schedule = schedule_of(communicator, elements, round);
     return std::ranges::max(all_gather_values(communicator, seconds_until_end(communicator, schedule)));
   };
   CHECK(run(true) >= pairs * message_seconds);
   CHECK(run(false) >= message_seconds); // that it takes less than with the port, a busy machine may hide
+}
+
+TEST_CASE("a message that has gone through its ports does not wait for an earlier one to another rank",
+          "[mpi][network]") {
+  if (Communicator::world().size() < 4) return;
+  Communicator communicator = test::world();
+  communicator.emulate_network(EmulatedNetwork::uniform({.seconds_per_byte = 1e-3}));
+  Rank const me = communicator.rank();
+  constexpr Index many = 1'000'000; // in rank 1's port for more than an hour
+  Slice const all{BufferId::data, {0, many}}, one{BufferId::data, {0, 1}};
+  Round long_message, short_messages;
+  if (me == 3) long_message = {Move::send(1, all)};
+  if (me == 1) long_message = {Move::receive(3, all)};
+  if (me == 0) short_messages = {Move::send(1, one), Move::send(2, one)};
+  if (me == 1 || me == 2) short_messages = {Move::receive(0, one)};
+  OwnRound first(communicator, many, long_message), second(communicator, many, short_messages);
+  first.execution.start();
+  TRAINSTONE_MPI_CHECK(MPI_Barrier(communicator.handle().comm));
+  second.execution.start();
+  auto const begin = Clock::now();
+  constexpr std::chrono::seconds long_enough(60);
+  bool done = me > 2;
+  if (me == 2)
+    while (!(done = second.execution.progress()) && Clock::now() - begin < long_enough) continue;
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  TRAINSTONE_MPI_CHECK(MPI_Ibarrier(communicator.handle().comm, &everyone));
+  for (int is_over = 0; is_over == 0;) {
+    TRAINSTONE_MPI_CHECK(MPI_Test(&everyone, &is_over, MPI_STATUS_IGNORE));
+    if (me <= 1) done = second.execution.progress();
+  }
+  CHECK(done == (me >= 2)); // rank 0 and rank 1 still have their first message
+  communicator.give_up();
 }
 
 TEST_CASE("a message that is kept back does not keep its sender", "[mpi][network]") {

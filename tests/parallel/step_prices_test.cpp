@@ -168,3 +168,25 @@ TEST_CASE("a part without times is named", "[parallel][prices]") {
   StepPrices prices({&plan}, {}, times, {uniform_machine({})});
   CHECK_THROWS_AS(play_step({make_step_program(plan)}, prices.classes(), prices.price()), Error);
 }
+
+TEST_CASE("workers compute side by side, and queue at their server", "[parallel][prices][timeline]") {
+  Rank const workers = GENERATE(1, 2, 3, 6);
+  PartTimes const times = parts();
+  ParallelConfig const parallel{
+      .strategy = Strategy::parameter_server, .servers = 1, .bucket_bytes = 1e9, .overlap = false};
+  ShardPlan const plan = plan_of(parallel, workers + 1);
+  constexpr double beta = 1e-9;
+  StepPrices prices({&plan}, {}, times, {uniform_machine({.beta = beta})});
+  StepProgram const program = make_step_program(plan);
+  StepTimeline const timeline = play_step({program, program_of_server(program)}, prices.classes(), prices.price());
+  Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
+  Nanoseconds const elements = plan.layout.elements(), messages = 4 * elements * workers; // of 1 ns per byte
+  Nanoseconds control = 0; // of losses and norms, some bytes
+  for (Act const act : {Act::agree, Act::norm})
+    for (CollectivePrice const& one : prices.of(0, {.act = act}).collectives) control += one.core + one.wire;
+  CHECK(control < messages / 10);
+  // pushes, then norm and update on the server, then pulls
+  CHECK(timeline.step == 100 + 200 + forward + backward + messages + 300 + elements * (1 + 2) + messages + control);
+  CHECK(timeline.classes.size() == 2);
+  CHECK(timeline.busiest().ranks.ranks == workers);
+}

@@ -31,8 +31,16 @@ ParallelConfig ddp() {
   return {.strategy = Strategy::ddp, .bucket_bytes = 16384, .first_bucket_bytes = 16384, .in_flight = 100};
 }
 
+/// And one for dedicated servers.
 std::vector<RankClass> one_class(ShardPlan const& plan) {
-  return rank_classes(plan.layout.mesh, std::vector<Index>(static_cast<std::size_t>(plan.layout.mesh.ranks()), 0));
+  std::vector<Index> keys;
+  for (Rank rank = 0; rank < plan.layout.mesh.ranks(); ++rank) keys.push_back(plan.layout.mesh.serves(rank) ? 1 : 0);
+  return rank_classes(plan.layout.mesh, keys);
+}
+
+std::vector<StepProgram> programs_of(ShardPlan const& plan) {
+  StepProgram const program = make_step_program(plan);
+  return {program, program_of_server(program)};
 }
 
 std::vector<RankClass> a_class_for_every_rank(ShardPlan const& plan) {
@@ -82,7 +90,7 @@ struct Prices {
 };
 
 StepTimeline timeline_of(ShardPlan const& plan, Prices const& prices) {
-  return play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan));
+  return play_step(programs_of(plan), one_class(plan), prices.for_plan(plan));
 }
 
 Nanoseconds exposed(StepTimeline const& timeline, Act act) {
@@ -118,7 +126,6 @@ TEST_CASE("on a network that takes no time a step is its computation", "[paralle
   Rank const ranks = GENERATE(1, 2, 4, 6);
   Index const micro_batches = GENERATE(1, 3);
   for (ParallelConfig const& parallel : all_strategies(ranks)) {
-    if (has_dedicated_servers(parallel)) continue; // they have programs of their own
     if (find_parallel_problem(parallel, {}, ranks, micro_batches)) continue;
     StepTimeline const timeline = timeline_of(plan_of(parallel, ranks, micro_batches), computing);
     CHECK(timeline.step == computation + (micro_batches - 1) * (computation - computing.norm - computing.update));
@@ -170,14 +177,13 @@ TEST_CASE("a step is computation and exposed communication, and this is never ne
   for (ParallelConfig parallel : all_strategies(ranks))
     for (double const bucket : {1.0, 1e9}) {
       parallel.bucket_bytes = bucket;
-      if (has_dedicated_servers(parallel)) continue; // they have programs of their own
       if (find_parallel_problem(parallel, {}, ranks, micro_batches)) continue;
       ShardPlan const plan = plan_of(parallel, ranks, micro_batches);
       StepTimeline const timeline = timeline_of(plan, prices);
       ClassTimeline const& one = timeline.busiest();
       CHECK(one.compute + one.exposed() == timeline.step);
       CHECK(std::ranges::all_of(one.act, [](Nanoseconds time) { return time >= 0; }));
-      CHECK(one.ranks.ranks == ranks);
+      CHECK(one.ranks.ranks == ranks - plan.layout.mesh.servers);
     }
 }
 
@@ -186,19 +192,19 @@ TEST_CASE("ranks that are played one by one take as long as one that stands for 
   Index const micro_batches = GENERATE(1, 3, 9);
   Prices const prices = with({.core = 7, .wire = 41}, {.core = 13, .wire = 57});
   for (ParallelConfig const& parallel : all_strategies(ranks)) {
-    if (has_dedicated_servers(parallel)) continue; // they have programs of their own
     if (find_parallel_problem(parallel, {}, ranks, micro_batches)) continue;
     ShardPlan const plan = plan_of(parallel, ranks, micro_batches);
-    StepProgram const program = make_step_program(plan);
-    StepTimeline const together = play_step({program}, one_class(plan), prices.for_plan(plan), Entries::yes);
-    StepTimeline const apart = play_step({program}, a_class_for_every_rank(plan), prices.for_plan(plan), Entries::yes);
+    StepTimeline const together = play_step(programs_of(plan), one_class(plan), prices.for_plan(plan), Entries::yes);
+    StepTimeline const apart =
+        play_step(programs_of(plan), a_class_for_every_rank(plan), prices.for_plan(plan), Entries::yes);
     CHECK(apart.step == together.step);
     REQUIRE(std::ssize(apart.classes) == ranks);
     for (ClassTimeline const& one : apart.classes) {
-      CHECK(one.act == together.classes[0].act);
+      ClassTimeline const& kind = together.classes.at(plan.layout.mesh.serves(one.ranks.first) ? 1 : 0);
+      CHECK(one.act == kind.act);
       if (micro_batches > 3) continue; // the first rank alone decides where a repetition begins
-      CHECK(one.entries == together.classes[0].entries);
-      CHECK(one.collectives == together.classes[0].collectives);
+      CHECK(one.entries == kind.entries);
+      CHECK(one.collectives == kind.collectives);
     }
   }
 }
@@ -209,7 +215,8 @@ TEST_CASE("a million micro-batches take as long as they would one by one, and fe
   for (ParallelConfig parallel : all_strategies(4))
     for (ReduceWhen const when : {ReduceWhen::by_strategy, ReduceWhen::each}) {
       parallel.reduce = when;
-      if (has_dedicated_servers(parallel) || find_parallel_problem(parallel, {}, 4, some)) continue;
+      if (has_dedicated_servers(parallel)) continue; // a server repeats nothing, so all micro-batches are played
+      if (find_parallel_problem(parallel, {}, 4, some)) continue;
       auto const step = [&](Index micro_batches) {
         return timeline_of(plan_of(parallel, 4, micro_batches), prices).step;
       };
@@ -217,8 +224,7 @@ TEST_CASE("a million micro-batches take as long as they would one by one, and fe
       CHECK(one >= (layers + 2) * (forward + backward) + loss);
       CHECK(step(million) == step(some) + (million - some) * one);
       ShardPlan const plan = plan_of(parallel, 4, million);
-      StepTimeline const timeline =
-          play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan), Entries::yes);
+      StepTimeline const timeline = play_step(programs_of(plan), one_class(plan), prices.for_plan(plan), Entries::yes);
       CHECK(timeline.classes[0].entries.size() < 2000);
       Index forwards = 0;
       for (TimelineEntry const& entry : timeline.classes[0].entries)
@@ -230,8 +236,7 @@ TEST_CASE("a million micro-batches take as long as they would one by one, and fe
 TEST_CASE("entries follow each other without gaps and fill the step", "[parallel][timeline]") {
   ShardPlan const plan = plan_of({.strategy = Strategy::zero, .zero_stage = 3}, 4);
   Prices const prices = with({.core = 7, .wire = 41}, {.core = 13, .wire = 57});
-  StepTimeline const timeline =
-      play_step({make_step_program(plan)}, one_class(plan), prices.for_plan(plan), Entries::yes);
+  StepTimeline const timeline = play_step(programs_of(plan), one_class(plan), prices.for_plan(plan), Entries::yes);
   Nanoseconds end = 0;
   for (TimelineEntry const& entry : timeline.classes[0].entries) {
     CHECK(entry.begin == end);

@@ -331,6 +331,19 @@ class WhatRuns(InFolder):
         with self.assertRaisesRegex(Refused, r"1 layers on 1 ranks are 700 parameters per rank, \+16\.7 % from 600"):
             planning.layers_for(plan, 1)
 
+    def test_dedicated_servers_are_no_ranks_that_a_study_divides_by(self):
+        plan = {"model_parameters": 1200, "own_ranks": 3, "servers": 1, "parameters_besides_layers": 200,
+                "parameters_per_layer": 500, "limit": 0.1, "global": 8, "micro": 2, "settings": [], "tokens_per_step": 64}
+        self.assertEqual([planning.layers_for(plan, ranks) for ranks in (3, 7, 21)], [2, 7, 24])
+        self.assertIn("batch.global=16", planning.overrides_for("weak-batch", plan, 5))
+        self.assertEqual(planning.invariant_of("weak-batch", plan, []), "32 tokens per rank and step")
+        served = result_of(3, tokens=64)
+        served["ranks"][2] |= {"serves": True, "median_own_seconds": 9}
+        more = result_of(5, tokens=128)
+        more["ranks"][4] |= {"serves": True, "median_own_seconds": 9}
+        self.assertEqual(collection.broken_invariant("weak-batch", 0.1, {"n3": served, "n5": more}), [])
+        self.assertEqual(collection.slowest_rank(served)["straggler_ratio"], 2 / 1.5)
+
 
 if __name__ == "__main__":
     unittest.main()

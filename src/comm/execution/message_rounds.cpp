@@ -64,6 +64,7 @@ MessageRounds::MessageRounds(Schedule const& schedule, Topology const& topology,
   }
   m_requests.assign(m_messages.size(), MPI_REQUEST_NULL);
   if (settings.ports) m_departures.resize(m_messages.size());
+  m_given.resize(m_messages.size());
   if (!settings.persistent) return;
   for (std::size_t i = 0; i < m_messages.size(); ++i) prepare(m_messages[i], m_requests[i]);
 }
@@ -157,6 +158,8 @@ void MessageRounds::post(std::size_t round, Traffic& traffic) {
   m_round_end = m_offsets[round + 1];
   m_ends = 0;
   m_last_in.reset();
+  std::fill(m_given.begin() + static_cast<std::ptrdiff_t>(m_posted_begin),
+            m_given.begin() + static_cast<std::ptrdiff_t>(m_round_end), false);
   for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
     Message const& message = m_messages[i];
     if (message.action != Action::send) continue;
@@ -190,22 +193,26 @@ void MessageRounds::begin() {
       m_departures[i] = depart(message);
     } else {
       start(message, m_requests[i]);
+      m_given[i] = true;
       ++m_posted_end;
     }
   }
   m_ready_end = m_staged ? m_posted_end : m_round_end;
 }
 
-/// Gives MPI the sends that are copied out and have gone through their ports; whether none is kept back.
+/// Gives MPI the sends that are copied out and have gone through their ports; whether none is kept back. Messages to
+/// one rank go through the same ports, so the one that was posted first has gone through first.
 bool MessageRounds::hand_over() {
   if (m_posted_end == m_round_end) return true;
   for (; m_ready_end < m_round_end && m_staged->is_copied(m_ready_end); ++m_ready_end)
     if (m_settings.ports) m_departures[m_ready_end] = depart(m_messages[m_ready_end]);
   auto const now = std::chrono::steady_clock::now();
-  for (; m_posted_end < m_ready_end; ++m_posted_end) {
-    if (m_settings.ports && m_departures[m_posted_end] > now) break;
-    start(m_messages[m_posted_end], m_requests[m_posted_end]);
+  for (std::size_t i = m_posted_end; i < m_ready_end; ++i) {
+    if (m_given[i] || (m_settings.ports && m_departures[i] > now)) continue;
+    start(m_messages[i], m_requests[i]);
+    m_given[i] = true;
   }
+  while (m_posted_end < m_ready_end && m_given[m_posted_end]) ++m_posted_end;
   return m_posted_end == m_round_end;
 }
 
@@ -259,8 +266,8 @@ void MessageRounds::wait(std::size_t round) {
 
 void MessageRounds::withdraw() noexcept {
   bool const is_under_way = m_posted_begin < m_round_end;
-  for (std::size_t i = m_posted_begin; i < m_posted_end; ++i) {
-    if (m_requests[i] == MPI_REQUEST_NULL) continue;
+  for (std::size_t i = m_posted_begin; i < m_round_end; ++i) {
+    if (!m_given[i] || m_requests[i] == MPI_REQUEST_NULL) continue;
     if (m_messages[i].action == Action::receive) {
       MPI_Cancel(&m_requests[i]);
       end_of_cancelled(m_requests[i]);

@@ -101,9 +101,10 @@ private:
   std::vector<int> m_ended;                     ///< of a round's requests, as MPI tells
   std::size_t m_ends = 0;                       ///< of requests of this round, where messages are staged
   std::optional<std::size_t> m_last_in;         ///< the message of this round that was copied in last
+  std::vector<bool> m_given;                    ///< of this round's messages, whether MPI has it
   std::size_t m_posted_begin = 0; ///< the messages that MPI was given and that are not known to be complete
   std::size_t m_posted_end = 0;
-  std::size_t m_ready_end = 0; ///< those between m_posted_end and this are kept back by the ports
+  std::size_t m_ready_end = 0; ///< of those between m_posted_end and this, the ports keep some back
   std::size_t m_round_end = 0; ///< those between m_ready_end and this are being copied out
 };
 

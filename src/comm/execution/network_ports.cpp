@@ -136,6 +136,15 @@ PortClocks::Time PortClocks::take(std::span<std::size_t const> ports, Time now,
   return Time(std::chrono::duration_cast<Time::duration>(std::chrono::nanoseconds(begin)));
 }
 
+std::vector<std::size_t> ports_between(RankPorts const& sender, RankPorts const& receiver, bool node_port) {
+  bool const through_nodes = node_port && sender.node != receiver.node;
+  std::vector<std::size_t> ports{sender.out};
+  if (receiver.here) ports.push_back(receiver.in);
+  if (through_nodes) ports.push_back(sender.node_out);
+  if (through_nodes && receiver.here) ports.push_back(receiver.node_in);
+  return ports;
+}
+
 NetworkPorts::NetworkPorts(EmulatedNetwork const& network, Communicator const& communicator,
                            Communicator const& machines)
     : m_network(network) {
@@ -158,16 +167,10 @@ NetworkPorts NetworkPorts::of(std::vector<Rank> const& members) const {
 }
 
 NetworkPorts::Time NetworkPorts::send(Time now, Rank from, Rank to, std::uint64_t bytes) const {
-  Ends const &sender = m_ends[static_cast<std::size_t>(from)], &receiver = m_ends[static_cast<std::size_t>(to)];
+  RankPorts const &sender = m_ends[static_cast<std::size_t>(from)], &receiver = m_ends[static_cast<std::size_t>(to)];
   Link const link = sender.node == receiver.node ? Link::intra : Link::inter;
-  bool const through_nodes = link == Link::inter && m_network.node_port;
-  std::array<std::size_t, 4> ports{sender.out};
-  std::size_t count = 1;
-  if (receiver.here) ports[count++] = receiver.in;
-  if (through_nodes) ports[count++] = sender.node_out;
-  if (through_nodes && receiver.here) ports[count++] = receiver.node_in;
   std::chrono::duration<double> const busy(m_network.of(link).seconds(static_cast<double>(bytes)));
-  return m_clocks->take(std::span(ports).first(count), now, busy);
+  return m_clocks->take(ports_between(sender, receiver, m_network.node_port), now, busy);
 }
 
 } // namespace trainstone::Impl

@@ -48,6 +48,16 @@ private:
   std::byte* m_memory; ///< a lock, then the ports
 };
 
+/// What a rank has on this machine. Numbers of ports.
+struct RankPorts {
+  int node;
+  bool here; ///< else it has its ports on another machine
+  std::size_t out, in, node_out, node_in;
+};
+
+/// The ports of this machine that a message goes through. \param[in] node_port  a node has one for all of its ranks
+std::vector<std::size_t> ports_between(RankPorts const& sender, RankPorts const& receiver, bool node_port);
+
 /// The ports that the messages of a communicator's rank go through.
 class NetworkPorts {
 public:
@@ -65,16 +75,9 @@ public:
   Time send(Time now, Rank from, Rank to, std::uint64_t bytes) const;
 
 private:
-  /// What a rank has on this machine. Numbers of ports.
-  struct Ends {
-    int node;
-    bool here; ///< else it has its ports on another machine
-    std::size_t out, in, node_out, node_in;
-  };
-
   EmulatedNetwork m_network;
   std::shared_ptr<PortClocks const> m_clocks; ///< with their memory
-  std::vector<Ends> m_ends;                   ///< by rank
+  std::vector<RankPorts> m_ends;              ///< by rank
 };
 
 } // namespace trainstone::Impl

@@ -220,7 +220,8 @@ Calibration calibrate_communication(ExecutionSpace const& exec, Communicator& co
   for (int pass = 0; pass < options.passes; ++pass)
     for (ProbedSize& size : sizes) prober.measure(size);
   Calibration calibration;
-  calibration.machine.node_ports = ports_of_nodes(sizes, prober.topology());
+  calibration.machine.node_ports =
+      options.known_node_ports > 0 ? options.known_node_ports : ports_of_nodes(sizes, prober.topology());
   std::vector<double> barriers;
   for (ProbedSize const& size : sizes) {
     add_costs(calibration, size, prober.topology());
@@ -246,6 +247,8 @@ std::vector<std::pair<std::string, double>> drift(ExecutionSpace const& exec, Co
   options.passes = 1;
   options.timing.samples = 8;
   options.shared_memory = shared_memory;
+  options.known_node_ports = machine.node_ports;
+  options.node_ports = machine.node_ports > 0;
   Calibration const now = calibrate_communication(exec, communicator, ledger, options);
   std::vector<std::pair<std::string, double>> ratios;
   FittedMachine known = machine;

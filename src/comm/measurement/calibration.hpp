@@ -25,6 +25,7 @@ struct CalibrationOptions {
   int passes = 6;                     ///< over all sizes, so that what disturbs for seconds meets them all alike
   TimingOptions timing{.warmup_calls = 2, .samples = 4, .sample_seconds = 1e-3}; ///< per pass
   bool node_ports = false;   ///< find out whether the ranks of a node share ports; not where nodes share cores
+  int known_node_ports = 0;  ///< above 0: what was found earlier, which takes the place of what is found now
   bool shared_memory = true; ///< measure in the node's shared memory, and what that costs; else messages alone
 };
 

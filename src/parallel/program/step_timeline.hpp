@@ -53,6 +53,8 @@ struct RankClass {
   Rank stage = 0;                                          ///< of a pipeline
   Rank program = 0;                                        ///< number of their program
   std::array<std::vector<std::size_t>, axes.size()> lines; ///< by axis: the classes on the first rank's line, ascending
+
+  bool serves() const { return program != stage; }
 };
 
 /// The classes of ranks with equal keys, by their first rank. There is a program for every stage, and then one for
@@ -104,7 +106,8 @@ enum class Entries { no, yes };
 enum class Advances { between_kernels, in_waits };
 
 /// Plays `step` and `update` of the programs in turns. Complexity: O(classes x instructions x micro-batches until they
-/// repeat), whatever the number of ranks. \param[in] programs  by stage
+/// repeat), whatever the number of ranks. With dedicated servers no micro-batch repeats another. \param[in] programs by
+/// stage
 /// \throws Error if a program waits for what was not started, or for ever
 StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
                        PriceOf const& price, Entries entries = Entries::no,
