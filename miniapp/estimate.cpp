@@ -100,7 +100,8 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
     fmt::print("  {}\n", to_string(predict_pipeline(config.parallel, stages, times, machine.model, network)));
   fmt::print("  times of parts, measured with {} per rank\n  {}\n", plural(parts.threads, "thread"),
              machine.description);
-  if (config.faults.straggler_rank >= 0) fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
+  if (config.faults.straggler_rank >= 0 || config.faults.straggler_sigma > 0)
+    fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
   return {seconds(busiest.compute), seconds(busiest.exposed() + busiest.others), "parts"};
 }
 

@@ -52,6 +52,9 @@ std::string pace_line(FaultConfig const& faults) {
                                  time(faults.pace_forward), time(faults.pace_backward));
   if (faults.straggler_rank >= 0)
     line += fmt::format(", on rank {} {:g} times as long", faults.straggler_rank, faults.straggler_factor);
+  if (faults.straggler_sigma > 0)
+    line += fmt::format(", times a random factor of each rank and step (sigma {:g}, seed {})", faults.straggler_sigma,
+                        faults.straggler_seed);
   return line;
 }
 

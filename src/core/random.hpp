@@ -18,7 +18,8 @@ enum class RandomStream : std::uint32_t {
   data_order = 2,
   synthetic_data = 3,
   tests = 4,
-  dropout = 5
+  dropout = 5,
+  stragglers = 6
 };
 
 struct RandomBlock {

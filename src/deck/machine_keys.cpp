@@ -136,6 +136,11 @@ std::vector<Key> fault_keys() {
              "test: the rank whose times of faults.pace are longer; -1 = none"),
       number("faults.straggler.factor", &RunConfig::faults, &FaultConfig::straggler_factor, "", {1, 1000},
              "test: factor on these times"),
+      number("faults.straggler.sigma", &RunConfig::faults, &FaultConfig::straggler_sigma, "", {0, 4},
+             "test: each rank multiplies its times of faults.pace by a random factor of each step, log-normal with "
+             "this deviation of the logarithm and mean 1; 0 = none"),
+      number("faults.straggler.seed", &RunConfig::faults, &FaultConfig::straggler_seed, "", up_to(trillion),
+             "test: seed of these factors"),
   };
 }
 

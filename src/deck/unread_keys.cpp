@@ -41,6 +41,11 @@ std::vector<ReadKey> keys_of_networks() {
   return {{"comm.emulated_network.node_port", {latency, bandwidth}}};
 }
 
+std::vector<ReadKey> keys_of_faults() {
+  Reader const sigma{"faults.straggler.sigma", {}};
+  return {{"faults.straggler.seed", {sigma}}};
+}
+
 std::vector<ReadKey> keys_of_servers() {
   Reader const served = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::servers; });
   return {{"server.count", {served}}, {"server.colocated", {served}}};
@@ -128,7 +133,8 @@ std::vector<ReadKey> other_keys() {
 std::vector<ReadKey> const& read_keys() {
   static std::vector<ReadKey> const all = [] {
     std::vector<ReadKey> rows = other_keys();
-    for (auto const& more : {keys_of_algorithms(), keys_of_tensor_ranks(), keys_of_networks(), keys_of_servers()})
+    for (auto const& more :
+         {keys_of_algorithms(), keys_of_tensor_ranks(), keys_of_networks(), keys_of_faults(), keys_of_servers()})
       std::ranges::copy(more, std::back_inserter(rows));
     return rows;
   }();

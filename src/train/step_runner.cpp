@@ -45,6 +45,7 @@ void Trainer::paced(Instruction const& instruction, Body const& body) {
 /// \param[in] first_micro_batch  is added to the numbers of all micro-batches
 void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
+  m_pace.begin(played.step);
   for (Segment const& segment : segments)
     for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
       for (Instruction const& one : segment.instructions) {

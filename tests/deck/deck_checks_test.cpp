@@ -195,6 +195,10 @@ TEST_CASE("a pace may have a straggler, a rank of the run, and its time is emula
              ContainsSubstring("needs faults.straggler.rank"));
   CHECK_THAT(error_with({"faults.straggler.rank=0", "faults.straggler.factor=2"}),
              ContainsSubstring("needs faults.pace.forward or faults.pace.backward"));
+  CHECK_THAT(error_with({"faults.straggler.sigma=0.5"}), ContainsSubstring("needs faults.pace.forward or"));
+  CHECK_THAT(error_with({"faults.pace.forward=20 ms", "faults.straggler.seed=2"}),
+             ContainsSubstring("faults.straggler.sigma"));
+  CHECK(error_with({"faults.pace.forward=20 ms", "faults.straggler.sigma=0.5"}) == "no InputError");
   CHECK_THAT(error_with({"faults.pace.forward=61 s"}), ContainsSubstring("out of range"));
 }
 

@@ -5,6 +5,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <cmath>
+#include <set>
+
 using namespace trainstone;
 
 namespace {
@@ -56,6 +59,42 @@ TEST_CASE("a straggler's times are longer, others' are not", "[pace]") {
   CHECK(Pace(faults, 0).least_seconds(of(Act::forward, 1), parts) == 0.25);
   CHECK(Pace(faults, 1).least_seconds(of(Act::forward, 1), parts) == 0.75);
   CHECK(Pace(faults, 1).least_seconds(of(Act::backward, 2), parts) == 3);
+}
+
+TEST_CASE("random stragglers have other times in every step, of mean 1 and of the same deviation", "[pace]") {
+  ParameterTable const table({2, 2, 8, 8, 16}, 1);
+  PartTable const parts(table);
+  FaultConfig faults = paced(0.5, 2);
+  faults.straggler_sigma = 0.5;
+  double sum = 0, logarithms = 0, squares = 0;
+  constexpr int ranks = 8, steps = 2000, count = ranks * steps;
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int step = 1; step <= steps; ++step) {
+      double const factor = straggler_factor(faults, rank, step), logarithm = std::log(factor);
+      sum += factor;
+      logarithms += logarithm;
+      squares += logarithm * logarithm;
+    }
+  double const mean = logarithms / count; // the standard error of the mean is 0.5/sqrt(16000) = 0.004
+  CHECK(std::abs(sum / count - 1) < 0.02);
+  CHECK(std::abs(mean + 0.125) < 0.02);
+  CHECK(std::abs(std::sqrt(squares / count - mean * mean) - 0.5) < 0.02);
+
+  Pace pace(faults, 1);
+  CHECK(pace.least_seconds(of(Act::forward, 1), parts) == 0.25); // of no step
+  for (std::int64_t const step : {1, 2}) {
+    pace.begin(step);
+    CHECK(pace.least_seconds(of(Act::forward, 1), parts) == 0.25 * straggler_factor(faults, 1, step));
+  }
+  std::set<double> apart;
+  for (int rank = 0; rank < 3; ++rank)
+    for (int step = 0; step < 3; ++step) apart.insert(straggler_factor(faults, rank, step));
+  CHECK(apart.size() == 3 * 2 + 1); // step 0 has the same factor on all ranks
+  faults.straggler_seed = 2;
+  CHECK(apart.count(straggler_factor(faults, 0, 1)) == 0);
+  faults.straggler_rank = 0;
+  faults.straggler_factor = 3;
+  CHECK(straggler_factor(faults, 0, 0) == 3);
 }
 
 TEST_CASE("whoever sleeps goes on with what happens between launches", "[pace]") {

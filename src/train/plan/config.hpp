@@ -102,6 +102,8 @@ struct FaultConfig {
   double pace_backward = 0;     ///< s, the same of its backward
   std::int64_t straggler_rank = -1; ///< the rank whose paced times are longer; -1 = none
   double straggler_factor = 1;      ///< factor on them
+  double straggler_sigma = 0;       ///< of the logarithm of a random factor on all paced times; 0 = none
+  std::int64_t straggler_seed = 1;
 
   bool has_pace() const { return pace_forward > 0 || pace_backward > 0; }
 };
