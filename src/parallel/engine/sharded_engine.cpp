@@ -35,6 +35,12 @@ std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::u
 
 Vector<float> part_of(StoredVector vector, Index begin, Index size) { return vector.part(begin, size).as<float>(); }
 
+std::deque<MeshCommunicators> communicators_of_first(Communicator const& world, Mesh const& mesh) {
+  std::deque<MeshCommunicators> communicators;
+  communicators.emplace_back(world, mesh);
+  return communicators;
+}
+
 /// fp32 vectors of a rank's shares that the optimizer keeps.
 Index optimizer_vectors(StateLayout const& layout) {
   return layout.moments + Index{layout.types.master} + Index{layout.types.gradient_copy};
@@ -62,41 +68,41 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_plan(&plan),
       m_layout(&plan.layout),
       m_table(&table),
-      m_communicators(world, m_layout->mesh),
-      m_parameters(exec, m_layout->sharding.parameters ? nullptr : sharers(m_communicators, plan.gathers.sharers()),
-                   ledger, MemoryCategory::parameters, "parameters", m_layout->types.parameters,
-                   m_layout->parameter_elements()),
+      m_communicators(communicators_of_first(world, m_layout->mesh)),
+      m_parameters(
+          exec, m_layout->sharding.parameters ? nullptr : sharers(m_communicators.front(), plan.gathers.sharers()),
+          ledger, MemoryCategory::parameters, "parameters", m_layout->types.parameters, m_layout->parameter_elements()),
       m_slots(m_layout->sharding.parameters
-                  ? StateMemory(exec, sharers(m_communicators, plan.gathers.sharers()), ledger, MemoryCategory::buffers,
-                                "gather slots", m_layout->types.parameters,
+                  ? StateMemory(exec, sharers(m_communicators.front(), plan.gathers.sharers()), ledger,
+                                MemoryCategory::buffers, "gather slots", m_layout->types.parameters,
                                 plan.gathers.slots * m_layout->largest_unit())
                   : StateMemory()),
-      m_gradients(exec, sharers(m_communicators, plan.reductions.sharers_of_kept()), ledger, MemoryCategory::gradients,
-                  "gradients", plan.reductions.storage, plan.reductions.kept_elements(*m_layout)),
+      m_gradients(exec, sharers(m_communicators.front(), plan.reductions.sharers_of_kept()), ledger,
+                  MemoryCategory::gradients, "gradients", plan.reductions.storage,
+                  plan.reductions.kept_elements(*m_layout)),
       m_fresh_gradients(plan.reductions.fresh_gradients_apart
-                            ? StateMemory(exec, sharers(m_communicators, plan.reductions.sharers_of_fresh()), ledger,
-                                          MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
+                            ? StateMemory(exec, sharers(m_communicators.front(), plan.reductions.sharers_of_fresh()),
+                                          ledger, MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
                                           plan.reductions.fresh_elements())
                             : StateMemory()),
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
                              memory_footprint(static_cast<std::uint64_t>(m_layout->share_elements()) * sizeof(float))),
-      m_reducer(exec, m_communication, m_communicators, m_queue, plan.reductions, *m_layout,
-                {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
-                 take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
-                      reduction_scratch(plan.reductions, *m_layout)),
-                 take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
-                 take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums,
-                      plan.reductions.kept_elements(*m_layout))}),
-      m_gatherer(exec, m_communication, m_communicators, m_queue, plan.gathers, *m_layout, m_parameters,
-                 m_layout->sharding.parameters ? &m_slots : nullptr,
-                 take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
-                      gather_scratch(plan.gathers, *m_layout)),
-                 take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan))),
-      m_norm(exec, m_communicators, *m_layout, plan.gathers.norm, buffers, pinned.take(pinned_norm_bytes(plan))),
+      m_exchange_memory{{plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
+                         take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
+                              reduction_scratch(plan.reductions, *m_layout)),
+                         take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
+                         take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums,
+                              plan.reductions.kept_elements(*m_layout))},
+                        take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
+                             gather_scratch(plan.gathers, *m_layout)),
+                        take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan)),
+                        buffers,
+                        pinned.take(pinned_norm_bytes(plan))},
       m_tensor_shares(tensor_shares(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
+  add_exchanges(m_communicators.front(), buffers);
   Arena optimizer(m_optimizer_memory.bytes());
   for (Index i = 0; i < m_layout->moments; ++i)
     m_moments.push_back(optimizer.vector<float>("moment", m_layout->share_elements()));
@@ -106,19 +112,43 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   clear_moments();
   set_to_zero(exec, m_master);
   if (m_layout->mesh.tensor > 1)
-    m_tensor.emplace(m_exec, m_communication, m_communicators.of(Axis::tensor), m_queue, ledger, plan, buffers, pinned);
+    m_tensor.emplace(m_exec, m_communication, communicators().of(Axis::tensor), m_queue, ledger, plan, buffers, pinned);
   if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
+}
+
+void ShardedEngine::add_exchanges(MeshCommunicators& communicators, Arena& norm_memory) {
+  m_exchanges.push_back({GradientReducer(m_exec, m_communication, communicators, m_queue, m_plan->reductions, *m_layout,
+                                         m_exchange_memory.reductions),
+                         ParameterGatherer(m_exec, m_communication, communicators, m_queue, m_plan->gathers, *m_layout,
+                                           m_parameters, m_layout->sharding.parameters ? &m_slots : nullptr,
+                                           m_exchange_memory.gather_scratch, m_exchange_memory.gather_staging),
+                         GradientNorm(m_exec, communicators, *m_layout, m_plan->gathers.norm, norm_memory,
+                                      m_exchange_memory.norm_staging)});
+}
+
+void ShardedEngine::add_partners(Communicator const& world) {
+  m_communicators.emplace_back(world, m_layout->mesh);
+  Arena norm_memory = m_exchange_memory.norm;
+  add_exchanges(m_communicators.back(), norm_memory);
+}
+
+void ShardedEngine::meet(std::size_t partners) {
+  TRAINSTONE_REQUIRE(partners < m_exchanges.size(), "there are {} groups of partners, and no number {}",
+                     m_exchanges.size(), partners);
+  TRAINSTONE_REQUIRE(partners == m_met || m_queue.in_flight() == 0, "collectives with partners {} are in flight",
+                     m_met);
+  m_met = partners;
 }
 
 void ShardedEngine::connect_stages(Arena& buffers, PinnedMemory& pinned) {
   std::optional<PlannedCollective> const& sum = m_plan->pipeline.table;
   StoredVector table, scratch;
   if (sum) {
-    table = m_reducer.share(m_layout->table_group());
+    table = reducer().share(m_layout->table_group());
     scratch = take_vector(buffers, m_plan->reductions.storage, "token table scratch",
                           schedule_of(*sum, m_layout->mesh, m_layout->rank).scratch_elements);
   }
-  m_stages.emplace(m_exec, m_communication, m_communicators, m_queue, *m_plan, table, scratch, pinned);
+  m_stages.emplace(m_exec, m_communication, communicators(), m_queue, *m_plan, table, scratch, pinned);
 }
 
 void ShardedEngine::clear_moments() {
@@ -135,7 +165,7 @@ void ShardedEngine::advance() {
   if (m_busy) return;
   NoProgress const busy(m_busy);
   m_queue.progress();
-  m_reducer.advance();
+  reducer().advance();
 }
 
 ShardedEngine::~ShardedEngine() {
@@ -152,33 +182,33 @@ void ShardedEngine::execute(Instruction const& one) {
   bool const waits = one.act == Act::wait;
   switch (waits ? one.started : one.act) {
   case Act::gather:
-    return waits ? m_gatherer.wait_gathered(one.subject, one.slot) : m_gatherer.gather(one.subject, one.slot);
-  case Act::publish: return waits ? m_gatherer.wait_published(one.subject) : m_gatherer.publish(one.subject, one.slot);
-  case Act::reduce: return waits ? m_reducer.wait_reduced(one.subject) : m_reducer.reduce(one.subject);
-  case Act::reduce_sums: return waits ? m_reducer.wait_sums(one.subject) : m_reducer.reduce_sums(one.subject);
-  case Act::fold: return m_reducer.fold(one.subject, one.micro_batch);
-  case Act::accumulate: return m_reducer.accumulate(one.subject, one.micro_batch);
+    return waits ? gatherer().wait_gathered(one.subject, one.slot) : gatherer().gather(one.subject, one.slot);
+  case Act::publish: return waits ? gatherer().wait_published(one.subject) : gatherer().publish(one.subject, one.slot);
+  case Act::reduce: return waits ? reducer().wait_reduced(one.subject) : reducer().reduce(one.subject);
+  case Act::reduce_sums: return waits ? reducer().wait_sums(one.subject) : reducer().reduce_sums(one.subject);
+  case Act::fold: return reducer().fold(one.subject, one.micro_batch);
+  case Act::accumulate: return reducer().accumulate(one.subject, one.micro_batch);
   case Act::send:
   case Act::receive: return waits ? m_stages.value().wait(one) : m_stages.value().start(one);
   case Act::exchange: return waits ? m_tensor.value().wait(one) : m_tensor.value().start(one);
-  case Act::tie: return m_stages ? m_stages->tie() : m_reducer.tie();
+  case Act::tie: return m_stages ? m_stages->tie() : reducer().tie();
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }
 }
 
-ConstStoredVector ShardedEngine::parameters(Index unit, Index slot) const { return m_gatherer.whole(unit, slot); }
+ConstStoredVector ShardedEngine::parameters(Index unit, Index slot) const { return gatherer().whole(unit, slot); }
 
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   NoProgress const busy(m_busy);
   if (m_plan->reductions.rounds_sums)
     for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
-      round_to(m_exec, m_layout->types.gradients, m_reducer.share(g).as<float>());
-  return m_norm([this](Index group) { return m_reducer.share(group); });
+      round_to(m_exec, m_layout->types.gradients, reducer().share(g).as<float>());
+  return m_exchanges[m_met].norm([this](Index group) { return reducer().share(group); });
 }
 
 Vector<float> ShardedEngine::master_share(Index group) const {
-  if (!m_layout->types.master) return m_gatherer.share(group).as<float>();
+  if (!m_layout->types.master) return gatherer().share(group).as<float>();
   return part_of(m_master, m_layout->share_offset(group), m_layout->share(group).size());
 }
 
@@ -194,7 +224,7 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
     Index const size = share.range.size(), begin = m_layout->share_offset(share.group) + share.range.begin;
     std::vector<Vector<float>> moments;
     for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
-    ConstStoredVector gradient = m_reducer.share(share.group).part(share.range.begin, size);
+    ConstStoredVector gradient = reducer().share(share.group).part(share.range.begin, size);
     if (m_layout->types.gradient_copy) {
       StoredVector const copy = part_of(m_gradient_copy, begin, size);
       cast(m_exec, gradient, copy);
@@ -203,21 +233,21 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
     bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
     update_parameters(m_exec, optimizer, numbers, decays, gradient,
                       part_of(master_share(share.group), share.range.begin, size), moments,
-                      m_gatherer.share(share.group).part(share.range.begin, size));
+                      gatherer().share(share.group).part(share.range.begin, size));
   }
-  m_gatherer.outdate();
+  for (Exchanges& exchanges : m_exchanges) exchanges.gatherer.outdate();
 }
 
 void ShardedEngine::finish() {
   NoProgress const busy(m_busy);
-  m_reducer.finish();
+  reducer().finish();
   m_queue.wait_all();
-  m_gatherer.finish();
+  gatherer().finish();
 }
 
 Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
   for (Index g = std::ssize(m_layout->groups) - 1; g >= 0; --g) {
-    StoredVector const gradient = m_reducer.share(g);
+    StoredVector const gradient = reducer().share(g);
     with_storage(gradient.storage, [&]<class T>() { count_non_finite<T>(m_exec, gradient.as<T>(), count); });
     if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
   }
@@ -233,16 +263,20 @@ void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float
   if (m_plan->state_broadcasts.empty()) {
     fill_all();
   } else {
-    collectively(m_communicators.of(Axis::replica), [&] {
+    collectively(communicators().of(Axis::replica), [&] {
       if (m_layout->rank == 0) fill_all();
     });
     broadcast_state();
   }
   if (m_layout->types.master)
     for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
-      cast(m_exec, ConstStoredVector(master_share(g)), m_gatherer.share(g));
-  m_gatherer.outdate();
-  m_gatherer.finish();
+      cast(m_exec, ConstStoredVector(master_share(g)), gatherer().share(g));
+  for (std::size_t partners = 0; partners < m_exchanges.size(); ++partners) {
+    meet(partners);
+    gatherer().outdate();
+    gatherer().finish();
+  }
+  meet(0);
 }
 
 /// Parameters (or master parameters) and moments of all groups, from rank 0.
@@ -253,9 +287,9 @@ void ShardedEngine::broadcast_state() {
     std::vector<Vector<float>> state{master_share(group)};
     for (Index moment = 0; moment < m_layout->moments; ++moment) state.push_back(moment_share(moment, group));
     for (Vector<float> const& values : state)
-      Execution(m_exec, m_communicators.of(planned.axis), schedule_of(planned, m_layout->mesh, m_layout->rank),
+      Execution(m_exec, communicators().of(planned.axis), schedule_of(planned, m_layout->mesh, m_layout->rank),
                 Operation::sum, values, Vector<float>(),
-                {.purpose = Purpose::start, .persistent = false, .staging = m_reducer.idle_staging()})
+                {.purpose = Purpose::start, .persistent = false, .staging = reducer().idle_staging()})
           .run();
   }
 }
@@ -268,12 +302,12 @@ void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)
   for (Index u = 0; u < units; ++u) {
     Index const slot = slots == 0 ? 0 : u % slots;
     if (slots > 0) {
-      if (u == 0 || slots == 1) m_gatherer.gather(u, slot);
-      m_gatherer.wait_gathered(u, slot);
-      if (slots > 1 && u + 1 < units) m_gatherer.gather(u + 1, (u + 1) % slots); // while this one is read
+      if (u == 0 || slots == 1) gatherer().gather(u, slot);
+      gatherer().wait_gathered(u, slot);
+      if (slots > 1 && u + 1 < units) gatherer().gather(u + 1, (u + 1) % slots); // while this one is read
     }
     ParameterUnit const& unit = m_layout->units[static_cast<std::size_t>(u)];
-    for (Index g = unit.first_group; g <= unit.last_group; ++g) read(g, m_gatherer.whole_group(g, slot));
+    for (Index g = unit.first_group; g <= unit.last_group; ++g) read(g, gatherer().whole_group(g, slot));
   }
 }
 

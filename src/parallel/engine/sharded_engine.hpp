@@ -21,9 +21,13 @@
 #include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/instruction.hpp"
 
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace trainstone {
 
@@ -36,6 +40,14 @@ public:
   ShardedEngine(ShardedEngine const&) = delete;
   ShardedEngine& operator=(ShardedEngine const&) = delete;
   ~ShardedEngine();
+
+  /// Further partners: ranks that form a group of the same plan with this one, in which it has the same index. A server
+  /// that does not keep workers waiting for each other has a group with every worker. Until the engine meets them,
+  /// they are as the first partners were after construction. Collective over `world`, which must outlive the object.
+  void add_partners(Communicator const& world);
+  /// From now on parameters, gradients and norms are exchanged with these partners, numbered in the order in which they
+  /// came; 0: those of the constructor. Nothing may be in flight.
+  void meet(std::size_t partners);
 
   /// Where a stage of a pipeline has what it exchanges with other stages; once, before the first send or receive.
   /// Collective over the pipeline.
@@ -54,7 +66,7 @@ public:
   /// Where the backward of a part leaves the gradient of a unit.
   /// \param[in] begins  nothing has written this gradient in this micro-batch yet
   GradientTarget gradient_target(Index unit, Index micro_batch, bool begins) {
-    return m_reducer.target(unit, micro_batch, begins);
+    return reducer().target(unit, micro_batch, begins);
   }
 
   /// The norm of the summed gradients of the step, the same on all ranks. All reductions have ended.
@@ -82,21 +94,40 @@ public:
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
   /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
   /// the group's summed gradient.
-  StoredVector parameter_share(Index group) const { return m_gatherer.share(group); }
+  StoredVector parameter_share(Index group) const { return gatherer().share(group); }
   Vector<float> master_share(Index group) const;
   /// This rank's share of a vector that the optimizer keeps, one of plan().layout.moments.
   Vector<float> moment_share(Index moment, Index group) const;
-  StoredVector gradient_share(Index group) const { return m_reducer.share(group); }
+  StoredVector gradient_share(Index group) const { return reducer().share(group); }
   /// All parameters of a group, if every rank holds them; finish() comes first.
-  StoredVector whole_parameters(Index group) const { return m_gatherer.whole_group(group); }
+  StoredVector whole_parameters(Index group) const { return gatherer().whole_group(group); }
 
   ShardPlan const& plan() const { return *m_plan; }
   ParameterTable const& table() const { return *m_table; }
-  MeshCommunicators& communicators() { return m_communicators; }
+  MeshCommunicators& communicators() { return m_communicators[m_met]; }
 
 private:
   class NoProgress;
+  /// What is exchanged with some partners.
+  struct Exchanges {
+    GradientReducer reducer;
+    ParameterGatherer gatherer;
+    GradientNorm norm;
+  };
+  /// The same memory serves the exchanges with all partners, one after the other.
+  struct ExchangeMemory {
+    GradientReducer::Memory reductions;
+    std::vector<StoredVector> gather_scratch;
+    std::vector<std::span<std::byte>> gather_staging;
+    Arena norm;
+    std::span<std::byte> norm_staging;
+  };
 
+  GradientReducer& reducer() { return m_exchanges[m_met].reducer; }
+  GradientReducer const& reducer() const { return m_exchanges[m_met].reducer; }
+  ParameterGatherer& gatherer() { return m_exchanges[m_met].gatherer; }
+  ParameterGatherer const& gatherer() const { return m_exchanges[m_met].gatherer; }
+  void add_exchanges(MeshCommunicators& communicators, Arena& norm_memory);
   void broadcast_state();
   void connect_stages(Arena& buffers, PinnedMemory& pinned);
 
@@ -104,15 +135,15 @@ private:
   ShardPlan const* m_plan;
   StateLayout const* m_layout;
   ParameterTable const* m_table;
-  MeshCommunicators m_communicators;
+  std::deque<MeshCommunicators> m_communicators; ///< by partners
   StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
   Allocation m_optimizer_memory;
   std::vector<Vector<float>> m_moments;
   Vector<float> m_master, m_gradient_copy; ///< of this rank's shares; empty if the plan has none
   ExecutionQueue m_queue;
-  GradientReducer m_reducer;
-  ParameterGatherer m_gatherer;
-  GradientNorm m_norm;
+  ExchangeMemory m_exchange_memory;
+  std::deque<Exchanges> m_exchanges;      ///< by partners
+  std::size_t m_met = 0;                  ///< the partners of now
   std::optional<TensorExchange> m_tensor; ///< of a tensor group
   std::optional<StageExchange> m_stages;  ///< of a pipeline
   std::vector<TensorShare> m_tensor_shares;
