@@ -13,10 +13,11 @@ struct PlannedTrainer {
   /// Gives the communicator the buffers of the run first. The communicator must outlive the object.
   /// \param[in] steps  the planned length of the training
   PlannedTrainer(ExecutionSpace const& exec, Communicator& communicator, ResolvedRun run, TrainingBatches batches,
-                 std::int64_t steps)
+                 std::int64_t steps, std::optional<FellowWorkers> const& fellows = {})
       : resolved(std::move(run)),
         plan(plan_run(resolved, communicator.rank())),
-        trainer(exec, with_buffers(exec, communicator), ledger, resolved.config, plan, std::move(batches), steps) {}
+        trainer(exec, with_buffers(exec, communicator), ledger, resolved.config, plan, std::move(batches), steps,
+                fellows) {}
   PlannedTrainer(PlannedTrainer const&) = delete;
   PlannedTrainer& operator=(PlannedTrainer const&) = delete;
 

@@ -26,6 +26,7 @@ struct PlayedStep {
   std::function<void(Part, StoredMatrix output)> after_forward = {}; ///< of every part on this rank; may be empty
   /// Changes losses and logits of some rows of a micro-batch of this rank, before their backward; may be empty.
   std::function<void(Index micro_batch, Range rows)> after_loss = {};
+  std::function<void()> before_push = {};   ///< called before the first reduction of gradients; may be empty
   std::function<Requests()> ask = {};       ///< this rank's requests, which travel with the losses; may be empty
   std::optional<UpdateNumbers> update = {}; ///< given before the update is played
 

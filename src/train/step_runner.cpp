@@ -7,6 +7,7 @@
 #include "core/launch.hpp"
 #include "core/timeline.hpp"
 #include "kernels/norm.hpp"
+#include "train/loss_total.hpp"
 #include "train/trainer.hpp"
 
 #include <limits>
@@ -66,6 +67,9 @@ void Trainer::play(Instruction const& instruction, PlayedStep& played) {
   case Act::norm: played.norm = m_engine.gradient_norm(); return;
   case Act::update: return m_engine.update(m_config->optimizer, played.update.value());
   case Act::wait: return wait(instruction, played);
+  case Act::reduce:
+    if (played.before_push) std::exchange(played.before_push, nullptr)();
+    return m_engine.execute(instruction);
   default: return m_engine.execute(instruction);
   }
 }
@@ -74,10 +78,16 @@ void Trainer::load(PlayedStep const& played, Index micro_batch) {
   BatchSource const& source = *played.source;
   MicroBatch& batch = m_loaded[static_cast<std::size_t>(micro_batch)];
   batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, micro_batch) : source, played.batch,
-                        m_plan->parallel.layout.micro_batch(micro_batch), micro_batch);
+                        number_of(micro_batch), micro_batch);
   if (played.mode == LossMode::evaluation) return;
   batch.gradient_scale = played.gradient_scale ? *played.gradient_scale : gradient_scale(played.step);
   if (played.step > 0) batch.dropout = dropout(played.step, micro_batch);
+}
+
+/// Of a micro-batch of this rank, among those of a global batch.
+Index Trainer::number_of(Index micro_batch) const {
+  Index const before = m_fellows ? m_fellows->worker * m_plan->parallel.layout.micro_batches() : 0;
+  return before + m_plan->parallel.layout.micro_batch(micro_batch);
 }
 
 /// What a token's loss is multiplied with where its gradient begins.
@@ -89,7 +99,8 @@ float Trainer::gradient_scale(std::int64_t step) const {
 /// Samples are counted on from step to step: no epoch sees the masks of another one.
 Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
   BatchConfig const& batch = m_config->batch;
-  std::int64_t const first = (step - 1) * batch.global + m_plan->parallel.layout.micro_batch(micro_batch) * batch.micro;
+  std::int64_t const global = batch.global * (m_fellows ? m_fellows->workers : 1);
+  std::int64_t const first = (step - 1) * global + number_of(micro_batch) * batch.micro;
   return {.rate = m_config->model_options.dropout,
           .seed = static_cast<std::uint64_t>(m_config->data.seed),
           .first_sample = static_cast<std::uint64_t>(first)};
@@ -180,9 +191,7 @@ void Trainer::add_up_losses(PlayedStep& played) {
   played.requests = {};
   for (std::size_t i = count; i < values.size(); ++i) played.requests |= requests_of(values[i]);
   values.resize(count);
-  for (std::size_t stride = 1; stride < count; stride *= 2)
-    for (std::size_t i = 0; i + stride < count; i += 2 * stride) values[i] += values[i + stride];
-  played.total_loss = values.front();
+  played.total_loss = total_of_losses(std::move(values));
 }
 
 /// The load, by which rank 0 may send its data to all ranks, is done here for this rank alone.

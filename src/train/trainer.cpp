@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -70,12 +71,26 @@ void add_times(StepReport& report, SteadyTime start, PerPhase<double> const& pha
         counters().seconds[Phase::communication] - phases_before[Phase::communication];
 }
 
+/// Leaves the rest.
+std::vector<Segment> take_publication(std::vector<Segment>& update) {
+  auto const publishes = [](Instruction const& one) {
+    return one.act == Act::publish || (one.act == Act::wait && one.started == Act::publish);
+  };
+  std::vector<Segment> publication = update;
+  for (Segment& segment : publication) std::erase_if(segment.instructions, std::not_fn(publishes));
+  for (Segment& segment : update) std::erase_if(segment.instructions, publishes);
+  return publication;
+}
+
 } // namespace
 
 Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger, RunConfig const& config,
-                 RunPlan const& plan, TrainingBatches batches, std::int64_t steps)
+                 RunPlan const& plan, TrainingBatches batches, std::int64_t steps,
+                 std::optional<FellowWorkers> const& fellows)
     : m_exec(exec),
       m_communicator(&communicator),
+      m_fellows(fellows),
+      m_workers{&communicator},
       m_config(&config),
       m_plan(&plan),
       m_batches(std::move(batches)),
@@ -98,8 +113,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_loaded(static_cast<std::size_t>(plan.accumulation)),
       m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
-      m_faults(config.faults, plan.rank),
-      m_pace(config.faults, plan.rank),
+      m_faults(config.faults, fellows ? fellows->rank : plan.rank),
+      m_pace(config.faults, fellows ? fellows->rank : plan.rank),
       m_scaler(config.precision),
       m_slots(plan.parallel.parts) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
@@ -112,6 +127,7 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   if (plan.parallel.layout.mesh.tensor > 1)
     m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
+  if (fellows && plan.parallel.layout.serves()) m_answer = take_publication(m_program.update);
   if (config.tensor_ranks_alone > 1) clear_activations(); // nobody brings the rows of others
   set_initial_parameters();
 }
@@ -135,16 +151,19 @@ void Trainer::resume(State const& state) {
 StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask) {
   SteadyTime const start = std::chrono::steady_clock::now();
   PerPhase<double> const phases_before = counters().seconds;
-  LearningRate const schedule{m_config->schedule.type, m_config->optimizer.learning_rate, m_config->schedule.warmup,
-                              m_steps, m_config->schedule.final_lr_fraction};
-
   PlayedStep played = training_step(step);
   played.ask = ask;
   gradient(played);
+  StepReport report = end_step(step, played, learning_rate(step, m_fellows && m_plan->parallel.layout.serves()));
+  add_times(report, start, phases_before);
+  return report;
+}
+
+StepReport Trainer::end_step(std::int64_t step, PlayedStep& played, double rate) {
   StepReport report;
   report.step = step;
   report.steps = m_steps;
-  report.learning_rate = schedule.at(step - 1);
+  report.learning_rate = rate;
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
   report.loss = mean_loss(played);
   report.requests = played.requests;
@@ -163,8 +182,47 @@ StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask
   m_exec.fence("trainstone::train::step: the step is timed");
   report.phases_are_timed = launches_wait || kernel_table();
   report.exposed_communication_seconds = launches_wait ? 0 : played.uncovered_seconds;
-  add_times(report, start, phases_before);
   return report;
+}
+
+double Trainer::learning_rate(std::int64_t step, bool counts_pushes) const {
+  LearningRate const schedule{m_config->schedule.type, m_config->optimizer.learning_rate, m_config->schedule.warmup,
+                              m_steps, m_config->schedule.final_lr_fraction};
+  if (!counts_pushes) return schedule.at(step - 1);
+  Rank const workers = m_fellows.value().workers;
+  return m_config->parallel.lr_scale_of(workers) * schedule.at((step - 1) / workers);
+}
+
+StepReport Trainer::repeat_push(Rank worker, Index clock, std::int64_t update, std::function<void()> const& become_old,
+                                std::function<void()> const& become_new) {
+  m_fellows.value().worker = worker;
+  PlayedStep played = training_step(clock + 1);
+  become_old();
+  gradient(played);
+  become_new();
+  return end_step(update, played, learning_rate(update, true));
+}
+
+void Trainer::add_worker(Communicator& ranks) {
+  m_engine.add_partners(ranks);
+  m_workers.push_back(&ranks);
+  answer(m_workers.size() - 1); // which has just set its initial parameters
+}
+
+void Trainer::meet(std::size_t worker) {
+  m_engine.meet(worker);
+  m_communicator = m_workers.at(worker);
+}
+
+StepReport Trainer::apply_push(std::size_t worker, std::int64_t update) {
+  meet(worker);
+  return step(update);
+}
+
+void Trainer::answer(std::size_t worker) {
+  meet(worker);
+  PlayedStep played;
+  play(m_answer, played);
 }
 
 void Trainer::finish(StepReport& report) {
@@ -183,7 +241,7 @@ void Trainer::update(StepReport const& report, PlayedStep& played) {
 }
 
 PlayedStep Trainer::training_step(std::int64_t step) const {
-  return {.source = &m_batches.training, .batch = step - 1, .step = step};
+  return {.source = &m_batches.training, .batch = step - 1, .step = step, .before_push = m_before_push};
 }
 
 double Trainer::mean_loss(PlayedStep const& played) const {
@@ -215,13 +273,24 @@ double Trainer::gradient(std::int64_t step) {
   return mean_loss(played);
 }
 
+PlayedStep Trainer::play_held_out(std::int64_t number) {
+  PlayedStep played{.source = &m_batches.validation, .batch = number, .mode = LossMode::evaluation};
+  m_loader.begin(m_exec);
+  for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
+    play(m_program.evaluation, played, micro_batch);
+  return played;
+}
+
+std::vector<double> Trainer::held_out_losses(std::int64_t number) {
+  if (!m_plan->computes()) return {};
+  play_held_out(number);
+  return copy_to_host(m_exec, m_loss_sums, "trainstone::train::held_out_losses: the host adds them up");
+}
+
 double Trainer::validate() {
   double loss_sum = 0;
   for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
-    PlayedStep played{.source = &m_batches.validation, .batch = number, .mode = LossMode::evaluation};
-    m_loader.begin(m_exec);
-    for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
-      play(m_program.evaluation, played, micro_batch);
+    PlayedStep played = play_held_out(number);
     add_up_losses(played);
     if (!std::isfinite(played.total_loss))
       throw CollectiveError(fmt::format("held-out loss {}: {}", played.total_loss, describe_non_finite(played)));

@@ -24,11 +24,21 @@
 
 namespace trainstone {
 
+/// Workers that do not wait for each other (train/asynchronous_training.hpp). Each of them has a trainer, a plan and a
+/// communicator with the servers alone, and a share of the samples of every global batch.
+struct FellowWorkers {
+  Rank workers = 1;
+  Rank worker = 0; ///< whose samples this trainer has; of a server 0
+  Rank rank = 0;   ///< of this trainer among all ranks, for faults that name one
+};
+
 class Trainer {
 public:
   /// Everything referred to must outlive the object. Parameters start from the seed. `steps` is the planned length.
+  /// \param[in] fellows  if the workers of the training do not wait for each other
   Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger, RunConfig const& config,
-          RunPlan const& plan, TrainingBatches batches, std::int64_t steps);
+          RunPlan const& plan, TrainingBatches batches, std::int64_t steps,
+          std::optional<FellowWorkers> const& fellows = {});
   Trainer(Trainer const&) = delete;
   Trainer& operator=(Trainer const&) = delete;
 
@@ -38,6 +48,25 @@ public:
   /// a row are skipped than precision.most_skipped
   /// \param[in] ask  called before the losses travel; returns the requests of this rank; null: no requests
   StepReport step(std::int64_t step, std::function<Requests()> const& ask = nullptr);
+
+  // Among fellow workers the step of a worker is its own, and ends when the servers have answered with parameters.
+  /// From now on called in every step before this worker's first gradient is pushed.
+  void before_push(std::function<void()> call) { m_before_push = std::move(call); }
+  /// On a server: another worker, after those that came before. Collective over the ranks of the communicator, the
+  /// worker and all servers, which must outlive the object.
+  void add_worker(Communicator& ranks);
+  /// On a server: applies the next push of a worker, by number in the order of their coming. \param[in] update  number
+  /// of the push among those of all workers, from 1
+  StepReport apply_push(std::size_t worker, std::int64_t update);
+  /// On a rank that has everything: the same for a worker that computed from older parameters.
+  /// \param[in] clock  of the worker: its pushes before this one   \param[in] become_old, become_new  set the model's
+  /// parameters to what the worker computed from, and back; waits for neither
+  StepReport repeat_push(Rank worker, Index clock, std::int64_t update, std::function<void()> const& become_old,
+                         std::function<void()> const& become_new);
+  /// On a server: gives a worker the parameters, if it has old ones. Waits.
+  void answer(std::size_t worker);
+  /// Sums of the losses of this rank's micro-batches of a held-out global batch, over tokens.
+  std::vector<double> held_out_losses(std::int64_t number);
 
   /// Mean held-out loss, the same on all ranks. \throws CollectiveError on all ranks if it is not finite
   double validate();
@@ -105,6 +134,11 @@ private:
   void clear_activations();
   PlayedStep training_step(std::int64_t step) const;
   double mean_loss(PlayedStep const& played) const;
+  /// Of a step, or of a push among those of all workers, from 1.
+  double learning_rate(std::int64_t step, bool counts_pushes) const;
+  StepReport end_step(std::int64_t step, PlayedStep& played, double rate);
+  void meet(std::size_t worker);
+  PlayedStep play_held_out(std::int64_t number);
   void update(StepReport const& report, PlayedStep& played);
   std::string describe_non_finite(PlayedStep const& played);
 
@@ -116,6 +150,7 @@ private:
   template <class Body>
   void paced(Instruction const& instruction, Body const& body);
   void load(PlayedStep const& played, Index micro_batch);
+  Index number_of(Index micro_batch) const;
   float gradient_scale(std::int64_t step) const;
   Dropout dropout(std::int64_t step, Index micro_batch) const;
   void forward(Instruction const& instruction, PlayedStep const& played);
@@ -128,6 +163,8 @@ private:
 
   ExecutionSpace m_exec;
   Communicator* m_communicator;
+  std::optional<FellowWorkers> m_fellows;
+  std::vector<Communicator*> m_workers; ///< of a server: with each of them
   RunConfig const* m_config;
   RunPlan const* m_plan;
   TrainingBatches m_batches;
@@ -141,6 +178,8 @@ private:
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
   StepProgram m_program;
+  std::vector<Segment> m_answer; ///< of a server among fellow workers: what of an update gives out parameters
+  std::function<void()> m_before_push;
   std::vector<MicroBatch> m_loaded; ///< by micro-batch of this rank
   Vector<double> m_loss_sums;       ///< by micro-batch of this rank
   Vector<std::int64_t> m_count;

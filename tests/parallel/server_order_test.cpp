@@ -39,16 +39,19 @@ std::vector<ServerEvent> tick_by_tick(ServerPolicy const& policy, Times const& t
   std::vector<Index> clocks(workers, 0);
   std::vector<ServerTicks> left(workers, 0); // 0: waits
   std::vector<ServerEvent> events;
-  Index applied = 0, granted = 0;
+  Index applied = 0, granted = 0, pauses = 0;
   for (ServerTicks now = 0; applied < policy.pushes; ++now) {
     for (std::size_t w = 0; w < workers; ++w)
       if (left[w] > 0 && --left[w] == 0) {
         events.push_back({ServerEvent::Kind::apply, static_cast<Rank>(w), clocks[w]++, now});
         ++applied;
       }
+    if (policy.pause_every > 0 && applied == (pauses + 1) * policy.pause_every) ++pauses;
+    Index const allowed = policy.pause_every > 0 ? (pauses + 1) * policy.pause_every : policy.pushes;
     for (std::size_t w = 0; w < workers; ++w) {
       Index const gap = clocks[w] - *std::ranges::min_element(clocks);
-      if (left[w] > 0 || granted == policy.pushes || (policy.threshold && gap > *policy.threshold)) continue;
+      if (left[w] > 0 || granted == std::min(allowed, policy.pushes) || (policy.threshold && gap > *policy.threshold))
+        continue;
       events.push_back({ServerEvent::Kind::answer, static_cast<Rank>(w), clocks[w], now});
       left[w] = times[w][static_cast<std::size_t>(clocks[w])];
       ++granted;
@@ -66,8 +69,10 @@ TEST_CASE("the planned order is that of the definition, tick by tick", "[paralle
       GENERATE(std::optional<Index>(), std::optional<Index>(0), std::optional<Index>(1), std::optional<Index>(4));
   for (unsigned seed = 0; seed < 20; ++seed) {
     Times const times = random_times(workers, 40, 7, seed);
-    ServerPolicy const policy{workers, staleness, 40};
-    CHECK(plan(policy, times).events == tick_by_tick(policy, times));
+    for (Index const pause_every : {0, 7, 10, 50}) {
+      ServerPolicy const policy{workers, staleness, 40, pause_every};
+      CHECK(plan(policy, times).events == tick_by_tick(policy, times));
+    }
   }
 }
 
@@ -133,6 +138,28 @@ TEST_CASE("equal workers in a fixed order have a staleness of W - 1", "[parallel
     std::vector<Index> expected(static_cast<std::size_t>(workers), 20);
     CHECK(order.clocks.pushes_by_staleness() == expected);
   }
+}
+
+TEST_CASE("before a pause nobody computes more than is applied, and clocks go on after it", "[parallel][servers]") {
+  ServerClocks clocks({2, std::nullopt, 5, 3});
+  for (Rank const worker : {0, 1}) CHECK(clocks.answer(worker) == 0);
+  clocks.apply(0);
+  CHECK(clocks.answer(0) == 1);
+  clocks.apply(0);
+  CHECK_FALSE(clocks.may_answer(0)); // the pause is due when worker 1's push was applied
+  CHECK_FALSE(clocks.is_paused());
+  CHECK_THROWS_AS(clocks.resume(), Error);
+  CHECK(clocks.apply(1) == 2);
+  CHECK(clocks.is_paused());
+  CHECK_FALSE(clocks.may_answer(1));
+  clocks.resume();
+  CHECK(clocks.clock(0) == 2);
+  CHECK(clocks.answer(1) == 0);
+  CHECK(clocks.answer(0) == 1);
+  clocks.apply(1);
+  clocks.apply(0);
+  CHECK(clocks.is_over());
+  CHECK_THROWS_AS(clocks.resume(), Error);
 }
 
 TEST_CASE("what nobody may do is refused", "[parallel][servers]") {

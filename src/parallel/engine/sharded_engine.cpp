@@ -130,6 +130,7 @@ void ShardedEngine::add_partners(Communicator const& world) {
   m_communicators.emplace_back(world, m_layout->mesh);
   Arena norm_memory = m_exchange_memory.norm;
   add_exchanges(m_communicators.back(), norm_memory);
+  m_exchanges.back().gatherer.outdate();
 }
 
 void ShardedEngine::meet(std::size_t partners) {

@@ -42,8 +42,8 @@ public:
   ~ShardedEngine();
 
   /// Further partners: ranks that form a group of the same plan with this one, in which it has the same index. A server
-  /// that does not keep workers waiting for each other has a group with every worker. Until the engine meets them,
-  /// they are as the first partners were after construction. Collective over `world`, which must outlive the object.
+  /// that does not keep workers waiting for each other has a group with every worker. They have old parameters.
+  /// Collective over `world`, which must outlive the object.
   void add_partners(Communicator const& world);
   /// From now on parameters, gradients and norms are exchanged with these partners, numbered in the order in which they
   /// came; 0: those of the constructor. Nothing may be in flight.

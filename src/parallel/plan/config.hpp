@@ -54,6 +54,19 @@ enum class NaiveUpdate {
   main, ///< rank 0 alone, which sends out parameters
 };
 
+/// For whom a worker waits after its push.
+enum class ServerMode {
+  sync,    ///< for all other workers
+  async,   ///< for nobody
+  bounded, ///< for workers that are more pushes behind than the staleness
+};
+
+/// Who decides the order of pushes where workers do not wait for all others.
+enum class ServerOrder {
+  planned, ///< the plan, from the times that faults give to workers: the same in every run
+  arrival, ///< time
+};
+
 /// All of them may be under way at the same time, on memory that ranks share, too (SharedSegment::open_tickets).
 inline constexpr std::int64_t most_row_chunks = 16;
 
@@ -63,6 +76,10 @@ struct ParallelConfig {
   std::int64_t shard_group = 0; ///< ranks that share one copy, of strategy hsdp; 0: not given
   std::int64_t servers = 1;     ///< dedicated ranks of strategy parameter_server: the last ones
   bool colocated = false;       ///< instead every rank serves a share, and works
+  ServerMode server_mode = ServerMode::sync;
+  std::int64_t staleness = 0;                      ///< threshold of clocks, of ServerMode::bounded
+  ServerOrder server_order = ServerOrder::planned; ///< where workers do not wait for each other
+  double server_lr_scale = 0; ///< factor on the learning rate of a push of one worker; 0: 1 / workers
   NaiveUpdate naive_update = NaiveUpdate::each;
   StatePartition partition = StatePartition::intra_layer;
   ReductionMode reduction = ReductionMode::fast;
@@ -89,6 +106,9 @@ struct ParallelConfig {
 
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }
+  double lr_scale_of(std::int64_t workers) const {
+    return server_lr_scale > 0 ? server_lr_scale : 1 / static_cast<double>(workers);
+  }
   /// Whether rank 0 alone updates: then it owns everything.
   constexpr bool updates_alone() const { return strategy == Strategy::naive && naive_update == NaiveUpdate::main; }
 };

@@ -41,6 +41,7 @@ PlannedOrder planned_order(ServerPolicy const& policy,
       waits_since[static_cast<std::size_t>(worker)] = now;
     }
     order.end = now;
+    if (order.clocks.is_paused() && !order.clocks.is_over()) order.clocks.resume();
     answer_all(now);
   }
   for (Rank worker = 0; worker < policy.workers; ++worker) waiting(worker, order.end);

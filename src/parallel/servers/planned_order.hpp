@@ -32,7 +32,7 @@ struct PlannedOrder {
 };
 
 /// \param[in] ticks  that worker w takes from its answer to the application of its push number c; at least 1
-/// Of events of one time, pushes come first, then in the order of workers.
+/// Of events of one time, pushes come first, then in the order of workers. A pause takes no time.
 /// Complexity: O(pushes x (workers + log workers))
 PlannedOrder planned_order(ServerPolicy const& policy,
                            std::function<ServerTicks(Rank worker, Index clock)> const& ticks);

@@ -14,11 +14,13 @@
 namespace trainstone {
 
 /// A worker's clock is the number of its pushes that were applied. A worker whose clock is c is answered, which lets it
-/// compute its next push, when c - (the least clock) <= threshold, and only if the training needs another push.
+/// compute its next push, when c - (the least clock) <= threshold, and only if the training needs another push before
+/// its next pause. So no push is computed that is not applied.
 struct ServerPolicy {
   Rank workers = 1;
   std::optional<Index> threshold = {}; ///< s, of clocks; 0: rounds; none: asynchronous
   Index pushes = 1;                    ///< of all workers, after which the training ends
+  Index pause_every = 0;               ///< pushes, after which all workers wait until the training goes on; 0: never
 };
 
 /// The most updates by other workers that can lie between an answer and the application of the push that was computed
@@ -35,13 +37,18 @@ public:
   /// Whether a worker that waits may be answered now.
   bool may_answer(Rank worker) const;
   /// \throws Error unless may_answer()
-  void answer(Rank worker);
+  /// \return the worker's gap to the least clock
+  Index answer(Rank worker);
   /// The push that the worker has computed from its last answer. \throws Error unless it was answered since its last
   /// one
   /// \return its staleness
   Index apply(Rank worker);
 
   bool is_over() const { return m_applied == m_policy.pushes; }
+  /// All pushes until the next pause, or the end, were applied: nobody computes.
+  bool is_paused() const { return m_applied == m_limit; }
+  /// The training goes on after a pause. \throws Error unless is_paused() and not is_over()
+  void resume();
   bool waits(Rank worker) const { return !m_states[static_cast<std::size_t>(worker)].computes; }
   Index clock(Rank worker) const { return m_states[static_cast<std::size_t>(worker)].clock; }
   Index applied() const { return m_applied; }
@@ -61,6 +68,7 @@ private:
   ServerPolicy m_policy;
   std::vector<State> m_states;
   Index m_applied = 0, m_granted = 0, m_largest_gap = 0;
+  Index m_limit = 0; ///< pushes at the next pause, or the end
   std::vector<Index> m_pushes_by_staleness;
 };
 

@@ -1,0 +1,366 @@
+#include "train/asynchronous_training.hpp"
+
+#include "comm/algorithms/registry.hpp"
+#include "comm/execution/control.hpp"
+#include "comm/execution/shared_segment.hpp"
+#include "core/clock.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+#include "train/loss_total.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <thread>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
+
+constexpr double planned_ticks = 1 << 20; ///< of a push without faults
+
+/// Long enough not to keep a core from workers, and short beside messages.
+constexpr std::chrono::microseconds between_looks(20);
+
+/// A whole number that one rank of a communicator sends to another one, again and again.
+class Word {
+public:
+  Word(ExecutionSpace const& exec, Communicator& ranks, Rank from)
+      : m_value(1),
+        m_execution(exec, ranks, schedule_of(ranks, from), Operation::sum, vector(), Vector<std::int64_t>(),
+                    {.purpose = Purpose::control, .on_host = true}) {}
+  Word(Word const&) = delete;
+  Word& operator=(Word const&) = delete;
+
+  /// Both ends call this; returns the sender's value.
+  std::int64_t exchange(std::int64_t mine = 0) {
+    m_value[0] = mine;
+    m_execution.run();
+    return m_value[0];
+  }
+  /// The receiver's end, without waiting.
+  void start() { m_execution.start(); }
+  bool has_come() { return m_execution.progress(); }
+
+private:
+  static Schedule schedule_of(Communicator const& ranks, Rank from) {
+    return make_schedule(even_problem(Collective::broadcast, 1, ranks.topology(), from), Algorithm::linear,
+                         ranks.rank());
+  }
+  Vector<std::int64_t> vector() { return Vector<std::int64_t>(m_value.data(), 1); }
+
+  std::vector<std::int64_t> m_value;
+  Execution m_execution;
+};
+
+enum class Answer : std::int64_t { pause, go_on };
+
+/// A worker and the first server.
+struct Channel {
+  Channel(ExecutionSpace const& exec, Communicator ranks)
+      : communicator(std::move(ranks)), push(exec, communicator, 0), answer(exec, communicator, 1) {}
+
+  Communicator communicator;
+  Word push;   ///< the worker begins to push
+  Word answer; ///< the server has answered
+};
+
+/// Collective; null on ranks that are not in.
+std::optional<Communicator> part_of(Communicator const& world, bool is_in) {
+  Communicator part = world.split(is_in ? 0 : 1);
+  return is_in ? std::optional(std::move(part)) : std::nullopt;
+}
+
+} // namespace
+
+ResolvedRun with_one_worker(ResolvedRun const& run, Rank worker) {
+  TRAINSTONE_REQUIRE(run.mesh.servers > 0 && run.config.parallel.server_mode != ServerMode::sync &&
+                         run.mesh.shard == run.mesh.ranks(),
+                     "a training with {} servers among {} ranks is synchronous", run.mesh.servers, run.mesh.ranks());
+  std::vector<Rank> members{worker};
+  for (Rank server = run.mesh.data(); server < run.mesh.ranks(); ++server) members.push_back(server);
+  RunConfig config = run.config;
+  config.batch.global /= run.mesh.data();
+  config.parallel.overlap = false; // all servers take a push as a whole
+  MachineChoices const machine{.buffers = run.buffers, .gemm = run.gemm, .algorithms = {}};
+  return resolve_run(config, run.topology.of(members), machine);
+}
+
+ServerPolicy server_policy(ResolvedRun const& run, std::int64_t steps, std::int64_t pause_every) {
+  ParallelConfig const& parallel = run.config.parallel;
+  Index const workers = run.mesh.data();
+  ServerPolicy policy{.workers = run.mesh.data(), .pushes = steps * workers, .pause_every = pause_every * workers};
+  if (parallel.server_mode == ServerMode::bounded) policy.threshold = parallel.staleness;
+  return policy;
+}
+
+PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy) {
+  return planned_order(policy, [&](Rank worker, Index clock) {
+    return std::max<ServerTicks>(1,
+                                 std::llround(planned_ticks * straggler_factor(run.config.faults, worker, clock + 1)));
+  });
+}
+
+class AsynchronousTraining::Worker {
+public:
+  Worker(ExecutionSpace const& exec, Communicator ranks, Trainer& trainer)
+      : m_channel(exec, std::move(ranks)), m_trainer(&trainer) {
+    trainer.before_push([this] { m_channel.push.exchange(m_clock); });
+  }
+
+  void train() {
+    while (Answer(m_channel.answer.exchange()) == Answer::go_on) {
+      m_trainer->step(m_clock + 1);
+      ++m_clock;
+    }
+  }
+
+private:
+  Channel m_channel;
+  Trainer* m_trainer;
+  Index m_clock = 0;
+};
+
+/// All servers do the same. The first one decides what, and has the channels to the workers.
+class AsynchronousTraining::Server {
+public:
+  Server(ExecutionSpace const& exec, Communicator ranks, std::vector<Communicator> channels, Trainer& trainer,
+         ServerPolicy const& policy, std::optional<PlannedOrder> order)
+      : m_servers(std::move(ranks)),
+        m_trainer(&trainer),
+        m_policy(policy),
+        m_clocks(policy),
+        m_pushes(at(policy.workers)) {
+    if (m_servers.size() > 1) m_event.emplace(exec, m_servers, 0);
+    for (Communicator& channel : channels) m_channels.push_back(std::make_unique<Channel>(exec, std::move(channel)));
+    if (order) m_order = std::move(order->events);
+  }
+
+  ServerRecord train() {
+    m_record = {};
+    if (m_clocks.is_paused()) m_clocks.resume();
+    m_begin = std::chrono::steady_clock::now();
+    for (OfWorker& worker : m_pushes) worker.pushed = m_before;
+    for (;;) {
+      std::int64_t event = leads() ? next() : 0;
+      if (m_event) event = m_event->exchange(event);
+      if (event == pause) break;
+      Rank const worker = static_cast<Rank>(event / 2);
+      event % 2 == 0 ? answer(worker) : apply(worker);
+    }
+    for (Rank worker = 0; worker < m_policy.workers; ++worker) give(worker, Answer::pause);
+    m_before = now();
+    return std::move(m_record);
+  }
+
+private:
+  static constexpr std::int64_t pause = -1;
+  static std::int64_t number(bool applies, Rank worker) { return 2 * worker + (applies ? 1 : 0); }
+
+  struct OfWorker {
+    double pushed = 0, waited = 0; ///< s of training, when its last push was applied; until its last answer
+    Index gap = 0;                 ///< at its last answer
+    bool has_come = false;         ///< its push
+  };
+
+  bool leads() const { return !m_channels.empty(); }
+  /// s of training.
+  double now() const { return m_before + seconds_since(m_begin); }
+
+  std::int64_t next() {
+    if (m_clocks.is_paused()) return pause;
+    if (m_order.empty()) return next_of_arrivals();
+    ServerEvent const& event = m_order.at(m_next++);
+    bool const applies = event.kind == ServerEvent::Kind::apply;
+    while (applies && !look(event.worker)) std::this_thread::sleep_for(between_looks);
+    return number(applies, event.worker);
+  }
+
+  /// Who may be answered is, and then of the pushes that have come the one of the worker that was looked at longest
+  /// ago.
+  std::int64_t next_of_arrivals() {
+    for (Rank worker = 0; worker < m_policy.workers; ++worker)
+      if (m_clocks.may_answer(worker)) return number(false, worker);
+    for (;; std::this_thread::sleep_for(between_looks))
+      for (Rank i = 0; i < m_policy.workers; ++i) {
+        m_looked_at = (m_looked_at + 1) % m_policy.workers;
+        if (!m_clocks.waits(m_looked_at) && look(m_looked_at)) return number(true, m_looked_at);
+      }
+  }
+
+  /// Whether the push of a worker has come that computes.
+  bool look(Rank worker) { return m_channels[at(worker)]->push.has_come(); }
+
+  void answer(Rank worker) {
+    OfWorker& state = m_pushes[at(worker)];
+    state.gap = m_clocks.answer(worker);
+    state.waited = now() - state.pushed;
+    give(worker, Answer::go_on);
+    if (leads()) m_channels[at(worker)]->push.start();
+    m_record.acts.push_back({.answers = true, .worker = worker});
+  }
+
+  /// The parameters, if the worker has old ones, and what it shall do.
+  void give(Rank worker, Answer answer) {
+    m_trainer->answer(at(worker));
+    if (leads()) m_channels[at(worker)]->answer.exchange(static_cast<std::int64_t>(answer));
+  }
+
+  void apply(Rank worker) {
+    OfWorker& state = m_pushes[at(worker)];
+    Index const clock = m_clocks.clock(worker);
+    StepReport const step = m_trainer->apply_push(at(worker), m_clocks.applied() + 1);
+    Index const staleness = m_clocks.apply(worker);
+    state.pushed = now();
+    m_record.acts.push_back({.answers = false, .worker = worker});
+    m_record.pushes.push_back(
+        {worker, clock, staleness, state.gap, step.loss, step.norm, step.learning_rate, state.pushed, state.waited});
+  }
+
+  Communicator m_servers;
+  std::optional<Word> m_event;
+  std::vector<std::unique_ptr<Channel>> m_channels; ///< of the first server
+  Trainer* m_trainer;
+  ServerPolicy m_policy;
+  ServerClocks m_clocks;
+  std::vector<OfWorker> m_pushes;
+  std::vector<ServerEvent> m_order; ///< planned; empty: pushes are taken as they come
+  std::size_t m_next = 0;
+  Rank m_looked_at = 0;
+  SteadyTime m_begin;
+  double m_before = 0; ///< s of training until the last pause
+  ServerRecord m_record;
+};
+
+AsynchronousTraining::AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, ResolvedRun const& run,
+                                           TrainingBatches batches, std::int64_t steps, ServerPolicy const& policy)
+    : m_exec(exec),
+      m_world(&world),
+      m_policy(policy),
+      m_batches(batches),
+      m_tokens(run.config.batch.global * run.shape().sequence) {
+  Rank const workers = run.mesh.data(), me = world.rank();
+  bool const serves = run.mesh.serves(me);
+  std::vector<Communicator> channels;
+  for (Rank worker = 0; worker < workers; ++worker) {
+    if (auto group = part_of(world, me == worker || serves)) m_groups.push_back(std::move(*group));
+    if (auto channel = part_of(world, me == worker || me == workers)) channels.push_back(std::move(*channel));
+  }
+  std::optional<Communicator> servers = part_of(world, serves);
+  Rank const worker = serves ? 0 : me;
+  m_training = std::make_unique<PlannedTrainer>(exec, m_groups.front(), with_one_worker(run, worker),
+                                                std::move(batches), steps, FellowWorkers{workers, worker, me});
+  if (!serves) {
+    m_worker = std::make_unique<Worker>(exec, std::move(channels.front()), trainer());
+    return;
+  }
+  for (std::size_t other = 1; other < m_groups.size(); ++other) trainer().add_worker(m_groups[other]);
+  std::optional<PlannedOrder> order;
+  if (run.config.parallel.server_order == ServerOrder::planned) order = planned_order(run, policy);
+  m_server =
+      std::make_unique<Server>(exec, std::move(*servers), std::move(channels), trainer(), policy, std::move(order));
+}
+
+AsynchronousTraining::~AsynchronousTraining() = default;
+
+namespace {
+
+/// Of a push, in the order of its members.
+constexpr std::size_t numbers_of_push = 9;
+
+std::array<double, numbers_of_push> numbers(AppliedPush const& push) {
+  return {static_cast<double>(push.worker),
+          static_cast<double>(push.clock),
+          static_cast<double>(push.staleness),
+          static_cast<double>(push.gap),
+          push.loss,
+          push.norm,
+          push.learning_rate,
+          push.seconds,
+          push.waited};
+}
+
+AppliedPush push_of(std::span<double const> numbers) {
+  auto const whole = [&](std::size_t i) { return static_cast<Index>(numbers[i]); };
+  return {static_cast<Rank>(whole(0)),
+          whole(1),
+          whole(2),
+          whole(3),
+          numbers[4],
+          numbers[5],
+          numbers[6],
+          numbers[7],
+          numbers[8]};
+}
+
+/// All ranks get the record of the first server. Collective.
+ServerRecord of_first_server(ExecutionSpace const& exec, Communicator& world, ServerRecord record, bool is_first) {
+  if (!is_first) record = {};
+  std::array<std::int64_t, 2> counts{std::ssize(record.acts), std::ssize(record.pushes)};
+  control_all_reduce(exec, world, Operation::sum, counts);
+  auto const acts = static_cast<std::size_t>(counts[0]), pushes = static_cast<std::size_t>(counts[1]);
+  std::vector<double> values;
+  for (ServerAct const& act : record.acts) values.push_back(2 * act.worker + (act.answers ? 1 : 0));
+  for (AppliedPush const& push : record.pushes) std::ranges::copy(numbers(push), std::back_inserter(values));
+  values.resize(acts + numbers_of_push * pushes, 0);
+  control_all_reduce(exec, world, Operation::sum, values);
+  record = {};
+  for (std::size_t i = 0; i < acts; ++i) {
+    auto const number = static_cast<Index>(values[i]);
+    record.acts.push_back({number % 2 == 1, static_cast<Rank>(number / 2)});
+  }
+  for (std::size_t i = 0; i < pushes; ++i)
+    record.pushes.push_back(push_of(std::span(values).subspan(acts + numbers_of_push * i, numbers_of_push)));
+  return record;
+}
+
+} // namespace
+
+ServerRecord AsynchronousTraining::train() {
+  ServerRecord record;
+  try {
+    if (m_server)
+      record = m_server->train();
+    else
+      m_worker->train();
+  } catch (CollectiveError const& error) { // of one worker and the servers: the other workers do not know
+    throw Error(error.what(), error.code());
+  }
+  record = of_first_server(m_exec, *m_world, std::move(record), m_world->rank() == m_policy.workers);
+  m_applied += std::ssize(record.pushes);
+  return record;
+}
+
+std::vector<std::uint64_t> AsynchronousTraining::parameter_hashes() {
+  ShardedEngine& engine = trainer().engine();
+  std::uint64_t hash = 0;
+  for (std::size_t group = 0; group < m_groups.size(); ++group) {
+    engine.meet(group);
+    hash = parameter_hash(m_exec, engine);
+  }
+  std::vector<std::uint64_t> hashes = all_gather_values(*m_world, hash);
+  hashes.resize(at(m_policy.workers));
+  return hashes;
+}
+
+double AsynchronousTraining::validate() {
+  auto const own = static_cast<std::size_t>(plan().parallel.layout.micro_batches());
+  auto const first = static_cast<std::size_t>(m_world->rank()) * own;
+  double loss_sum = 0;
+  for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {
+    std::vector<double> losses(static_cast<std::size_t>(m_policy.workers) * own, 0.0);
+    std::ranges::copy(trainer().held_out_losses(number),
+                      losses.begin() + static_cast<std::ptrdiff_t>(m_worker ? first : 0));
+    control_all_reduce(m_exec, *m_world, Operation::sum, losses);
+    double const total = total_of_losses(std::move(losses));
+    if (!std::isfinite(total)) throw CollectiveError(fmt::format("held-out loss {}", total));
+    loss_sum += total;
+  }
+  return loss_sum / static_cast<double>(m_batches.validation_batches * m_tokens);
+}
+
+} // namespace trainstone

@@ -1,0 +1,72 @@
+#pragma once
+
+// Training with parameter servers, where workers do not wait for each other, or not for all of them. It is as many
+// trainings as there are workers: each worker trains with the servers alone, by the plan of one worker, and the servers
+// have one state for all of them. Owns the order in which servers apply pushes and answer. The first server decides it,
+// by the plan or by what has come, and tells the other servers. So every number of servers has one order, which is
+// noted and can be repeated. Promises: no push is computed that is not applied; after a pause all workers have the
+// servers' bits. Does not write files, and does not judge.
+
+#include "comm/execution/communicator.hpp"
+#include "parallel/servers/planned_order.hpp"
+#include "parallel/servers/push_record.hpp"
+#include "train/planned_trainer.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace trainstone {
+
+/// The training of one worker with the servers, of a resolved run of all ranks that is not synchronous.
+ResolvedRun with_one_worker(ResolvedRun const& run, Rank worker);
+
+/// Which worker may begin when, in a training of `steps` steps: as many pushes as workers are a step.
+/// \param[in] pause_every  steps; 0: never
+ServerPolicy server_policy(ResolvedRun const& run, std::int64_t steps, std::int64_t pause_every);
+
+/// The order of a training whose order is planned. A push takes the time that faults give to the worker's step.
+PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy);
+
+class AsynchronousTraining {
+public:
+  /// Collective over `world`. Everything referred to must outlive the object.
+  /// \param[in] policy  server_policy(), or another one, as tests want it
+  AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, ResolvedRun const& run, TrainingBatches batches,
+                       std::int64_t steps, ServerPolicy const& policy);
+  AsynchronousTraining(AsynchronousTraining const&) = delete;
+  AsynchronousTraining& operator=(AsynchronousTraining const&) = delete;
+  ~AsynchronousTraining();
+
+  /// Trains until the next pause, or the end. Collective. All ranks get what servers have done since the last pause.
+  /// \throws Error on the ranks that have met it: others may never come
+  ServerRecord train();
+  /// Whether there is nothing left to train.
+  bool is_over() const { return m_applied == m_policy.pushes; }
+  /// Mean held-out loss, the same on all ranks. In a pause; collective.
+  double validate();
+  /// Of every worker's parameters, with the servers' master copies; the same on all ranks. In a pause; collective.
+  std::vector<std::uint64_t> parameter_hashes();
+  /// Of this rank: a worker's, or a server's.
+  Trainer& trainer() { return m_training->trainer; }
+  RunPlan const& plan() const { return m_training->plan; }
+  MemoryLedger const& ledger() const { return m_training->ledger; }
+
+private:
+  class Worker;
+  class Server;
+
+  ExecutionSpace m_exec;
+  Communicator* m_world;
+  ServerPolicy m_policy;
+  TrainingBatches m_batches;
+  std::vector<Communicator> m_groups; ///< a worker with all servers: this worker's; of a server: of each worker
+  std::unique_ptr<PlannedTrainer> m_training;
+  std::unique_ptr<Worker> m_worker;
+  std::unique_ptr<Server> m_server;
+  Index m_applied = 0;
+  std::int64_t m_tokens; ///< of a global batch
+};
+
+} // namespace trainstone

@@ -1,0 +1,98 @@
+// Workers that do not wait for each other: the order is the planned one or what has come, it can be repeated to the bit
+// on one rank, and what is counted is what was planned.
+
+#include "train/asynchronous_training.hpp"
+
+#include "comm/execution/control.hpp"
+#include "core/error.hpp"
+#include "parallel/engine/parameter_hash.hpp"
+#include "support/training_run.hpp"
+#include "train/repeated_training.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+using namespace trainstone;
+using namespace trainstone::test;
+
+namespace {
+
+constexpr std::int64_t steps = 4;
+GptConfig const small{2, 3, 12, 11, 29};
+
+RunConfig config_of(Rank ranks, Rank servers, ServerOrder order, std::optional<Index> staleness) {
+  RunConfig config = training_config(small, {1, 2, 2 * (ranks - servers)});
+  config.parallel.strategy = Strategy::parameter_server;
+  config.parallel.reduction = ReductionMode::ordered;
+  config.parallel.servers = servers;
+  config.parallel.server_mode = staleness ? ServerMode::bounded : ServerMode::async;
+  config.parallel.staleness = staleness.value_or(0);
+  config.parallel.server_order = order;
+  return config;
+}
+
+struct Finished {
+  ServerRecord record;
+  std::vector<double> held_out; ///< after every pause
+  std::uint64_t hash = 0;
+};
+
+void append(ServerRecord& all, ServerRecord const& more) {
+  all.acts.insert(all.acts.end(), more.acts.begin(), more.acts.end());
+  all.pushes.insert(all.pushes.end(), more.pushes.begin(), more.pushes.end());
+}
+
+/// To the end, with a held-out loss after every second step.
+Finished train(Communicator& world, RunConfig const& config) {
+  ExecutionSpace const exec;
+  ResolvedRun const run = resolve_run(config, world.topology());
+  AsynchronousTraining training(exec, world, run, training_batches(small.vocab), steps, server_policy(run, steps, 2));
+  Finished finished;
+  while (!training.is_over()) {
+    append(finished.record, training.train());
+    finished.held_out.push_back(training.validate());
+  }
+  std::vector<std::uint64_t> const hashes = training.parameter_hashes();
+  for (std::uint64_t const hash : hashes) CHECK(hash == hashes.front());
+  finished.hash = hashes.front();
+  return finished;
+}
+
+/// On one rank alone.
+std::uint64_t repeat(Communicator& alone, RunConfig const& config, Rank workers, ServerRecord const& record) {
+  RepeatedTraining repeated(ExecutionSpace(), alone, config, workers, training_batches(small.vocab), steps);
+  std::size_t push = 0;
+  for (ServerAct const& act : record.acts) {
+    repeated.repeat(act);
+    if (act.answers) continue;
+    CHECK(repeated.last().loss == record.pushes.at(push).loss);
+    CHECK(repeated.last().norm == record.pushes.at(push).norm);
+    ++push;
+  }
+  return parameter_hash(ExecutionSpace(), repeated.trainer().engine());
+}
+
+} // namespace
+
+TEST_CASE("a planned order is that of every run, and repeats to the bit on one rank", "[mpi][servers]") {
+  Rank const ranks = Communicator::world().size();
+  Rank const servers = GENERATE(1, 2, 3);
+  std::optional<Index> const staleness =
+      GENERATE(std::optional<Index>(), std::optional<Index>(0), std::optional<Index>(1));
+  if (servers >= ranks) return;
+  Communicator world = Communicator::world();
+  RunConfig config = config_of(ranks, servers, ServerOrder::planned, staleness);
+  config.faults.straggler_sigma = 0.5;
+  Finished const first = train(world, config), second = train(world, config);
+  CHECK(first.record.acts == second.record.acts);
+  CHECK(first.hash == second.hash);
+  CHECK(first.held_out == second.held_out);
+  CHECK(std::ssize(first.record.pushes) == steps * (ranks - servers));
+  Communicator alone = world.split(world.rank());
+  if (world.rank() == 0) CHECK(repeat(alone, config, ranks - servers, first.record) == first.hash);
+}
