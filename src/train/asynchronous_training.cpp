@@ -57,7 +57,11 @@ private:
   Execution m_execution;
 };
 
-enum class Answer : std::int64_t { pause, go_on };
+enum class Answer : std::int64_t {
+  pause,
+  go_on,
+  refresh, ///< take newer parameters: another answer follows
+};
 
 /// A worker and the first server.
 struct Channel {
@@ -109,14 +113,15 @@ class AsynchronousTraining::Worker {
 public:
   Worker(ExecutionSpace const& exec, Communicator ranks, Trainer& trainer)
       : m_channel(exec, std::move(ranks)), m_trainer(&trainer) {
-    trainer.before_push([this] { m_channel.push.exchange(m_clock); });
+    trainer.before_push([this] { m_channel.push.exchange(m_clock - 1); });
   }
 
   void train() {
-    while (Answer(m_channel.answer.exchange()) == Answer::go_on) {
-      m_trainer->step(m_clock + 1);
-      ++m_clock;
-    }
+    for (;;) switch (Answer(m_channel.answer.exchange())) {
+      case Answer::pause: return;
+      case Answer::refresh: m_trainer->refresh(); break;
+      case Answer::go_on: m_trainer->step(++m_clock);
+      }
   }
 
 private:
@@ -164,7 +169,8 @@ private:
   struct OfWorker {
     double pushed = 0, waited = 0; ///< s of training, when its last push was applied; until its last answer
     Index gap = 0;                 ///< at its last answer
-    bool has_come = false;         ///< its push
+    Index pulled = 0;              ///< pushes that were applied before it got its parameters
+    bool has_pushed = false;       ///< since then
   };
 
   bool leads() const { return !m_channels.empty(); }
@@ -204,9 +210,18 @@ private:
     m_record.acts.push_back({.answers = true, .worker = worker});
   }
 
-  /// The parameters, if the worker has old ones, and what it shall do.
+  /// The parameters, if the worker has old ones, and what it shall do. A worker that has pushed waits for parameters,
+  /// any other one for a word.
   void give(Rank worker, Answer answer) {
-    m_trainer->answer(at(worker));
+    OfWorker& state = m_pushes[at(worker)];
+    bool const is_old = state.pulled < m_clocks.applied();
+    if (is_old && !std::exchange(state.has_pushed, false)) say(worker, Answer::refresh);
+    if (is_old) m_trainer->answer(at(worker));
+    state.pulled = m_clocks.applied();
+    say(worker, answer);
+  }
+
+  void say(Rank worker, Answer answer) {
     if (leads()) m_channels[at(worker)]->answer.exchange(static_cast<std::int64_t>(answer));
   }
 
@@ -216,6 +231,7 @@ private:
     StepReport const step = m_trainer->apply_push(at(worker), m_clocks.applied() + 1);
     Index const staleness = m_clocks.apply(worker);
     state.pushed = now();
+    state.has_pushed = true;
     m_record.acts.push_back({.answers = false, .worker = worker});
     m_record.pushes.push_back(
         {worker, clock, staleness, state.gap, step.loss, step.norm, step.learning_rate, state.pushed, state.waited});

@@ -71,15 +71,17 @@ void add_times(StepReport& report, SteadyTime start, PerPhase<double> const& pha
         counters().seconds[Phase::communication] - phases_before[Phase::communication];
 }
 
-/// Leaves the rest.
-std::vector<Segment> take_publication(std::vector<Segment>& update) {
-  auto const publishes = [](Instruction const& one) {
-    return one.act == Act::publish || (one.act == Act::wait && one.started == Act::publish);
-  };
-  std::vector<Segment> publication = update;
-  for (Segment& segment : publication) std::erase_if(segment.instructions, std::not_fn(publishes));
+bool publishes(Instruction const& one) {
+  return one.act == Act::publish || (one.act == Act::wait && one.started == Act::publish);
+}
+
+std::vector<Segment> publication_of(std::vector<Segment> update) {
+  for (Segment& segment : update) std::erase_if(segment.instructions, std::not_fn(publishes));
+  return update;
+}
+
+void erase_publication(std::vector<Segment>& update) {
   for (Segment& segment : update) std::erase_if(segment.instructions, publishes);
-  return publication;
 }
 
 } // namespace
@@ -127,7 +129,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   if (plan.parallel.layout.mesh.tensor > 1)
     m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
-  if (fellows && plan.parallel.layout.serves()) m_answer = take_publication(m_program.update);
+  if (fellows) m_answer = publication_of(m_program.update);
+  if (fellows && plan.parallel.layout.serves()) erase_publication(m_program.update);
   if (config.tensor_ranks_alone > 1) clear_activations(); // nobody brings the rows of others
   set_initial_parameters();
 }
@@ -217,6 +220,12 @@ void Trainer::meet(std::size_t worker) {
 StepReport Trainer::apply_push(std::size_t worker, std::int64_t update) {
   meet(worker);
   return step(update);
+}
+
+void Trainer::refresh() {
+  m_engine.outdate_parameters();
+  PlayedStep played;
+  play(m_answer, played);
 }
 
 void Trainer::answer(std::size_t worker) {

@@ -63,6 +63,8 @@ public:
   /// parameters to what the worker computed from, and back; waits for neither
   StepReport repeat_push(Rank worker, Index clock, std::int64_t update, std::function<void()> const& become_old,
                          std::function<void()> const& become_new);
+  /// On a worker that has not pushed since it got its parameters: takes newer ones. Waits.
+  void refresh();
   /// On a server: gives a worker the parameters, if it has old ones. Waits.
   void answer(std::size_t worker);
   /// Sums of the losses of this rank's micro-batches of a held-out global batch, over tokens.
@@ -178,7 +180,7 @@ private:
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
   StepProgram m_program;
-  std::vector<Segment> m_answer; ///< of a server among fellow workers: what of an update gives out parameters
+  std::vector<Segment> m_answer; ///< among fellow workers: what of an update gives out parameters
   std::function<void()> m_before_push;
   std::vector<MicroBatch> m_loaded; ///< by micro-batch of this rank
   Vector<double> m_loss_sums;       ///< by micro-batch of this rank

@@ -236,6 +236,10 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
                       part_of(master_share(share.group), share.range.begin, size), moments,
                       gatherer().share(share.group).part(share.range.begin, size));
   }
+  outdate_parameters();
+}
+
+void ShardedEngine::outdate_parameters() {
   for (Exchanges& exchanges : m_exchanges) exchanges.gatherer.outdate();
 }
 

@@ -73,6 +73,8 @@ public:
   double gradient_norm();
   /// Updates parameters and moments with numbers.gradient_scale times the gradients. Publications are then due.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  /// Others have updated: publications are due.
+  void outdate_parameters();
   /// Continues the collectives in flight, without waiting.
   void advance();
   /// While it lives, every launch of this thread calls advance(), if the plan overlaps. Otherwise no launch does.
