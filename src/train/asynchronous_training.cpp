@@ -81,19 +81,6 @@ std::optional<Communicator> part_of(Communicator const& world, bool is_in) {
 
 } // namespace
 
-ResolvedRun with_one_worker(ResolvedRun const& run, Rank worker) {
-  TRAINSTONE_REQUIRE(run.mesh.servers > 0 && run.config.parallel.server_mode != ServerMode::sync &&
-                         run.mesh.shard == run.mesh.ranks(),
-                     "a training with {} servers among {} ranks is synchronous", run.mesh.servers, run.mesh.ranks());
-  std::vector<Rank> members{worker};
-  for (Rank server = run.mesh.data(); server < run.mesh.ranks(); ++server) members.push_back(server);
-  RunConfig config = run.config;
-  config.batch.global /= run.mesh.data();
-  config.parallel.overlap = false; // all servers take a push as a whole
-  MachineChoices const machine{.buffers = run.buffers, .gemm = run.gemm, .algorithms = {}};
-  return resolve_run(config, run.topology.of(members), machine);
-}
-
 ServerPolicy server_policy(ResolvedRun const& run, std::int64_t steps, std::int64_t pause_every) {
   ParallelConfig const& parallel = run.config.parallel;
   Index const workers = run.mesh.data();
@@ -252,31 +239,32 @@ private:
   ServerRecord m_record;
 };
 
-AsynchronousTraining::AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, ResolvedRun const& run,
+AsynchronousTraining::AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, MemoryLedger& ledger,
+                                           ResolvedRun const& all, ResolvedRun const& one_worker, RunPlan const& plan,
                                            TrainingBatches batches, std::int64_t steps, ServerPolicy const& policy)
     : m_exec(exec),
       m_world(&world),
       m_policy(policy),
       m_batches(batches),
-      m_tokens(run.config.batch.global * run.shape().sequence) {
-  Rank const workers = run.mesh.data(), me = world.rank();
-  bool const serves = run.mesh.serves(me);
+      m_plan(&plan),
+      m_tokens(all.config.batch.global * all.shape().sequence) {
+  Rank const workers = all.mesh.data(), me = world.rank();
+  bool const serves = all.mesh.serves(me);
   std::vector<Communicator> channels;
   for (Rank worker = 0; worker < workers; ++worker) {
     if (auto group = part_of(world, me == worker || serves)) m_groups.push_back(std::move(*group));
     if (auto channel = part_of(world, me == worker || me == workers)) channels.push_back(std::move(*channel));
   }
   std::optional<Communicator> servers = part_of(world, serves);
-  Rank const worker = serves ? 0 : me;
-  m_training = std::make_unique<PlannedTrainer>(exec, m_groups.front(), with_one_worker(run, worker),
-                                                std::move(batches), steps, FellowWorkers{workers, worker, me});
+  m_trainer = std::make_unique<Trainer>(exec, m_groups.front(), ledger, one_worker.config, plan, std::move(batches),
+                                        steps, FellowWorkers{workers, worker_of(all, me), me});
   if (!serves) {
     m_worker = std::make_unique<Worker>(exec, std::move(channels.front()), trainer());
     return;
   }
   for (std::size_t other = 1; other < m_groups.size(); ++other) trainer().add_worker(m_groups[other]);
   std::optional<PlannedOrder> order;
-  if (run.config.parallel.server_order == ServerOrder::planned) order = planned_order(run, policy);
+  if (all.config.parallel.server_order == ServerOrder::planned) order = planned_order(all, policy);
   m_server =
       std::make_unique<Server>(exec, std::move(*servers), std::move(channels), trainer(), policy, std::move(order));
 }
@@ -364,7 +352,7 @@ std::vector<std::uint64_t> AsynchronousTraining::parameter_hashes() {
 }
 
 double AsynchronousTraining::validate() {
-  auto const own = static_cast<std::size_t>(plan().parallel.layout.micro_batches());
+  auto const own = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
   auto const first = static_cast<std::size_t>(m_world->rank()) * own;
   double loss_sum = 0;
   for (std::int64_t number = 0; number < m_batches.validation_batches; ++number) {

@@ -10,7 +10,8 @@
 #include "comm/execution/communicator.hpp"
 #include "parallel/servers/planned_order.hpp"
 #include "parallel/servers/push_record.hpp"
-#include "train/planned_trainer.hpp"
+#include "train/plan/served_run.hpp"
+#include "train/trainer.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -18,9 +19,6 @@
 #include <vector>
 
 namespace trainstone {
-
-/// The training of one worker with the servers, of a resolved run of all ranks that is not synchronous.
-ResolvedRun with_one_worker(ResolvedRun const& run, Rank worker);
 
 /// Which worker may begin when, in a training of `steps` steps: as many pushes as workers are a step.
 /// \param[in] pause_every  steps; 0: never
@@ -32,9 +30,12 @@ PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy);
 class AsynchronousTraining {
 public:
   /// Collective over `world`. Everything referred to must outlive the object.
-  /// \param[in] policy  server_policy(), or another one, as tests want it
-  AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, ResolvedRun const& run, TrainingBatches batches,
-                       std::int64_t steps, ServerPolicy const& policy);
+  /// \param[in] all         the run of all ranks
+  /// \param[in] one_worker  with_one_worker(), of this rank's worker   \param[in] plan  this rank's of it
+  /// \param[in] policy      server_policy(), or another one, as tests want it
+  AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, MemoryLedger& ledger, ResolvedRun const& all,
+                       ResolvedRun const& one_worker, RunPlan const& plan, TrainingBatches batches, std::int64_t steps,
+                       ServerPolicy const& policy);
   AsynchronousTraining(AsynchronousTraining const&) = delete;
   AsynchronousTraining& operator=(AsynchronousTraining const&) = delete;
   ~AsynchronousTraining();
@@ -49,9 +50,7 @@ public:
   /// Of every worker's parameters, with the servers' master copies; the same on all ranks. In a pause; collective.
   std::vector<std::uint64_t> parameter_hashes();
   /// Of this rank: a worker's, or a server's.
-  Trainer& trainer() { return m_training->trainer; }
-  RunPlan const& plan() const { return m_training->plan; }
-  MemoryLedger const& ledger() const { return m_training->ledger; }
+  Trainer& trainer() { return *m_trainer; }
 
 private:
   class Worker;
@@ -62,7 +61,8 @@ private:
   ServerPolicy m_policy;
   TrainingBatches m_batches;
   std::vector<Communicator> m_groups; ///< a worker with all servers: this worker's; of a server: of each worker
-  std::unique_ptr<PlannedTrainer> m_training;
+  RunPlan const* m_plan;
+  std::unique_ptr<Trainer> m_trainer;
   std::unique_ptr<Worker> m_worker;
   std::unique_ptr<Server> m_server;
   Index m_applied = 0;

@@ -8,6 +8,7 @@
 #include "parallel/engine/parameter_hash.hpp"
 #include "support/training_run.hpp"
 #include "train/repeated_training.hpp"
+#include "train/verification/push_checks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -50,13 +51,37 @@ void append(ServerRecord& all, ServerRecord const& more) {
 /// To the end, with a held-out loss after every second step.
 Finished train(Communicator& world, RunConfig const& config) {
   ExecutionSpace const exec;
-  ResolvedRun const run = resolve_run(config, world.topology());
-  AsynchronousTraining training(exec, world, run, training_batches(small.vocab), steps, server_policy(run, steps, 2));
+  ResolvedRun const all = resolve_run(config, world.topology());
+  Rank const me = world.rank(), worker = worker_of(all, me);
+  ResolvedRun const one_worker = with_one_worker(all, worker);
+  RunPlan const plan = plan_with_servers(all, worker, me);
+  MemoryLedger ledger;
+  ServerPolicy const policy = server_policy(all, steps, 2);
+  TrainingBatches const batches = training_batches(small.vocab);
+  AsynchronousTraining training(exec, world, ledger, all, one_worker, plan, batches, steps, policy);
+  counters() = {};
+  comm_counters() = {};
   Finished finished;
+  std::vector<ServerRecord> parts;
+  RecordWalk walk(policy.workers);
   while (!training.is_over()) {
-    append(finished.record, training.train());
+    parts.push_back(training.train());
+    append(finished.record, parts.back());
+    walk.add(parts.back());
     finished.held_out.push_back(training.validate());
   }
+  for (Check const& check : check_pushes(walk, policy)) CHECK_FALSE(check.failed());
+  CHECK(check_pushes(walk, policy)[1].made == policy.threshold.has_value());
+  auto const validated = static_cast<std::int64_t>(parts.size()) * batches.validation_batches;
+  ServedTraffic const sent = served_traffic(all, parts, validated, me);
+  CHECK(comm_counters().total(Purpose::training) == sent.training);
+  CHECK(comm_counters().total(Purpose::control) == sent.control);
+  CHECK(ledger.high_water() == plan.memory_bytes());
+  auto const pushes = static_cast<std::uint64_t>(plan.computes() ? walk.pushes(me) : walk.pushes());
+  auto const evaluated = static_cast<std::uint64_t>(validated * plan.accumulation);
+  CHECK(counters().flops[Phase::gemm] == pushes * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm);
+  CHECK(total_launches(counters()) ==
+        pushes * (plan.step_launches + plan.update_launches) + evaluated * plan.evaluation_launches);
   std::vector<std::uint64_t> const hashes = training.parameter_hashes();
   for (std::uint64_t const hash : hashes) CHECK(hash == hashes.front());
   finished.hash = hashes.front();

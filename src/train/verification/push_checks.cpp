@@ -1,0 +1,124 @@
+#include "train/verification/push_checks.hpp"
+
+#include "parallel/program/shard_traffic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+constexpr Index numbers_noted_of_push = 9;
+
+Check bounded(std::string name, Index value, std::optional<Index> const& limit, std::string detail) {
+  if (!limit)
+    return {.name = std::move(name),
+            .value = static_cast<double>(value),
+            .limit = std::numeric_limits<double>::quiet_NaN(),
+            .detail = std::move(detail),
+            .made = false};
+  return {std::move(name), value <= *limit, static_cast<double>(value), static_cast<double>(*limit), std::move(detail)};
+}
+
+} // namespace
+
+RecordWalk::RecordWalk(Rank workers) : m_states(static_cast<std::size_t>(workers)) {}
+
+Index RecordWalk::refreshes() const {
+  Index sum = 0;
+  for (State const& state : m_states) sum += state.refreshes;
+  return sum;
+}
+
+void RecordWalk::give(State& state) {
+  if (state.pulled < m_applied && !state.has_pushed) ++state.refreshes;
+  state.pulled = m_applied;
+  state.has_pushed = false;
+}
+
+void RecordWalk::answer(State& state) {
+  if (state.computes) ++m_wrong;
+  state.computes = true;
+  state.gap = state.clock - std::ranges::min_element(m_states, {}, &State::clock)->clock;
+  state.applied_at_answer = m_applied;
+  m_largest_gap = std::max(m_largest_gap, state.gap);
+  give(state);
+}
+
+void RecordWalk::apply(State& state, AppliedPush const& noted, Rank worker) {
+  Index const staleness = m_applied - state.applied_at_answer;
+  bool const is_right = state.computes && noted.worker == worker && noted.clock == state.clock &&
+                        noted.gap == state.gap && noted.staleness == staleness;
+  if (!is_right) ++m_wrong;
+  m_largest_staleness = std::max(m_largest_staleness, staleness);
+  state.computes = false;
+  state.has_pushed = true;
+  ++state.clock;
+  ++m_applied;
+}
+
+void RecordWalk::add(ServerRecord const& until_pause) {
+  std::size_t push = 0;
+  for (auto const& [answers, worker] : until_pause.acts) {
+    State& state = m_states.at(static_cast<std::size_t>(worker));
+    if (answers)
+      answer(state);
+    else
+      apply(state, push < until_pause.pushes.size() ? until_pause.pushes[push++] : AppliedPush{.worker = -1}, worker);
+  }
+  if (push != until_pause.pushes.size()) ++m_wrong;
+  for (State& state : m_states) {
+    if (state.computes) ++m_wrong; // its push was not applied
+    give(state);
+  }
+  ++m_pauses;
+}
+
+std::vector<Check> check_pushes(RecordWalk const& walk, ServerPolicy const& policy) {
+  Index const missing = policy.pushes - walk.pushes();
+  auto const wrong = static_cast<double>(walk.wrong() + std::max(missing, -missing));
+  std::string by_worker;
+  for (Rank worker = 0; worker < policy.workers; ++worker) by_worker += fmt::format(" {}", walk.pushes(worker));
+  return {
+      {"pushes-applied", wrong == 0, wrong, 0,
+       fmt::format("{} pushes of {}, each computed from an answer and applied once, by worker:{}", walk.pushes(),
+                   policy.pushes, by_worker)},
+      bounded("clock-gap", walk.largest_gap(), policy.threshold, "of a worker to the least clock, at its answer"),
+      bounded("staleness", walk.largest_staleness(), staleness_bound(policy),
+              "pushes of others between an answer and the push that was computed from it, beside (W-1)(2s+1)"),
+  };
+}
+
+ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::int64_t validations,
+                             Rank rank) {
+  Rank const workers = all.mesh.data(), first_server = workers;
+  ServedTraffic sent;
+  RecordWalk walk(workers);
+  for (ServerRecord const& part : record) {
+    walk.add(part);
+    auto const noted = std::ssize(part.acts) + numbers_noted_of_push * std::ssize(part.pushes);
+    sent.control += control_traffic_of(2, all.topology, rank) + control_traffic_of(noted, all.topology, rank);
+    if (rank == first_server) sent.control += event_traffic(all);
+  }
+  for (Rank worker = 0; worker < workers; ++worker) {
+    if (rank != worker && !all.mesh.serves(rank)) continue;
+    RunPlan const plan = plan_with_servers(all, worker, rank);
+    auto const pushes = static_cast<std::uint64_t>(walk.pushes(worker)),
+               refreshes = static_cast<std::uint64_t>(walk.refreshes(worker));
+    sent.training += pushes * plan.step_sent() + refreshes * plan.update_sent;
+    sent.control += pushes * plan.step_control();
+    if (rank == first_server) // of pauses and refreshes
+      sent.control += (static_cast<std::uint64_t>(walk.pauses()) + refreshes) *
+                      word_traffic(all.topology, first_server, worker);
+  }
+  sent.control += static_cast<std::uint64_t>(validations) *
+                  control_traffic_of(all.config.batch.global / all.config.batch.micro, all.topology, rank);
+  return sent;
+}
+
+} // namespace trainstone
