@@ -12,6 +12,7 @@
 #include "model/llmc/llmc_parameters.hpp"
 #include "report/output.hpp"
 #include "run_energy.hpp"
+#include "run_servers.hpp"
 #include "run_text.hpp"
 #include "run_training.hpp"
 
@@ -52,7 +53,8 @@ PreparedRun prepare(RunOptions const& options, RankContext& context) {
   run.judgement = judge_run(run.deck, communicator.size(), {run.window, any_shared_processors(run, context)});
   WorkAmounts const predicted = busiest_rank(predicted_amounts(*run.plan), context);
   if (communicator.rank() == 0) print_start(run, context, predicted);
-  run.collectives_exact = check_collectives(context.exec, communicator, run.plan->parallel);
+  run.collectives_exact = run.one_worker ? check_collectives_with_servers(run, context)
+                                         : check_collectives(context.exec, communicator, run.plan->parallel);
   run.peaks = measure_peaks(context, run);
   return run;
 }
@@ -84,7 +86,7 @@ std::vector<Check> check_first(PreparedRun const& run, Trainer& trainer, RankCon
 
 Training train(PreparedRun const& run, RunMemory& memory, RankContext& context) {
   bool const first = context.communicator.rank() == 0;
-  Trainer& trainer = memory.trainer;
+  Trainer& trainer = memory.trainer();
   load_model(run, trainer, context);
   std::vector<Check> first_step;
   if (run.compares_first_step()) first_step = check_first(run, trainer, context);
@@ -111,8 +113,12 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
     std::ranges::move(compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
                                                         run.config().length.stop_loss > 0}),
                       std::back_inserter(checks));
-  checks.push_back(check_replicas(exec, communicator, trainer));
-  checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
+  if (run.one_worker) {
+    std::ranges::move(verify_with_servers(run, training, context), std::back_inserter(checks));
+  } else {
+    checks.push_back(check_replicas(exec, communicator, trainer));
+    checks.push_back(check_messages(exec, communicator, *run.plan, training.counted));
+  }
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
   checks.push_back(run.collectives_exact);
@@ -125,7 +131,7 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
 Result judge(PreparedRun const& run, RunMemory& memory, Training training, RankContext& context) {
   bool const stopped = training.stopped;
   std::vector<Check> checks;
-  if (!stopped) checks = verify_run(run, training, memory.trainer, context);
+  if (!stopped) checks = verify_run(run, training, memory.trainer(), context);
   Result result = make_result(run, std::move(training), context);
   result.checks = std::move(checks);
   result.wall_seconds = seconds_since(run.begin);
@@ -153,7 +159,7 @@ void write(RunOptions const& options, PreparedRun const& run, RunMemory& memory,
   collectively(context.communicator, [&] {
     if (first) json_path = write_result(options.common.output_folder, result);
   });
-  memory.outputs.write(memory.trainer, !stopped, json_path);
+  memory.outputs.write(memory.trainer(), !stopped, json_path);
   collectively(context.communicator, [&] {
     if (!first) return;
     if (options.record_golden && result.outcome != Outcome::invalid && !stopped) record_golden(run, result);

@@ -9,6 +9,8 @@
 #include "run_pipeline.hpp"
 #include "train/plan/step_prediction.hpp"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,7 +123,7 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const skipped = static_cast<double>(std::ranges::count_if(result.samples, &StepReport::skipped));
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
-  Mesh const& mesh = run.plan->parallel.layout.mesh;
+  Mesh const& mesh = run.resolved.mesh;
   double const flops_per_second = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.tensor *
                                   static_cast<double>(seconds.size()) / window_seconds;
   std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
@@ -135,6 +137,13 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
     metrics["floor_ratio"] = median(seconds) / least;
   }
   return metrics;
+}
+
+ServersInfo servers_of(PreparedRun const& run, ServedTraining const& served) {
+  ServersInfo info = servers_info(served.policy, served.parts);
+  info.order = run.config().parallel.server_order == ServerOrder::planned ? "planned" : "arrival";
+  info.parameter_hash = fmt::format("{:016x}", served.hashes.front());
+  return info;
 }
 
 /// What was run, and where.
@@ -237,11 +246,12 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.energy = training.energy;
   result.data = reads_of_all(run.data->reads(), context);
   result.window = run.window;
-  result.window.last = std::min(result.window.last, training.counted.before + training.counted.steps);
-  result.ranks = merge_times(training, result.window, run.plan->parallel.layout.mesh, context);
+  result.window.last = std::min(result.window.last, training.counted.before + std::ssize(training.samples));
+  result.ranks = merge_times(training, result.window, run.resolved.mesh, context);
   result.counted = counted_amounts(training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.pipeline = measured_pipeline(run, training.stages, context);
+  if (training.served) result.servers = servers_of(run, *training.served);
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.large_page_bytes = bytes_in_large_pages();

@@ -7,6 +7,7 @@
 
 #include "result/result.hpp"
 #include "train/early_steps.hpp"
+#include "train/verification/push_checks.hpp"
 #include "train/verification/run_verification.hpp"
 
 #include <optional>
@@ -15,6 +16,16 @@
 namespace trainstone {
 
 /// The record of a training, in the order in which it happened.
+/// What servers did for workers that do not wait for each other.
+struct ServedTraining {
+  explicit ServedTraining(ServerPolicy const& of) : policy(of), walk(of.workers) {}
+
+  ServerPolicy policy;
+  std::vector<ServerRecord> parts;   ///< of the record, from pause to pause
+  RecordWalk walk;                   ///< through all of them
+  std::vector<std::uint64_t> hashes; ///< of the parameters of every worker, at the end
+};
+
 struct Training {
   std::vector<StepReport> samples;
   std::vector<double> losses; ///< of all steps, those before a restart included
@@ -23,10 +34,11 @@ struct Training {
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
-  KernelTable kernels;              ///< of the measured steps, if they are timed one by one
-  std::vector<StageTimes> stages;   ///< of the measured steps, if the idle time of a pipeline is measured
-  bool stopped = false;             ///< before its end, because a rank asked to
-  std::vector<Check> first_step;    ///< checks of the golden first step, where it is compared
+  KernelTable kernels;            ///< of the measured steps, if they are timed one by one
+  std::vector<StageTimes> stages; ///< of the measured steps, if the idle time of a pipeline is measured
+  bool stopped = false;           ///< before its end, because a rank asked to
+  std::vector<Check> first_step;  ///< checks of the golden first step, where it is compared
+  std::optional<ServedTraining> served;
   std::optional<EnergyInfo> energy; ///< of the measured steps, where there are meters
 };
 

@@ -144,17 +144,23 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
   run.resolved = chosen.run;
   run.chosen = chosen.collectives;
   run.notes = chosen.notes;
-  run.plan = std::make_unique<RunPlan>(plan_run(run.resolved, rank));
+  run.rank = rank;
+  bool const apart = is_asynchronous(run.config().parallel);
+  if (apart) run.one_worker = with_one_worker(run.resolved, worker_of(run.resolved, rank));
+  run.plan = std::make_unique<RunPlan>(apart ? plan_with_servers(run.resolved, worker_of(run.resolved, rank), rank)
+                                             : plan_run(run.resolved, rank));
   find_neighbours(run, rank, placement);
   require_memory(run);
   require_few_buckets(run);
-  if (first) prove_programs(run.resolved); // of all ranks
+  if (first) prove_programs(run.planned()); // of all ranks
   check_model_to_load(run);
   run.data = std::make_unique<TrainingData>(run.config(), first ? ScanTokens::yes : ScanTokens::no);
   measured_window(run.deck, run.data->steps()); // refuses a window that does not fit into the steps
   TRAINSTONE_REQUIRE_INPUT(!options.max_time || run.config().checkpoint.writes(),
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
-  find_golden_of(run, options.record_golden);
+  TRAINSTONE_REQUIRE_INPUT(!apart || !options.record_golden,
+                           "--record-golden: losses of workers that do not wait for each other are no reference");
+  if (!apart) find_golden_of(run, options.record_golden);
   if (first) run.output = check_output(run, options);
   return run;
 }

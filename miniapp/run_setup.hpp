@@ -16,6 +16,7 @@
 #include "stop_signals.hpp"
 #include "train/data/training_data.hpp"
 #include "train/plan/run_plan.hpp"
+#include "train/plan/served_run.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -35,7 +36,9 @@ struct PreparedRun {
   std::vector<ChosenAlgorithm> chosen; ///< collectives of `resolved` that were measured
   std::vector<std::string> notes;      ///< how choices were made, for the output
   std::unique_ptr<TrainingData> data;
-  std::unique_ptr<RunPlan> plan;
+  Rank rank = 0;                         ///< of all
+  std::optional<ResolvedRun> one_worker; ///< what this rank trains, where workers do not wait for each other
+  std::unique_ptr<RunPlan> plan;         ///< of that
   std::vector<Rank> neighbours;  ///< the ranks on this rank's machine, itself included, whatever nodes are emulated
   std::vector<Rank> sharers;     ///< of these, the ranks on this rank's device; all, where kernels run on the host
   int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
@@ -51,6 +54,8 @@ struct PreparedRun {
   PeakInfo peaks;          ///< measure_peaks()
 
   RunConfig const& config() const { return resolved.config; }
+  /// What the plan is of.
+  ResolvedRun const& planned() const { return one_worker ? *one_worker : resolved; }
   Products products() const;
   /// Whether the first step is compared. It is not if products round fp32 inputs, because the bound of the reference
   /// does not allow for that. Nor is it if parameters do not begin with the seed's.

@@ -1,6 +1,7 @@
 #include "run_training.hpp"
 
 #include "core/launch.hpp"
+#include "run_servers.hpp"
 #include "train/injected_delay.hpp"
 
 #include <algorithm>
@@ -14,12 +15,6 @@ bool validates_after(std::int64_t step, PreparedRun const& run) {
   if (run.data->validation_samples() == 0) return false;
   std::int64_t const every = run.config().data.validate_every;
   return step == run.data->steps() || (every > 0 && step % every == 0);
-}
-
-bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
-  double const stop_loss = run.config().length.stop_loss;
-  std::int64_t const first = run.config().bench.warmup_steps + 1; // as if never interrupted: the same step ends it
-  return stop_loss > 0 && held_out <= stop_loss && step >= first;
 }
 
 /// Runs it and notes what it computed, sent and took; also what it has begun, if something follows that waits for it.
@@ -65,11 +60,30 @@ void note_early(Training& training, Trainer& trainer, StepReport const& report, 
 
 } // namespace
 
+RunMemory::RunMemory(PreparedRun const& run, RankContext& context) : outputs(run, context, ledger) {
+  if (!run.one_worker) {
+    synchronous = std::make_unique<Trainer>(context.exec, context.communicator, ledger, run.config(), *run.plan,
+                                            run.data->batches(), run.data->steps());
+    return;
+  }
+  policy = policy_of(run);
+  asynchronous =
+      std::make_unique<AsynchronousTraining>(context.exec, context.communicator, ledger, run.resolved, *run.one_worker,
+                                             *run.plan, run.data->batches(), run.data->steps(), policy);
+}
+
+bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
+  double const stop_loss = run.config().length.stop_loss;
+  std::int64_t const first = run.config().bench.warmup_steps + 1; // as if never interrupted: the same step ends it
+  return stop_loss > 0 && held_out <= stop_loss && step >= first;
+}
+
 Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener const& listener) {
-  Trainer& trainer = memory.trainer;
+  if (memory.asynchronous) return train_with_servers(run, memory, listener);
+  Trainer& trainer = memory.trainer();
   RunCheckpoints& checkpoints = *run.checkpoints;
   Training training;
-  InjectedDelay const delay(run.config().faults, run.plan->rank);
+  InjectedDelay const delay(run.config().faults, run.rank);
   training.counted.start = comm_counters().total(Purpose::start);
   counters() = {};
   comm_counters() = {};

@@ -5,19 +5,27 @@
 #include "run_outputs.hpp"
 #include "run_result.hpp"
 
+#include "train/asynchronous_training.hpp"
+
+#include <memory>
+
 namespace trainstone {
 
 /// What a run holds from its first large allocation until its last file is written. Refers to the prepared run.
 struct RunMemory {
-  RunMemory(PreparedRun const& run, RankContext& context)
-      : outputs(run, context, ledger),
-        trainer(context.exec, context.communicator, ledger, run.config(), *run.plan, run.data->batches(),
-                run.data->steps()) {}
+  RunMemory(PreparedRun const& run, RankContext& context);
 
   MemoryLedger ledger;
   RunOutputs outputs;
-  Trainer trainer;
+  ServerPolicy policy;
+  std::unique_ptr<AsynchronousTraining> asynchronous; ///< where workers do not wait for each other
+  std::unique_ptr<Trainer> synchronous;               ///< where they do
+
+  Trainer& trainer() { return asynchronous ? asynchronous->trainer() : *synchronous; }
 };
+
+/// Whether this held-out loss ends the training.
+bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run);
 
 /// Trains from the start that the run's checkpoints give to the end, to a low enough held-out loss, or until a rank
 /// asks to stop. Collective. \param[in] listener  hears of a step before the checkpoint after it is written

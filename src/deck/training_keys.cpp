@@ -270,6 +270,19 @@ std::vector<Key> server_keys() {
              "of strategy parameter_server: number of ranks, the last ones, that do nothing but serve"),
       key("server.colocated", parallel, &ParallelConfig::colocated,
           "of strategy parameter_server: every rank works, and serves a share; no rank does nothing but serve"),
+      choice("server.mode", parallel, &ParallelConfig::server_mode,
+             {{"sync", ServerMode::sync}, {"async", ServerMode::async}, {"bounded", ServerMode::bounded}},
+             "for whom a worker waits after its push: for all others, for nobody, or for those that are more than "
+             "server.staleness pushes behind it"),
+      number("server.staleness", parallel, &ParallelConfig::staleness, "pushes", {.minimum = 0, .maximum = million},
+             "of server.mode bounded: how far a worker may be ahead of the slowest one when it begins; 0: rounds"),
+      choice("server.order", parallel, &ParallelConfig::server_order,
+             {{"planned", ServerOrder::planned}, {"arrival", ServerOrder::arrival}},
+             "of server.mode async and bounded: order of pushes; planned by the times that faults give to workers, the "
+             "same in every run; arrival: as they come, noted in the result"),
+      number("server.lr_scale", parallel, &ParallelConfig::server_lr_scale, "", {0, 1000},
+             "of server.mode async and bounded: factor on the learning rate of the push of one worker; 0 = 1 / "
+             "workers"),
   };
 }
 

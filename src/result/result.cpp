@@ -352,6 +352,7 @@ std::string result_json(Result const& result) {
   json["early_steps"] = early_json(result.early);
   json["samples"] = samples_json(result.samples);
   if (!result.kernels.empty()) json["kernels"] = kernels_json(result.kernels);
+  if (result.servers) json["servers"] = servers_json(*result.servers);
   if (result.pipeline) json["pipeline"] = pipeline_json(*result.pipeline);
   json["ranks"] = ranks_json(result.ranks);
   json["straggler"] = straggler_json(result.ranks);

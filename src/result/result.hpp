@@ -12,6 +12,7 @@
 #include "result/outcome.hpp"
 #include "result/pipeline_info.hpp"
 #include "result/rank_map.hpp"
+#include "result/servers_info.hpp"
 #include "result/statistics.hpp"
 #include "train/early_steps.hpp"
 #include "train/events.hpp"
@@ -151,6 +152,7 @@ struct Result {
   std::optional<EnergyInfo> energy;
   double wall_seconds = 0;              ///< from the program's start to the end of its checks
   std::vector<KernelRow> kernels;       ///< the longest first; empty unless they were timed
+  std::optional<ServersInfo> servers;   ///< none unless workers do not wait for each other
   std::optional<PipelineInfo> pipeline; ///< of rank 0's pipeline; none unless it was measured
   std::vector<RankInfo> ranks;
   MeasuredWindow window;

@@ -314,6 +314,7 @@ ResultFile read_result(JsonFile const& file) {
   result.losses_before = file.numbers("/losses_before_restart", false);
   result.samples = read_samples(file);
   result.ranks = read_ranks(file);
+  result.servers = read_servers(file);
   result.pipeline = read_pipeline(file);
   result.tokens_per_second = read_rate(file, result.outcome);
   result.window = read_window(file, result.samples);

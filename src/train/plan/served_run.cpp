@@ -16,8 +16,7 @@ ResolvedRun with_one_worker(ResolvedRun const& all, Rank worker) {
   RunConfig config = all.config;
   config.batch.global /= all.mesh.data();
   config.parallel.overlap = false; // servers take a push, and give parameters, as a whole
-  return resolve_run(config, all.topology.of(members),
-                     {.buffers = all.buffers, .gemm = all.gemm, .algorithms = {}});
+  return resolve_run(config, all.topology.of(members), {.buffers = all.buffers, .gemm = all.gemm, .algorithms = {}});
 }
 
 Traffic word_traffic(Topology const& topology, Rank from, Rank to) {

@@ -113,8 +113,8 @@ ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> c
     sent.training += pushes * plan.step_sent() + refreshes * plan.update_sent;
     sent.control += pushes * plan.step_control();
     if (rank == first_server) // of pauses and refreshes
-      sent.control += (static_cast<std::uint64_t>(walk.pauses()) + refreshes) *
-                      word_traffic(all.topology, first_server, worker);
+      sent.control +=
+          (static_cast<std::uint64_t>(walk.pauses()) + refreshes) * word_traffic(all.topology, first_server, worker);
   }
   sent.control += static_cast<std::uint64_t>(validations) *
                   control_traffic_of(all.config.batch.global / all.config.batch.micro, all.topology, rank);

@@ -243,22 +243,26 @@ Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPl
   return exact(exec, communicator, "memory-model", counted.memory == predicted, detail);
 }
 
-Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                     CountedRun const& counted) {
+PredictedMessages predicted_messages(RunPlan const& plan, CountedRun const& counted) {
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
   auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
   std::uint64_t const replica_checks = plan.replica_checks(counted.before + counted.steps) -
                                        plan.replica_checks(counted.before) +
                                        static_cast<std::uint64_t>(counted.checkpoints);
-  Traffic const training = steps * plan.step_sent() + evaluated * plan.validation_sent;
-  Traffic const control = steps * plan.step_control() + validations * plan.validation_control +
-                          replica_checks * plan.replica_check +
-                          static_cast<std::uint64_t>(counted.changes) * plan.changes_sent;
-  Traffic const not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent;
+  return {.training = steps * plan.step_sent() + evaluated * plan.validation_sent,
+          .control = steps * plan.step_control() + validations * plan.validation_control +
+                     replica_checks * plan.replica_check +
+                     static_cast<std::uint64_t>(counted.changes) * plan.changes_sent,
+          .start = static_cast<std::uint64_t>(counted.starts) * plan.start_sent(),
+          .not_sent = static_cast<std::uint64_t>(counted.skipped) * plan.update_sent};
+}
+
+Check check_messages(ExecutionSpace const& exec, Communicator& communicator, PredictedMessages const& predicted,
+                     CountedRun const& counted) {
+  auto const& [training, control, start, not_sent] = predicted;
   Traffic const sent = counted.communication.total(Purpose::training) + not_sent;
   Traffic const agreed = counted.communication.total(Purpose::control);
-  Traffic const start = static_cast<std::uint64_t>(counted.starts) * plan.start_sent();
   std::string detail =
       fmt::format("bytes and messages, predicted {} {} and control {} {}, sent (or skipped with an update) {} {} and "
                   "control {} {}",

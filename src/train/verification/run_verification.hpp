@@ -67,8 +67,19 @@ Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Train
 /// Counters and predictions agree on every rank. check_flops also compares the number of started kernels.
 Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                    CountedRun const& counted);
-Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+/// What a rank sends in a training of so much work.
+struct PredictedMessages {
+  Traffic training = {}, control = {};
+  Traffic start = {};    ///< whenever the state was set
+  Traffic not_sent = {}; ///< of `training`: skipped with updates
+};
+PredictedMessages predicted_messages(RunPlan const& plan, CountedRun const& counted);
+Check check_messages(ExecutionSpace const& exec, Communicator& communicator, PredictedMessages const& predicted,
                      CountedRun const& counted);
+inline Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                            CountedRun const& counted) {
+  return check_messages(exec, communicator, predicted_messages(plan, counted), counted);
+}
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted);
 

@@ -1,0 +1,137 @@
+#include "run_servers.hpp"
+
+#include "train/injected_delay.hpp"
+#include "train/verification/push_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::int64_t validates_every(PreparedRun const& run) {
+  return run.data->validation_samples() > 0 ? run.config().data.validate_every : 0;
+}
+
+/// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of the
+/// step before to its own last one.
+class StepsOfPushes {
+public:
+  StepsOfPushes(PreparedRun const& run) : m_run(&run), m_workers(run.resolved.mesh.data()) {}
+
+  std::vector<StepReport> add(std::vector<AppliedPush> const& pushes) {
+    std::vector<StepReport> steps;
+    for (AppliedPush const& push : pushes) {
+      m_step.loss += push.loss / m_workers;
+      m_step.norm += push.norm / m_workers;
+      m_step.exposed_communication_seconds += push.waited / m_workers;
+      if (++m_pushes % m_workers != 0) continue;
+      m_step.step = m_pushes / m_workers;
+      m_step.steps = m_run->data->steps();
+      m_step.learning_rate = push.learning_rate;
+      m_step.seconds = push.seconds - std::exchange(m_seconds, push.seconds);
+      m_step.tokens = m_run->config().batch.global * m_run->resolved.shape().sequence;
+      m_step.phases_are_timed = false;
+      steps.push_back(std::exchange(m_step, {}));
+    }
+    return steps;
+  }
+
+private:
+  PreparedRun const* m_run;
+  Rank m_workers;
+  StepReport m_step;
+  Index m_pushes = 0;
+  double m_seconds = 0;
+};
+
+/// What this rank's pushes are, of a server all.
+Index own_pushes(ServedTraining const& served, Rank rank) {
+  return rank < served.policy.workers ? served.walk.pushes(rank) : served.walk.pushes();
+}
+
+} // namespace
+
+Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListener const& listener) {
+  AsynchronousTraining& servers = *memory.asynchronous;
+  Training training;
+  ServedTraining& served = training.served.emplace(memory.policy);
+  InjectedDelay const delay(run.config().faults, run.rank);
+  counters() = {};
+  comm_counters() = {};
+  bool const loads = !run.config().model_setup.load.empty();
+  training.counted.starts += loads ? 1 : 0;
+  StepsOfPushes steps(run);
+  for (bool finished = false; !finished;) {
+    served.parts.push_back(servers.train());
+    served.walk.add(served.parts.back());
+    std::vector<StepReport> reports = steps.add(served.parts.back().pushes);
+    finished = servers.is_over();
+    if (run.data->validation_samples() > 0) {
+      reports.back().validation_loss = servers.validate();
+      ++training.counted.validations;
+      finished = finished || is_low_enough(*reports.back().validation_loss, reports.back().step, run);
+    }
+    if (finished) served.policy.pushes = served.walk.pushes(); // a low enough loss needs no more
+    reports.back().is_last = finished;
+    for (StepReport const& report : reports) {
+      training.samples.push_back(report);
+      training.losses.push_back(report.loss);
+      listener(report);
+    }
+  }
+  training.counted.steps = own_pushes(served, run.rank);
+  training.counted.validation_batches = run.data->batches().validation_batches;
+  training.counted.kernels = counters();
+  training.counted.communication = comm_counters();
+  training.counted.memory = memory.ledger.high_water();
+  auto const evaluated = static_cast<std::uint64_t>(training.counted.validations *
+                                                    training.counted.validation_batches * run.plan->accumulation);
+  training.step_flops = model_flops(counters()) - evaluated * run.plan->evaluation_flops.total();
+  training.step_launches = total_launches(counters()) - evaluated * run.plan->evaluation_launches;
+  training.step_sent = total_sent(comm_counters());
+  served.hashes = servers.parameter_hashes();
+  return training;
+}
+
+ServerPolicy policy_of(PreparedRun const& run) {
+  return server_policy(run.resolved, run.data->steps(), validates_every(run));
+}
+
+Check check_collectives_with_servers(PreparedRun const& run, RankContext& context) {
+  Communicator& all = context.communicator;
+  Mesh const& mesh = run.resolved.mesh;
+  Check mine{.name = "collectives-exact", .passed = true, .detail = "between each worker and all servers"};
+  for (Rank worker = 0; worker < mesh.data(); ++worker) {
+    bool const is_in = run.rank == worker || mesh.serves(run.rank);
+    Communicator part = all.split(is_in ? 0 : 1);
+    if (!is_in) continue;
+    Check const found = check_collectives(context.exec, part, run.plan->parallel);
+    mine.passed = mine.passed && found.passed;
+    mine.detail = found.detail;
+  }
+  auto const failed = control_all_reduce(context.exec, all, Operation::sum, std::int64_t{mine.passed ? 0 : 1});
+  mine.passed = failed == 0;
+  mine.value = static_cast<double>(failed);
+  return mine;
+}
+
+std::vector<Check> verify_with_servers(PreparedRun const& run, Training const& training, RankContext& context) {
+  ServedTraining const& served = training.served.value();
+  auto const different = std::ranges::count_if(served.hashes, [&](auto hash) { return hash != served.hashes.front(); });
+  std::vector<Check> checks{{"replicas-agree", different == 0, static_cast<double>(different), 0,
+                             fmt::format("hash of all parameters {:016x}, of every worker after the last push",
+                                         served.hashes.front())}};
+  ServedTraffic const predicted =
+      served_traffic(run.resolved, served.parts, training.counted.validations * training.counted.validation_batches,
+                     run.rank);
+  checks.push_back(check_messages(context.exec, context.communicator, {.training = predicted.training, .control = predicted.control},
+                                  training.counted));
+  for (Check& check : check_pushes(served.walk, served.policy)) checks.push_back(std::move(check));
+  return checks;
+}
+
+} // namespace trainstone
