@@ -48,6 +48,7 @@ struct VerifyOptions {
   bool matrix = false; ///< compare strategies instead: also where nothing is named
   bool mesh = false;   ///< on stages of pipelines
   bool quick = false;  ///< some of them
+  std::string replay;  ///< result whose training is repeated; empty: none
 };
 
 struct FirstStepOptions {
@@ -78,6 +79,7 @@ struct RankContext {
 int run(RunOptions const& options, RankContext& context);
 int verify(VerifyOptions const& options, RankContext& context);
 int verify_matrix(VerifyOptions const& options, RankContext& context);
+int verify_replay(VerifyOptions const& options, RankContext& context);
 /// The keys that verify takes, from --set and TRAINSTONE_SET, read and checked as in a run. \param[in] model_file of
 /// llm.c, whose shape the deck has; empty: any
 RunConfig read_choices(DeckInput const& input, std::string const& model_file);

@@ -14,6 +14,7 @@
 #include "train/pace.hpp"
 #include "train/plan/extreme_plans.hpp"
 #include "train/plan/pipeline_prediction.hpp"
+#include "train/plan/served_run.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <fmt/format.h>
@@ -143,18 +144,19 @@ std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunCon
   return step;
 }
 
-void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, Topology const& topology,
+/// \param[in] run  of all ranks
+void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, ResolvedRun const& run,
                 std::uint64_t needed, std::optional<PredictedStep> const& step) {
   RunPlan const& plan = plans.largest;
   Estimate estimate;
-  estimate.parameters = resolved_parameters(deck, plan.ranks);
+  estimate.parameters = resolved_parameters(deck, run.topology.ranks());
   estimate.deck = deck_label(deck);
   estimate.deck_hash = deck_hash(deck);
   estimate.code = code_info();
-  estimate.ranks = plan.ranks;
-  estimate.nodes = topology.nodes();
+  estimate.ranks = run.topology.ranks();
+  estimate.nodes = run.topology.nodes();
   estimate.model_parameters = plan.table.model_parameters();
-  estimate.tokens_per_step = plan.accumulation * plan.shape.rows() * plan.parallel.layout.mesh.data();
+  estimate.tokens_per_step = run.config.batch.global * plan.shape.sequence;
   estimate.predicted = predicted_amounts(plans.busiest);
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
   estimate.needed_bytes = needed;
@@ -179,15 +181,20 @@ int estimate(EstimateOptions const& options) {
                            "--stages and --micro-batches belong to --lecture pipeline");
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
-  RunConfig const config = resolve(deck, ranks);
-  Topology const topology = imagined_topology(config, ranks, options.nodes);
+  RunConfig const asked = resolve(deck, ranks);
+  ResolvedRun const all = resolve_run(asked, imagined_topology(asked, ranks, options.nodes));
+  bool const apart = is_asynchronous(asked.parallel);
+  ResolvedRun const run = apart ? with_one_worker(all, 0) : all;
+  RunConfig const& config = apart ? run.config : asked;
+  Topology const& topology = run.topology;
   ExtremePlans plans = plan_extremes(config, topology);
   RunPlan const& plan = plans.largest;
   fmt::print(
       "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
       deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
       config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
-  ResolvedRun const run = resolve_run(config, topology);
+  if (apart)
+    fmt::print("workers do not wait for each other: what follows is of one worker with the servers, and of its push\n");
   if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
     fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
   print_parameters(ParameterTable(run.config.model, run.mesh.parts(), plan.table.slices()), run.mesh.pipeline);
@@ -213,7 +220,7 @@ int estimate(EstimateOptions const& options) {
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));
-  if (!options.json_file.empty()) write_json(options, deck, plans, topology, needed, step);
+  if (!options.json_file.empty()) write_json(options, deck, plans, all, needed, step);
   if (!options.device_memory) return 0;
   bool const fits = needed <= *options.device_memory;
   fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(needed),

@@ -161,7 +161,11 @@ void describe_verify(CLI::App& app, CommandLine& line) {
           "2, 4 ... tensor ranks, up to B")
       ->needs(matrix);
   verify->add_flag("--quick", line.verify.quick, "only some configurations of the matrix")->needs(matrix);
-  describe_first_step(*verify, line, {model, matrix});
+  CLI::Option* const replay = verify->add_option(
+      "--replay", line.verify.replay,
+      "result of a run whose workers did not wait for each other: repeat it on one rank and compare the bits");
+  replay->excludes(model)->excludes(matrix);
+  describe_first_step(*verify, line, {model, matrix, replay});
   verify->callback([model, matrix, &line] {
     line.verify.matrix = model->count() == 0;
     if (matrix->count() == 0) line.verify.quick = true;

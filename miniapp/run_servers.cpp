@@ -16,8 +16,8 @@ std::int64_t validates_every(PreparedRun const& run) {
   return run.data->validation_samples() > 0 ? run.config().data.validate_every : 0;
 }
 
-/// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of the
-/// step before to its own last one.
+/// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of
+/// the step before to its own last one.
 class StepsOfPushes {
 public:
   StepsOfPushes(PreparedRun const& run) : m_run(&run), m_workers(run.resolved.mesh.data()) {}
@@ -88,8 +88,8 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
   training.counted.kernels = counters();
   training.counted.communication = comm_counters();
   training.counted.memory = memory.ledger.high_water();
-  auto const evaluated = static_cast<std::uint64_t>(training.counted.validations *
-                                                    training.counted.validation_batches * run.plan->accumulation);
+  auto const evaluated = static_cast<std::uint64_t>(training.counted.validations * training.counted.validation_batches *
+                                                    run.plan->accumulation);
   training.step_flops = model_flops(counters()) - evaluated * run.plan->evaluation_flops.total();
   training.step_launches = total_launches(counters()) - evaluated * run.plan->evaluation_launches;
   training.step_sent = total_sent(comm_counters());
@@ -122,14 +122,13 @@ Check check_collectives_with_servers(PreparedRun const& run, RankContext& contex
 std::vector<Check> verify_with_servers(PreparedRun const& run, Training const& training, RankContext& context) {
   ServedTraining const& served = training.served.value();
   auto const different = std::ranges::count_if(served.hashes, [&](auto hash) { return hash != served.hashes.front(); });
-  std::vector<Check> checks{{"replicas-agree", different == 0, static_cast<double>(different), 0,
-                             fmt::format("hash of all parameters {:016x}, of every worker after the last push",
-                                         served.hashes.front())}};
-  ServedTraffic const predicted =
-      served_traffic(run.resolved, served.parts, training.counted.validations * training.counted.validation_batches,
-                     run.rank);
-  checks.push_back(check_messages(context.exec, context.communicator, {.training = predicted.training, .control = predicted.control},
-                                  training.counted));
+  std::vector<Check> checks{
+      {"replicas-agree", different == 0, static_cast<double>(different), 0,
+       fmt::format("hash of all parameters {:016x}, of every worker after the last push", served.hashes.front())}};
+  ServedTraffic const predicted = served_traffic(
+      run.resolved, served.parts, training.counted.validations * training.counted.validation_batches, run.rank);
+  checks.push_back(check_messages(context.exec, context.communicator,
+                                  {.training = predicted.training, .control = predicted.control}, training.counted));
   for (Check& check : check_pushes(served.walk, served.policy)) checks.push_back(std::move(check));
   return checks;
 }

@@ -61,6 +61,7 @@ RunConfig read_choices(DeckInput const& input, std::string const& model_file) {
 }
 
 int verify(VerifyOptions const& options, RankContext& context) {
+  if (!options.replay.empty()) return verify_replay(options, context);
   if (options.matrix) return verify_matrix(options, context);
   RunConfig choices;
   collectively(context.communicator, [&] {

@@ -1,4 +1,5 @@
-// What a deck cannot ask for where the workers of parameter servers do not wait for each other. Part of deck_checks.hpp.
+// What a deck cannot ask for where the workers of parameter servers do not wait for each other. Part of
+// deck_checks.hpp.
 
 #include "deck/deck_checks.hpp"
 #include "parallel/plan/strategies.hpp"

@@ -58,8 +58,8 @@ std::optional<ServersInfo> read_servers(JsonFile const& file) {
   if (file.has("/servers/staleness")) info.threshold = static_cast<Index>(file.amount("/servers/staleness"));
   for (std::size_t i = 0; i < file.length("/servers/workers"); ++i) {
     std::string const place = fmt::format("/servers/workers/{}/", i);
-    info.workers.push_back({static_cast<Index>(file.amount(place + "pushes")),
-                            file.non_negative(place + "waited_seconds")});
+    info.workers.push_back(
+        {static_cast<Index>(file.amount(place + "pushes")), file.non_negative(place + "waited_seconds")});
   }
   file.require(!info.workers.empty(), "/servers/workers is empty");
   for (std::size_t i = 0; i < file.length("/servers/pushes_by_staleness"); ++i)

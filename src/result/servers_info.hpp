@@ -24,13 +24,13 @@ struct ServedWorker {
 };
 
 struct ServersInfo {
-  std::string order = {};                ///< "planned", "arrival"
-  std::optional<Index> threshold = {};   ///< of clocks; none: there is no bound
+  std::string order = {};              ///< "planned", "arrival"
+  std::optional<Index> threshold = {}; ///< of clocks; none: there is no bound
   std::vector<ServedWorker> workers = {};
   std::vector<Index> pushes_by_staleness = {};
-  Index largest_gap = 0;                 ///< of a worker's clock to the least one, at an answer
-  std::string parameter_hash = {};       ///< of all parameters, after the last push
-  std::vector<ServerAct> acts = {};      ///< in their order
+  Index largest_gap = 0;            ///< of a worker's clock to the least one, at an answer
+  std::string parameter_hash = {};  ///< of all parameters, after the last push
+  std::vector<ServerAct> acts = {}; ///< in their order
 };
 
 /// From the whole record.

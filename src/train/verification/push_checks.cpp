@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,14 +14,8 @@ namespace {
 
 constexpr Index numbers_noted_of_push = 9;
 
-Check bounded(std::string name, Index value, std::optional<Index> const& limit, std::string detail) {
-  if (!limit)
-    return {.name = std::move(name),
-            .value = static_cast<double>(value),
-            .limit = std::numeric_limits<double>::quiet_NaN(),
-            .detail = std::move(detail),
-            .made = false};
-  return {std::move(name), value <= *limit, static_cast<double>(value), static_cast<double>(*limit), std::move(detail)};
+Check at_most(std::string name, Index value, Index limit, std::string detail) {
+  return {std::move(name), value <= limit, static_cast<double>(value), static_cast<double>(limit), std::move(detail)};
 }
 
 } // namespace
@@ -84,14 +77,16 @@ std::vector<Check> check_pushes(RecordWalk const& walk, ServerPolicy const& poli
   auto const wrong = static_cast<double>(walk.wrong() + std::max(missing, -missing));
   std::string by_worker;
   for (Rank worker = 0; worker < policy.workers; ++worker) by_worker += fmt::format(" {}", walk.pushes(worker));
-  return {
-      {"pushes-applied", wrong == 0, wrong, 0,
-       fmt::format("{} pushes of {}, each computed from an answer and applied once, by worker:{}", walk.pushes(),
-                   policy.pushes, by_worker)},
-      bounded("clock-gap", walk.largest_gap(), policy.threshold, "of a worker to the least clock, at its answer"),
-      bounded("staleness", walk.largest_staleness(), staleness_bound(policy),
-              "pushes of others between an answer and the push that was computed from it, beside (W-1)(2s+1)"),
-  };
+  std::vector<Check> checks{{"pushes-applied", wrong == 0, wrong, 0,
+                             fmt::format("{} pushes of {}, each computed from an answer and applied once, by worker:{}",
+                                         walk.pushes(), policy.pushes, by_worker)}};
+  if (!policy.threshold) return checks;
+  checks.push_back(at_most("clock-gap", walk.largest_gap(), *policy.threshold,
+                           "pushes by which a worker was ahead of the slowest one, at its answer"));
+  checks.push_back(at_most("staleness", walk.largest_staleness(), staleness_bound(policy).value(),
+                           "pushes of others between an answer and the push that was computed from it, beside "
+                           "(W-1)(2s+1)"));
+  return checks;
 }
 
 ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::int64_t validations,

@@ -49,7 +49,7 @@ private:
 };
 
 /// "pushes-applied": each push once, as many as the training needs, as noted. "clock-gap": at every answer at most the
-/// threshold. "staleness": of every push at most (W-1)(2s+1). The latter two are not made where nothing bounds them.
+/// threshold. "staleness": of every push at most (W-1)(2s+1). The latter two only where there is a threshold.
 std::vector<Check> check_pushes(RecordWalk const& walk, ServerPolicy const& policy);
 
 /// What a rank sends in all, by the record.
