@@ -119,7 +119,8 @@ FolderLock check_output(PreparedRun const& run, RunOptions const& options) {
 /// What the losses are going to be compared with.
 void find_golden_of(PreparedRun& run, bool records) {
   run.golden_key = golden_key(run.deck, run.resolved.topology.ranks());
-  if (records) return; // a curve that is about to be replaced is no reference
+  if (records) return;        // a curve that is about to be replaced is no reference
+  if (run.one_worker) return; // losses depend on who comes first
   GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
   run.golden_digest = golden.digest;
   run.golden = std::move(golden.curve);
@@ -160,7 +161,7 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
   TRAINSTONE_REQUIRE_INPUT(!apart || !options.record_golden,
                            "--record-golden: losses of workers that do not wait for each other are no reference");
-  if (!apart) find_golden_of(run, options.record_golden);
+  find_golden_of(run, options.record_golden);
   if (first) run.output = check_output(run, options);
   return run;
 }

@@ -5,6 +5,7 @@
 #include "git_version.hpp"
 #include "report/bubble_section.hpp"
 #include "report/output.hpp"
+#include "report/servers_section.hpp"
 
 #include <fmt/format.h>
 
@@ -107,6 +108,7 @@ void print_end(Result const& result, std::string const& json_path) {
     fmt::print("{}", kernel_lines(result.kernels, result.peaks.gemm_flops_per_second / ranks,
                                   result.peaks.bandwidth_bytes_per_second / ranks));
   }
+  if (result.servers) fmt::print("{}", servers_lines(*result.servers));
   if (result.pipeline) fmt::print("{}", bubble_lines(*result.pipeline));
   if (result.metrics.contains("floor_seconds"))
     fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),

@@ -1,5 +1,5 @@
-// trainstone verify --replay: repeats an asynchronous training with parameter servers on one rank, in the order that its
-// result has noted, and compares the bits.
+// trainstone verify --replay: repeats an asynchronous training with parameter servers on one rank, in the order that
+// its result has noted, and compares the bits.
 
 #include "commands.hpp"
 
@@ -27,9 +27,9 @@ struct Recorded {
 
 Recorded read_recorded(std::string const& path) {
   ResultFile const file = read_result(JsonFile::read(path, ": --replay needs the result of a run"));
-  TRAINSTONE_REQUIRE_INPUT(file.result.servers,
-                           "{}: its workers waited for each other; --replay repeats runs of server.mode async and bounded",
-                           path);
+  TRAINSTONE_REQUIRE_INPUT(
+      file.result.servers,
+      "{}: its workers waited for each other; --replay repeats runs of server.mode async and bounded", path);
   Deck deck = recorded_deck(file);
   deck.path.clear(); // files are relative to the working directory, as they were in the run
   Recorded recorded{*file.result.servers, resolve(deck, file.result.topology.ranks)};

@@ -8,7 +8,8 @@ namespace trainstone {
 
 std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) {
   ParallelConfig const& parallel = config.parallel;
-  if (parallel.server_mode == ServerMode::sync) return std::nullopt;
+  bool const is_read = row_of(parallel.strategy).sharers == StateSharers::servers;
+  if (!is_read || parallel.server_mode == ServerMode::sync) return std::nullopt;
   char const* const modes = "server.mode async and bounded";
   auto const refuse = [&](char const* key, std::string const& why) {
     return problem(key, "{}: {} {}", key, modes, why);

@@ -5,6 +5,7 @@
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
+#include "report/servers_section.hpp"
 #include "report/step_section.hpp"
 
 #include <fmt/ranges.h>
@@ -95,6 +96,7 @@ std::string split_text(std::map<std::string, std::string> const& values) {
     text += ", every rank serves";
   else if (value("strategy") == "parameter_server")
     text += fmt::format(", {} server{}", value_of("server.count"), value_of("server.count") == "1" ? "" : "s");
+  if (std::string const mode = value_of("server.mode"); mode == "async" || mode == "bounded") text += ", " + mode;
   if (is_above("tensor", "1") || is_above("tensor_blocks", "0")) {
     text += fmt::format("; {} tensor rank{}", value("tensor"), is_above("tensor", "1") ? "s" : "");
     if (is_above("tensor_blocks", "0")) text += fmt::format(", {} slices", value("tensor_blocks"));
@@ -182,6 +184,8 @@ Page result_section(NamedResult const& named) {
   page.emplace_back(Heading{3, "Predicted and counted"});
   page.emplace_back(work_table(result));
   page.emplace_back(memory_table(result));
+  if (result.servers)
+    for (Block& block : servers_section(*result.servers)) page.push_back(std::move(block));
   if (result.pipeline)
     for (Block& block : bubble_section(*result.pipeline)) page.push_back(std::move(block));
   for (Block& block : step_section(named)) page.push_back(std::move(block));

@@ -34,17 +34,20 @@ ServersInfo servers_info(ServerPolicy const& policy, std::vector<ServerRecord> c
   return info;
 }
 
+std::optional<Index> ServersInfo::bound() const {
+  return staleness_bound({.workers = static_cast<Rank>(workers.size()), .threshold = threshold});
+}
+
 nlohmann::ordered_json servers_json(ServersInfo const& info) {
   Json workers = Json::array(), acts = Json::array();
   for (ServedWorker const& worker : info.workers)
     workers.push_back({{"pushes", worker.pushes}, {"waited_seconds", worker.waited_seconds}});
   for (auto const& [answers, worker] : info.acts) acts.push_back(2 * worker + (answers ? 1 : 0));
-  auto const bound = staleness_bound({.workers = static_cast<Rank>(info.workers.size()), .threshold = info.threshold});
   return {{"order", info.order},
           {"staleness", number_or_null(info.threshold)},
           {"workers", std::move(workers)},
           {"pushes_by_staleness", info.pushes_by_staleness},
-          {"staleness_bound", number_or_null(bound)},
+          {"staleness_bound", number_or_null(info.bound())},
           {"largest_gap", info.largest_gap},
           {"parameter_hash", info.parameter_hash},
           {"acts", std::move(acts)}};

@@ -31,6 +31,9 @@ struct ServersInfo {
   Index largest_gap = 0;            ///< of a worker's clock to the least one, at an answer
   std::string parameter_hash = {};  ///< of all parameters, after the last push
   std::vector<ServerAct> acts = {}; ///< in their order
+
+  /// Of staleness; none: there is no bound.
+  std::optional<Index> bound() const;
 };
 
 /// From the whole record.

@@ -215,6 +215,28 @@ TEST_CASE("a server neither straggles nor overflows", "[deck]") {
   }
 }
 
+TEST_CASE("workers that do not wait for each other have keys of their own, and no checkpoints", "[deck]") {
+  std::vector<std::string> const async{"parallel.strategy=parameter_server", "server.mode=async"};
+  auto const with = [&](std::vector<std::string> const& more) {
+    std::vector<std::string> overrides = async;
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return error_with(overrides);
+  };
+  CHECK(with({"server.order=arrival", "server.lr_scale=0.5"}) == "no InputError");
+  CHECK(with({"server.mode=bounded", "server.staleness=4"}) == "no InputError");
+  CHECK_THAT(with({"server.staleness=4"}), ContainsSubstring("server.mode = \"bounded\""));
+  for (char const* key : {"server.order=arrival", "server.lr_scale=0.5"})
+    CHECK_THAT(error_with({"parallel.strategy=parameter_server", key}), ContainsSubstring("not read with server.mode"));
+  CHECK_THAT(error_with({"server.mode=async"}), ContainsSubstring("not read with parallel.strategy"));
+  CHECK_THAT(with({"server.colocated=true"}), ContainsSubstring("need ranks that do nothing but serve"));
+  CHECK_THAT(with({"parallel.check_replicas=2"}), ContainsSubstring("in pauses only"));
+  CHECK_THAT(with({"checkpoint.dir=kept"}), ContainsSubstring("write no checkpoints"));
+  CHECK_THAT(with({"model.save=m.bin"}), ContainsSubstring("save no model"));
+  CHECK_THAT(with({"bench.kernels=true"}), ContainsSubstring("time no kernels"));
+  CHECK_THAT(with({"precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"}),
+             ContainsSubstring("skip no push"));
+}
+
 TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
   std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
   Deck const deck = read_small(fault);

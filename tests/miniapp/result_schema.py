@@ -60,10 +60,12 @@ class ResultSchema(unittest.TestCase):
             "STOPPED": start("run", deck.path, *kept, "--max-time", "1ms"),
             "pipeline": start("run", deck.path, *settings("parallel.pipeline=2", "bench.pipeline=true",
                                                           "faults.pace.forward=1 ms"), ranks=2),
+            "servers": start("run", deck.path, *settings("parallel.strategy=parameter_server", "server.mode=bounded",
+                                                         "faults.pace.forward=1 ms"), ranks=3),
             "complete": start("run", deck.path, *kept, prepare=kept_in(recorded.folder)),
         }
         cls.outcomes = {"UNREFERENCED": recorded, **{name: future.result() for name, future in futures.items()}}
-        cls.pipeline = cls.outcomes.pop("pipeline")
+        cls.pipeline, cls.servers = cls.outcomes.pop("pipeline"), cls.outcomes.pop("servers")
         golden = json.loads(deck.golden.read_text())
         for curve in golden["curves"].values():
             curve["losses"][0] *= 2
@@ -99,6 +101,13 @@ class ResultSchema(unittest.TestCase):
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
         self.assertEqual(list(self.results["EMULATED"]["chosen"]), ["comm.allreduce"])
+
+    def test_workers_that_do_not_wait_have_a_record(self):
+        result = self.servers.result
+        self.assertEqual((result["status"], self.errors(result)), ("EMULATED", []), self.servers)
+        self.assertEqual(len(result["servers"]["acts"]), 2 * 24)
+        for key in result["servers"]:
+            self.assertFalse(self.validator.is_valid(changed(result, ("servers", key), ABSENT)), key)
 
     def test_the_terms_of_a_measured_pipeline_add_up(self):
         result = self.pipeline.result

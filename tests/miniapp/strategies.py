@@ -124,3 +124,71 @@ class Servers(TrainingTest):
                 last = run("run", self.deck.path, *settings(*other_keys), ranks=other_ranks, prepare=kept_in(first.folder))
                 self.assert_ended(last, 0, "resumed after step 1", "VERIFICATION PASSED")
                 self.assertEqual(final_hash(last), final_hash(self.whole))
+
+
+class Asynchronous(TrainingTest):
+    """Workers that do not wait for each other, on times that faults give them."""
+
+    ASYNC = (SERVERS, "server.mode=async", "faults.pace.forward=5ms", "faults.straggler.sigma=0.5")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deck = Deck({"data.validate_every": "4"})
+        bounded = (*cls.ASYNC, "server.mode=bounded", "server.staleness=1")
+        futures = {"planned": start("run", cls.deck.path, *settings(*cls.ASYNC), ranks=3),
+                   "2 servers": start("run", cls.deck.path, *settings(*cls.ASYNC, "server.count=2"), ranks=4),
+                   "arrival": start("run", cls.deck.path, *settings(*cls.ASYNC, "server.order=arrival"), ranks=3),
+                   "bounded": start("run", cls.deck.path, *settings(*bounded), ranks=3),
+                   "paced otherwise": start("run", cls.deck.path, *settings(*cls.ASYNC, "faults.pace.forward=1ms"), ranks=3)}
+        cls.runs = {name: future.result() for name, future in futures.items()}
+
+    def test_every_push_is_applied_once_and_what_is_counted_is_predicted(self):
+        for name, outcome in self.runs.items():
+            with self.subTest(name):
+                self.assert_ended(outcome, 0, "\nVERIFICATION PASSED", "\nRESULT: EMULATED", "pushes-applied", "\nservers: ")
+                servers = outcome.result["servers"]
+                self.assertEqual(sum(worker["pushes"] for worker in servers["workers"]), 2 * 12)
+                self.assertEqual(sum(servers["pushes_by_staleness"]), 2 * 12)
+                self.assertEqual(len(outcome.result["samples"]["loss"]), 12)
+                self.assertEqual(len(outcome.held_out), 3)
+                checks = [check["name"] for check in outcome.result["verification"]]
+                self.assertEqual("clock-gap" in checks, name == "bounded")
+
+    def test_a_planned_order_gives_the_same_bits_for_any_number_of_servers_and_any_delays(self):
+        planned = self.runs["planned"].result["servers"]
+        for name in ("2 servers", "paced otherwise"):
+            other = self.runs[name].result["servers"]
+            self.assertEqual((other["acts"], other["parameter_hash"]), (planned["acts"], planned["parameter_hash"]), name)
+            self.assertEqual(self.runs[name].losses, self.runs["planned"].losses)
+        self.assertNotEqual(self.runs["bounded"].result["servers"]["acts"], planned["acts"])
+
+    def test_every_order_repeats_to_the_bit_and_another_one_does_not(self):
+        def repeat(outcome, change=None):
+            result = outcome.result
+            if change:
+                change(result["servers"]["acts"])
+            def prepare(folder):
+                (folder / "text.txt").write_bytes((self.deck.folder / "text.txt").read_bytes())
+                (folder / "result.json").write_text(json.dumps(result))
+            return run("verify", "--replay", "result.json", prepare=prepare)
+
+        def answer_later(acts):
+            place = next(i for i in range(len(acts) - 1) if acts[i] % 2 == 1 and acts[i + 1] % 2 == 0
+                         and acts[i] // 2 != acts[i + 1] // 2)
+            acts[place], acts[place + 1] = acts[place + 1], acts[place]
+
+        for name, outcome in self.runs.items():
+            with self.subTest(name):
+                self.assert_ended(repeat(outcome), 0, "24 pushes of 2 workers", "VERIFICATION PASSED")
+        self.assert_ended(repeat(self.runs["arrival"], answer_later), 65, "VERIFICATION FAILED")
+
+    def test_what_such_a_run_cannot_have_is_refused(self):
+        for key, words in (("server.colocated=true", "server.colocated"), ("checkpoint.dir=kept", "checkpoint.dir"),
+                           ("model.save=saved.bin", "model.save"), ("parallel.check_replicas=2", "parallel.check_replicas")):
+            outcome = run("run", self.deck.path, *settings(*self.ASYNC, key), ranks=3)
+            self.assertEqual(outcome.code, 64, outcome)
+            self.assertIn(words, outcome.err)
+        refused = run("run", self.deck.path, *settings(*self.ASYNC), "--record-golden", ranks=3)
+        self.assertEqual(refused.code, 64, refused)
+        refused = run("verify", "--replay", self.runs["planned"].folder / "out" / "result.json", ranks=2)
+        self.assertEqual(refused.code, 64, refused)
