@@ -124,17 +124,26 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
   Mesh const& mesh = run.resolved.mesh;
-  double const flops_per_second = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.tensor *
-                                  static_cast<double>(seconds.size()) / window_seconds;
-  std::map<std::string, double> metrics{{"step_seconds_median", median(seconds)},
-                                        {"executed_flops_per_second", flops_per_second},
-                                        {"exposed_communication_share", exposed / window_seconds},
-                                        {"model_parameters", parameters},
-                                        {"skipped_steps", skipped}};
+  double const flops_of_step = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.tensor;
+  std::map<std::string, double> metrics{
+      {"step_seconds_median", median(seconds)},
+      {"executed_flops_per_second", flops_of_step * static_cast<double>(seconds.size()) / window_seconds},
+      {"exposed_communication_share", exposed / window_seconds},
+      {"model_parameters", parameters},
+      {"skipped_steps", skipped}};
   ComputeRates const peaks{result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second};
-  if (double const least = floor_seconds(*run.plan, run.config().optimizer, peaks); std::isfinite(least)) {
+  double const least = run.one_worker ? std::numeric_limits<double>::quiet_NaN() // the plan is of one worker
+                                      : floor_seconds(*run.plan, run.config().optimizer, peaks);
+  if (std::isfinite(least)) {
     metrics["floor_seconds"] = least;
     metrics["floor_ratio"] = median(seconds) / least;
+  }
+  bool const is_whole = result.checkpoints.resumed_step == 0;
+  if (auto const cost = cost_to(run.config().length.stop_loss, result.samples); cost && is_whole) {
+    metrics["seconds_to_stop_loss"] = cost->seconds;
+    metrics["tokens_to_stop_loss"] = cost->tokens;
+    metrics["steps_to_stop_loss"] = static_cast<double>(cost->steps);
+    metrics["flops_to_stop_loss"] = flops_of_step * static_cast<double>(cost->steps);
   }
   return metrics;
 }

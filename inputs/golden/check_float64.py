@@ -8,21 +8,25 @@ difference.
 usage: check_float64.py DECK.toml [--steps N] [--bound B] [--set KEY=VALUE] [--key KEY | --result result.json]
        check_float64.py DECK.toml --record-update [--scratch FOLDER] [--key KEY] [--set KEY=VALUE]
 
+A run of server.mode async or bounded (--result) is repeated push by push, in the order that it has noted.
 Parameters start with the values that the program stores, rounded to fp32; all else is float64. A deck that it cannot
 follow is refused. data.xxhash is not checked: the program does that.
 Exit status: 0 all steps agree, 1 one does not, 2 there is nothing to compare with or the deck is refused.
 """
 import argparse
+import itertools
 import math
 import pathlib
 import sys
 import time
 import tomllib
+from collections.abc import Callable, Iterator
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the decks
 from float64_data import Samples, initial_group, initial_parameters
 from float64_first_step import FirstUpdate, first_update
 from float64_model import AdamW, Array, MeanSizes, Tensors, loss_and_gradients
+from float64_servers import steps_of_pushes
 from golden_file import FirstStep, Refused, expected_values, golden_path, record_update, require
 
 # Relative, on the loss. A sum of 200 products in fp32 is off by about sqrt(200) x 6e-8 = 1e-6 of its terms, with random
@@ -79,7 +83,7 @@ DEFAULTS = {
     "optimizer": {"type": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1,
                   "decay": "matrices", "clip": 1.0, "schedule": "cosine", "warmup": 0, "final_lr_fraction": 0.1},
 }
-NO_EFFECT = ("parallel", "memory", "comm", "kernels", "bench")  # sections that do not change what is learned
+NO_EFFECT = ("parallel", "server", "memory", "comm", "kernels", "bench")  # sections that do not change what is learned
 
 
 # --- deck -------------------------------------------------------------------------------------------------------------
@@ -218,6 +222,15 @@ def record_first_update(arguments: argparse.Namespace, first: FirstStep | None, 
     print(f"update of first step {first.key} recorded in {golden_path(arguments.deck)}")
 
 
+def steps_of_training(deck: dict[str, dict], samples: Samples, parameters: list[Tensors],
+                      rate: Callable[[int], float]) -> Iterator[tuple[float, float]]:
+    """Loss and norm of each step. \\param rate  of a step counted from 0"""
+    adamw = AdamW(deck["optimizer"], parameters)
+    for step in itertools.count():
+        loss, gradients = loss_and_gradients(parameters, deck["model"]["heads"], *samples.batch(step))
+        yield loss, adamw.update(gradients, rate(step), step)
+
+
 def run(arguments: argparse.Namespace) -> bool:
     """Prints a line per step; true if all are within the bound."""
     deck = read_deck(arguments.deck, arguments.set)
@@ -234,13 +247,16 @@ def run(arguments: argparse.Namespace) -> bool:
     parameters = initial_parameters(deck["model"], samples.seed)
     changed_after = expected.changes["after_step"] if expected.changes else 0
     initial = [{name: values.copy() for name, values in group.items()} for group in parameters] if changed_after else []
-    adamw = AdamW(deck["optimizer"], parameters)
+    def rate(step: int) -> float:
+        return learning_rate(deck["optimizer"], steps, step)
+
+    trained = (steps_of_pushes(deck, samples, parameters, expected.servers, rate) if expected.servers
+               else steps_of_training(deck, samples, parameters, rate))
     worst = worst_norm = 0.0
     print(f"{'step':>4}  {'float64 loss':>14}  {'fp32 loss':>14}  {'difference':>10}  {'norm':>9}  {'difference':>10}  seconds")
     for step, reference in enumerate(expected.losses[: arguments.steps]):
         start = time.perf_counter()
-        loss, gradients = loss_and_gradients(parameters, deck["model"]["heads"], *samples.batch(step))
-        norm = adamw.update(gradients, learning_rate(deck["optimizer"], steps, step), step)
+        loss, norm = next(trained)
         of_loss = difference(loss, reference)
         of_norm = difference(norm, expected.norms[step]) if step < len(expected.norms) else None
         worst, worst_norm = max(worst, of_loss), max(worst_norm, of_norm or 0.0)

@@ -32,6 +32,7 @@ class Expected:
     norms: list[float]
     changes: dict | None  # {"after_step": 10, "mean": {"wte": 1e-3, ...}}
     first_step: FirstStep | None = None
+    servers: dict | None = None  # of a run whose workers do not wait for each other
 
 
 def golden_path(deck: pathlib.Path) -> pathlib.Path:
@@ -57,7 +58,7 @@ def expected_values(arguments: argparse.Namespace, steps: int) -> Expected:
             first_steps = {key: FirstStep(key, float(entry["loss"]), int(entry["positions"]), entry.get("update"))
                            for key, entry in content.get("first_steps", {}).items() if arguments.key in ("", key)}
         found = {key: Expected(numbers(curve["losses"]), numbers(curve.get("norms", [])), curve.get("changes"),
-                               first_steps.get(key)) for key, curve in curves.items()}
+                               first_steps.get(key), content.get("servers")) for key, curve in curves.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise Refused(f"{path}: has no losses where they are expected") from None
     fitting = [expected for expected in found.values() if len(expected.losses) == steps]

@@ -49,6 +49,43 @@ class FirstSteps(unittest.TestCase):
                 self.assertIn("DIFFER", compared.stdout)
 
 
+class Pushes(unittest.TestCase):
+    """20 pushes of two workers that do not wait for each other, in the order of a run."""
+    KEYS = ("parallel.strategy=parameter_server", "faults.pace.forward=2ms", "faults.straggler.sigma=0.5", "server.lr_scale=0.7")
+
+    @classmethod
+    def setUpClass(cls):
+        if importlib.util.find_spec("numpy") is None:
+            raise unittest.SkipTest("no NumPy")
+        cls.deck = Deck({**FirstSteps.DECK, "data.steps": "10", "data.validate_every": "5"})
+        modes = {"async": ["server.mode=async", "server.order=arrival"], "bounded": ["server.mode=bounded", "server.staleness=1"]}
+        futures = {name: start("run", cls.deck.path, *settings(*cls.KEYS, *keys), ranks=3) for name, keys in modes.items()}
+        cls.runs = {name: future.result() for name, future in futures.items()}
+
+    def compared(self, result, *changes):
+        return subprocess.run([sys.executable, CHECK_FLOAT64, self.deck.path, "--steps", "10", "--bound", "1e-6", "--result", result,
+                               *settings("server.lr_scale=0.7", *changes)], text=True, capture_output=True, check=False)
+
+    def test_runs_agree_with_float64(self):
+        for name, outcome in self.runs.items():
+            with self.subTest(name):
+                self.assertEqual(outcome.code, 0, outcome)
+                compared = self.compared(outcome.folder / "out" / "result.json")
+                self.assertEqual(compared.returncode, 0, compared)
+                self.assertRegex(compared.stdout, r"\nagree: at most \S+ over 10 steps")
+
+    def test_another_order_or_another_rate_differs(self):
+        result = self.runs["async"].result
+        acts = result["servers"]["acts"]
+        place = next(i for i in range(len(acts) - 1) if acts[i] % 2 == 1 and acts[i + 1] % 2 == 0 and acts[i] // 2 != acts[i + 1] // 2)
+        acts[place], acts[place + 1] = acts[place + 1], acts[place]
+        changed = self.runs["async"].folder / "changed.json"
+        changed.write_text(json.dumps(result))
+        for compared in (self.compared(changed), self.compared(self.runs["async"].folder / "out" / "result.json", "server.lr_scale=0.69")):
+            self.assertEqual(compared.returncode, 1, compared)
+            self.assertIn("DIFFER", compared.stdout)
+
+
 class FirstUpdate(unittest.TestCase):
     """One update in float64, recorded for a deck without a curve; runs that agree, and golden files that do not."""
     DECK = {"data.steps": "3", "model.context": "12", "batch.global": "6", "optimizer.lr": "1e-3"}

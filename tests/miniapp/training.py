@@ -188,6 +188,11 @@ class Data(TrainingTest):
         self.assertLessEqual(outcome.held_out[-1], 4.5)
         self.assertGreater(min(outcome.held_out[:-1]), 4.5)
         self.assertEqual(outcome.result["window"]["last_step"], len(outcome.losses))
+        metrics, samples = outcome.result["metrics"], outcome.result["samples"]
+        self.assertEqual(metrics["steps_to_stop_loss"], len(outcome.losses))
+        self.assertEqual(metrics["tokens_to_stop_loss"], sum(samples["tokens"]))
+        self.assertAlmostEqual(metrics["seconds_to_stop_loss"], sum(samples["seconds"]))
+        self.assertEqual(metrics["flops_to_stop_loss"], len(outcome.losses) * outcome.result["counted"]["flops"])
 
     def test_stop_loss_during_the_warm_up_still_measures_a_step(self):
         outcome = self.assert_ended(self.stopped_in_warm_up, 0)

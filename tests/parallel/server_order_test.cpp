@@ -9,6 +9,8 @@
 #include <catch2/generators/catch_generators_range.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <numeric>
 #include <random>
 
@@ -137,6 +139,41 @@ TEST_CASE("equal workers in a fixed order have a staleness of W - 1", "[parallel
     // all are answered at once: the first one's push meets no other one, the last one's meets all
     std::vector<Index> expected(static_cast<std::size_t>(workers), 20);
     CHECK(order.clocks.pushes_by_staleness() == expected);
+  }
+}
+
+namespace {
+
+/// |x| after gradient descent on x^2 / 2 by workers whose pushes come one after the other, each computed from an x that
+/// is `workers` - 1 pushes old.
+double distance_after(Rank workers, double rate, Index pushes) {
+  PlannedOrder const order = planned_order({workers, std::nullopt, pushes}, [&](Rank worker, Index clock) {
+    return clock == 0 ? ServerTicks{worker} + 1 : ServerTicks{workers};
+  });
+  CHECK(std::ssize(order.clocks.pushes_by_staleness()) == workers);
+  CHECK(order.clocks.pushes_by_staleness().back() >= pushes - workers); // but for the first ones
+  double x = 1;
+  std::vector<double> answered(static_cast<std::size_t>(workers), x);
+  for (ServerEvent const& event : order.events) {
+    double& seen = answered[static_cast<std::size_t>(event.worker)];
+    if (event.kind == ServerEvent::Kind::answer)
+      seen = x;
+    else
+      x -= rate * seen;
+  }
+  return std::abs(x);
+}
+
+} // namespace
+
+TEST_CASE("stale descent on a quadratic converges below the rate 2 sin(pi / (2 (2 tau + 1))), and not above",
+          "[parallel][servers]") {
+  for (Rank const workers : {1, 2, 3, 5, 8}) {
+    Index const staleness = workers - 1;
+    double const limit = 2 * std::sin(std::numbers::pi / (2 * (2 * static_cast<double>(staleness) + 1)));
+    INFO("staleness " << staleness);
+    CHECK(distance_after(workers, 0.97 * limit, 4000) < 1e-3);
+    CHECK(distance_after(workers, 1.03 * limit, 4000) > 1e3);
   }
 }
 

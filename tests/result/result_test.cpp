@@ -63,6 +63,26 @@ void prepare(std::string const& folder) { static_cast<void>(prepare_output_folde
 
 } // namespace
 
+TEST_CASE("what a training takes to a held-out loss ends with the first one that is low enough", "[result]") {
+  std::vector<StepReport> samples(6);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    samples[i].seconds = 0.5;
+    samples[i].tokens = 100;
+  }
+  samples[1].validation_loss = 4;
+  samples[2].skipped = true;
+  samples[3].validation_loss = 2.5;
+  samples[5].validation_loss = 2;
+  std::optional<StopCost> const cost = cost_to(2.5, samples);
+  REQUIRE(cost);
+  CHECK(cost->steps == 4);
+  CHECK(cost->seconds == 2);
+  CHECK(cost->tokens == 300);
+  CHECK(cost_to(2.4, samples)->steps == 6);
+  CHECK_FALSE(cost_to(1.9, samples));
+  CHECK_FALSE(cost_to(0, samples));
+}
+
 TEST_CASE("tokens of skipped steps are not in the rate, but their time is", "[result]") {
   Result run = result(Outcome::unreferenced);
   run.samples.clear();
