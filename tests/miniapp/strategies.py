@@ -182,6 +182,11 @@ class Asynchronous(TrainingTest):
                 self.assert_ended(repeat(outcome), 0, "24 pushes of 2 workers", "VERIFICATION PASSED")
         self.assert_ended(repeat(self.runs["arrival"], answer_later), 65, "VERIFICATION FAILED")
 
+    def test_a_loss_that_is_no_number_ends_all_ranks_and_names_its_part(self):
+        outcome = run("run", self.deck.path, *settings(*self.ASYNC, "faults.nan.step=3", "faults.nan.unit=mlp 0"), ranks=5)
+        self.assertEqual(outcome.code, 70, outcome)
+        self.assertIn('the first output that is not finite is that of part "mlp 0"', outcome.err)
+
     def test_what_such_a_run_cannot_have_is_refused(self):
         for key, words in (("server.colocated=true", "server.colocated"), ("checkpoint.dir=kept", "checkpoint.dir"),
                            ("model.save=saved.bin", "model.save"), ("parallel.check_replicas=2", "parallel.check_replicas")):

@@ -247,7 +247,7 @@ void ShardedEngine::finish() {
   NoProgress const busy(m_busy);
   reducer().finish();
   m_queue.wait_all();
-  gatherer().finish();
+  if (m_exchanges.size() == 1) gatherer().finish(); // of several partners, most have no use for parameters now
 }
 
 Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {

@@ -79,7 +79,8 @@ public:
   void advance();
   /// While it lives, every launch of this thread calls advance(), if the plan overlaps. Otherwise no launch does.
   [[nodiscard]] BetweenLaunches::Scoped drive_between_launches();
-  /// Waits for all collectives in flight, and for publications that are due. Then parameters are complete.
+  /// Waits for all collectives in flight, and for publications that are due, but not to one of several partners. Then
+  /// parameters are complete.
   void finish();
 
   /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
