@@ -6,6 +6,7 @@
 #include "report/bubble_section.hpp"
 #include "report/output.hpp"
 #include "report/servers_section.hpp"
+#include "report/stop_section.hpp"
 
 #include <fmt/format.h>
 
@@ -113,6 +114,7 @@ void print_end(Result const& result, std::string const& json_path) {
   if (result.metrics.contains("floor_seconds"))
     fmt::print("{}\n", floor_line(result.metrics.at("step_seconds_median"), result.metrics.at("floor_seconds"),
                                   result.peaks.gemm_flops_per_second, result.peaks.bandwidth_bytes_per_second));
+  if (auto const cost = cost_text(result)) fmt::print("to the held-out loss of data.stop_loss: {}\n", *cost);
   CheckpointInfo const& checkpoints = result.checkpoints;
   if (checkpoints.written > 0)
     fmt::print("{} written in {:.2f} s, the last one is {}\n", plural(checkpoints.written, "checkpoint"),

@@ -6,6 +6,7 @@
 #include "report/commbench_section.hpp"
 #include "report/result_section.hpp"
 #include "report/scaling_section.hpp"
+#include "report/stop_section.hpp"
 
 #include <filesystem>
 
@@ -38,6 +39,7 @@ Page report_page(ReportInput const& input, std::string const& version) {
   if (input.results.size() > 1) page.emplace_back(overview_table(input.results));
   for (ReportedStudy const& reported : input.studies) append(page, study_section(reported, input));
   append(page, scaling_section(input));
+  append(page, stop_section(input.results));
   for (NamedCommbench const& named : input.commbench) append(page, commbench_section(named));
   for (NamedResult const& named : input.results) append(page, result_section(named));
   return page;
