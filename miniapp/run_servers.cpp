@@ -17,22 +17,26 @@ std::int64_t validates_every(PreparedRun const& run) {
 }
 
 /// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of
-/// the step before to its own last one.
+/// the step before to its own last one. Communication that computation does not cover is the mean over workers of what
+/// a push takes, from the worker's push before on, without what the worker computes.
 class StepsOfPushes {
 public:
-  StepsOfPushes(PreparedRun const& run) : m_run(&run), m_workers(run.resolved.mesh.data()) {}
+  StepsOfPushes(PreparedRun const& run)
+      : m_run(&run), m_workers(run.resolved.mesh.data()), m_last(static_cast<std::size_t>(m_workers), 0) {}
 
   std::vector<StepReport> add(std::vector<AppliedPush> const& pushes) {
     std::vector<StepReport> steps;
     for (AppliedPush const& push : pushes) {
       m_step.loss += push.loss / m_workers;
       m_step.norm += push.norm / m_workers;
-      m_step.exposed_communication_seconds += push.waited / m_workers;
+      double const last = std::exchange(m_last[static_cast<std::size_t>(push.worker)], push.seconds);
+      m_step.exposed_communication_seconds += std::max(0.0, push.seconds - last - push.computed) / m_workers;
       if (++m_pushes % m_workers != 0) continue;
       m_step.step = m_pushes / m_workers;
       m_step.steps = m_run->data->steps();
       m_step.learning_rate = push.learning_rate;
       m_step.seconds = push.seconds - std::exchange(m_seconds, push.seconds);
+      m_step.exposed_communication_seconds = std::min(m_step.exposed_communication_seconds, m_step.seconds);
       m_step.tokens = m_run->config().batch.global * m_run->resolved.shape().sequence;
       m_step.phases_are_timed = false;
       steps.push_back(std::exchange(m_step, {}));
@@ -46,6 +50,7 @@ private:
   StepReport m_step;
   Index m_pushes = 0;
   double m_seconds = 0;
+  std::vector<double> m_last; ///< s, by worker: when its last push was applied
 };
 
 /// What this rank's pushes are, of a server all.

@@ -21,6 +21,8 @@ namespace {
 
 std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
+constexpr double nanoseconds = 1e9;
+
 constexpr double planned_ticks = 1 << 20; ///< of a push without faults
 
 /// Long enough not to keep a core from workers, and short beside messages.
@@ -45,6 +47,7 @@ public:
   /// The receiver's end, without waiting.
   void start() { m_execution.start(); }
   bool has_come() { return m_execution.progress(); }
+  std::int64_t value() const { return m_value[0]; }
 
 private:
   static Schedule schedule_of(Communicator const& ranks, Rank from) {
@@ -69,7 +72,7 @@ struct Channel {
       : communicator(std::move(ranks)), push(exec, communicator, 0), answer(exec, communicator, 1) {}
 
   Communicator communicator;
-  Word push;   ///< the worker begins to push
+  Word push;   ///< the worker begins to push: ns that it has computed
   Word answer; ///< the server has answered
 };
 
@@ -100,21 +103,27 @@ class AsynchronousTraining::Worker {
 public:
   Worker(ExecutionSpace const& exec, Communicator ranks, Trainer& trainer)
       : m_channel(exec, std::move(ranks)), m_trainer(&trainer) {
-    trainer.before_push([this] { m_channel.push.exchange(m_clock - 1); });
+    trainer.before_push([this] { m_channel.push.exchange(std::llround(seconds_since(m_begin) * nanoseconds)); });
   }
 
   void train() {
-    for (;;) switch (Answer(m_channel.answer.exchange())) {
-      case Answer::pause: return;
-      case Answer::refresh: m_trainer->refresh(); break;
-      case Answer::go_on: m_trainer->step(++m_clock);
+    for (;;) {
+      auto const answer = static_cast<Answer>(m_channel.answer.exchange());
+      if (answer == Answer::pause) return;
+      if (answer == Answer::refresh) {
+        m_trainer->refresh();
+        continue;
       }
+      m_begin = std::chrono::steady_clock::now();
+      m_trainer->step(++m_clock);
+    }
   }
 
 private:
   Channel m_channel;
   Trainer* m_trainer;
   Index m_clock = 0;
+  SteadyTime m_begin; ///< of the step
 };
 
 /// All servers do the same. The first one decides what, and has the channels to the workers.
@@ -215,13 +224,15 @@ private:
   void apply(Rank worker) {
     OfWorker& state = m_pushes[at(worker)];
     Index const clock = m_clocks.clock(worker);
+    double const computed =
+        leads() ? static_cast<double>(m_channels[at(worker)]->push.value()) / nanoseconds : 0; // others need it not
     StepReport const step = m_trainer->apply_push(at(worker), m_clocks.applied() + 1);
     Index const staleness = m_clocks.apply(worker);
     state.pushed = now();
     state.has_pushed = true;
     m_record.acts.push_back({.answers = false, .worker = worker});
-    m_record.pushes.push_back(
-        {worker, clock, staleness, state.gap, step.loss, step.norm, step.learning_rate, state.pushed, state.waited});
+    m_record.pushes.push_back({worker, clock, staleness, state.gap, step.loss, step.norm, step.learning_rate,
+                               state.pushed, computed, state.waited});
   }
 
   Communicator m_servers;
@@ -274,7 +285,7 @@ AsynchronousTraining::~AsynchronousTraining() = default;
 namespace {
 
 /// Of a push, in the order of its members.
-constexpr std::size_t numbers_of_push = 9;
+constexpr std::size_t numbers_of_push = 10;
 
 std::array<double, numbers_of_push> numbers(AppliedPush const& push) {
   return {static_cast<double>(push.worker),
@@ -285,6 +296,7 @@ std::array<double, numbers_of_push> numbers(AppliedPush const& push) {
           push.norm,
           push.learning_rate,
           push.seconds,
+          push.computed,
           push.waited};
 }
 
@@ -298,7 +310,8 @@ AppliedPush push_of(std::span<double const> numbers) {
           numbers[5],
           numbers[6],
           numbers[7],
-          numbers[8]};
+          numbers[8],
+          numbers[9]};
 }
 
 /// All ranks get the record of the first server. Collective.

@@ -18,8 +18,9 @@ struct AppliedPush {
   double loss = 0;     ///< of the worker's samples: mean over tokens
   double norm = 0;     ///< of the worker's gradient
   double learning_rate = 0;
-  double seconds = 0; ///< of training, when it was applied; pauses do not count
-  double waited = 0;  ///< s, by the worker before that answer, since its push before; pauses do not count
+  double seconds = 0;  ///< of training, when it was applied; pauses do not count
+  double computed = 0; ///< s, by the worker, from the answer to the begin of the push
+  double waited = 0;   ///< s, by the worker before that answer, since its push before; pauses do not count
 
   bool operator==(AppliedPush const&) const = default;
 };

@@ -12,7 +12,7 @@ namespace trainstone {
 
 namespace {
 
-constexpr Index numbers_noted_of_push = 9;
+constexpr Index numbers_noted_of_push = 10;
 
 Check at_most(std::string name, Index value, Index limit, std::string detail) {
   return {std::move(name), value <= limit, static_cast<double>(value), static_cast<double>(limit), std::move(detail)};
