@@ -6,6 +6,7 @@
 #include "kernels/gemm/library_threads.hpp"
 #include "kernels/measurement/peaks.hpp"
 #include "result/released_curves.hpp"
+#include "result/stop_cost.hpp"
 #include "run_pipeline.hpp"
 #include "train/plan/step_prediction.hpp"
 

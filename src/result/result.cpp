@@ -261,17 +261,6 @@ std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder)
 
 } // namespace
 
-std::optional<StopCost> cost_to(double stop_loss, std::vector<StepReport> const& samples) {
-  StopCost cost;
-  for (StepReport const& sample : samples) {
-    ++cost.steps;
-    cost.seconds += sample.seconds;
-    if (!sample.skipped) cost.tokens += static_cast<double>(sample.tokens);
-    if (stop_loss > 0 && sample.validation_loss && *sample.validation_loss <= stop_loss) return cost;
-  }
-  return std::nullopt;
-}
-
 RankInfo const* find_straggler(std::vector<RankInfo> const& ranks) {
   RankInfo const* slowest = nullptr;
   for (RankInfo const& rank : ranks)

@@ -161,15 +161,6 @@ struct Result {
   std::vector<Check> checks;
 };
 
-/// What a training took until its held-out loss was low enough, without validations.
-struct StopCost {
-  std::int64_t steps = 0;
-  double seconds = 0;
-  double tokens = 0; ///< that it trained on: none of a step that was skipped
-};
-/// Nothing if it never was, or if there is no such loss (0). \param[in] samples  from the first step on
-std::optional<StopCost> cost_to(double stop_loss, std::vector<StepReport> const& samples);
-
 /// Steps of the window.
 std::vector<StepReport> measured_steps(Result const& result);
 /// Their times.

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "report/output.hpp"
+#include "result/stop_cost.hpp"
 #include "support/deck_fixture.hpp"
 #include "support/temporary_folder.hpp"
 
