@@ -37,7 +37,7 @@ def estimate(deck, ranks):
         ended = subprocess.run([Said.program, "estimate", INPUTS / deck, "--ranks", str(ranks), "--json", file.name],
                                check=True, stdout=subprocess.PIPE, text=True, env=environment)
         found = json.loads(pathlib.Path(file.name).read_text(encoding="utf-8"))["predicted"]
-    (scratch,) = re.findall(r"(?m)^ +GEMM scratch +(\d+)$", ended.stdout)
+    scratch, *_ = re.findall(r"(?m)^ +GEMM scratch +(\d+)$", ended.stdout)  # of the rank that needs most, which comes first
     return found["memory_bytes"]["total"], int(scratch), f"{found['flops'] * ranks:.1e}".replace("e+", "e")
 
 
