@@ -15,7 +15,6 @@
 
 namespace trainstone {
 
-/// The record of a training, in the order in which it happened.
 /// What servers did for workers that do not wait for each other.
 struct ServedTraining {
   explicit ServedTraining(ServerPolicy const& of) : policy(of), walk(of.workers) {}
@@ -26,6 +25,7 @@ struct ServedTraining {
   std::vector<std::uint64_t> hashes; ///< of the parameters of every worker, at the end
 };
 
+/// The record of a training, in the order in which it happened.
 struct Training {
   std::vector<StepReport> samples;
   std::vector<double> losses; ///< of all steps, those before a restart included

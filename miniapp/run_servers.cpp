@@ -21,7 +21,7 @@ std::int64_t validates_every(PreparedRun const& run) {
 /// a push takes, from the worker's push before on, without what the worker computes.
 class StepsOfPushes {
 public:
-  StepsOfPushes(PreparedRun const& run)
+  explicit StepsOfPushes(PreparedRun const& run)
       : m_run(&run), m_workers(run.resolved.mesh.data()), m_last(static_cast<std::size_t>(m_workers), 0) {}
 
   std::vector<StepReport> add(std::vector<AppliedPush> const& pushes) {
@@ -78,9 +78,11 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
     if (run.data->validation_samples() > 0) {
       reports.back().validation_loss = servers.validate();
       ++training.counted.validations;
-      finished = finished || is_low_enough(*reports.back().validation_loss, reports.back().step, run);
+      if (!finished && is_low_enough(*reports.back().validation_loss, reports.back().step, run)) {
+        finished = true;
+        served.policy.pushes = served.walk.pushes(); // it needs no more
+      }
     }
-    if (finished) served.policy.pushes = served.walk.pushes(); // a low enough loss needs no more
     reports.back().is_last = finished;
     for (StepReport const& report : reports) {
       training.samples.push_back(report);
@@ -89,10 +91,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
     }
   }
   training.counted.steps = own_pushes(served, run.rank);
-  training.counted.validation_batches = run.data->batches().validation_batches;
-  training.counted.kernels = counters();
-  training.counted.communication = comm_counters();
-  training.counted.memory = memory.ledger.high_water();
+  note_counters(training, run, memory);
   auto const evaluated = static_cast<std::uint64_t>(training.counted.validations * training.counted.validation_batches *
                                                     run.plan->accumulation);
   training.step_flops = model_flops(counters()) - evaluated * run.plan->evaluation_flops.total();

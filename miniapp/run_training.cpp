@@ -72,6 +72,13 @@ RunMemory::RunMemory(PreparedRun const& run, RankContext& context) : outputs(run
                                              *run.plan, run.data->batches(), run.data->steps(), policy);
 }
 
+void note_counters(Training& training, PreparedRun const& run, RunMemory const& memory) {
+  training.counted.validation_batches = run.data->batches().validation_batches;
+  training.counted.kernels = counters();
+  training.counted.communication = comm_counters();
+  training.counted.memory = memory.ledger.high_water();
+}
+
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {
   double const stop_loss = run.config().length.stop_loss;
   std::int64_t const first = run.config().bench.warmup_steps + 1; // as if never interrupted: the same step ends it
@@ -119,10 +126,7 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
     }
   }
   training.counted.steps = std::ssize(training.samples);
-  training.counted.validation_batches = run.data->batches().validation_batches;
-  training.counted.kernels = counters();
-  training.counted.communication = comm_counters();
-  training.counted.memory = memory.ledger.high_water();
+  note_counters(training, run, memory);
   return training;
 }
 

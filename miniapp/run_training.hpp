@@ -24,6 +24,9 @@ struct RunMemory {
   Trainer& trainer() { return asynchronous ? asynchronous->trainer() : *synchronous; }
 };
 
+/// What was counted since the training began.
+void note_counters(Training& training, PreparedRun const& run, RunMemory const& memory);
+
 /// Whether this held-out loss ends the training.
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run);
 

@@ -42,7 +42,7 @@ nlohmann::ordered_json servers_json(ServersInfo const& info) {
   Json workers = Json::array(), acts = Json::array();
   for (ServedWorker const& worker : info.workers)
     workers.push_back({{"pushes", worker.pushes}, {"waited_seconds", worker.waited_seconds}});
-  for (auto const& [answers, worker] : info.acts) acts.push_back(2 * worker + (answers ? 1 : 0));
+  for (ServerAct const& act : info.acts) acts.push_back(to_number(act));
   return {{"order", info.order},
           {"staleness", number_or_null(info.threshold)},
           {"workers", std::move(workers)},
@@ -69,10 +69,10 @@ std::optional<ServersInfo> read_servers(JsonFile const& file) {
     info.pushes_by_staleness.push_back(
         static_cast<Index>(file.amount(fmt::format("/servers/pushes_by_staleness/{}", i))));
   for (std::size_t i = 0; i < file.length("/servers/acts"); ++i) {
-    auto const act = static_cast<Index>(file.amount(fmt::format("/servers/acts/{}", i)));
-    file.require(act / 2 < std::ssize(info.workers),
-                 fmt::format("/servers/acts/{} is of worker {}, there are {}", i, act / 2, info.workers.size()));
-    info.acts.push_back({act % 2 == 1, static_cast<Rank>(act / 2)});
+    ServerAct const act = act_of(static_cast<std::int64_t>(file.amount(fmt::format("/servers/acts/{}", i))));
+    file.require(act.worker >= 0 && act.worker < std::ssize(info.workers),
+                 fmt::format("/servers/acts/{} is of worker {}, there are {}", i, act.worker, info.workers.size()));
+    info.acts.push_back(act);
   }
   return info;
 }

@@ -21,8 +21,7 @@ namespace {
 
 std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
-constexpr double nanoseconds = 1e9;
-
+constexpr double nanoseconds = 1e9;       ///< per second
 constexpr double planned_ticks = 1 << 20; ///< of a push without faults
 
 /// Long enough not to keep a core from workers, and short beside messages.
@@ -150,8 +149,8 @@ public:
       std::int64_t event = leads() ? next() : 0;
       if (m_event) event = m_event->exchange(event);
       if (event == pause) break;
-      Rank const worker = static_cast<Rank>(event / 2);
-      event % 2 == 0 ? answer(worker) : apply(worker);
+      auto const [answers, worker] = act_of(event);
+      answers ? answer(worker) : apply(worker);
     }
     for (Rank worker = 0; worker < m_policy.workers; ++worker) give(worker, Answer::pause);
     m_before = now();
@@ -160,7 +159,6 @@ public:
 
 private:
   static constexpr std::int64_t pause = -1;
-  static std::int64_t number(bool applies, Rank worker) { return 2 * worker + (applies ? 1 : 0); }
 
   struct OfWorker {
     double pushed = 0, waited = 0; ///< s of training, when its last push was applied; until its last answer
@@ -177,20 +175,21 @@ private:
     if (m_clocks.is_paused()) return pause;
     if (m_order.empty()) return next_of_arrivals();
     ServerEvent const& event = m_order.at(m_next++);
-    bool const applies = event.kind == ServerEvent::Kind::apply;
-    while (applies && !look(event.worker)) std::this_thread::sleep_for(between_looks);
-    return number(applies, event.worker);
+    bool const answers = event.kind == ServerEvent::Kind::answer;
+    while (!answers && !look(event.worker)) std::this_thread::sleep_for(between_looks);
+    return to_number(ServerAct{answers, event.worker});
   }
 
   /// Who may be answered is, and then of the pushes that have come the one of the worker that was looked at longest
   /// ago.
   std::int64_t next_of_arrivals() {
     for (Rank worker = 0; worker < m_policy.workers; ++worker)
-      if (m_clocks.may_answer(worker)) return number(false, worker);
+      if (m_clocks.may_answer(worker)) return to_number(ServerAct{.answers = true, .worker = worker});
     for (;; std::this_thread::sleep_for(between_looks))
       for (Rank i = 0; i < m_policy.workers; ++i) {
         m_looked_at = (m_looked_at + 1) % m_policy.workers;
-        if (!m_clocks.waits(m_looked_at) && look(m_looked_at)) return number(true, m_looked_at);
+        if (!m_clocks.waits(m_looked_at) && look(m_looked_at))
+          return to_number(ServerAct{.answers = false, .worker = m_looked_at});
       }
   }
 
@@ -321,15 +320,12 @@ ServerRecord of_first_server(ExecutionSpace const& exec, Communicator& world, Se
   control_all_reduce(exec, world, Operation::sum, counts);
   auto const acts = static_cast<std::size_t>(counts[0]), pushes = static_cast<std::size_t>(counts[1]);
   std::vector<double> values;
-  for (ServerAct const& act : record.acts) values.push_back(2 * act.worker + (act.answers ? 1 : 0));
+  for (ServerAct const& act : record.acts) values.push_back(static_cast<double>(to_number(act)));
   for (AppliedPush const& push : record.pushes) std::ranges::copy(numbers(push), std::back_inserter(values));
   values.resize(acts + numbers_of_push * pushes, 0);
   control_all_reduce(exec, world, Operation::sum, values);
   record = {};
-  for (std::size_t i = 0; i < acts; ++i) {
-    auto const number = static_cast<Index>(values[i]);
-    record.acts.push_back({number % 2 == 1, static_cast<Rank>(number / 2)});
-  }
+  for (std::size_t i = 0; i < acts; ++i) record.acts.push_back(act_of(static_cast<std::int64_t>(values[i])));
   for (std::size_t i = 0; i < pushes; ++i)
     record.pushes.push_back(push_of(std::span(values).subspan(acts + numbers_of_push * i, numbers_of_push)));
   return record;

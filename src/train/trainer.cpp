@@ -6,13 +6,13 @@
 #include "core/host_copy.hpp"
 #include "core/launch.hpp"
 #include "parallel/engine/replica_check.hpp"
+#include "parallel/program/passes.hpp"
 #include "parallel/program/step_programs.hpp"
 #include "train/diagnosis.hpp"
 #include "train/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -71,19 +71,6 @@ void add_times(StepReport& report, SteadyTime start, PerPhase<double> const& pha
         counters().seconds[Phase::communication] - phases_before[Phase::communication];
 }
 
-bool publishes(Instruction const& one) {
-  return one.act == Act::publish || (one.act == Act::wait && one.started == Act::publish);
-}
-
-std::vector<Segment> publication_of(std::vector<Segment> update) {
-  for (Segment& segment : update) std::erase_if(segment.instructions, std::not_fn(publishes));
-  return update;
-}
-
-void erase_publication(std::vector<Segment>& update) {
-  for (Segment& segment : update) std::erase_if(segment.instructions, publishes);
-}
-
 } // namespace
 
 Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger, RunConfig const& config,
@@ -129,8 +116,9 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   if (plan.parallel.layout.mesh.tensor > 1)
     m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
-  if (fellows) m_answer = publication_of(m_program.update);
-  if (fellows && plan.parallel.layout.serves()) erase_publication(m_program.update);
+  if (fellows) m_answer = {Segment{publication_after_update(plan.parallel)}};
+  if (fellows && plan.parallel.layout.serves())
+    m_program.update = {Segment{{{.act = Act::update}}}}; // it answers apart
   if (config.tensor_ranks_alone > 1) clear_activations(); // nobody brings the rows of others
   set_initial_parameters();
 }

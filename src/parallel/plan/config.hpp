@@ -106,6 +106,7 @@ struct ParallelConfig {
 
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }
+  /// Factor on the learning rate of a push of one of so many workers.
   double lr_scale_of(std::int64_t workers) const {
     return server_lr_scale > 0 ? server_lr_scale : 1 / static_cast<double>(workers);
   }

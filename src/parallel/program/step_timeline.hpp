@@ -106,8 +106,8 @@ enum class Entries { no, yes };
 enum class Advances { between_kernels, in_waits };
 
 /// Plays `step` and `update` of the programs in turns. Complexity: O(classes x instructions x micro-batches until they
-/// repeat), whatever the number of ranks. With dedicated servers no micro-batch repeats another. \param[in] programs by
-/// stage
+/// repeat), whatever the number of ranks. With dedicated servers no micro-batch repeats another.
+/// \param[in] programs  by stage, then of servers
 /// \throws Error if a program waits for what was not started, or for ever
 StepTimeline play_step(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes,
                        PriceOf const& price, Entries entries = Entries::no,

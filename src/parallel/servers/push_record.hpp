@@ -6,6 +6,7 @@
 #include "comm/schedule/partition.hpp"
 #include "core/index.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace trainstone {
@@ -32,6 +33,10 @@ struct ServerAct {
 
   bool operator==(ServerAct const&) const = default;
 };
+
+/// As one whole number, for messages and files: 2 w is the push of worker w, 2 w + 1 the answer to it.
+constexpr std::int64_t to_number(ServerAct const& act) { return 2 * std::int64_t{act.worker} + (act.answers ? 1 : 0); }
+constexpr ServerAct act_of(std::int64_t number) { return {number % 2 == 1, static_cast<Rank>(number / 2)}; }
 
 struct ServerRecord {
   std::vector<ServerAct> acts;

@@ -103,7 +103,7 @@ struct FaultConfig {
   std::int64_t straggler_rank = -1; ///< the rank whose paced times are longer; -1 = none
   double straggler_factor = 1;      ///< factor on them
   double straggler_sigma = 0;       ///< of the logarithm of a random factor on all paced times; 0 = none
-  std::int64_t straggler_seed = 1;
+  std::int64_t straggler_seed = 1;  ///< of these factors
 
   bool has_pace() const { return pace_forward > 0 || pace_backward > 0; }
 };

@@ -22,12 +22,6 @@ Check at_most(std::string name, Index value, Index limit, std::string detail) {
 
 RecordWalk::RecordWalk(Rank workers) : m_states(static_cast<std::size_t>(workers)) {}
 
-Index RecordWalk::refreshes() const {
-  Index sum = 0;
-  for (State const& state : m_states) sum += state.refreshes;
-  return sum;
-}
-
 void RecordWalk::give(State& state) {
   if (state.pulled < m_applied && !state.has_pushed) ++state.refreshes;
   state.pulled = m_applied;

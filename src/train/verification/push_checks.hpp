@@ -26,7 +26,6 @@ public:
   Index pushes() const { return m_applied; }
   /// Parameters that a worker got without a push before.
   Index refreshes(Rank worker) const { return at(worker).refreshes; }
-  Index refreshes() const;
   Index pauses() const { return m_pauses; }
   Index largest_gap() const { return m_largest_gap; }
   Index largest_staleness() const { return m_largest_staleness; }

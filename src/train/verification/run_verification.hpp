@@ -64,9 +64,6 @@ Check check_replicas(ExecutionSpace const& exec, Communicator& communicator, Tra
 /// The parameters are finite after the last update. (Losses and norms are checked at every step.)
 Check check_finite(ExecutionSpace const& exec, Communicator& communicator, Trainer& trainer);
 
-/// Counters and predictions agree on every rank. check_flops also compares the number of started kernels.
-Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                   CountedRun const& counted);
 /// What a rank sends in a training of so much work.
 struct PredictedMessages {
   Traffic training = {}, control = {};
@@ -74,6 +71,10 @@ struct PredictedMessages {
   Traffic not_sent = {}; ///< of `training`: skipped with updates
 };
 PredictedMessages predicted_messages(RunPlan const& plan, CountedRun const& counted);
+
+/// Counters and predictions agree on every rank. check_flops also compares the number of started kernels.
+Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                   CountedRun const& counted);
 Check check_messages(ExecutionSpace const& exec, Communicator& communicator, PredictedMessages const& predicted,
                      CountedRun const& counted);
 inline Check check_messages(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
