@@ -2,9 +2,14 @@
 
 #include "comm/execution/mpi.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <thread>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace trainstone {
 
@@ -18,6 +23,16 @@ std::string thread_level_name(int level) {
   case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
   }
   return fmt::format("thread level {}", level);
+}
+
+/// Waits until the launcher has read what lies in the pipe of this stream, for at most two seconds. A launcher that
+/// is told of an abort forgets what it has not read yet. A stream that is no pipe needs no wait.
+void wait_for_reader(int stream) {
+  using namespace std::chrono;
+  auto const end = steady_clock::now() + seconds(2);
+  int unread = 0;
+  while (ioctl(stream, FIONREAD, &unread) == 0 && unread > 0 && steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(5));
 }
 
 } // namespace
@@ -59,6 +74,8 @@ std::string MpiEnvironment::thread_level() const {
 
 void MpiEnvironment::abort(int code) const {
   std::fflush(nullptr);
+  wait_for_reader(STDOUT_FILENO);
+  wait_for_reader(STDERR_FILENO);
   MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
