@@ -216,6 +216,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_network_problem(config)) return found;
   if (Problem found = find_buffers_problem(config)) return found;
   if (Problem found = find_asynchronous_problem(config)) return found;
+  if (Problem found = find_priority_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
   if (Problem found = find_pace_problem(config.faults)) return found;
   if (Problem found = gemm_problem(config)) return found;

@@ -280,6 +280,12 @@ std::vector<Key> server_keys() {
              {{"planned", ServerOrder::planned}, {"arrival", ServerOrder::arrival}},
              "of server.mode async and bounded: order of pushes; planned by the times that faults give to workers, the "
              "same in every run; arrival: as they come, noted in the result"),
+      choice("server.schedule", parallel, &ParallelConfig::server_schedule,
+             {{"fifo", ServerSchedule::fifo}, {"priority", ServerSchedule::priority}},
+             "of server.mode sync: fifo: servers update when all gradients are there, and what is complete first goes "
+             "first; priority: they update unit by unit, and what the next forward needs first overtakes the rest"),
+      quantity("server.slice", parallel, &ParallelConfig::server_slice_bytes, Dimension::size, {.minimum = 0},
+               "of server.schedule priority: most gradients of one push, which nothing overtakes; 0 = parallel.bucket"),
       number("server.lr_scale", parallel, &ParallelConfig::server_lr_scale, "", {0, 1000},
              "of server.mode async and bounded: factor on the learning rate of the push of one worker; 0 = 1 / "
              "workers"),

@@ -84,9 +84,10 @@ std::string step_line(StepReport const& step, double eta_seconds) {
   double const tokens_per_second = step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0.0;
   std::string const held_out =
       step.validation_loss ? fmt::format(" | held-out {:.4f}", *step.validation_loss) : std::string();
-  std::string line = fmt::format("step {:>5}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.1e} | {:.1f} ms | {:.2e} tok/s",
-                                 step.step, step.steps, step.loss, held_out, step.norm, step.learning_rate,
-                                 1e3 * step.seconds, tokens_per_second);
+  std::string const norm = std::isnan(step.norm) ? "-" : fmt::format("{:.2f}", step.norm); // where it is not computed
+  std::string line =
+      fmt::format("step {:>5}/{} | loss {:.4f}{} | norm {} | lr {:.1e} | {:.1f} ms | {:.2e} tok/s", step.step,
+                  step.steps, step.loss, held_out, norm, step.learning_rate, 1e3 * step.seconds, tokens_per_second);
   if (step.phases_are_timed)
     line += fmt::format(" | gemm {:.0f} % attention {:.0f} % adam {:.0f} % comm {:.0f} % (exposed {:.0f} %)",
                         percent(step.phase_seconds[Phase::gemm]), percent(step.phase_seconds[Phase::attention]),

@@ -34,7 +34,7 @@ struct StepReport {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0; ///< planned for the whole run
   double loss = 0;        ///< mean over the tokens of the global batch
-  double norm = 0;        ///< of the gradient, before clipping; not finite if the step was skipped
+  double norm = 0; ///< of the gradient, before clipping; not finite if the step was skipped, nan if nobody has it
   double learning_rate = 0;
   double seconds = 0;
   std::int64_t tokens = 0;                  ///< of the global batch

@@ -65,7 +65,9 @@ void Trainer::play(Instruction const& instruction, PlayedStep& played) {
   case Act::backward: return backward(instruction, played);
   case Act::agree: return agree(played);
   case Act::norm: played.norm = m_engine.gradient_norm(); return;
-  case Act::update: return m_engine.update(m_config->optimizer, played.update.value());
+  case Act::update:
+    if (instruction.subject != Instruction::none) return m_engine.execute(instruction);
+    return m_engine.update(m_config->optimizer, played.update.value());
   case Act::wait: return wait(instruction, played);
   case Act::reduce:
     if (played.before_push) std::exchange(played.before_push, nullptr)();
@@ -187,7 +189,8 @@ void Trainer::add_up_losses(PlayedStep& played) {
     values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];
   if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());
-  control_all_reduce(m_exec, *m_communicator, Operation::sum, values);
+  bool const goes_on = has_requests && m_plan->parallel.by_priority(); // what is pushed
+  control_all_reduce(m_exec, *m_communicator, Operation::sum, values, goes_on ? &m_engine.queue() : nullptr);
   played.requests = {};
   for (std::size_t i = count; i < values.size(); ++i) played.requests |= requests_of(values[i]);
   values.resize(count);

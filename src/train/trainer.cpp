@@ -144,8 +144,10 @@ StepReport Trainer::step(std::int64_t step, std::function<Requests()> const& ask
   PerPhase<double> const phases_before = counters().seconds;
   PlayedStep played = training_step(step);
   played.ask = ask;
+  double const rate = learning_rate(step, m_fellows && m_plan->parallel.layout.serves());
+  if (m_plan->parallel.by_priority()) played.update = update_numbers(rate, std::nullopt);
   gradient(played);
-  StepReport report = end_step(step, played, learning_rate(step, m_fellows && m_plan->parallel.layout.serves()));
+  StepReport report = end_step(step, played, rate);
   add_times(report, start, phases_before);
   return report;
 }
@@ -158,10 +160,13 @@ StepReport Trainer::end_step(std::int64_t step, PlayedStep& played, double rate)
   report.tokens = m_config->batch.global * m_plan->shape.sequence;
   report.loss = mean_loss(played);
   report.requests = played.requests;
-  report.norm = played.norm / m_scaler.scale();
+  bool const has_norm = !m_plan->parallel.by_priority();
+  report.norm = has_norm ? played.norm / m_scaler.scale() : std::numeric_limits<double>::quiet_NaN();
   if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
   report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
-  if (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped))
+  if (!has_norm && !std::isfinite(report.loss)) // servers may have updated with it
+    throw CollectiveError(fmt::format("step {}: loss {}; server.schedule \"fifo\" names the part", step, report.loss));
+  if (has_norm && (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped)))
     throw CollectiveError(fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm,
                                       describe_non_finite(played)));
   if (!report.skipped) update(report, played);
@@ -232,9 +237,15 @@ void Trainer::finish(StepReport& report) {
 }
 
 void Trainer::update(StepReport const& report, PlayedStep& played) {
+  if (!played.update) played.update = update_numbers(report.learning_rate, report.norm);
   ++m_updates;
-  played.update = {report.learning_rate, clip_factor(m_config->optimizer, report.norm) / m_scaler.scale(), m_updates};
   play(m_program.update, played);
+}
+
+/// Of the next update. Without a norm nothing is clipped.
+UpdateNumbers Trainer::update_numbers(double rate, std::optional<double> norm) const {
+  double const factor = norm ? clip_factor(m_config->optimizer, *norm) : 1;
+  return {rate, factor / m_scaler.scale(), m_updates + 1};
 }
 
 PlayedStep Trainer::training_step(std::int64_t step) const {
@@ -252,6 +263,7 @@ void Trainer::gradient(PlayedStep& played) {
     barrier(m_engine.communicators().of(Axis::pipeline));
     m_stage_clock->begin();
   }
+  if (m_plan->parallel.by_priority()) m_engine.expect_updates(m_config->optimizer, played.update);
   play(m_program.step, played);
 }
 

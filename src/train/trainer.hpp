@@ -142,6 +142,7 @@ private:
   void meet(std::size_t worker);
   PlayedStep play_held_out(std::int64_t number);
   void update(StepReport const& report, PlayedStep& played);
+  UpdateNumbers update_numbers(double rate, std::optional<double> norm) const;
   std::string describe_non_finite(PlayedStep const& played);
 
   // step_runner.cpp: how a program is played

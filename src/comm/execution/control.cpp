@@ -1,7 +1,7 @@
 #include "comm/execution/control.hpp"
 
 #include "comm/algorithms/registry.hpp"
-#include "comm/execution/execution.hpp"
+#include "comm/execution/execution_queue.hpp"
 #include "comm/execution/mpi.hpp"
 
 #include <exception>
@@ -13,7 +13,8 @@ namespace trainstone {
 namespace {
 
 template <class T>
-void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation, std::span<T> values) {
+void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation, std::span<T> values,
+                ExecutionQueue* queue = nullptr) {
   Problem const problem{.collective = Collective::all_reduce,
                         .partition = Partition::even(static_cast<Index>(values.size()), communicator.size()),
                         .topology = communicator.topology()};
@@ -22,7 +23,9 @@ void all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operatio
   Execution execution(exec, communicator, schedule, operation, Vector<T>(values.data(), values.size()),
                       Vector<T>(scratch.data(), scratch.size()),
                       {.purpose = Purpose::control, .persistent = false, .on_host = true});
-  execution.run();
+  if (!queue) return execution.run();
+  queue->start(execution);
+  queue->wait(execution);
 }
 
 int checked_length(std::size_t bytes) {
@@ -34,8 +37,8 @@ int checked_length(std::size_t bytes) {
 } // namespace
 
 void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
-                        std::span<double> values) {
-  all_reduce(exec, communicator, operation, values);
+                        std::span<double> values, ExecutionQueue* queue) {
+  all_reduce(exec, communicator, operation, values, queue);
 }
 
 void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,

@@ -18,10 +18,13 @@
 
 namespace trainstone {
 
+class ExecutionQueue;
+
 /// Every rank's values become the reduction over ranks, in the same bits on all. Complete on return.
 /// A double sum of few values is added in an order that depends on the number of ranks.
+/// \param[in] queue  what is in flight there goes on meanwhile; null: nothing does
 void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
-                        std::span<double> values);
+                        std::span<double> values, ExecutionQueue* queue = nullptr);
 void control_all_reduce(ExecutionSpace const& exec, Communicator& communicator, Operation operation,
                         std::span<std::int64_t> values);
 

@@ -132,7 +132,7 @@ void Execution::start(std::optional<InstanceEvent> const& ready) {
   m_ready = ready;
   if (m_options.caller && !ready) m_ready.emplace(*m_options.caller);
   or_end([this] {
-    m_comparison = m_communicator->announce(m_call);
+    if (!m_options.any_order) m_comparison = m_communicator->announce(m_call);
     if (!m_schedule.rounds.empty()) m_flight = Span(Lane::collective, [this] { return name(); });
     reach_delay_point("trainstone::comm::start");
     m_barriers = 0;

@@ -61,6 +61,9 @@ struct ExecutionOptions {
   /// in which the executions are started, whichever of them a rank starts: a channel with several buffers. For
   /// schedules of one round.
   std::shared_ptr<SharedTag> tag = nullptr;
+  /// Whether ranks may start it before or after other executions of the communicator, as each likes. Then nobody checks
+  /// the order.
+  bool any_order = false;
 };
 
 /// A collective in execution; may be started again after it has ended.

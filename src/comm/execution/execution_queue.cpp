@@ -15,9 +15,17 @@
 namespace trainstone {
 
 struct ExecutionQueue::State {
+  struct Turn {
+    Execution* execution;
+    InstanceEvent ready;
+    Index number;
+  };
+
   std::mutex mutex; // guards all below, and the executions themselves
   std::vector<Execution*> in_flight;
-  std::exception_ptr error; // of an execution
+  std::vector<Turn> turns;             // that have not come
+  Execution const* has_turn = nullptr; // one of those in flight
+  std::exception_ptr error;            // of an execution
   bool stop = false;
   bool some_ended = false; // since counters were merged
   std::condition_variable changed;
@@ -34,6 +42,29 @@ struct ExecutionQueue::State {
       error = std::current_exception();
     }
     if (std::erase(in_flight, nullptr) > 0) some_ended = true;
+    if (!error) begin_turns();
+  }
+
+  bool flies(Execution const& execution) const { return std::ranges::find(in_flight, &execution) != in_flight.end(); }
+  bool has(Execution const& execution) const {
+    return flies(execution) || std::ranges::find(turns, &execution, &Turn::execution) != turns.end();
+  }
+  bool is_empty() const { return in_flight.empty() && turns.empty(); }
+
+  void begin_turns() {
+    if (has_turn && !flies(*has_turn)) has_turn = nullptr;
+    while (!has_turn) {
+      auto next = turns.end();
+      for (auto one = turns.begin(); one != turns.end(); ++one)
+        if ((next == turns.end() || one->number < next->number) && one->ready.is_done()) next = one;
+      if (next == turns.end()) return;
+      Turn const turn = *next;
+      turns.erase(next);
+      turn.execution->start(turn.ready);
+      if (!turn.execution->in_flight()) continue;
+      in_flight.push_back(turn.execution);
+      has_turn = turn.execution;
+    }
   }
 
   void advance_for_caller() {
@@ -53,7 +84,7 @@ struct ExecutionQueue::State {
     ThreadCommCounters const redirected_communication(communicated);
     std::unique_lock lock(mutex);
     while (!stop) {
-      changed.wait(lock, [this] { return stop || (!in_flight.empty() && !error); });
+      changed.wait(lock, [this] { return stop || (!is_empty() && !error); });
       if (!stop) advance_all();
       lock.unlock();
       std::this_thread::yield(); // the caller may want the lock
@@ -107,10 +138,18 @@ void ExecutionQueue::start(Execution& execution, std::optional<InstanceEvent> co
   m_state->changed.notify_one();
 }
 
+void ExecutionQueue::start_in_turn(Execution& execution, InstanceEvent const& ready, Index number) {
+  std::lock_guard const lock(m_state->mutex);
+  m_state->rethrow();
+  m_state->turns.push_back({&execution, ready, number});
+  m_state->begin_turns();
+  m_state->changed.notify_one();
+}
+
 bool ExecutionQueue::progress() {
   std::lock_guard const lock(m_state->mutex);
   m_state->advance_for_caller();
-  return m_state->in_flight.empty();
+  return m_state->is_empty();
 }
 
 void ExecutionQueue::wait(Execution const& execution) {
@@ -121,7 +160,7 @@ void ExecutionQueue::wait(Execution const& execution) {
     {
       std::lock_guard const lock(m_state->mutex);
       m_state->advance_for_caller();
-      if (std::ranges::find(m_state->in_flight, &execution) == m_state->in_flight.end()) return;
+      if (!m_state->has(execution)) return;
     }
     patience.look_again();
   }
@@ -138,7 +177,12 @@ std::size_t ExecutionQueue::in_flight() const {
   std::lock_guard const lock(m_state->mutex);
   m_state->share_counters();
   m_state->rethrow();
-  return m_state->in_flight.size();
+  return m_state->in_flight.size() + m_state->turns.size();
+}
+
+bool ExecutionQueue::has(Execution const& execution) const {
+  std::lock_guard const lock(m_state->mutex);
+  return m_state->has(execution);
 }
 
 } // namespace trainstone

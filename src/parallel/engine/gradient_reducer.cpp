@@ -42,9 +42,11 @@ void GradientReducer::prepare_executions(ExecutionSpace const& communication, Me
                                 ExecutionOptions{.segment = (of_sums ? m_memory.sums : m_memory.fresh)->segment(),
                                                  .pieces = m_reductions->pieces_of(bucket, step, *m_layout),
                                                  .staging = m_memory.staging[at(b % m_reductions->in_flight)],
-                                                 .caller = &m_exec});
+                                                 .caller = &m_exec,
+                                                 .any_order = m_reductions->by_priority});
     }
   }
+  if (m_reductions->by_priority) m_pushed.resize(m_buckets.size(), false);
 }
 
 GradientTarget GradientReducer::target(Index unit, Index micro_batch, bool begins) {
@@ -79,8 +81,22 @@ void GradientReducer::fold(Index unit, Index micro_batch) {
 void GradientReducer::reduce(Index bucket) {
   TRAINSTONE_REQUIRE(!m_reductions->fresh_gradients_apart || has_scratch(bucket), "the scratch of bucket {} is in use",
                      bucket);
+  if (m_reductions->by_priority) return start_by_priority(bucket);
   m_due.push_back({bucket, InstanceEvent(m_exec)});
   start_due();
+}
+
+/// A server is ready for all of them at once.
+void GradientReducer::start_by_priority(Index bucket) {
+  m_pushed[at(bucket)] = true;
+  InstanceEvent const complete(m_exec);
+  if (m_layout->serves()) return m_queue->start(execution(bucket, 0), complete);
+  Index const unit = m_reductions->buckets.runs[at(m_buckets[at(bucket)].run)].first_unit;
+  m_queue->start_in_turn(execution(bucket, 0), complete, unit * std::ssize(m_buckets) + bucket);
+}
+
+bool GradientReducer::is_reduced(Index bucket) const {
+  return m_pushed[at(bucket)] && !m_queue->has(execution(bucket, 0));
 }
 
 /// As many are in flight as there are scratch vectors: each is one bucket's at a time.
@@ -111,6 +127,10 @@ Execution& GradientReducer::execution(Index bucket, std::size_t step) {
   return m_executions[at(bucket) * m_reductions->collectives.size() + step];
 }
 
+Execution const& GradientReducer::execution(Index bucket, std::size_t step) const {
+  return m_executions[at(bucket) * m_reductions->collectives.size() + step];
+}
+
 /// Only of the oldest: whatever the timing, all ranks then start the later steps in the same order.
 bool GradientReducer::go_on(Work& work, Wait wait) {
   for (;;) {
@@ -129,6 +149,11 @@ void GradientReducer::finish_oldest() {
 }
 
 void GradientReducer::wait_reduced(Index bucket) {
+  if (m_reductions->by_priority) {
+    if (m_pushed[at(bucket)]) m_queue->wait(execution(bucket, 0));
+    m_pushed[at(bucket)] = false;
+    return;
+  }
   auto const is_it = [bucket](Work const& work) { return work.bucket == bucket; };
   while (std::ranges::any_of(m_in_flight, is_it) || std::ranges::any_of(m_due, is_it)) finish_oldest();
 }

@@ -42,10 +42,13 @@ public:
   /// The unit's gradient of a micro-batch takes its place in the tree over micro-batches, in place.
   void fold(Index unit, Index micro_batch);
   /// Starts to reduce a bucket's fresh gradients when the work that is enqueued on exec now has ended. If gradients are
-  /// reduced in place and an earlier reduction uses the scratch, this one starts when the earlier one has ended.
+  /// reduced in place and an earlier reduction uses the scratch, this one starts when the earlier one has ended. By
+  /// priority, a worker's reductions start one after the other.
   void reduce(Index bucket);
   /// Waits for it. Afterwards what was reduced is complete for work enqueued on exec.
   void wait_reduced(Index bucket);
+  /// By priority: whether it was started and has ended. Does not advance any.
+  bool is_reduced(Index bucket) const;
   /// Adds what was reduced to the bucket's sums.
   void accumulate(Index bucket, Index micro_batch);
   /// Starts to reduce a bucket's sums over replicas; waits for it.
@@ -73,11 +76,13 @@ private:
   enum class Wait { no, yes };
 
   void prepare_executions(ExecutionSpace const& communication, MeshCommunicators& communicators);
+  void start_by_priority(Index bucket);
   bool has_scratch(Index bucket) const;
   void start_due();
   bool go_on(Work& work, Wait wait);
   void finish_oldest();
   Execution& execution(Index bucket, std::size_t step);
+  Execution const& execution(Index bucket, std::size_t step) const;
   Range place_of_share(Gradient const& gradient) const;
   StoredVector share_of(Gradient const& gradient) const;
   void fold(StoredVector value, Index begin, Index micro_batch);
@@ -93,6 +98,7 @@ private:
   std::deque<Work> m_in_flight; ///< in the order in which they were started
   std::deque<Work> m_due;       ///< complete, but for scratch: these are started next, in this order
   std::vector<Index> m_sums;    ///< buckets whose sums are being reduced
+  std::vector<bool> m_pushed;   ///< by priority, by bucket: whether it was started, and nobody has waited
 };
 
 } // namespace trainstone

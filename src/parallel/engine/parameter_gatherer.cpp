@@ -26,13 +26,16 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
     if (!gathers.of_unit[at(unit)]) continue;
     auto const& [planned, pieces] = *gathers.of_unit[at(unit)];
     Schedule const schedule = schedule_of(planned, layout.mesh, layout.rank);
-    for (Index slot = 0; slot < m_plan->in_flight(); ++slot)
+    for (Index slot = 0; slot < m_plan->in_flight(); ++slot) {
+      if (m_plan->by_priority && slot != unit) continue;
       m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum, whole(unit, slot),
                              scratch[at(slot)],
                              ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
                                               .pieces = pieces,
                                               .staging = staging[at(slot)],
-                                              .caller = &m_exec});
+                                              .caller = &m_exec,
+                                              .any_order = m_plan->by_priority});
+    }
   }
 }
 
@@ -59,7 +62,7 @@ StoredVector ParameterGatherer::whole_group(Index group, Index slot) const {
 }
 
 Execution& ParameterGatherer::execution(Index unit, Index slot) {
-  return m_gathers[at(unit * m_plan->in_flight() + slot)];
+  return m_gathers[at(m_plan->by_priority ? unit : unit * m_plan->in_flight() + slot)];
 }
 
 void ParameterGatherer::gather(Index unit, Index slot) {
@@ -73,10 +76,13 @@ void ParameterGatherer::gather(Index unit, Index slot) {
 
 void ParameterGatherer::outdate() {
   if (!m_plan->after_update) return;
-  for (Published& unit : m_published) {
-    TRAINSTONE_REQUIRE(unit.state != Publication::under_way, "parameters change while they are published");
-    unit.state = Publication::old;
-  }
+  for (Index unit = 0; unit < std::ssize(m_published); ++unit) outdate(unit);
+}
+
+void ParameterGatherer::outdate(Index unit) {
+  Published& published = m_published[at(unit)];
+  TRAINSTONE_REQUIRE(published.state != Publication::under_way, "parameters change while they are published");
+  published.state = Publication::old;
 }
 
 void ParameterGatherer::publish(Index unit, Index slot) {
@@ -85,7 +91,10 @@ void ParameterGatherer::publish(Index unit, Index slot) {
   for (Published const& other : m_published)
     TRAINSTONE_REQUIRE(other.state != Publication::under_way || other.slot != slot, "scratch {} is in use", slot);
   published = {Publication::under_way, slot};
-  m_queue->start(execution(unit, slot));
+  if (m_plan->by_priority && m_layout->serves())
+    m_queue->start_in_turn(execution(unit, slot), InstanceEvent(m_exec), unit);
+  else
+    m_queue->start(execution(unit, slot));
 }
 
 void ParameterGatherer::wait_published(Index unit) {

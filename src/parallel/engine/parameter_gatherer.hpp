@@ -34,7 +34,10 @@ public:
 
   /// The owners' shares have changed: what was published is old. Nothing may be on its way.
   void outdate();
-  /// Starts to bring a unit's shares to all ranks, unless they are there or on their way. \param[in] slot  of scratch
+  /// The same of one unit.
+  void outdate(Index unit);
+  /// Starts to bring a unit's shares to all ranks, unless they are there or on their way. By priority, a server sends
+  /// one unit after the other. \param[in] slot  of scratch
   void publish(Index unit, Index slot);
   /// Waits until a unit is published. Afterwards it is complete for work enqueued on exec.
   void wait_published(Index unit);
@@ -63,7 +66,7 @@ private:
   StateLayout const* m_layout;
   StateMemory* m_parameters;
   StateMemory* m_slots;
-  std::vector<Execution> m_gathers;   ///< of every unit, for every slot of scratch; empty on one rank
+  std::vector<Execution> m_gathers;   ///< of every unit, for every slot of scratch, or for its own; empty on one rank
   std::vector<Published> m_published; ///< by unit
 };
 

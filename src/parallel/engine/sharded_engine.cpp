@@ -185,14 +185,17 @@ void ShardedEngine::execute(Instruction const& one) {
   case Act::gather:
     return waits ? gatherer().wait_gathered(one.subject, one.slot) : gatherer().gather(one.subject, one.slot);
   case Act::publish: return waits ? gatherer().wait_published(one.subject) : gatherer().publish(one.subject, one.slot);
-  case Act::reduce: return waits ? reducer().wait_reduced(one.subject) : reducer().reduce(one.subject);
+  case Act::reduce: return waits ? wait_reduced(one.subject) : reducer().reduce(one.subject);
   case Act::reduce_sums: return waits ? reducer().wait_sums(one.subject) : reducer().reduce_sums(one.subject);
   case Act::fold: return reducer().fold(one.subject, one.micro_batch);
   case Act::accumulate: return reducer().accumulate(one.subject, one.micro_batch);
   case Act::send:
   case Act::receive: return waits ? m_stages.value().wait(one) : m_stages.value().start(one);
   case Act::exchange: return waits ? m_tensor.value().wait(one) : m_tensor.value().start(one);
-  case Act::tie: return m_stages ? m_stages->tie() : reducer().tie();
+  case Act::tie:
+    if (m_plan->by_priority()) return; // before its unit is updated
+    return m_stages ? m_stages->tie() : reducer().tie();
+  case Act::update: return update_unit(one.subject);
   default: throw Error(fmt::format("the engine does not execute \"{}\"", to_string(one, *m_plan)));
   }
 }
@@ -221,22 +224,69 @@ Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
   NoProgress const busy(m_busy);
-  for (TensorShare const& share : m_tensor_shares) {
-    Index const size = share.range.size(), begin = m_layout->share_offset(share.group) + share.range.begin;
-    std::vector<Vector<float>> moments;
-    for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
-    ConstStoredVector gradient = reducer().share(share.group).part(share.range.begin, size);
-    if (m_layout->types.gradient_copy) {
-      StoredVector const copy = part_of(m_gradient_copy, begin, size);
-      cast(m_exec, gradient, copy);
-      gradient = copy;
-    }
-    bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
-    update_parameters(m_exec, optimizer, numbers, decays, gradient,
-                      part_of(master_share(share.group), share.range.begin, size), moments,
-                      gatherer().share(share.group).part(share.range.begin, size));
-  }
+  for (TensorShare const& share : m_tensor_shares) update(share, optimizer, numbers);
   outdate_parameters();
+}
+
+void ShardedEngine::update(TensorShare const& share, OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
+  Index const size = share.range.size(), begin = m_layout->share_offset(share.group) + share.range.begin;
+  std::vector<Vector<float>> moments;
+  for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
+  ConstStoredVector gradient = reducer().share(share.group).part(share.range.begin, size);
+  if (m_layout->types.gradient_copy) {
+    StoredVector const copy = part_of(m_gradient_copy, begin, size);
+    cast(m_exec, gradient, copy);
+    gradient = copy;
+  }
+  bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
+  update_parameters(m_exec, optimizer, numbers, decays, gradient,
+                    part_of(master_share(share.group), share.range.begin, size), moments,
+                    gatherer().share(share.group).part(share.range.begin, size));
+}
+
+void ShardedEngine::expect_updates(OptimizerConfig const& optimizer, std::optional<UpdateNumbers> const& numbers) {
+  m_expected = {optimizer, numbers, std::vector<bool>(m_layout->units.size(), true)};
+}
+
+void ShardedEngine::update_unit(Index unit) {
+  if (!m_expected.units.at(static_cast<std::size_t>(unit))) return; // it was done
+  m_expected.units[static_cast<std::size_t>(unit)] = false;
+  TimedRegion const region([] { return "trainstone::parallel::update"; });
+  auto const is_here = [&](Index group) { return m_layout->unit_of(group) == unit; };
+  ReductionPlan const& reductions = m_plan->reductions;
+  if (reductions.adds_parts_of_table() && is_here(m_layout->table_group())) reducer().tie();
+  for (Index group = 0; reductions.rounds_sums && group < std::ssize(m_layout->groups); ++group)
+    if (is_here(group) && !m_layout->share(group).empty())
+      round_to(m_exec, m_layout->types.gradients, reducer().share(group).as<float>());
+  if (!m_expected.numbers) return;
+  for (TensorShare const& share : m_tensor_shares)
+    if (is_here(share.group)) update(share, m_expected.optimizer, *m_expected.numbers);
+  gatherer().outdate(unit);
+}
+
+void ShardedEngine::wait_reduced(Index bucket) {
+  bool const updates = m_plan->by_priority() && m_layout->serves();
+  if (!updates) return reducer().wait_reduced(bucket);
+  for (Patience patience; !reducer().is_reduced(bucket); patience.look_again()) {
+    m_queue.progress();
+    update_what_is_there();
+  }
+  reducer().wait_reduced(bucket);
+}
+
+/// What the next forward needs first goes first.
+void ShardedEngine::update_what_is_there() {
+  for (Index unit = 0; unit < std::ssize(m_layout->units); ++unit) {
+    if (!m_expected.units[static_cast<std::size_t>(unit)]) continue;
+    BucketPlan const& buckets = m_plan->reductions.buckets;
+    BucketRun const& run = buckets.runs[static_cast<std::size_t>(buckets.run_of_unit(unit))];
+    bool is_there = true;
+    for (Index bucket = run.first_bucket; is_there && bucket < run.first_bucket + run.buckets; ++bucket)
+      is_there = reducer().is_reduced(bucket);
+    if (!is_there) continue;
+    update_unit(unit);
+    gatherer().publish(unit, unit);
+  }
 }
 
 void ShardedEngine::outdate_parameters() {

@@ -58,8 +58,9 @@ public:
   /// Where the model has that; once, before the first exchange. Collective over the tensor group.
   void prepare_exchanges(ExchangedVectors const& model) { m_tensor.value().prepare(model); }
 
-  /// Executes send, receive, exchange, gather, publish, fold, reduce, accumulate, reduce_sums, tie, and waits for what
-  /// these have started.
+  /// Executes send, receive, exchange, gather, publish, fold, reduce, accumulate, reduce_sums, tie, the update of a
+  /// unit, and waits for what these have started. While a server waits for a bucket, it updates and publishes units
+  /// whose gradients are there, before their turn in the program.
   void execute(Instruction const& instruction);
   /// The whole parameters of a unit: in a slot, if they are sharded. Valid until another unit is gathered there.
   ConstStoredVector parameters(Index unit, Index slot) const;
@@ -73,6 +74,8 @@ public:
   double gradient_norm();
   /// Updates parameters and moments with numbers.gradient_scale times the gradients. Publications are then due.
   void update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  /// By priority: what the updates of the next step take. None: its units are not updated, and not published.
+  void expect_updates(OptimizerConfig const& optimizer, std::optional<UpdateNumbers> const& numbers);
   /// Others have updated: publications are due.
   void outdate_parameters();
   /// Continues the collectives in flight, without waiting.
@@ -108,6 +111,8 @@ public:
   ShardPlan const& plan() const { return *m_plan; }
   ParameterTable const& table() const { return *m_table; }
   MeshCommunicators& communicators() { return m_communicators[m_met]; }
+  /// For collectives of the caller, with which those in flight go on.
+  ExecutionQueue& queue() { return m_queue; }
 
 private:
   class NoProgress;
@@ -132,6 +137,10 @@ private:
   ParameterGatherer const& gatherer() const { return m_exchanges[m_met].gatherer; }
   void add_exchanges(MeshCommunicators& communicators, Arena& norm_memory);
   void broadcast_state();
+  void update(TensorShare const& share, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  void wait_reduced(Index bucket);
+  void update_what_is_there();
+  void update_unit(Index unit);
   void connect_stages(Arena& buffers, PinnedMemory& pinned);
 
   ExecutionSpace m_exec, m_communication;
@@ -150,6 +159,13 @@ private:
   std::optional<TensorExchange> m_tensor; ///< of a tensor group
   std::optional<StageExchange> m_stages;  ///< of a pipeline
   std::vector<TensorShare> m_tensor_shares;
+  /// By priority: what updates take, and the units that this step is still to update.
+  struct Expected {
+    OptimizerConfig optimizer;
+    std::optional<UpdateNumbers> numbers;
+    std::vector<bool> units;
+  };
+  Expected m_expected;
   bool m_busy = false; ///< inside of a function that starts or waits for collectives
 };
 

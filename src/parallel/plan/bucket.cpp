@@ -112,7 +112,8 @@ private:
   BucketPlan m_plan;
 };
 
-void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
+/// \param[in] joins  whether several units may be in one bucket
+void cut_by_size(Cutter& cutter, Index first_limit, Index limit, bool joins) {
   std::vector<Index> const order = cutter.order();
   for (std::size_t next = 0; next < order.size();) {
     Index const last = order[next];
@@ -124,7 +125,7 @@ void cut_by_size(Cutter& cutter, Index first_limit, Index limit) {
       continue;
     }
     Index first = last, elements = cutter.elements(last);
-    for (; !leads && cutter.joins(first) && elements + cutter.elements(first - 1) <= limit; ++next)
+    for (; joins && !leads && cutter.joins(first) && elements + cutter.elements(first - 1) <= limit; ++next)
       elements += cutter.elements(--first);
     cutter.add_run(first, last);
   }
@@ -215,9 +216,13 @@ BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, 
     TRAINSTONE_REQUIRE(layout.mesh.shard == 1, "tensors are not reduced one by one among {} shards", layout.mesh.shard);
     for (Index const unit : cutter.order()) cutter.add_tensors(unit);
     break;
-  case Granularity::bucket:
-    cut_by_size(cutter, elements(config.first_bucket_bytes), elements(config.bucket_bytes));
+  case Granularity::bucket: {
+    bool const has_slices = has_priorities(config) && config.server_slice_bytes > 0;
+    Index const limit = elements(has_slices ? config.server_slice_bytes : config.bucket_bytes);
+    cut_by_size(cutter, has_priorities(config) ? limit : elements(config.first_bucket_bytes), limit,
+                !has_priorities(config));
     break;
+  }
   }
   return cutter.take();
 }

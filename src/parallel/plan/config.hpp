@@ -67,6 +67,12 @@ enum class ServerOrder {
   arrival, ///< time
 };
 
+/// When servers update, and what goes first between them and workers.
+enum class ServerSchedule {
+  fifo,     ///< all parameters at once, when all gradients are there; what is complete first goes first
+  priority, ///< unit by unit; what the next forward needs first goes first
+};
+
 /// All of them may be under way at the same time, on memory that ranks share, too (SharedSegment::open_tickets).
 inline constexpr std::int64_t most_row_chunks = 16;
 
@@ -79,7 +85,9 @@ struct ParallelConfig {
   ServerMode server_mode = ServerMode::sync;
   std::int64_t staleness = 0;                      ///< threshold of clocks, of ServerMode::bounded
   ServerOrder server_order = ServerOrder::planned; ///< where workers do not wait for each other
-  double server_lr_scale = 0; ///< factor on the learning rate of a push of one worker; 0: 1 / workers
+  ServerSchedule server_schedule = ServerSchedule::fifo;
+  double server_slice_bytes = 0; ///< of gradients, at most in one push; 0: bucket_bytes. Of ServerSchedule::priority
+  double server_lr_scale = 0;    ///< factor on the learning rate of a push of one worker; 0: 1 / workers
   NaiveUpdate naive_update = NaiveUpdate::each;
   StatePartition partition = StatePartition::intra_layer;
   ReductionMode reduction = ReductionMode::fast;

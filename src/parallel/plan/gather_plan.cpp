@@ -63,9 +63,11 @@ std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers) {
   return different;
 }
 
-GatherPlan make_gather_plan(Index prefetch, AlgorithmChoice const& choice, StateLayout const& layout) {
+GatherPlan make_gather_plan(Index prefetch, bool by_priority, AlgorithmChoice const& choice,
+                            StateLayout const& layout) {
   GatherPlan plan;
-  plan.prefetch = prefetch;
+  plan.by_priority = by_priority;
+  plan.prefetch = by_priority ? std::ssize(layout.units) - 1 : prefetch;
   plan.slots = layout.sharding.parameters ? plan.in_flight() : 0;
   plan.after_update = !layout.sharding.parameters && layout.mesh.shard > 1;
   plan.of_unit.resize(layout.units.size());

@@ -29,6 +29,9 @@ struct GatherPlan {
 
   /// Gathers at a time, each with its own scratch.
   Index in_flight() const { return prefetch + 1; }
+  /// The updated parameters of all units may be under way, each with scratch of its own, whose number is the unit's. A
+  /// server sends those of one unit after the other: of those that are updated, what the next forward needs first.
+  bool by_priority = false;
   /// The ranks that share the memory of gathered parameters: the flat vector, or the slots.
   std::optional<Axis> sharers() const;
 };
@@ -39,6 +42,7 @@ bool are_alike(UnitGather const& gather, UnitGather const& other);
 /// Of gathers that are alike, the first one.
 std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers);
 
-GatherPlan make_gather_plan(Index prefetch, AlgorithmChoice const& choice, StateLayout const& layout);
+/// \param[in] by_priority  see there
+GatherPlan make_gather_plan(Index prefetch, bool by_priority, AlgorithmChoice const& choice, StateLayout const& layout);
 
 } // namespace trainstone

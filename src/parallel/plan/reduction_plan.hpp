@@ -24,6 +24,9 @@ struct ReductionPlan {
   BucketPlan buckets;
   BucketReduction collectives; ///< of a bucket without elements
   Index in_flight = 2;         ///< reductions at a time
+  /// Servers update a unit when its gradients are there. All buckets may be under way, each with scratch of its own,
+  /// and a worker sends one after the other: of those that are complete, what the next forward needs first.
+  bool by_priority = false;
   /// true: reduce after every micro-batch, over the innermost axis that is longer than 1; false: once, after the last
   /// one
   bool reduce_each = false;

@@ -66,7 +66,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
                                .servers = mesh.servers};
   for (AlgorithmKey const& key : algorithm_keys) choice.of(key); // unknown names are refused, used or not
   plan.reductions = make_reduction_plan(parallel, choice, table, layout);
-  plan.gathers = make_gather_plan(parallel.prefetch, choice, layout);
+  plan.gathers = make_gather_plan(parallel.prefetch, has_priorities(parallel), choice, layout);
   plan.state_broadcasts = plan_start(choice, layout);
   plan.parts = PartTable(table, options);
   plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);

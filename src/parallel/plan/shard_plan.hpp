@@ -30,6 +30,8 @@ struct ShardPlan {
   bool overlap = true;                                   ///< communicate while computing
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
 
+  /// Whether servers update unit by unit, and ranks send first what the next forward needs first.
+  bool by_priority() const { return reductions.by_priority; }
   /// Whether this rank computes the losses of its micro-batches.
   bool has_losses() const { return parts.has_head() && !layout.serves(); }
   /// Whether a step adds up two parts of the token table's gradient at its end. Look-up and head have a part each, or a

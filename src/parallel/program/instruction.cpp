@@ -33,6 +33,7 @@ std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   case Act::send:
   case Act::receive: return std::string(to_string(static_cast<MessageKind>(subject)));
   case Act::exchange: return std::string(to_string(static_cast<SliceExchange>(subject)));
+  case Act::update: return subject == Instruction::none ? "" : unit_name(plan, subject);
   default: return "";
   }
 }

@@ -37,7 +37,7 @@ enum class Act {
                ///< the first and on the last stage, which then meet
   agree,       ///< losses and requests of all ranks meet
   norm,        ///< of the summed gradient
-  update,      ///< of the parameters that this rank owns
+  update,      ///< of the parameters that this rank owns, or of those of a unit
   publish,     ///< starts to bring a unit's updated parameters to all ranks that keep them, unless they are there
   wait,        ///< for what another act has started
 };
@@ -54,8 +54,8 @@ struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject = none; ///< a unit (gather, publish, fold), a part (forward, recompute, backward), a bucket (reduce and
-                        ///< the like), a MessageKind (send, receive), a SliceExchange
+  Index subject = none; ///< a unit (gather, publish, fold, update of one unit), a part (forward, recompute, backward),
+                        ///< a bucket (reduce and the like), a MessageKind (send, receive), a SliceExchange
   Index micro_batch = none; ///< among those of this rank and step
   Index slot = none;        ///< of gathered parameters or of scratch; of exchange: the chunk of rows, of several
   Act started = Act::wait;  ///< by wait: the act that it waits for

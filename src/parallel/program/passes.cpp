@@ -238,6 +238,7 @@ Instructions GradientPass::operator()(Instructions const& order) {
 
 Instructions GradientPass::finish() {
   Instructions out;
+  if (m_reductions->by_priority) return out; // the next step waits
   meet_across_replicas(std::ssize(m_in_flight), out);
   while (!m_in_flight.empty()) retire_oldest(out);
   if (m_plan->ties_table()) out.push_back({.act = Act::tie});

@@ -76,7 +76,8 @@ public:
 
   /// \param[in] order  of the next micro-batch, which may have instructions of other passes
   Instructions operator()(Instructions const& order);
-  /// Waits for everything that has been started, and adds the parts of the token table's gradient that lie apart.
+  /// Waits for everything that has been started, and adds the parts of the token table's gradient that lie apart. Where
+  /// servers update unit by unit, there is nothing to do.
   Instructions finish();
 
 private:

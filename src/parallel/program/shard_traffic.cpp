@@ -106,7 +106,8 @@ Traffic control_traffic_of(Index values, Topology const& topology, Rank rank) {
 }
 
 std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
-  Traffic norm = plan.gathers.norm ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
+  Traffic norm =
+      plan.gathers.norm && !plan.by_priority() ? traffic_of(plan, *plan.gathers.norm, sizeof(double)) : Traffic();
   StateLayout const& layout = plan.layout;
   for (Axis const axis : model_axes)
     if (layout.mesh.size(axis) > 1)

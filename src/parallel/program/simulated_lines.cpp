@@ -18,6 +18,12 @@ LineName line_name(Axis axis, ShardPlan const& plan) {
   return {.axis = axis, .colour = plan.layout.mesh.colour(axis, plan.layout.rank)};
 }
 
+LineName line_of_collective(Instruction const& start, Axis axis, ShardPlan const& plan) {
+  LineName name = line_name(axis, plan);
+  if (plan.by_priority()) name.pair = {start.act, start.subject};
+  return name;
+}
+
 LineName line_of_ends(ShardPlan const& plan) {
   LineName name = line_name(Axis::pipeline, plan);
   name.pair = {Act::tie, 0};
@@ -33,6 +39,12 @@ std::vector<LineName> lines_of(ShardPlan const& plan) {
   PipelinePlan const& pipeline = plan.pipeline;
   std::vector<LineName> names{{}};
   for (Axis const axis : axes) names.push_back(line_name(axis, plan));
+  if (plan.by_priority()) {
+    for (Index bucket = 0; bucket < plan.reductions.buckets.buckets(); ++bucket)
+      names.push_back(line_of_collective({.act = Act::reduce, .subject = bucket}, Axis::shard, plan));
+    for (Index unit = 0; unit < std::ssize(plan.layout.units); ++unit)
+      names.push_back(line_of_collective({.act = Act::publish, .subject = unit}, Axis::shard, plan));
+  }
   if (!pipeline.has_stages()) return names;
   for (MessageKind const kind : {MessageKind::activation, MessageKind::gradient})
     for (bool const sends : {true, false}) names.push_back(channel(plan, kind, pipeline.sender(sends, kind)));

@@ -17,8 +17,8 @@ namespace trainstone::Impl {
 struct LineName {
   std::optional<Axis> axis = {};
   int colour = 0; ///< of the line of the axis
-  /// Of two stages of a line: messages of a kind from a sender, or the sum of the token table's gradient. None: the
-  /// whole line.
+  /// Of two stages of a line: messages of a kind from a sender, or the sum of the token table's gradient. Of workers
+  /// and servers by priority: what they push of a bucket, or pull of a unit. None: the whole line.
   std::optional<std::pair<Act, Index>> pair = {};
 
   auto operator<=>(LineName const&) const = default;
@@ -28,6 +28,8 @@ struct LineName {
 LineName line_name(Axis axis, ShardPlan const& plan);
 /// The first and the last stage of this rank's line.
 LineName line_of_ends(ShardPlan const& plan);
+/// Of a reduction or a gather. By priority each has a tag of its own.
+LineName line_of_collective(Instruction const& start, Axis axis, ShardPlan const& plan);
 /// The channel of a send or a receive.
 LineName channel_of(Instruction const& message, ShardPlan const& plan);
 /// All communicators that this rank is in.

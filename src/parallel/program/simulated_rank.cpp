@@ -17,6 +17,7 @@ SimulatedRank::SimulatedRank(ShardPlan const& plan)
       m_sent_slots(index(plan.pipeline.copies().slots), false),
       m_input_coming(index(plan.pipeline.copies().inputs), false),
       m_exchange_table(plan.parts) {
+  m_versions.resize(plan.layout.units.size(), 0);
   for (Index unit = 0; unit < std::ssize(plan.layout.units); ++unit) m_whole.push_back({unit, 0, false});
   for (Index number = 0; number < plan.reductions.buckets.buckets(); ++number) {
     Bucket const bucket = plan.reductions.buckets.bucket(number);
@@ -71,6 +72,12 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   case Act::reduce:
   case Act::reduce_sums:
   case Act::accumulate: require(instruction.subject, m_plan->reductions.buckets.buckets(), "bucket"); break;
+  case Act::update: {
+    bool const whole = instruction.subject == Instruction::none;
+    if (whole == m_plan->by_priority()) fail(StepDefect::malformed, instruction, "the plan has other updates");
+    if (!whole) require(instruction.subject, std::ssize(m_layout->units), "unit");
+    break;
+  }
   default: break;
   }
   bool const is_of_chunk = act == Act::loss && m_plan->parts.options().splits_loss();
@@ -87,8 +94,10 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
 
 /// Evaluations are none of a server's business, unless parameters are pulled there.
 void SimulatedRank::require_played() const {
-  auto const of_server = std::ranges::count_if(played, [](Section one) { return one != Section::evaluation; });
-  Index const least = m_layout->serves() ? of_server : std::ssize(played);
+  Index const least = std::ranges::count_if(played, [&](Section one) {
+    if (one == Section::update) return !m_plan->by_priority(); // a part of the step
+    return one == Section::step || !m_layout->serves();
+  });
   if (m_sections < least)
     throw FoundDefect{{StepDefect::incomplete, rank(),
                        fmt::format("rank {}: {} of {} steps, updates and evaluations have no instruction", rank(),
@@ -112,9 +121,10 @@ void SimulatedRank::read_parameters(Instruction const& instruction, Index unit) 
   if (copy.under_way)
     fail(StepDefect::undefined_read, instruction, fmt::format("the parameters of {} are still on their way", name));
   copy.read = true;
-  if (copy.version != m_version)
+  Index const version = m_versions[index(unit)];
+  if (copy.version != version)
     fail(StepDefect::old_parameters, instruction,
-         fmt::format("the parameters of {} are those after {} updates, there were {}", name, copy.version, m_version));
+         fmt::format("the parameters of {} are those after {} updates, there were {}", name, copy.version, version));
 }
 
 /// Inputs or targets.
@@ -222,6 +232,7 @@ void SimulatedRank::norm(Instruction const& instruction) {
 }
 
 void SimulatedRank::update(Instruction const& instruction) {
+  if (m_plan->by_priority()) return update_unit(instruction);
   if (!m_has_norm) fail(StepDefect::undefined_read, instruction, "the norm is not there");
   for (auto const* copies : {&m_whole, &m_slots})
     for (Copy const& copy : *copies)
@@ -230,9 +241,34 @@ void SimulatedRank::update(Instruction const& instruction) {
              fmt::format("the parameters of {} are still on their way", m_layout->units[index(copy.unit)].name));
   m_has_norm = false;
   ++m_updated;
-  ++m_version;
+  for (Index& version : m_versions) ++version;
   if (m_layout->mesh.shard > 1) return;
-  for (Copy& copy : m_whole) copy.version = m_version;
+  for (Copy& copy : m_whole) copy.version = m_versions.front();
+}
+
+/// Of a server or, as far as it knows, of a worker.
+void SimulatedRank::update_unit(Instruction const& instruction) {
+  Index const unit = instruction.subject;
+  if (is_under_way(unit)) fail(StepDefect::written_while_used, instruction, "the parameters are still on their way");
+  bool has_table = false;
+  for (GradientCell const& cell : m_cells)
+    if (cell.unit == unit) {
+      has_table = has_table || m_layout->groups[index(cell.group)].number == token_table_group;
+      if (m_layout->serves()) require_complete(instruction, cell);
+    }
+  if (has_table && m_layout->serves() && m_plan->ties_table() && m_tied == 0)
+    fail(StepDefect::undefined_read, instruction, "the two parts of the token table's gradient have not been added");
+  if (std::ranges::find(m_updated_units, unit) != m_updated_units.end())
+    fail(StepDefect::doubled_contribution, instruction, "the step has updated it before");
+  m_updated_units.push_back(unit);
+  ++m_versions[index(unit)];
+}
+
+/// Whoever has a unit's new parameters has sent its gradients before.
+bool SimulatedRank::was_pushed(Instruction const& wait) {
+  if (!m_plan->by_priority() || m_layout->serves() || wait.started != Act::reduce) return false;
+  Index const unit = cells_of(wait.subject).front()->unit;
+  return is_published(unit) && !is_under_way(unit);
 }
 
 void SimulatedRank::end_section(Section section, Instruction const& last) {
@@ -241,10 +277,15 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
       fail(StepDefect::incomplete, last,
            fmt::format("\"{}\" was done {} times until here, must be {}", to_string(act), found, wanted));
   };
-  require_times(Act::tie, m_tied, section == Section::step && m_plan->ties_table() ? 1 : 0);
+  bool const by_unit = m_plan->by_priority();
+  bool const ties = m_plan->ties_table() && (m_layout->serves() || !by_unit);
+  require_times(Act::tie, m_tied, section == Section::step && ties ? 1 : 0);
   require_times(Act::agree, m_agreed, section == Section::step ? 1 : 0);
-  require_times(Act::norm, m_normed, section == Section::step ? 1 : 0);
+  Index const units = by_unit && section == Section::step ? std::ssize(m_layout->units) : 0;
+  require_times(Act::norm, m_normed, section == Section::step && !by_unit ? 1 : 0);
   require_times(Act::update, m_updated, section == Section::update ? 1 : 0);
+  require_times(Act::update, std::ssize(m_updated_units), units);
+  m_updated_units.clear();
   if (section == Section::evaluation && m_plan->has_losses()) require_times(Act::loss, m_losses.front(), loss_pieces());
   m_tied = m_agreed = m_normed = m_updated = 0;
   ++m_sections;
@@ -276,17 +317,17 @@ void SimulatedRank::begin_gather(Instruction const& instruction) {
          fmt::format("the parameters of {} are on their way into this slot", before));
   if (!copy.read)
     fail(StepDefect::never_read, instruction, fmt::format("no part has read the parameters of {} before it", before));
-  copy = {instruction.subject, m_version, true, false};
+  copy = {instruction.subject, version(instruction.subject), true, false};
 }
 
 void SimulatedRank::end_gather(Instruction const& instruction) { m_slots[index(instruction.slot)].under_way = false; }
 
-bool SimulatedRank::is_published(Index unit) const { return m_whole[index(unit)].version == m_version; }
+bool SimulatedRank::is_published(Index unit) const { return m_whole[index(unit)].version == version(unit); }
 
 void SimulatedRank::begin_publish(Instruction const& instruction) {
   Copy& copy = m_whole[index(instruction.subject)];
   if (copy.under_way) fail(StepDefect::written_while_used, instruction, "the parameters before it are on their way");
-  copy = {instruction.subject, m_version, true};
+  copy = {instruction.subject, version(instruction.subject), true};
 }
 
 void SimulatedRank::end_publish(Instruction const& instruction) {

@@ -64,7 +64,10 @@ public:
   bool is_under_way(Index unit) const { return m_whole[index(unit)].under_way; }
   void begin_publish(Instruction const& instruction);
   void end_publish(Instruction const& instruction);
-  Index version() const { return m_version; }
+  /// How often the unit was updated.
+  Index version(Index unit) const { return m_versions[index(unit)]; }
+  /// By priority: whether a wait is for what a worker has pushed of a unit whose parameters it has.
+  bool was_pushed(Instruction const& wait);
 
   /// From begin to end a collective uses the memory of a bucket: fresh gradients or sums.
   void begin_reduction(Instruction const& instruction);
@@ -132,13 +135,14 @@ private:
                       ContributionSum& result);
   ContributionSum of_micro_batch(GradientCell const& cell, std::size_t slice, Rank of, Index number) const;
   ContributionSum expected(GradientCell const& cell, std::size_t slice) const;
+  void update_unit(Instruction const& instruction);
   void require_all(Instruction const& instruction, GradientCell const& cell, std::size_t slice,
                    ContributionSum const& found) const;
 
   ShardPlan const* m_plan;
   StateLayout const* m_layout;
-  Index m_version = 0;       ///< updates of the shares that this rank owns
-  std::vector<Copy> m_whole; ///< by unit, where every rank keeps all parameters
+  std::vector<Index> m_versions; ///< by unit: updates of it
+  std::vector<Copy> m_whole;     ///< by unit, where every rank keeps all parameters
   std::vector<Copy> m_slots;
   std::vector<bool> m_loaded;  ///< by micro-batch
   std::vector<Index> m_losses; ///< by micro-batch: pieces of the loss
@@ -149,6 +153,7 @@ private:
   ExchangeTable m_exchange_table;
   std::optional<OpenPass> m_open;
   std::vector<GradientCell> m_cells;
+  std::vector<Index> m_updated_units;                          ///< of this section
   Index m_tied = 0, m_agreed = 0, m_normed = 0, m_updated = 0; ///< how often in this section
   bool m_has_norm = false;                                     ///< of the last step
   Index m_sections = 0;                                        ///< that have ended

@@ -125,6 +125,10 @@ std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> con
     if (plan.pipeline.table) return 0; // inside of the collective
     return count_of(times) * (plan.layout.share(plan.reductions.gradients.looked_up()->group).empty() ? 0 : 1);
   case Act::norm: return count_of(times) * norm_launches(plan);
+  case Act::update: // of one unit; the optimizer is counted apart
+    return instruction.subject != Instruction::none && plan.reductions.rounds_sums
+               ? count_of(times) * groups_shared(plan, instruction.subject)
+               : 0;
   default: return 0;
   }
 }

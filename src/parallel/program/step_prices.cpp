@@ -81,6 +81,14 @@ CommunicatorId channel_of(PlannedCollective const& message, MessageKind kind, In
   return channel;
 }
 
+/// Elements that a member of the shard axis owns.
+Index share_of_unit(ShardPlan const& plan, Rank member, Index unit) {
+  auto const& [name, first, last, offset, padded] = plan.layout.units[at(unit)];
+  Index elements = 0;
+  for (Index group = first; group <= last; ++group) elements += plan.layout.ownership.share(group, member).size();
+  return elements;
+}
+
 PlannedCollective planned_sum(Axis axis, Index values, Topology const& line) {
   return {axis, even_problem(Collective::all_reduce, values, line), Algorithm::ring};
 }
@@ -210,7 +218,11 @@ Nanoseconds StepPrices::of_elements(ShardPlan const& plan, Rank member, Instruct
   double const fold = additions * m_parts->add_of_element + m_parts->copy_of_element;
   switch (instruction.act) {
   case Act::norm: return nanoseconds(share * m_parts->norm_of_element);
-  case Act::update: return nanoseconds(share * m_parts->update_of_element);
+  case Act::update: {
+    Index const unit = instruction.subject;
+    double const updated = unit == Instruction::none ? share : static_cast<double>(share_of_unit(plan, member, unit));
+    return nanoseconds(updated * m_parts->update_of_element);
+  }
   case Act::fold:
     return nanoseconds(fold *
                        static_cast<double>(plan.reductions.gradients.units[at(instruction.subject)].memory.size()));
@@ -279,10 +291,7 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
 /// Of sharded parameters a rank copies its shares into the slot.
 InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, Instruction const& instruction) {
   InstructionPrice price;
-  ParameterUnit const& unit = plan.layout.units[at(instruction.subject)];
-  Index copied = 0;
-  for (Index group = unit.first_group; group <= unit.last_group; ++group)
-    copied += plan.layout.ownership.share(group, member).size();
+  Index const copied = share_of_unit(plan, member, instruction.subject);
   if (instruction.act == Act::gather)
     price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
   if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])

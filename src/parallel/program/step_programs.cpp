@@ -2,6 +2,7 @@
 
 #include "parallel/program/passes.hpp"
 #include "parallel/program/pipeline_order.hpp"
+#include "parallel/program/priority_program.hpp"
 
 #include <algorithm>
 
@@ -19,12 +20,16 @@ bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update &
 Instructions with_parameters(Instructions const& order, ShardPlan const& plan, bool begins) {
   Instructions list = with_recomputation(order, plan.parts);
   if (plan.layout.sharding.parameters) list = with_gathers(list, plan);
-  if (publishes_ahead(plan) && begins) list = with_publication(list, plan);
+  if (publishes_ahead(plan) && begins && !plan.by_priority()) list = with_publication(list, plan);
   return list;
 }
 
-Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients) {
-  return with_exchanges(gradients(with_parameters(training_order(plan.parts, number), plan, number == 0)), plan);
+Instructions micro_batch(ShardPlan const& plan, Index number, GradientPass& gradients, GradientPass::Buckets buckets) {
+  Instructions list = with_parameters(training_order(plan.parts, number), plan, number == 0);
+  if (plan.by_priority() && number == 0) list = with_pulls(list, plan, buckets);
+  list = gradients(list);
+  if (plan.by_priority()) list = with_unit_updates(list, plan, buckets);
+  return with_exchanges(list, plan);
 }
 
 /// The stages of a pipeline run several micro-batches at a time.
@@ -41,7 +46,7 @@ Instructions all_micro_batches(ShardPlan const& plan, GradientPass::Buckets buck
 std::vector<Instructions> unrolled(ShardPlan const& plan, Index micro_batches, GradientPass::Buckets buckets) {
   GradientPass gradients(plan, micro_batches, buckets);
   std::vector<Instructions> all;
-  for (Index number = 0; number < micro_batches; ++number) all.push_back(micro_batch(plan, number, gradients));
+  for (Index number = 0; number < micro_batches; ++number) all.push_back(micro_batch(plan, number, gradients, buckets));
   append(all.back(), gradients.finish());
   return all;
 }
@@ -74,30 +79,38 @@ StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
     program.step.push_back({all_micro_batches(plan, buckets)});
   else
     for (Segment& segment : compressed(plan, buckets)) program.step.push_back(std::move(segment));
-  append(program.step.back().instructions, {{.act = Act::agree}, {.act = Act::norm}});
-
-  program.update.push_back({{{.act = Act::update}}});
-  if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
+  program.step.back().instructions.push_back({.act = Act::agree});
+  if (!plan.by_priority()) {
+    program.step.back().instructions.push_back({.act = Act::norm});
+    program.update.push_back({{{.act = Act::update}}});
+    if (plan.gathers.after_update) append(program.update.back().instructions, publication_after_update(plan));
+  }
 
   Instructions const order = plan.pipeline.has_stages()
                                  ? pipeline_order(plan.pipeline.evaluation, plan.pipeline, plan.parts, false)
                                  : evaluation_order(plan.parts, 0);
-  Instructions evaluation = with_exchanges(with_parameters(order, plan, true), plan);
+  Instructions evaluation = with_parameters(order, plan, true);
+  if (plan.by_priority()) evaluation = with_pulls(evaluation, plan, buckets);
+  evaluation = with_exchanges(evaluation, plan);
   evaluation.insert(evaluation.begin(), {.act = Act::load, .micro_batch = 0});
   program.evaluation.push_back({evaluation});
   return program;
 }
 
-} // namespace
-
-StepProgram make_step_program(ShardPlan const& plan) {
-  StepProgram const program = make_program(plan, GradientPass::Buckets::all);
-  return plan.layout.serves() ? program_of_server(program) : program;
+StepProgram make_program_of_rank(ShardPlan const& plan, GradientPass::Buckets buckets) {
+  StepProgram program = make_program(plan, buckets);
+  if (!plan.layout.serves()) return program;
+  program = program_of_server(program);
+  if (plan.by_priority()) program.step = {Segment{server_step_by_priority(plan, buckets)}};
+  return program;
 }
 
+} // namespace
+
+StepProgram make_step_program(ShardPlan const& plan) { return make_program_of_rank(plan, GradientPass::Buckets::all); }
+
 StepProgram make_step_outline(ShardPlan const& plan) {
-  StepProgram const program = make_program(plan, GradientPass::Buckets::one_per_run);
-  return plan.layout.serves() ? program_of_server(program) : program;
+  return make_program_of_rank(plan, GradientPass::Buckets::one_per_run);
 }
 
 StepProgram program_of_server(StepProgram worker) {

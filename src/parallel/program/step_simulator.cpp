@@ -24,6 +24,7 @@ using Impl::FoundDefect;
 using Impl::GradientCell;
 using Impl::is_message;
 using Impl::line_name;
+using Impl::line_of_collective;
 using Impl::line_of_ends;
 using Impl::LineName;
 using Impl::lines_of;
@@ -184,7 +185,7 @@ private:
     if (player.works.contains(key_of(instruction.act, instruction)))
       player.state.fail(StepDefect::never_waited, instruction, "it was started before, and nothing has waited for it");
     auto work = std::make_unique<Work>(instruction);
-    work->version = player.state.version();
+    if (instruction.act == Act::gather || publishes) work->version = player.state.version(instruction.subject);
     if (is_message(instruction.act)) {
       player.state.begin_message(instruction);
       work->steps.emplace_back(channel_of(instruction, plan), std::nullopt);
@@ -195,13 +196,13 @@ private:
     } else if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
       if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
-        work->steps.emplace_back(line_name(Axis::shard, plan), gather->planned);
+        work->steps.emplace_back(line_of_collective(instruction, Axis::shard, plan), gather->planned);
     } else {
       player.state.begin_reduction(instruction);
       for (PlannedCollective const& step :
            plan.reductions.reduction_of(plan.reductions.buckets.bucket(instruction.subject), plan.layout))
         if (plan.reductions.is_of_sums(step) == (instruction.act == Act::reduce_sums))
-          work->steps.emplace_back(line_name(step.axis, plan), step);
+          work->steps.emplace_back(line_of_collective(instruction, step.axis, plan), step);
     }
     Work& started = *work;
     player.works.emplace(key_of(instruction.act, instruction), std::move(work));
@@ -337,6 +338,7 @@ private:
     if (publishes && player.state.is_published(instruction.subject) && !player.state.is_under_way(instruction.subject))
       return true;
     auto const found = player.works.find(key_of(instruction.started, instruction));
+    if (found == player.works.end() && player.state.was_pushed(instruction)) return true;
     if (found == player.works.end()) player.state.fail(StepDefect::not_started, instruction, "it has not been started");
     if (!found->second->is_done()) return false;
     player.state.end(instruction);

@@ -218,6 +218,7 @@ Rank number_of_share(Mesh const& mesh, Rank rank) {
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
                    Topology const& topology) {
   ParallelConfig one_unit_each = parallel;
+  one_unit_each.server_schedule = ServerSchedule::fifo; // ranks hold the same
   Index largest = std::ranges::max(table.units(), {}, &ParameterUnit::padded).padded;
   if (parallel.reduction == ReductionMode::ordered)
     largest += table.groups()[at(table.find(Tensor::wte).group)].padded; // its gradient has two parts

@@ -89,6 +89,10 @@ FirstUpdateOutcome first_update(Trainer& trainer, Index positions) {
   };
   trainer.gradient(played);
   FirstUpdateOutcome outcome{.loss = played.total_loss / static_cast<double>(positions), .update = {}};
+  if (trainer.engine().plan().by_priority()) { // no step needs it
+    trainer.finish();
+    played.norm = trainer.engine().gradient_norm();
+  }
   outcome.update.norm = played.norm;
   outcome.update.gradients = to_vector(trainer.gradient_sizes());
   OptimizerConfig const& optimizer = trainer.config().optimizer;
