@@ -9,6 +9,7 @@
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
+#include "lectures/lecture_servers.hpp"
 #include "parallel/pipeline/pipeline_schedules.hpp"
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/strategies.hpp"
@@ -98,11 +99,9 @@ std::vector<GivenFlag> flags_of_collectives(ExplainArguments const& arguments) {
 
 /// Of strategies alone.
 std::vector<GivenFlag> flags_of_strategies(ExplainArguments const& arguments) {
-  return {{"--shard-group", arguments.shard_group},
-          {"--prefetch", arguments.prefetch},
-          {"--deck", arguments.deck.path},
-          {"--machine", arguments.machine_file},
-          {"--trace", arguments.trace_file}};
+  return {{"--shard-group", arguments.shard_group}, {"--prefetch", arguments.prefetch},
+          {"--schedule", arguments.schedule},       {"--deck", arguments.deck.path},
+          {"--machine", arguments.machine_file},    {"--trace", arguments.trace_file}};
 }
 
 /// Neither a collective nor a strategy.
@@ -165,6 +164,7 @@ Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy)
     set("shard_group", arguments.shard_group.empty() ? "0" : arguments.shard_group);
   if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
   if (!arguments.servers.empty()) input.overrides.push_back("server.count=" + arguments.servers);
+  if (!arguments.schedule.empty()) input.overrides.push_back(fmt::format("server.schedule=\"{}\"", arguments.schedule));
   return read_deck(input);
 }
 
@@ -192,7 +192,30 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   return 0;
 }
 
+/// What a worker's link carries when.
+int explain_transfers(ExplainArguments const& arguments) {
+  require_strategy_alone(arguments);
+  require_not_given({{"--ranks", arguments.ranks},
+                     {"--nodes", arguments.nodes},
+                     {"--servers", arguments.servers},
+                     {"--prefetch", arguments.prefetch},
+                     {"--svg", arguments.svg_file}},
+                    "--schedule without --deck");
+  fmt::print("{}", transfer_orders_text(compare_taught_servers(1)));
+  return 0;
+}
+
+/// \throws InputError if the strategy has no schedule, or none of this name
+void require_schedule(std::string const& schedule, NamedStrategy const& strategy) {
+  if (schedule.empty()) return;
+  if (strategy.row().sharers != StateSharers::servers)
+    require_not_given({{"--schedule", schedule}}, std::string(strategy.name));
+  TRAINSTONE_REQUIRE_INPUT(schedule == "fifo" || schedule == "priority",
+                           "--schedule {}: parameter servers have the schedules fifo and priority", schedule);
+}
+
 int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& strategy) {
+  if (!arguments.schedule.empty()) return explain_transfers(arguments);
   StepWalk const walk = walk_of(arguments, strategy);
   if (!arguments.svg_file.empty()) {
     require_writable(arguments.svg_file);
@@ -224,6 +247,10 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
                    "with tensor: outside of products the ranks share the positions, too");
   command.add_flag("--shared", arguments.shared, "put buffers into memory that all ranks of a node share");
   command.add_option("--shard-group", arguments.shard_group, "with hsdp: number of ranks that hold one copy together");
+  command.add_option(
+      "--schedule", arguments.schedule,
+      "with parameter_server: fifo or priority; shows both orders of three layers on a worker's link, or, "
+      "with --deck, the deck's step in this order");
   command.add_option("--prefetch", arguments.prefetch,
                      "with a strategy: number of units that are gathered ahead; default 1");
   CLI::Option* const deck = command.add_option(
@@ -251,8 +278,10 @@ int explain(ExplainArguments const& arguments) {
   require_not_given({{"--sequence", arguments.sequence ? "given" : ""}}, arguments.subject);
   bool const is_timed =
       !arguments.deck.path.empty() || !arguments.machine_file.empty() || !arguments.trace_file.empty();
-  if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
+  if (NamedStrategy const* const strategy = find_strategy(arguments.subject)) {
+    require_schedule(arguments.schedule, *strategy);
     return is_timed ? explain_timeline(arguments, *strategy) : explain_strategy(arguments, *strategy);
+  }
   require_not_given(flags_of_strategies(arguments), arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),

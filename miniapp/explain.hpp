@@ -39,6 +39,7 @@ struct ExplainArguments {
   std::string servers;
   std::string segment;
   std::string shard_group; ///< of hsdp
+  std::string schedule;    ///< of parameter servers; empty: not given
   std::string prefetch;    ///< of strategies that gather parameters; empty: 1
   bool shared = false;
   bool sequence = false; ///< of tensor ranks: they share positions

@@ -46,27 +46,6 @@ std::string timeline_text(char const* name, TransferTimeline const& timeline) {
                      timeline.end, "", track(timeline.link, timeline.end));
 }
 
-std::string orders_table(TaughtServers const& lecture) {
-  std::string text =
-      "2. Orders of a worker's layers on its link: each digit is a layer, each column a unit of time, a dot nothing\n"
-      "  as taught: computation    backward 3 2 1, then forward 1 2 3\n"
-      "  as taught: available      gradients 3 2 1\n";
-  text += timeline_text("first in, first out", lecture.fifo);
-  text += timeline_text("priority, in slices", lecture.priority);
-  constexpr auto line = "  {:>6} {:>8} {:>9} {:>9}   {:>19} {:>21} {:>11} {:>6}\n";
-  text += fmt::format(line, "layers", "forward", "backward", "transfer", "first in, first out",
-                      "priority, whole layers", "in slices", "least");
-  for (TransfersRow const& row : lecture.transfers)
-    text += fmt::format(line, row.layers, row.times.forward, row.times.backward, row.times.transfer, row.fifo,
-                        row.whole_layers, row.slices, row.least);
-  return text +
-         "  Note: gradients are there from the last layer to the first, and the next forward needs the first layer "
-         "first. So the lowest\n  layer that is ready goes first, and slices let it overtake a higher one that is "
-         "under way. A forward begins when its own layer\n  is there. Bytes and results stay the same. Least is a "
-         "bound that no order beats: max(sum f + sum b, b of the last layer + sum c +\n  its f, sum b + c of the "
-         "first layer + sum f). A transfer is the push and the pull of a layer on one serial link.\n\n";
-}
-
 std::string stragglers_table(TaughtServers const& lecture) {
   constexpr auto line = "  {:<22} {:<14} {:>9} {:>9} {:>9} {:>12} {:>12} {:>9}\n";
   std::string text = fmt::format("3. {} that push until as many pushes were applied: \"Mitigating Stragglers\"\n",
@@ -91,8 +70,29 @@ std::string stragglers_table(TaughtServers const& lecture) {
 
 } // namespace
 
+std::string transfer_orders_text(TaughtServers const& lecture) {
+  std::string text =
+      "Orders of a worker's layers on its link: each digit is a layer, each column a unit of time, a dot nothing\n"
+      "  as taught: computation    backward 3 2 1, then forward 1 2 3\n"
+      "  as taught: available      gradients 3 2 1\n";
+  text += timeline_text("first in, first out", lecture.fifo);
+  text += timeline_text("priority, in slices", lecture.priority);
+  constexpr auto line = "  {:>6} {:>8} {:>9} {:>9}   {:>19} {:>21} {:>11} {:>6}\n";
+  text += fmt::format(line, "layers", "forward", "backward", "transfer", "first in, first out",
+                      "priority, whole layers", "in slices", "least");
+  for (TransfersRow const& row : lecture.transfers)
+    text += fmt::format(line, row.layers, row.times.forward, row.times.backward, row.times.transfer, row.fifo,
+                        row.whole_layers, row.slices, row.least);
+  return text +
+         "  Note: gradients are there from the last layer to the first, and the next forward needs the first layer "
+         "first. So the lowest\n  layer that is ready goes first, and slices let it overtake a higher one that is "
+         "under way. A forward begins when its own layer\n  is there. Bytes and results stay the same. Least is a "
+         "bound that no order beats: max(sum f + sum b, b of the last layer + sum c +\n  its f, sum b + c of the "
+         "first layer + sum f). A transfer is the push and the pull of a layer on one serial link.\n\n";
+}
+
 std::string lecture_servers_text(TaughtServers const& lecture) {
-  return counts_table(lecture) + orders_table(lecture) + stragglers_table(lecture);
+  return counts_table(lecture) + "2. " + transfer_orders_text(lecture) + stragglers_table(lecture);
 }
 
 } // namespace trainstone

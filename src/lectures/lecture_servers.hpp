@@ -9,6 +9,8 @@
 
 namespace trainstone {
 
+/// The second table: what a worker's link carries when, first in first out and by priority.
+std::string transfer_orders_text(TaughtServers const& lecture);
 /// All tables, lines with their ends.
 std::string lecture_servers_text(TaughtServers const& lecture);
 

@@ -110,6 +110,13 @@ class ExplainStrategies(unittest.TestCase):
                 self.assertIn("\nupdate\n", outcome.out)
                 self.assertIn(words, outcome.out)
 
+    def test_servers_schedule_shows_both_orders_of_three_layers(self):
+        outcome = run("explain", "parameter_server", "--schedule", "priority")
+        self.assertEqual((outcome.code, outcome.err), (0, ""), outcome)
+        for words in ("compute 332211.....123   ends at 14", "link    ..333222111...",
+                      "compute 332211...123   ends at 12", "link    ..332211123."):
+            self.assertIn(words, outcome.out)
+
     def test_tensor_ranks_bring_together_what_they_have_of_sums(self):
         cases = {
             (): ["4 tensor ranks share every layer", "6 sums = 4 L + 2 for L = 1 block"],
@@ -171,6 +178,10 @@ class Refusals(RefusalTest):
             "a root that is no rank": (start("explain", "gather", "linear", "--root", 4), ["--root", "0 to 3"]),
             "servers alone": (start("explain", "server_push", "direct", "--ranks", 2, "--servers", 2),
                               ["--servers", "1 to 1"]),
+            "a schedule of no servers": (start("explain", "ddp", "--schedule", "fifo"), ["--schedule", "ddp has none"]),
+            "no schedule": (start("explain", "parameter_server", "--schedule", "lifo"), ["lifo", "fifo and priority"]),
+            "ranks of the lecture's layers": (start("explain", "parameter_server", "--schedule", "fifo", "--ranks", 4),
+                                              ["--ranks", "--schedule without --deck has none"]),
             "elements of a barrier": (start("explain", "barrier", "dissemination", "--elements", 1), ["--elements"]),
             "no shared memory": (start("explain", "all_reduce", "shared"), ["shared memory", "--shared"]),
             "shared memory across nodes": (start("explain", "all_reduce", "shared", "--shared", "--nodes", 2),

@@ -178,7 +178,7 @@ TEST_CASE("workers compute side by side, and queue at their server", "[parallel]
   constexpr double beta = 1e-9;
   StepPrices prices({&plan}, {}, times, {uniform_machine({.beta = beta})});
   StepProgram const program = make_step_program(plan);
-  StepTimeline const timeline = play_step({program, program_of_server(program)}, prices.classes(), prices.price());
+  StepTimeline const timeline = play_step({program, make_server_program(plan)}, prices.classes(), prices.price());
   Nanoseconds const forward = 1000 + layers * (1000 + 3000) + 7000, backward = 2000 + layers * (2000 + 3000) + 8000;
   Nanoseconds const elements = plan.layout.elements(), messages = 4 * elements * workers; // of 1 ns per byte
   Nanoseconds control = 0; // of losses and norms, some bytes

@@ -40,7 +40,7 @@ std::vector<RankClass> one_class(ShardPlan const& plan) {
 
 std::vector<StepProgram> programs_of(ShardPlan const& plan) {
   StepProgram const program = make_step_program(plan);
-  return {program, program_of_server(program)};
+  return {program, make_server_program(plan)};
 }
 
 std::vector<RankClass> a_class_for_every_rank(ShardPlan const& plan) {

@@ -81,6 +81,15 @@ CommunicatorId channel_of(PlannedCollective const& message, MessageKind kind, In
   return channel;
 }
 
+/// By priority a collective has a communicator of its own, and a number.
+void set_turn(InstructionPrice& price, Index channel, Index number, PortUse port) {
+  for (CollectivePrice& one : price.collectives) {
+    one.communicator.channel = channel;
+    one.number = number;
+    one.port = port;
+  }
+}
+
 /// Elements that a member of the shard axis owns.
 Index share_of_unit(ShardPlan const& plan, Rank member, Index unit) {
   auto const& [name, first, last, offset, padded] = plan.layout.units[at(unit)];
@@ -127,9 +136,9 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
     return {0, {of(plan, planned.collective, planned.element_bytes)}};
   }
   case Act::gather:
-  case Act::publish: return of_gather(plan, member, instruction);
+  case Act::publish: return of_gather(plan, member, one.serves(), instruction);
   case Act::reduce:
-  case Act::reduce_sums: return of_reduction(plan, instruction);
+  case Act::reduce_sums: return of_reduction(plan, one.serves(), instruction);
   case Act::tie: return of_tie(plan, member, instruction);
   case Act::agree: return of_agree(plan);
   case Act::norm: return of_norm(plan, member, instruction);
@@ -152,7 +161,10 @@ InstructionPrice StepPrices::of_message(ShardPlan const& plan, Instruction const
   MessageKind const kind = message_kind(instruction);
   Index const sender = plan.pipeline.sender(instruction.act == Act::send, kind);
   PlannedCollective const message = planned_message(plan.pipeline, plan.layout, kind, sender);
-  return {0, {of(plan, message, channel_of(message, kind, sender), bytes_per_value(plan.layout.types.parameters))}};
+  CollectivePrice price =
+      of(plan, message, channel_of(message, kind, sender), bytes_per_value(plan.layout.types.parameters));
+  price.port = instruction.act == Act::send ? PortUse::out : PortUse::in;
+  return {0, {price}};
 }
 
 /// The losses of all micro-batches, and a value of every rank.
@@ -246,7 +258,7 @@ Nanoseconds StepPrices::of_elements(ShardPlan const& plan, Rank member, Instruct
 
 /// Buckets of one size cost the same, whoever owns them. Their problems have a number for every rank, so that they are
 /// made only once.
-InstructionPrice StepPrices::of_reduction(ShardPlan const& plan, Instruction const& instruction) {
+InstructionPrice StepPrices::of_reduction(ShardPlan const& plan, bool serves, Instruction const& instruction) {
   InstructionPrice price;
   Bucket const bucket = plan.reductions.buckets.bucket(instruction.subject);
   std::vector<CollectivePrice>& known = m_reductions[{plan.pipeline.stage, bucket.share_elements()}];
@@ -256,6 +268,10 @@ InstructionPrice StepPrices::of_reduction(ShardPlan const& plan, Instruction con
   for (std::size_t i = 0; i < known.size(); ++i)
     if (plan.reductions.is_of_sums(plan.reductions.collectives[i]) == (instruction.act == Act::reduce_sums))
       price.collectives.push_back(known[i]);
+  Index const unit = plan.reductions.buckets.runs[at(bucket.run)].first_unit,
+              buckets = plan.reductions.buckets.buckets();
+  if (plan.reductions.by_priority)
+    set_turn(price, 1 + instruction.subject, unit * buckets + instruction.subject, serves ? PortUse::in : PortUse::out);
   return price;
 }
 
@@ -289,13 +305,17 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
 }
 
 /// Of sharded parameters a rank copies its shares into the slot.
-InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, Instruction const& instruction) {
+InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, bool serves,
+                                       Instruction const& instruction) {
   InstructionPrice price;
   Index const copied = share_of_unit(plan, member, instruction.subject);
   if (instruction.act == Act::gather)
     price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
   if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
     price.collectives.push_back(of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
+  if (plan.gathers.by_priority)
+    set_turn(price, 1 + plan.reductions.buckets.buckets() + instruction.subject, instruction.subject,
+             serves ? PortUse::out : PortUse::in);
   return price;
 }
 

@@ -53,8 +53,8 @@ private:
                      std::size_t element_bytes);
   InstructionPrice of_load(ShardPlan const& plan);
   InstructionPrice of_message(ShardPlan const& plan, Instruction const& instruction);
-  InstructionPrice of_reduction(ShardPlan const& plan, Instruction const& instruction);
-  InstructionPrice of_gather(ShardPlan const& plan, Rank member, Instruction const& instruction);
+  InstructionPrice of_reduction(ShardPlan const& plan, bool serves, Instruction const& instruction);
+  InstructionPrice of_gather(ShardPlan const& plan, Rank member, bool serves, Instruction const& instruction);
   InstructionPrice of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction);
   InstructionPrice of_agree(ShardPlan const& plan);
   InstructionPrice of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction);

@@ -97,6 +97,18 @@ StepProgram make_program(ShardPlan const& plan, GradientPass::Buckets buckets) {
   return program;
 }
 
+/// All but what needs data, activations or a worker's own gradients.
+StepProgram program_of_server(StepProgram worker) {
+  auto const is_of_workers = [](Instruction const& one) {
+    return one.act == Act::load || computes(one.act) || one.act == Act::fold;
+  };
+  for (auto const list : {&StepProgram::step, &StepProgram::update, &StepProgram::evaluation}) {
+    for (Segment& segment : worker.*list) std::erase_if(segment.instructions, is_of_workers);
+    std::erase_if(worker.*list, [](Segment const& segment) { return segment.instructions.empty(); });
+  }
+  return worker;
+}
+
 StepProgram make_program_of_rank(ShardPlan const& plan, GradientPass::Buckets buckets) {
   StepProgram program = make_program(plan, buckets);
   if (!plan.layout.serves()) return program;
@@ -113,15 +125,9 @@ StepProgram make_step_outline(ShardPlan const& plan) {
   return make_program_of_rank(plan, GradientPass::Buckets::one_per_run);
 }
 
-StepProgram program_of_server(StepProgram worker) {
-  auto const is_of_workers = [](Instruction const& one) {
-    return one.act == Act::load || computes(one.act) || one.act == Act::fold;
-  };
-  for (auto const list : {&StepProgram::step, &StepProgram::update, &StepProgram::evaluation}) {
-    for (Segment& segment : worker.*list) std::erase_if(segment.instructions, is_of_workers);
-    std::erase_if(worker.*list, [](Segment const& segment) { return segment.instructions.empty(); });
-  }
-  return worker;
+StepProgram make_server_program(ShardPlan plan) {
+  plan.layout.rank = plan.layout.mesh.ranks() - 1; // servers are the last ranks
+  return make_step_program(plan);
 }
 
 } // namespace trainstone

@@ -16,8 +16,9 @@ StepProgram make_step_program(ShardPlan const& plan);
 /// is done as often as in the programs of the plan. Complexity: O(parts), for models with millions of buckets, too.
 StepProgram make_step_outline(ShardPlan const& plan);
 
-/// What a dedicated server does of a worker's program: all but what needs data, activations or a worker's own
-/// gradients. So collectives come in one order, and it is the same on all ranks.
-StepProgram program_of_server(StepProgram worker);
+/// The programs of a dedicated server, whichever rank the plan is of: what a worker does, but for what needs data,
+/// activations or a worker's own gradients. So collectives come in one order, and it is the same on all ranks. Where
+/// servers update unit by unit, a server has a step of its own (priority_program.hpp).
+StepProgram make_server_program(ShardPlan plan);
 
 } // namespace trainstone

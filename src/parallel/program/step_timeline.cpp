@@ -1,14 +1,11 @@
 #include "parallel/program/step_timeline.hpp"
 
 #include "core/error.hpp"
-#include "parallel/program/timeline_player.hpp"
+#include "parallel/program/timeline_lines.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <numeric>
-#include <set>
-#include <tuple>
 #include <utility>
 
 namespace trainstone {
@@ -17,8 +14,10 @@ namespace {
 
 using Impl::never;
 using Impl::TimedWork;
+using Impl::TimelineLines;
 using Impl::TimelinePlace;
 using Impl::TimelinePlayer;
+using Impl::UnitTurn;
 
 std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 std::size_t at(Act act) { return static_cast<std::size_t>(act); }
@@ -28,48 +27,23 @@ std::size_t at(Act act) { return static_cast<std::size_t>(act); }
 /// Classes that no collective joins drift apart for ever: then the next step counts.
 constexpr Index most_steps = 8;
 
-/// The collectives of a communicator. All classes call them in the same order.
-struct Line {
-  struct Meeting {
-    std::vector<std::pair<TimelinePlayer*, TimedWork*>> came;
-    Nanoseconds latest = 0;
-    Index call = 0; ///< the largest number of it among the calls of its ranks
-  };
-
-  std::vector<std::size_t> classes;
-  std::map<TimelinePlayer const*, std::size_t> called; ///< by class: how often, since the first open meeting
-  std::deque<Meeting> open;
-  Nanoseconds free = 0; ///< its wire
-};
-
-/// The next collective of a line can begin. Of those that can at one time, ranks begin first what they called first.
-struct Ready {
-  Nanoseconds time;
-  Index call;
-  Line* line;
-
-  bool operator<(Ready const& other) const { return std::pair(time, call) < std::pair(other.time, other.call); }
-};
-
 class Playback {
 public:
   Playback(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes, PriceOf const& price,
            Entries entries, Advances progress)
       : m_classes(&classes), m_price(&price), m_entries(entries) {
     for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.program)], one, progress);
+    m_lines.emplace(classes, m_players);
   }
 
   StepTimeline play() {
     while (m_final.size() < m_players.size()) {
       auto const next = std::ranges::min_element(m_players, {}, &TimelinePlayer::next_event);
       Nanoseconds const time = next->next_event();
-      TRAINSTONE_REQUIRE(time != never || !m_ready.empty(), "the programs of {} classes of ranks wait for ever",
-                         m_players.size());
+      TRAINSTONE_REQUIRE(time != never || m_lines->wait_for_begin(),
+                         "the programs of {} classes of ranks wait for ever", m_players.size());
       // all that is called at one time is known before any of it begins
-      if (!m_ready.empty() && m_ready.front().time < time)
-        begin_first_ready();
-      else
-        go_on(*next);
+      if (!m_lines->begin_one_before(time)) go_on(*next);
     }
     return result();
   }
@@ -79,17 +53,28 @@ private:
     if (player.works_on) return end_work(player);
     if (player.waits_for) {
       if (player.waits_for->is_done()) return end_wait(player);
+      if (std::optional<std::size_t> const unit = player.next_unit()) return update(player, player.take_unit(*unit));
       return work_on(player, *player.next_arrival());
     }
     if (player.computes) return compute(player);
     Instruction const instruction = player.place.instruction();
     player.instruction_begin = player.clock;
     if (instruction.act == Act::wait) return begin_wait(player, instruction);
+    if (player.was_done(instruction)) return end_instruction(player, instruction);
     InstructionPrice price = (*m_price)(number_of(player), instruction);
     player.result.compute += price.compute;
     player.computes = true;
     player.left = price.compute;
     player.then_starts = std::move(price.collectives);
+  }
+
+  /// Before its turn.
+  void update(TimelinePlayer& player, UnitTurn const& unit) {
+    Nanoseconds const compute = (*m_price)(number_of(player), unit.update).compute;
+    player.result.compute += compute;
+    player.clock += compute;
+    InstructionPrice price = (*m_price)(number_of(player), unit.publish);
+    if (TimedWork* const work = player.start(unit.publish, std::move(price.collectives))) m_lines->call(player, *work);
   }
 
   /// Until the end, or until a collective arrives: then its core's part comes in between.
@@ -109,7 +94,8 @@ private:
   void start_collectives(TimelinePlayer& player, Instruction const& instruction) {
     bool const waits = !only_starts(instruction.act) && !player.then_starts.empty();
     if (waits || only_starts(instruction.act))
-      if (TimedWork* const work = player.start(instruction, std::exchange(player.then_starts, {}))) call(player, *work);
+      if (TimedWork* const work = player.start(instruction, std::exchange(player.then_starts, {})))
+        m_lines->call(player, *work);
     if (waits)
       player.waits_for = player.find(instruction.act, instruction);
     else
@@ -140,75 +126,16 @@ private:
   void end_work(TimelinePlayer& player) {
     TimedWork& work = *std::exchange(player.works_on, nullptr);
     player.end(work);
-    if (!work.is_done()) return call(player, work);
+    if (!work.is_done()) return m_lines->call(player, work);
     if (records(player)) player.result.collectives.push_back({work.started, work.begin, player.clock});
-    while (TimedWork* const queued = player.next_of_queue()) call(player, *queued);
-  }
-
-  /// A rank calls the next collective of a work.
-  void call(TimelinePlayer& player, TimedWork& work) {
-    Line& line = line_of(player, work.collectives[work.next].communicator);
-    std::size_t const number = line.called[&player]++;
-    if (number == line.open.size()) line.open.emplace_back();
-    Line::Meeting& meeting = line.open[number];
-    meeting.came.emplace_back(&player, &work);
-    meeting.latest = std::max(meeting.latest, player.clock);
-    meeting.call = std::max(meeting.call, ++player.calls);
-    if (meeting.came.size() < line.classes.size()) return;
-    for (auto const& [one, started] : meeting.came) started->called = meeting.latest;
-    Ready const ready{meeting.latest, meeting.call, &line};
-    m_ready.insert(std::upper_bound(m_ready.begin(), m_ready.end(), ready), ready);
-  }
-
-  /// All ranks have called the first collective of the line that has not begun.
-  void begin_first_ready() {
-    Line& line = *m_ready.front().line;
-    m_ready.pop_front();
-    Line::Meeting const meeting = std::move(line.open.front());
-    line.open.pop_front();
-    for (auto& [player, calls] : line.called) --calls;
-    Nanoseconds begin = std::max(meeting.latest, line.free), wire = 0;
-    for (auto const& [player, work] : meeting.came) wire = std::max(wire, work->collectives[work->next].wire);
-    if (wire > 0)
-      for (auto const& [player, work] : meeting.came) begin = std::max(begin, player->port_free(work->started.act));
-    for (auto const& [player, work] : meeting.came) {
-      player->arrives(*work, begin + wire);
-      if (wire > 0) player->use_port(work->started.act, begin + wire);
-    }
-    line.free = begin + wire;
-  }
-
-  /// The classes that meet there, ascending.
-  std::vector<std::size_t> classes_of(TimelinePlayer const& player, CommunicatorId const& communicator) const {
-    auto const& [axis, stages, channel] = communicator;
-    std::vector<std::size_t> classes;
-    if (axis) classes = (*m_classes)[number_of(player)].lines[static_cast<std::size_t>(*axis)];
-    for (std::size_t i = 0; !axis && i < m_players.size(); ++i) classes.push_back(i);
-    if (stages)
-      std::erase_if(classes, [&, pair = *stages](std::size_t one) {
-        Rank const stage = (*m_classes)[one].stage;
-        return stage != pair.lower && stage != pair.upper;
-      });
-    return classes;
-  }
-
-  Line& line_of(TimelinePlayer const& player, CommunicatorId const& communicator) {
-    std::vector<std::size_t> const classes = classes_of(player, communicator);
-    auto const& [axis, stages, channel] = communicator;
-    LineName const name{axis ? static_cast<int>(*axis) : -1, stages ? stages->lower : -1, stages ? stages->upper : -1,
-                        channel, classes.empty() ? number_of(player) : classes.front()};
-    auto const [found, is_new] = m_lines.try_emplace(name);
-    if (is_new) {
-      found->second.classes = classes;
-      for (std::size_t const one : classes) found->second.called[&m_players[one]] = 0;
-    }
-    return found->second;
+    while (TimedWork* const queued = player.next_of_queue()) m_lines->call(player, *queued);
   }
 
   void begin_wait(TimelinePlayer& player, Instruction const& wait) {
     player.waits_for = player.find(wait.started, wait);
     if (player.waits_for) return;
-    bool const is_there = wait.started == Act::publish; // nothing was updated before the first step
+    // nothing was updated before the first step, and nothing pushed
+    bool const is_there = wait.started == Act::publish || (wait.started == Act::reduce && player.updates_units());
     TRAINSTONE_REQUIRE(is_there, "rank {} waits for act {} of subject {}, which it has not started",
                        player.result.ranks.first, to_string(wait.started), wait.subject);
     end_instruction(player, wait);
@@ -227,7 +154,10 @@ private:
     if (border == repetition && leads) skip_repetitions();
     if ((border == segment || border == step) && leads) m_state_of_repetition.clear();
     if (border == step && leads) look_for_steady_step();
-    if (border == step) begin_step(player);
+    if (border == step) {
+      player.begin_step();
+      begin_step(player);
+    }
   }
 
   /// A step that begins as the step before did takes as long.
@@ -263,11 +193,7 @@ private:
       for (TimelinePlayer const& player : m_players) times = std::min(times, player.place.times_left());
       Nanoseconds const one = leader.clock - m_repetition_begin;
       for (std::size_t i = 0; i < m_players.size(); ++i) add_repetitions(m_players[i], m_sums[i], times, one);
-      for (auto& [name, line] : m_lines) {
-        line.free += times * one;
-        for (Line::Meeting& meeting : line.open) meeting.latest += times * one;
-      }
-      for (Ready& ready : m_ready) ready.time += times * one;
+      m_lines->shift(times * one);
     }
     m_state_of_repetition = std::move(now);
     m_repetition_begin = leader.clock;
@@ -275,8 +201,6 @@ private:
     for (TimelinePlayer const& player : m_players)
       m_sums.push_back({player.result.compute, player.result.others, player.result.act, player.result.entries.size()});
   }
-
-  using LineName = std::tuple<int, Rank, Rank, Index, std::size_t>; ///< a CommunicatorId, and its first class
 
   struct Sums {
     Nanoseconds compute, others;
@@ -303,11 +227,7 @@ private:
       state.push_back(player.place.time() - leader.place.time());
       first = std::min(first, player.clock);
     }
-    for (auto const& [name, line] : m_lines) {
-      state.push_back(std::max(line.free, first) - leader.clock);
-      for (auto const& [player, calls] : line.called) state.push_back(static_cast<Index>(calls));
-      for (Line::Meeting const& meeting : line.open) state.push_back(meeting.latest - leader.clock);
-    }
+    m_lines->append_state(state, first, leader.clock);
     return state;
   }
 
@@ -332,8 +252,7 @@ private:
   PriceOf const* m_price;
   Entries m_entries;
   std::vector<TimelinePlayer> m_players; ///< the first one leads
-  std::map<LineName, Line> m_lines;
-  std::deque<Ready> m_ready; ///< ascending
+  std::optional<TimelineLines> m_lines;
   std::vector<Index> m_state_of_step, m_state_of_repetition;
   Nanoseconds m_repetition_begin = 0;
   std::vector<Sums> m_sums; ///< when the last repetition began
@@ -343,35 +262,6 @@ private:
 };
 
 } // namespace
-
-std::vector<RankClass> rank_classes(Mesh const& mesh, std::vector<Index> const& keys) {
-  TRAINSTONE_REQUIRE(std::ssize(keys) == mesh.ranks(), "{} keys for {} ranks", keys.size(), mesh.ranks());
-  std::vector<RankClass> classes;
-  std::map<Index, std::size_t> numbers;
-  for (Rank rank = 0; rank < mesh.ranks(); ++rank) {
-    auto const [found, is_new] = numbers.try_emplace(keys[at(rank)], classes.size());
-    Rank const stage = mesh.index(Axis::pipeline, rank);
-    Rank const program = mesh.serves(rank) ? mesh.pipeline : stage;
-    if (is_new) classes.push_back({.first = rank, .ranks = 0, .stage = stage, .program = program, .lines = {}});
-    RankClass& one = classes[found->second];
-    ++one.ranks;
-    TRAINSTONE_REQUIRE(one.stage == stage, "ranks {} and {} of one class are on stages {} and {}", one.first, rank,
-                       one.stage, stage);
-  }
-  for (RankClass& one : classes)
-    for (Axis const axis : axes) {
-      std::set<std::size_t> met;
-      for (Rank const member : mesh.members(axis, one.first)) met.insert(numbers.at(keys[at(member)]));
-      one.lines[static_cast<std::size_t>(axis)] = {met.begin(), met.end()};
-    }
-  for (RankClass const& one : classes)
-    for (std::size_t axis = 0; axis < axes.size(); ++axis)
-      for (std::size_t const other : one.lines[axis])
-        TRAINSTONE_REQUIRE(classes[other].lines[axis] == one.lines[axis],
-                           "ranks {} and {} are on one line, but their classes meet others there", one.first,
-                           classes[other].first);
-  return classes;
-}
 
 Nanoseconds ClassTimeline::exposed() const { return std::accumulate(act.begin(), act.end(), Nanoseconds{0}); }
 

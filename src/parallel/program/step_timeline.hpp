@@ -8,9 +8,11 @@
 // core itself copies) is never hidden: while a core does it, the core computes nothing. Only the time on the wire
 // passes while the core computes. A collective begins when all its ranks have started it, the wire of the earlier one
 // of its communicator is free, and the ports of its ranks are free. A port carries one message out and one message in
-// at a time. The core's part follows as soon as the wire's part has ended: the program looks after collectives between
-// any two kernels, or if told so only while it waits. A message between two stages of a pipeline is played like a
-// collective of two ranks. Each stage has a program of its own.
+// at a time. Of collectives with a number (ServerSchedule::priority) that wait for a port, the one with the smallest
+// number is next, and a server that waits updates units whose gradients are there. The core's part follows as soon as
+// the wire's part has ended: the program looks after collectives between any two kernels, or if told so only while it
+// waits. A message between two stages of a pipeline is played like a collective of two ranks. Each stage has a program
+// of its own.
 
 #include "parallel/plan/mesh.hpp"
 #include "parallel/program/instruction.hpp"
@@ -30,15 +32,20 @@ using Nanoseconds = std::int64_t;
 struct CommunicatorId {
   std::optional<Axis> axis = {};        ///< its ranks form a line of this axis; none: they are all ranks
   std::optional<StagePair> stages = {}; ///< of a line of the pipeline axis these two alone
-  Index channel = 0;                    ///< tells communicators of the same two stages apart
+  Index channel = 0;                    ///< tells communicators of the same ranks apart
 
   bool operator==(CommunicatorId const&) const = default;
 };
+
+/// What a collective takes of its rank's port.
+enum class PortUse { both, out, in };
 
 struct CollectivePrice {
   CommunicatorId communicator = {};
   Nanoseconds core = 0; ///< work of the rank's own core
   Nanoseconds wire = 0; ///< the rest, during which the core is free
+  PortUse port = PortUse::both;
+  std::optional<Index> number = {}; ///< none: as collectives are called
 };
 
 struct InstructionPrice {

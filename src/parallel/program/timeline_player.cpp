@@ -27,9 +27,60 @@ TimelinePlace::Border TimelinePlace::advance() {
 
 namespace {
 
+/// A server's program has, unit after unit, the waits for what is pushed, the update, and the start of its publication.
+std::vector<UnitTurn> unit_turns(StepProgram const& program) {
+  std::vector<UnitTurn> turns;
+  UnitTurn turn;
+  for (Segment const& segment : program.step)
+    for (Instruction const& one : segment.instructions) {
+      if (one.act == Act::wait && one.started == Act::reduce) turn.pushes.push_back(one);
+      if (one.act == Act::update) turn.update = one;
+      if (one.act != Act::publish) continue;
+      turn.publish = one;
+      turns.push_back(std::exchange(turn, {}));
+    }
+  return turns;
+}
+
 bool reduces(Instruction const& started) { return started.act == Act::reduce || started.act == Act::reduce_sums; }
 
 } // namespace
+
+TimelinePlayer::TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress)
+    : place(program), m_progress(progress) {
+  result.ranks = of;
+  for (Segment const& segment : program.step)
+    m_updates_units = m_updates_units || std::ranges::count(segment.instructions, Act::update, &Instruction::act) > 0;
+  if (m_updates_units && of.serves()) m_units = unit_turns(program);
+}
+
+std::optional<std::size_t> TimelinePlayer::next_unit() const {
+  if (!waits_for || waits_for->is_done() || waits_for->started.act != Act::reduce) return {};
+  auto const has_come = [&](Instruction const& wait) {
+    TimedWork const* const push = find(wait.started, wait);
+    return !push || push->is_done(); // null: waited for
+  };
+  for (std::size_t number = 0; number < m_units.size(); ++number)
+    if (!m_units[number].done && std::ranges::all_of(m_units[number].pushes, has_come)) return number;
+  return {};
+}
+
+UnitTurn const& TimelinePlayer::take_unit(std::size_t number) {
+  m_units[number].done = m_units[number].early = true;
+  return m_units[number];
+}
+
+bool TimelinePlayer::was_done(Instruction const& instruction) {
+  auto const is_of = [&](UnitTurn const& turn) { return instruction == turn.update || instruction == turn.publish; };
+  auto const found = std::ranges::find_if(m_units, is_of);
+  if (found == m_units.end()) return false;
+  found->done = true;
+  return found->early;
+}
+
+void TimelinePlayer::begin_step() {
+  for (UnitTurn& turn : m_units) turn.done = turn.early = false;
+}
 
 TimedWork* TimelinePlayer::start(Instruction const& instruction, std::vector<CollectivePrice> collectives) {
   auto const [found, is_new] = m_works.try_emplace(key_of(instruction));
@@ -51,6 +102,11 @@ TimedWork* TimelinePlayer::start(Instruction const& instruction, std::vector<Col
 }
 
 TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
+  auto const found = m_works.find(key_of(act, instruction));
+  return found == m_works.end() ? nullptr : &found->second;
+}
+
+TimedWork const* TimelinePlayer::find(Act act, Instruction const& instruction) const {
   auto const found = m_works.find(key_of(act, instruction));
   return found == m_works.end() ? nullptr : &found->second;
 }
@@ -83,18 +139,18 @@ TimedWork* TimelinePlayer::next_of_queue() {
   return work;
 }
 
-Nanoseconds TimelinePlayer::port_free(Act started) const {
-  if (started == Act::send) return m_out_free;
-  return started == Act::receive ? m_in_free : std::max(m_out_free, m_in_free);
+Nanoseconds TimelinePlayer::port_free(PortUse use) const {
+  if (use == PortUse::out) return m_out_free;
+  return use == PortUse::in ? m_in_free : std::max(m_out_free, m_in_free);
 }
 
-void TimelinePlayer::use_port(Act started, Nanoseconds until) {
-  if (started != Act::receive) m_out_free = until;
-  if (started != Act::send) m_in_free = until;
+void TimelinePlayer::use_port(PortUse use, Nanoseconds until) {
+  if (use != PortUse::in) m_out_free = until;
+  if (use != PortUse::out) m_in_free = until;
 }
 
 Nanoseconds TimelinePlayer::next_event() const {
-  if (works_on) return clock;
+  if (works_on || next_unit()) return clock;
   TimedWork const* const first = computes ? next_interruption() : next_arrival();
   Nanoseconds const arrival = first ? std::max(clock, first->arrival) : never;
   if (computes) return std::min(arrival, clock + left);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -54,12 +55,16 @@ private:
   Index m_time = 0, m_step = 0;
 };
 
+/// What a server does about a unit, and when it can (ServerSchedule::priority).
+struct UnitTurn {
+  std::vector<Instruction> pushes; ///< the waits for them
+  Instruction update = {}, publish = {};
+  bool done = false, early = false; ///< in this step; before its turn
+};
+
 class TimelinePlayer {
 public:
-  TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress)
-      : place(program), m_progress(progress) {
-    result.ranks = of;
-  }
+  TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress);
 
   TimelinePlace place;
   Nanoseconds clock = 0;
@@ -76,6 +81,7 @@ public:
   TimedWork* start(Instruction const& instruction, std::vector<CollectivePrice> collectives);
   /// What an act has started that has not been waited for; null: nothing.
   TimedWork* find(Act act, Instruction const& instruction);
+  TimedWork const* find(Act act, Instruction const& instruction) const;
   /// The work was waited for.
   void erase(TimedWork const& work) { m_works.erase(key_of(work.started)); }
 
@@ -91,9 +97,19 @@ public:
   /// The reduction that has waited longest for scratch, if it is there now; else null.
   TimedWork* next_of_queue();
 
-  /// When the port is free for what an act has started: a message out, a message in, or both.
-  Nanoseconds port_free(Act started) const;
-  void use_port(Act started, Nanoseconds until);
+  Nanoseconds port_free(PortUse use) const;
+  void use_port(PortUse use, Nanoseconds until);
+
+  /// Whether the program updates unit by unit.
+  bool updates_units() const { return m_updates_units; }
+  /// The first unit, in the order of the program, that can be updated while the rank waits for pushes; none: there is
+  /// none.
+  std::optional<std::size_t> next_unit() const;
+  /// From now on it is done.
+  UnitTurn const& take_unit(std::size_t number);
+  /// Whether the instruction was done before its turn. If not, its turn has come.
+  bool was_done(Instruction const& instruction);
+  void begin_step();
 
   /// When the player goes on; never: it waits for another class.
   Nanoseconds next_event() const;
@@ -115,6 +131,8 @@ private:
   std::vector<TimedWork*> m_arriving;    ///< whose arrival is known
   std::deque<TimedWork*> m_queue;        ///< reductions that wait for scratch
   std::multiset<Index> m_scratch_in_use; ///< of reductions under way
+  bool m_updates_units = false;
+  std::vector<UnitTurn> m_units; ///< of a server
 };
 
 } // namespace trainstone::Impl

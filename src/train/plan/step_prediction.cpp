@@ -119,7 +119,7 @@ StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes cons
                               EmulatedNetwork const& network, Entries entries) {
   std::vector<StepProgram> programs;
   for (RunPlan const& plan : stages) programs.push_back(make_step_program(plan.parallel));
-  if (stages.front().parallel.layout.mesh.servers > 0) programs.push_back(program_of_server(programs.front()));
+  if (stages.front().parallel.layout.mesh.servers > 0) programs.push_back(make_server_program(stages.front().parallel));
   StepPrices prices = step_prices(stages, parts, machine, network);
   Advances const progress = stages.front().parallel.overlap ? Advances::between_kernels : Advances::in_waits;
   return play_step(programs, prices.classes(), prices.price(), entries, progress);
