@@ -110,9 +110,10 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   Communicator& communicator = context.communicator;
   std::vector<Check> checks = training.first_step;
   if (run.golden)
-    std::ranges::move(compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
-                                                        run.config().length.stop_loss > 0}),
-                      std::back_inserter(checks));
+    std::ranges::move(
+        compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
+                                          run.config().length.stop_loss > 0, !run.plan->parallel.by_priority()}),
+        std::back_inserter(checks));
   if (run.one_worker) {
     std::ranges::move(verify_with_servers(run, training, context), std::back_inserter(checks));
   } else {

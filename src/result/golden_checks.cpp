@@ -124,7 +124,7 @@ GoldenBounds golden_bounds(Products products) {
 std::vector<Check> compare_with_golden(GoldenCurve const& golden, GoldenComparison const& run) {
   GoldenBounds const bounds = bounds_of(golden, run.products);
   std::vector<Check> checks{compare_losses(golden, run, bounds.losses)};
-  if (!golden.early.norms.empty()) checks.push_back(compare_norms(golden, run, bounds.norms));
+  if (run.has_norms && !golden.early.norms.empty()) checks.push_back(compare_norms(golden, run, bounds.norms));
   if (!golden.early.changes.empty()) checks.push_back(compare_changes(golden, run, bounds.changes));
   return checks;
 }

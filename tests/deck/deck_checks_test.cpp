@@ -237,6 +237,24 @@ TEST_CASE("workers that do not wait for each other have keys of their own, and n
              ContainsSubstring("skip no push"));
 }
 
+TEST_CASE("servers that update unit by unit need all of nothing", "[deck]") {
+  auto const with = [&](std::vector<std::string> const& more) {
+    std::vector<std::string> overrides{"parallel.strategy=parameter_server", "server.schedule=priority"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return error_with(overrides);
+  };
+  CHECK(with({"optimizer.clip=0", "server.slice=64 KiB"}) == "no InputError");
+  CHECK_THAT(with({}), ContainsSubstring("optimizer.clip: server.schedule \"priority\" updates before the norm"));
+  CHECK_THAT(with({"optimizer.clip=0", "server.mode=async"}), ContainsSubstring("server.mode: ") && EndsWith("sync"));
+  CHECK_THAT(with({"optimizer.clip=0", "server.colocated=true"}), ContainsSubstring("nothing but serve"));
+  CHECK_THAT(with({"optimizer.clip=0", "parallel.overlap=false"}), ContainsSubstring("legal value: true"));
+  CHECK_THAT(
+      with({"optimizer.clip=0", "precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"}),
+      ContainsSubstring("skips no step"));
+  CHECK_THAT(error_with({"parallel.strategy=parameter_server", "server.slice=64 KiB"}),
+             ContainsSubstring("server.slice is not read with server.schedule = \"fifo\""));
+}
+
 TEST_CASE("a call out of order has a step, a rank of several, and somebody who notices", "[deck]") {
   std::vector<std::string> const fault{"faults.order.step=2", "faults.order.rank=1", "comm.check_order=true"};
   Deck const deck = read_small(fault);

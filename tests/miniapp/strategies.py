@@ -106,6 +106,20 @@ class Servers(TrainingTest):
                 self.assertEqual(final_hash(outcome), final_hash(self.whole))
                 self.assertEqual(outcome.result["predicted"], outcome.result["counted"])
 
+    def test_priority_changes_neither_bits_nor_bytes(self):
+        base = (SERVERS, "optimizer.clip=0")
+        fifo, priority, slices = (run("run", self.deck.path, *settings(*base, *keys), ranks=3) for keys in (
+            (), ("server.schedule=priority",), ("server.schedule=priority", "server.slice=2kB", "comm.check_order=true")))
+        norm = 8 * (16 + 1 + 1 + 13)  # the ring of squared sums by blocks of 256: table, positions, last norm, block
+        for outcome in (priority, slices):
+            self.assert_ended(outcome, 0, "VERIFICATION PASSED (7/7)", "| norm - |")
+            self.assertEqual((outcome.losses, outcome.held_out), (fifo.losses, fifo.held_out))
+            self.assertEqual(final_hash(outcome), final_hash(fifo))
+            self.assertEqual(outcome.result["predicted"], outcome.result["counted"])
+            self.assertEqual(outcome.result["counted"]["sent_bytes"], fifo.result["counted"]["sent_bytes"] - norm)
+            self.assertIsNone(outcome.result["samples"]["norm"][0])
+        self.assertGreater(slices.result["counted"]["messages"], fifo.result["counted"]["messages"])
+
     def test_a_result_says_who_serves_and_takes_no_server_for_the_straggler(self):
         for outcome, servers in zip(self.runs, ([2], [2, 3], [])):
             with self.subTest(outcome.command):

@@ -33,10 +33,9 @@ struct Done {
 Done played(std::vector<Segment> const& segments, ShardPlan const& plan) {
   Done done;
   for_each_instruction(segments, [&](Instruction const& one) {
-    if (one.act == Act::gather) {
-      auto const& [gather, pieces] = *plan.gathers.of_unit[static_cast<std::size_t>(one.subject)];
-      done.add(plan, gather, pieces);
-    }
+    if (one.act == Act::gather)
+      for (auto const& [gather, pieces] : plan.gathers.of_unit[static_cast<std::size_t>(one.subject)])
+        done.add(plan, gather, pieces);
     if (one.act != Act::reduce && one.act != Act::reduce_sums) return;
     Bucket const bucket = plan.reductions.buckets.bucket(one.subject);
     for (PlannedCollective const& step : plan.reductions.reduction_of(bucket, plan.layout))

@@ -190,3 +190,50 @@ TEST_CASE("workers compute side by side, and queue at their server", "[parallel]
   CHECK(timeline.classes.size() == 2);
   CHECK(timeline.busiest().ranks.ranks == workers);
 }
+
+TEST_CASE("by priority, pushes and pulls hide behind backward and forward, and what is needed first overtakes",
+          "[parallel][prices][timeline][servers]") {
+  constexpr Rank workers = 2;
+  constexpr double slice_bytes = 2048;
+  PartTimes times = parts();
+  times.update_of_element = 0;
+  ParallelConfig const parallel{.strategy = Strategy::parameter_server,
+                                .servers = 1,
+                                .server_schedule = ServerSchedule::priority,
+                                .server_slice_bytes = slice_bytes};
+  ShardPlan const plan = plan_of(parallel, workers + 1);
+  auto const elements = [&](std::size_t unit) { return plan.layout.units[unit].padded; };
+  Nanoseconds const forward_block = 1000 + 3000, backward_block = 2000 + 3000;
+  Nanoseconds const forward = 1000 + layers * forward_block + 7000, backward = 2000 + layers * backward_block + 8000;
+  auto const step = [&](double seconds_per_byte) {
+    EmulatedNetwork network;
+    for (EmulatedLink& link : network.links) link.seconds_per_byte = seconds_per_byte;
+    StepPrices prices({&plan}, {}, times, {uniform_machine({}), network});
+    Nanoseconds agree = 0; // what the core does is hidden
+    for (CollectivePrice const& one : prices.of(0, {.act = Act::agree}).collectives) agree += one.core + one.wire;
+    StepTimeline const timeline =
+        play_step({make_step_program(plan), make_server_program(plan)}, prices.classes(), prices.price());
+    return std::pair(timeline.step, agree);
+  };
+  auto const transfer = [&](std::size_t unit, double seconds_per_byte) { // of all workers, through the server's port
+    return std::llround(static_cast<double>(4 * workers * elements(unit)) * seconds_per_byte * 1e9);
+  };
+  SECTION("where computation is long, only the root is waited for, whose gradient is there last") {
+    constexpr double fast = 5e-11;
+    auto const [found, agree] = step(fast);
+    CHECK(transfer(1, fast) < 2000); // hidden behind the backward of embed
+    Nanoseconds const closed = 200 + forward + backward + agree + 2 * transfer(0, fast); // loading is hidden, too
+    CHECK(std::abs(found - closed) <= 2 * 5); // each of its slices is rounded
+  }
+  SECTION("where transfers are long, the link is never idle, and the second block comes last") {
+    constexpr double slow = 1e-8;
+    auto const [found, agree] = step(slow);
+    Nanoseconds pushes = 0; // the last block has begun before the others are complete
+    for (std::size_t unit = 0; unit <= layers; ++unit) pushes += transfer(unit, slow);
+    Nanoseconds const after = transfer(2, slow) + 2 * forward_block + 7000 + 200;
+    Nanoseconds const closed = 8000 + backward_block + pushes + after;
+    CHECK(found >= closed);
+    // losses go behind the slices that are on their way, and slices that come then behind them
+    CHECK(found <= closed + 4 * (agree + std::llround(workers * slice_bytes * slow * 1e9)));
+  }
+}

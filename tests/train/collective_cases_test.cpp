@@ -159,8 +159,8 @@ TEST_CASE("trying a collective takes no more memory than training will", "[train
       INFO(to_string(parallel.strategy) << ", " << to_string(schedule.collective) << " of " << schedule.elements);
       if (schedule.elements > 0) CHECK(tried.extent() >= schedule.elements);
       if (schedule.elements <= most_elements_tried) continue; // every kind of block
-      bool const gathers = plan.gathers.of_unit.front() &&
-                           plan.gathers.of_unit.front()->planned.problem.collective == schedule.collective;
+      bool const gathers = !plan.gathers.of_unit.front().empty() &&
+                           plan.gathers.of_unit.front().front().planned.problem.collective == schedule.collective;
       CHECK(tried.extent() <= std::max(plan.layout.elements(), most_elements_tried));
       CHECK(schedule.scratch_elements <=
             (gathers ? gather_scratch(plan.gathers, plan.layout) : reduction_scratch(plan.reductions, plan.layout)));

@@ -23,20 +23,27 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
       m_slots(slots),
       m_published(layout.units.size()) {
   for (Index unit = 0; unit < std::ssize(layout.units); ++unit) {
-    if (!gathers.of_unit[at(unit)]) continue;
-    auto const& [planned, pieces] = *gathers.of_unit[at(unit)];
-    Schedule const schedule = schedule_of(planned, layout.mesh, layout.rank);
+    m_first.push_back(m_gathers.size());
     for (Index slot = 0; slot < m_plan->in_flight(); ++slot) {
       if (m_plan->by_priority && slot != unit) continue;
-      m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum, whole(unit, slot),
-                             scratch[at(slot)],
-                             ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
-                                              .pieces = pieces,
-                                              .staging = staging[at(slot)],
-                                              .caller = &m_exec,
-                                              .any_order = m_plan->by_priority});
+      std::size_t staged = 0;
+      for (auto const& [planned, pieces] : gathers.of_unit[at(unit)]) {
+        Schedule const schedule = schedule_of(planned, layout.mesh, layout.rank);
+        std::size_t const bytes = std::min<std::size_t>(
+            staging_bytes(communicators.of(planned.axis).buffers(), schedule, bytes_per_value(layout.types.parameters)),
+            staging[at(slot)].size() - staged);
+        m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum,
+                               whole(unit, slot), scratch[at(slot)],
+                               ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
+                                                .pieces = pieces,
+                                                .staging = staging[at(slot)].subspan(staged, bytes),
+                                                .caller = &m_exec,
+                                                .any_order = m_plan->by_priority});
+        staged += bytes;
+      }
     }
   }
+  m_first.push_back(m_gathers.size());
 }
 
 StoredVector ParameterGatherer::share(Index group) const {
@@ -61,8 +68,13 @@ StoredVector ParameterGatherer::whole_group(Index group, Index slot) const {
   return whole(unit, slot).part(entry.offset - m_layout->units[at(unit)].offset, entry.padded);
 }
 
-Execution& ParameterGatherer::execution(Index unit, Index slot) {
-  return m_gathers[at(m_plan->by_priority ? unit : unit * m_plan->in_flight() + slot)];
+std::span<Execution> ParameterGatherer::executions(Index unit, Index slot) {
+  std::size_t const count = m_plan->of_unit[at(unit)].size();
+  return std::span(m_gathers).subspan(m_first[at(unit)] + (m_plan->by_priority ? 0 : at(slot) * count), count);
+}
+
+void ParameterGatherer::wait(Index unit, Index slot) {
+  for (Execution const& one : executions(unit, slot)) m_queue->wait(one);
 }
 
 void ParameterGatherer::gather(Index unit, Index slot) {
@@ -71,7 +83,7 @@ void ParameterGatherer::gather(Index unit, Index slot) {
     if (Range const share = m_layout->share(group); !share.empty())
       accumulate(m_exec, Write::overwrite, this->share(group),
                  whole_group(group, slot).part(share.begin, share.size()));
-  m_queue->start(execution(unit, slot));
+  for (Execution& one : executions(unit, slot)) m_queue->start(one);
 }
 
 void ParameterGatherer::outdate() {
@@ -91,17 +103,19 @@ void ParameterGatherer::publish(Index unit, Index slot) {
   for (Published const& other : m_published)
     TRAINSTONE_REQUIRE(other.state != Publication::under_way || other.slot != slot, "scratch {} is in use", slot);
   published = {Publication::under_way, slot};
-  if (m_plan->by_priority && m_layout->serves())
-    m_queue->start_in_turn(execution(unit, slot), InstanceEvent(m_exec), unit);
-  else
-    m_queue->start(execution(unit, slot));
+  bool const in_turn = m_plan->by_priority && m_layout->serves();
+  for (Execution& one : executions(unit, slot))
+    if (in_turn)
+      m_queue->start_in_turn(one, InstanceEvent(m_exec), std::distance(m_gathers.data(), &one));
+    else
+      m_queue->start(one);
 }
 
 void ParameterGatherer::wait_published(Index unit) {
   Published& published = m_published[at(unit)];
   if (published.state == Publication::complete) return;
   TRAINSTONE_REQUIRE(published.state == Publication::under_way, "unit {} was not published", unit);
-  m_queue->wait(execution(unit, published.slot));
+  wait(unit, published.slot);
   published.state = Publication::complete;
 }
 

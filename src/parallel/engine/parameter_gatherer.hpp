@@ -30,7 +30,7 @@ public:
   /// Starts to gather a unit into a slot, if parameters are sharded.
   void gather(Index unit, Index slot);
   /// Afterwards the unit in the slot is complete for work enqueued on exec.
-  void wait_gathered(Index unit, Index slot) { m_queue->wait(execution(unit, slot)); }
+  void wait_gathered(Index unit, Index slot) { wait(unit, slot); }
 
   /// The owners' shares have changed: what was published is old. Nothing may be on its way.
   void outdate();
@@ -58,7 +58,9 @@ private:
     Index slot = 0; ///< of scratch, while it is under way
   };
 
-  Execution& execution(Index unit, Index slot);
+  /// All that gather a unit in this slot of scratch.
+  std::span<Execution> executions(Index unit, Index slot);
+  void wait(Index unit, Index slot);
 
   ExecutionSpace m_exec;
   ExecutionQueue* m_queue;
@@ -67,6 +69,7 @@ private:
   StateMemory* m_parameters;
   StateMemory* m_slots;
   std::vector<Execution> m_gathers;   ///< of every unit, for every slot of scratch, or for its own; empty on one rank
+  std::vector<std::size_t> m_first;   ///< by unit: of these
   std::vector<Published> m_published; ///< by unit
 };
 

@@ -217,10 +217,9 @@ BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, 
     for (Index const unit : cutter.order()) cutter.add_tensors(unit);
     break;
   case Granularity::bucket: {
-    bool const has_slices = has_priorities(config) && config.server_slice_bytes > 0;
-    Index const limit = elements(has_slices ? config.server_slice_bytes : config.bucket_bytes);
-    cut_by_size(cutter, has_priorities(config) ? limit : elements(config.first_bucket_bytes), limit,
-                !has_priorities(config));
+    bool const by_priority = has_priorities(config);
+    Index const limit = elements(by_priority ? slice_bytes(config) : config.bucket_bytes);
+    cut_by_size(cutter, by_priority ? limit : elements(config.first_bucket_bytes), limit, !by_priority);
     break;
   }
   }

@@ -146,8 +146,13 @@ std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {
 
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
   std::uint64_t most = 0;
-  for (UnitGather const* const gather : different_gathers(plan.gathers))
-    most = std::max(most, staging_of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
+  if (plan.message_buffers != MessageBuffers::staged) return most;
+  for (std::vector<UnitGather> const& unit : plan.gathers.of_unit) {
+    std::uint64_t bytes = 0; // its slices may all be under way
+    for (UnitGather const& gather : unit)
+      bytes += staging_of(plan, gather.planned, bytes_per_value(plan.layout.types.parameters));
+    most = std::max(most, bytes);
+  }
   return most;
 }
 

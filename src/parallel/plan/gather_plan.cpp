@@ -35,6 +35,37 @@ UnitGather gather_of_unit(AlgorithmChoice const& choice, StateLayout const& layo
   return gather;
 }
 
+/// The same range of every server's shares of the unit's groups, side by side.
+UnitGather gather_of_slice(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
+                           ParameterUnit const& unit, Range const& slice) {
+  UnitGather gather{
+      planned_collective(choice, Axis::shard, line, Collective::server_pull, slice.size() * layout.ownership.owners()),
+      {}};
+  for (Rank member = 0; member < layout.mesh.shard; ++member) {
+    Index before = 0; // of the shares of earlier groups
+    for (Index group = unit.first_group; group <= unit.last_group; ++group) {
+      Range const share = layout.ownership.share(group, member);
+      Range const taken{std::clamp<Index>(slice.begin - before, 0, share.size()),
+                        std::clamp<Index>(slice.end - before, 0, share.size())};
+      Index const begin = begin_in_unit(layout, unit, group, share);
+      if (!taken.empty()) gather.pieces.append({begin + taken.begin, begin + taken.end});
+      before += share.size();
+    }
+  }
+  return gather;
+}
+
+/// Of about so many elements of all servers.
+std::vector<UnitGather> slices_of_unit(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
+                                       ParameterUnit const& unit, Index elements) {
+  Index const share = unit.padded / layout.ownership.owners();
+  Index const slice = std::max<Index>(1, elements / (norm_block * layout.ownership.owners())) * norm_block;
+  std::vector<UnitGather> slices;
+  for (Index begin = 0; begin < share; begin += slice)
+    slices.push_back(gather_of_slice(choice, layout, line, unit, {begin, std::min(begin + slice, share)}));
+  return slices;
+}
+
 /// By the default algorithm: of every owner the squared sums of the blocks of its shares.
 PlannedCollective gather_of_norm(AlgorithmChoice choice, StateLayout const& layout, Topology const& line) {
   choice.comm = {};
@@ -48,7 +79,7 @@ PlannedCollective gather_of_norm(AlgorithmChoice choice, StateLayout const& layo
 } // namespace
 
 std::optional<Axis> GatherPlan::sharers() const {
-  return of_unit.front() ? sharers_of(of_unit.front()->planned) : std::nullopt;
+  return of_unit.front().empty() ? std::nullopt : sharers_of(of_unit.front().front().planned);
 }
 
 bool are_alike(UnitGather const& gather, UnitGather const& other) {
@@ -57,24 +88,25 @@ bool are_alike(UnitGather const& gather, UnitGather const& other) {
 
 std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers) {
   std::vector<UnitGather const*> different;
-  for (auto const& gather : gathers.of_unit)
-    if (gather && std::ranges::none_of(different, [&](auto const* other) { return are_alike(*gather, *other); }))
-      different.push_back(&*gather);
+  for (std::vector<UnitGather> const& unit : gathers.of_unit)
+    for (UnitGather const& gather : unit)
+      if (std::ranges::none_of(different, [&](auto const* other) { return are_alike(gather, *other); }))
+        different.push_back(&gather);
   return different;
 }
 
-GatherPlan make_gather_plan(Index prefetch, bool by_priority, AlgorithmChoice const& choice,
-                            StateLayout const& layout) {
+GatherPlan make_gather_plan(Index prefetch, Index slice, AlgorithmChoice const& choice, StateLayout const& layout) {
   GatherPlan plan;
-  plan.by_priority = by_priority;
-  plan.prefetch = by_priority ? std::ssize(layout.units) - 1 : prefetch;
+  plan.by_priority = slice > 0;
+  plan.prefetch = plan.by_priority ? std::ssize(layout.units) - 1 : prefetch;
   plan.slots = layout.sharding.parameters ? plan.in_flight() : 0;
   plan.after_update = !layout.sharding.parameters && layout.mesh.shard > 1;
   plan.of_unit.resize(layout.units.size());
   if (layout.mesh.shard == 1) return plan;
   Topology const line = layout.line(Axis::shard);
   for (std::size_t u = 0; u < layout.units.size(); ++u)
-    plan.of_unit[u] = gather_of_unit(choice, layout, line, layout.units[u]);
+    plan.of_unit[u] = plan.by_priority ? slices_of_unit(choice, layout, line, layout.units[u], slice)
+                                       : std::vector<UnitGather>{gather_of_unit(choice, layout, line, layout.units[u])};
   plan.norm = gather_of_norm(choice, layout, line);
   return plan;
 }

@@ -13,36 +13,36 @@
 
 namespace trainstone {
 
-/// The gather of a unit's parameters.
+/// The gather of a unit's parameters, or of a slice of them.
 struct UnitGather {
   PlannedCollective planned;
-  Pieces pieces; ///< where the owners' shares of its groups lie in the unit; empty: one after the other
+  Pieces pieces; ///< where what owners have of it lies in the unit; empty: one after the other
 };
 
 struct GatherPlan {
-  std::vector<std::optional<UnitGather>> of_unit; ///< none on an axis of length 1
-  std::optional<PlannedCollective> norm;          ///< of the squared sums of all blocks
-  Index prefetch = 1;                             ///< units that are gathered ahead
-  Index slots = 0;                                ///< for whole units, where parameters are sharded
+  std::vector<std::vector<UnitGather>> of_unit; ///< none on an axis of length 1; by priority one for each slice
+  std::optional<PlannedCollective> norm;        ///< of the squared sums of all blocks
+  Index prefetch = 1;                           ///< units that are gathered ahead
+  Index slots = 0;                              ///< for whole units, where parameters are sharded
   /// The updated shares of owners are gathered after the update, because every rank keeps all parameters.
   bool after_update = false;
 
   /// Gathers at a time, each with its own scratch.
   Index in_flight() const { return prefetch + 1; }
   /// The updated parameters of all units may be under way, each with scratch of its own, whose number is the unit's. A
-  /// server sends those of one unit after the other: of those that are updated, what the next forward needs first.
+  /// server sends slices of them one after the other: of those that are updated, what the next forward needs first.
   bool by_priority = false;
   /// The ranks that share the memory of gathered parameters: the flat vector, or the slots.
   std::optional<Axis> sharers() const;
 };
 
-/// Whether gathers of two units of a plan are the same: a model of many blocks has few kinds.
+/// Whether two gathers of a plan are the same: a model of many blocks has few kinds.
 bool are_alike(UnitGather const& gather, UnitGather const& other);
 
 /// Of gathers that are alike, the first one.
 std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers);
 
-/// \param[in] by_priority  see there
-GatherPlan make_gather_plan(Index prefetch, bool by_priority, AlgorithmChoice const& choice, StateLayout const& layout);
+/// \param[in] slice  by priority: elements of a slice of all owners, about; 0: not by priority
+GatherPlan make_gather_plan(Index prefetch, Index slice, AlgorithmChoice const& choice, StateLayout const& layout);
 
 } // namespace trainstone

@@ -90,6 +90,11 @@ constexpr bool has_priorities(ParallelConfig const& config) {
   return has_dedicated_servers(config) && config.server_schedule == ServerSchedule::priority;
 }
 
+/// By priority: of gradients, at most in one push, and of as many parameters in one pull.
+constexpr double slice_bytes(ParallelConfig const& config) {
+  return config.server_slice_bytes > 0 ? config.server_slice_bytes : config.bucket_bytes;
+}
+
 /// The gradients that one reduction takes.
 constexpr Granularity granularity_of(ParallelConfig const& config) {
   return row_of(config.strategy).collects() ? Granularity::step : config.granularity;

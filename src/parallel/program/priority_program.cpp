@@ -88,8 +88,8 @@ Instructions server_step_by_priority(ShardPlan const& plan, GradientPass::Bucket
   std::vector<Index> const units = units_by_use(plan.parts);
   for (Index const unit : units) {
     for (Instruction const& push : pushes_of(unit, plan, buckets)) list.push_back(wait_for(push));
-    if (unit == units.front()) list.push_back({.act = Act::agree});
     append(list, update_of(unit, plan));
+    if (unit == units.front()) list.push_back({.act = Act::agree});
   }
   for (Index const unit : units) list.push_back(wait_for(publication_of(unit)));
   return list;

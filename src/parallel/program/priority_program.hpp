@@ -19,7 +19,7 @@ Instructions with_pulls(Instructions const& order, ShardPlan const& plan, Gradie
 /// to receive the new ones.
 Instructions with_unit_updates(Instructions const& order, ShardPlan const& plan, GradientPass::Buckets buckets);
 
-/// A server's step. The losses meet when all workers have pushed what they push last.
+/// A server's step. The losses meet when all workers have pushed what backward completes last.
 Instructions server_step_by_priority(ShardPlan const& plan, GradientPass::Buckets buckets);
 
 } // namespace trainstone

@@ -17,16 +17,16 @@ std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); 
 /// \param[in,out] all  from `first` on gathers alone
 void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index unit,
                 std::uint64_t times) {
-  auto const& gather = plan.gathers.of_unit[static_cast<std::size_t>(unit)];
-  if (!gather) return;
-  auto const same = std::find_if(all.begin() + first, all.end(), [&](RepeatedCollective const& other) {
-    return are_alike(*gather, {other.planned, other.pieces});
-  });
-  if (same != all.end())
-    same->times += times;
-  else
-    all.push_back(
-        {"parameters", gather->planned, bytes_per_value(plan.layout.types.parameters), gather->pieces, times});
+  for (UnitGather const& gather : plan.gathers.of_unit[static_cast<std::size_t>(unit)]) {
+    auto const same = std::find_if(all.begin() + first, all.end(), [&](RepeatedCollective const& other) {
+      return are_alike(gather, {other.planned, other.pieces});
+    });
+    if (same != all.end())
+      same->times += times;
+    else
+      all.push_back(
+          {"parameters", gather.planned, bytes_per_value(plan.layout.types.parameters), gather.pieces, times});
+  }
 }
 
 /// How often each run is reduced, each unit gathered, and each kind of message sent.

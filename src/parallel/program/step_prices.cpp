@@ -311,8 +311,8 @@ InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, bool 
   Index const copied = share_of_unit(plan, member, instruction.subject);
   if (instruction.act == Act::gather)
     price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
-  if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
-    price.collectives.push_back(of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
+  for (UnitGather const& gather : plan.gathers.of_unit[at(instruction.subject)])
+    price.collectives.push_back(of(plan, gather.planned, bytes_per_value(plan.layout.types.parameters)));
   if (plan.gathers.by_priority)
     set_turn(price, 1 + plan.reductions.buckets.buckets() + instruction.subject, instruction.subject,
              serves ? PortUse::out : PortUse::in);

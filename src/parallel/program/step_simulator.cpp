@@ -195,8 +195,8 @@ private:
       work->steps.emplace_back(line_name(Axis::tensor, plan), std::nullopt);
     } else if (instruction.act == Act::gather || publishes) {
       publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
-      if (auto const& gather = plan.gathers.of_unit[at(instruction.subject)])
-        work->steps.emplace_back(line_of_collective(instruction, Axis::shard, plan), gather->planned);
+      if (auto const& gathers = plan.gathers.of_unit[at(instruction.subject)]; !gathers.empty()) // all at once
+        work->steps.emplace_back(line_of_collective(instruction, Axis::shard, plan), gathers.front().planned);
     } else {
       player.state.begin_reduction(instruction);
       for (PlannedCollective const& step :

@@ -136,7 +136,7 @@ private:
 
   WalkedCollective of_parameters(Index unit) const {
     return collective("parameters of " + m_plan.layout.units[at(unit)].name,
-                      [=](ShardPlan const& plan) { return plan.gathers.of_unit[at(unit)]->planned; });
+                      [=](ShardPlan const& plan) { return plan.gathers.of_unit[at(unit)].front().planned; });
   }
 
   template <class Planned>

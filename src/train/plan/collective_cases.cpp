@@ -110,10 +110,10 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
         cases.push_back({collective, Storage::fp32, found->second.pieces});
     }
   if (plan.pipeline.table) append_every_kind(cases, *plan.pipeline.table);
-  if (!plan.gathers.of_unit.front()) return cases;
-  append_every_kind(cases, plan.gathers.of_unit.front()->planned);
-  auto const elements = [](auto const& gather) { return gather->planned.problem.elements(); };
-  PlannedCollective largest = (*std::ranges::max_element(plan.gathers.of_unit, {}, elements))->planned;
+  if (plan.gathers.of_unit.front().empty()) return cases;
+  append_every_kind(cases, plan.gathers.of_unit.front().front().planned);
+  auto const elements = [](auto const& gathers) { return gathers.front().planned.problem.elements(); };
+  PlannedCollective largest = std::ranges::max_element(plan.gathers.of_unit, {}, elements)->front().planned;
   Storage const storage = storage_to_try(plan.layout.types.parameters, largest.problem.ranks());
   set_elements(largest, elements_with_a_cut_message(largest, storage));
   cases.push_back({largest, storage});
