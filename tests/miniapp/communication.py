@@ -165,6 +165,23 @@ class Traces(TrainingTest):
             self.assertTrue(any(event["cat"] == "wait" and "all_reduce" in event["name"] for event in mine
                                 if event["ph"] == "X"))
 
+    def test_by_priority_a_forward_begins_while_gradients_of_other_blocks_are_on_their_way(self):
+        deck = Deck({"data.validation_fraction": None, "data.validate_every": None, "model.layers": 4, "data.steps": 3, "batch.global": 1})
+        slow = ("parallel.strategy=parameter_server", "optimizer.clip=0", "comm.emulated_network.latency=1ms",
+                "comm.emulated_network.bandwidth=200kB/s", "trace.file=trace.json")
+        under_way = {}
+        for schedule in ("fifo", "priority"):
+            slices = ("server.slice=4kB",) if schedule == "priority" else ()
+            traced = self.assert_ended(run("run", deck.path, *settings(*slow, f"server.schedule={schedule}", *slices), ranks=2), 0)
+            mine = [event for event in json.loads((traced.folder / "trace.json").read_text()) if event["pid"] == 0]
+            begins = [event["ts"] for event in mine if event["name"] == "trainstone::model::forward embed"]
+            ends = {event["id"]: event["ts"] for event in mine if event["ph"] == "e"}
+            for kind in ("server_push", "server_pull"):
+                spans = [(event["ts"], ends[event["id"]]) for event in mine if event["ph"] == "b" and kind in event["name"]]
+                under_way[schedule, kind] = any(begin < one < end for one in begins for begin, end in spans)
+        self.assertEqual(under_way, {("fifo", "server_push"): False, ("fifo", "server_pull"): True,
+                                     ("priority", "server_push"): True, ("priority", "server_pull"): True})
+
     def assert_nested(self, events):
         """Two events of a lane are apart, or one is inside of the other."""
         around = []

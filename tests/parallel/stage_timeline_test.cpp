@@ -49,7 +49,8 @@ InstructionPrice price_of(ShardPlan const& plan, Instruction const& one, Nanosec
     Index const sender = plan.pipeline.sender(one.act == Act::send, of);
     StagePair const stages = channel_stages(plan.pipeline.shape, of, sender);
     Index const channel = 2 * static_cast<Index>(of) + (sender == stages.lower ? 0 : 1);
-    return {0, {{.communicator = {Axis::pipeline, stages, channel}, .wire = message}}};
+    PortUse const port = one.act == Act::send ? PortUse::out : PortUse::in;
+    return {0, {{.communicator = {Axis::pipeline, stages, channel}, .wire = message, .port = port}}};
   }
   case Act::gather:
   case Act::publish: return {0, {{.communicator = {Axis::shard}}}};
