@@ -4,6 +4,7 @@
 #include "git_version.hpp"
 #include "report/output.hpp"
 #include "run_result.hpp"
+#include "run_servers.hpp"
 #include "run_setup.hpp"
 #include "stop_signals.hpp"
 #include "train/checkpoint/folder.hpp"
@@ -25,6 +26,14 @@ TrainingIdentity identity_of(PreparedRun const& run, Communicator const& communi
   TrainingIdentity identity = keys_of_loss_curve(run.deck, communicator.size());
   identity.emplace_back("training samples", std::to_string(run.data->training_samples()));
   std::uint64_t const xxhash = all_gather_values(communicator, run.data->xxhash()).front();
+  if (run.one_worker) { // what their order follows from
+    ParallelConfig const& parallel = run.config().parallel;
+    ServerPolicy const policy = policy_of(run);
+    identity.emplace_back("workers", std::to_string(policy.workers));
+    identity.emplace_back("server.staleness", policy.threshold ? std::to_string(*policy.threshold) : "any");
+    identity.emplace_back("server.lr_scale", fmt::format("{}", parallel.lr_scale_of(policy.workers)));
+    identity.emplace_back("pushes between pauses", std::to_string(policy.pause_every));
+  }
   if (xxhash != 0) identity.emplace_back("hash of the training files", xxhash_text(xxhash));
   return identity;
 }
@@ -148,13 +157,43 @@ bool RunCheckpoints::writes_after(StepReport const& step) const {
 void RunCheckpoints::write(std::int64_t step, Trainer& trainer, Steps const& steps, bool finished) {
   trainer.require_equal_replicas(step); // each writes a part of what they hold alike
   auto const [updates, loss_scaler] = trainer.state();
+  note(write_checkpoint(m_context->exec, m_context->communicator, trainer.engine(),
+                        about({step, updates, loss_scaler, steps.losses, m_info.restarts, finished, steps.early}),
+                        m_config.folder));
+}
+
+void RunCheckpoints::write(std::int64_t step, AsynchronousTraining& training, std::vector<ServerRecord> const& record,
+                           std::vector<double> const& losses, bool finished) {
+  TrainingProgress progress;
+  progress.step = step;
+  progress.losses = losses;
+  progress.restarts = m_info.restarts;
+  progress.finished = finished;
+  for (ServerRecord const& part : record) {
+    progress.acts.insert(progress.acts.end(), part.acts.begin(), part.acts.end());
+    progress.updates += std::ssize(part.pushes);
+  }
+  Communicator const& all = m_context->communicator;
+  WrittenCheckpoint written;
+  collectively(all, [&] {
+    if (Communicator const* const writers = training.meet_for_checkpoint())
+      written =
+          write_checkpoint(m_context->exec, *writers, training.trainer().engine(), about(progress), m_config.folder);
+  });
+  written.name = all_gather_texts(all, written.name).front();
+  note(written);
+}
+
+CheckpointManifest RunCheckpoints::about(TrainingProgress progress) const {
   CheckpointManifest about;
-  about.progress = {step, updates, loss_scaler, steps.losses, m_info.restarts, finished, steps.early};
+  about.progress = std::move(progress);
   about.identity = m_identity;
   about.model = m_model;
   about.written_by = fmt::format("trainstone {} git {}{}", TRAINSTONE_VERSION, git_commit, git_dirty ? " dirty" : "");
-  WrittenCheckpoint const written =
-      write_checkpoint(m_context->exec, m_context->communicator, trainer.engine(), about, m_config.folder);
+  return about;
+}
+
+void RunCheckpoints::note(WrittenCheckpoint const& written) {
   m_own.insert(m_own.begin(), written.name);
   if (m_context->communicator.rank() == 0)
     for (std::string const& problem : remove_older_checkpoints(m_config.folder, m_own, m_config.keep))

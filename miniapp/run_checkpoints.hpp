@@ -8,6 +8,7 @@
 #include "core/clock.hpp"
 #include "core/folder_lock.hpp"
 #include "result/result.hpp"
+#include "train/asynchronous_training.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/folder.hpp"
 #include "train/trainer.hpp"
@@ -45,10 +46,15 @@ public:
   /// Compares replicas first. Collective.
   /// \throws CollectiveError if replicas differ (exit 65), or if it cannot be written
   void write(std::int64_t step, Trainer& trainer, Steps const& steps, bool finished);
+  /// The same where workers do not wait for each other, in a pause. \param[in] record  since the begin
+  void write(std::int64_t step, AsynchronousTraining& training, std::vector<ServerRecord> const& record,
+             std::vector<double> const& losses, bool finished);
 
   CheckpointInfo const& info() const { return m_info; }
 
 private:
+  CheckpointManifest about(TrainingProgress progress) const;
+  void note(WrittenCheckpoint const& written);
   void find_start(Index vectors);
   void find_own();
   void require_nothing_later() const;

@@ -21,6 +21,7 @@ struct ServedTraining {
 
   ServerPolicy policy;
   std::vector<ServerRecord> parts;   ///< of the record, from pause to pause
+  std::size_t before = 0;            ///< how many of these came before a restart
   RecordWalk walk;                   ///< through all of them
   std::vector<std::uint64_t> hashes; ///< of the parameters of every worker, at the end
 };

@@ -6,14 +6,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace trainstone {
 
 namespace {
 
-std::int64_t validates_every(PreparedRun const& run) {
-  return run.data->validation_samples() > 0 ? run.config().data.validate_every : 0;
+/// Steps. Held-out losses are measured in pauses, and checkpoints written.
+std::int64_t pauses_every(PreparedRun const& run) {
+  CheckpointConfig const& kept = run.config().checkpoint;
+  std::int64_t const validates = run.data->validation_samples() > 0 ? run.config().data.validate_every : 0;
+  return std::gcd(validates, kept.writes() ? kept.every_steps : 0);
 }
 
 /// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of
@@ -21,8 +25,12 @@ std::int64_t validates_every(PreparedRun const& run) {
 /// a push takes, from the worker's push before on, without what the worker computes.
 class StepsOfPushes {
 public:
-  explicit StepsOfPushes(PreparedRun const& run)
-      : m_run(&run), m_workers(run.resolved.mesh.data()), m_last(static_cast<std::size_t>(m_workers), 0) {}
+  /// \param[in] pushes  before a restart
+  StepsOfPushes(PreparedRun const& run, Index pushes)
+      : m_run(&run),
+        m_workers(run.resolved.mesh.data()),
+        m_pushes(pushes),
+        m_last(static_cast<std::size_t>(m_workers), 0) {}
 
   std::vector<StepReport> add(std::vector<AppliedPush> const& pushes) {
     std::vector<StepReport> steps;
@@ -48,7 +56,7 @@ private:
   PreparedRun const* m_run;
   Rank m_workers;
   StepReport m_step;
-  Index m_pushes = 0;
+  Index m_pushes;
   double m_seconds = 0;
   std::vector<double> m_last; ///< s, by worker: when its last push was applied
 };
@@ -63,34 +71,47 @@ Index own_pushes(ServedTraining const& served, Rank rank) {
 Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListener const& listener) {
   AsynchronousTraining& servers = *memory.asynchronous;
   Training training;
+  RunCheckpoints& checkpoints = *run.checkpoints;
   ServedTraining& served = training.served.emplace(memory.policy);
+  served.parts = memory.recorded.value().parts;
+  served.before = served.parts.size();
+  for (ServerRecord const& part : served.parts) served.walk.add(part);
+  Index const pushed_before = own_pushes(served, run.rank);
+  training.losses = checkpoints.start().losses;
+  training.counted.before = checkpoints.start().step;
   InjectedDelay const delay(run.config().faults, run.rank);
   counters() = {};
   comm_counters() = {};
   bool const loads = !run.config().model_setup.load.empty();
-  training.counted.starts += loads ? 1 : 0;
-  StepsOfPushes steps(run);
-  for (bool finished = false; !finished;) {
-    served.parts.push_back(servers.train());
+  training.counted.starts += (loads ? 1 : 0) + (training.counted.before > 0 ? 1 : 0);
+  StepsOfPushes steps(run, served.walk.pushes());
+  for (bool finished = checkpoints.start().finished; !finished && !training.stopped;) {
+    Pause pause = servers.train([&] { return checkpoints.ask(); });
+    served.parts.push_back(std::move(pause.record));
     served.walk.add(served.parts.back());
     std::vector<StepReport> reports = steps.add(served.parts.back().pushes);
+    StepReport& last = reports.back();
+    last.requests = pause.requests;
     finished = servers.is_over();
-    if (run.data->validation_samples() > 0) {
-      reports.back().validation_loss = servers.validate();
+    if (validates_after(last.step, run)) {
+      last.validation_loss = servers.validate();
       ++training.counted.validations;
-      if (!finished && is_low_enough(*reports.back().validation_loss, reports.back().step, run)) {
-        finished = true;
-        served.policy.pushes = served.walk.pushes(); // it needs no more
-      }
+      finished = finished || is_low_enough(*last.validation_loss, last.step, run);
     }
-    reports.back().is_last = finished;
+    training.stopped = last.requests.stop && !finished;
+    last.is_last = finished || training.stopped;
     for (StepReport const& report : reports) {
       training.samples.push_back(report);
       training.losses.push_back(report.loss);
       listener(report);
     }
+    if (checkpoints.writes_after(last) || (finished && run.config().checkpoint.writes())) {
+      checkpoints.write(last.step, servers, served.parts, training.losses, finished);
+      ++training.counted.checkpoints;
+    }
   }
-  training.counted.steps = own_pushes(served, run.rank);
+  served.policy.pushes = served.walk.pushes(); // it needs no more, or stops
+  training.counted.steps = own_pushes(served, run.rank) - pushed_before;
   note_counters(training, run, memory);
   auto const evaluated = static_cast<std::uint64_t>(training.counted.validations * training.counted.validation_batches *
                                                     run.plan->accumulation);
@@ -102,7 +123,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
 }
 
 ServerPolicy policy_of(PreparedRun const& run) {
-  return server_policy(run.resolved, run.data->steps(), validates_every(run));
+  return server_policy(run.resolved, run.data->steps(), pauses_every(run));
 }
 
 Check check_collectives_with_servers(PreparedRun const& run, RankContext& context) {
@@ -129,8 +150,9 @@ std::vector<Check> verify_with_servers(PreparedRun const& run, Training const& t
   std::vector<Check> checks{
       {"replicas-agree", different == 0, static_cast<double>(different), 0,
        fmt::format("hash of all parameters {:016x}, of every worker after the last push", served.hashes.front())}};
-  ServedTraffic const predicted = served_traffic(
-      run.resolved, served.parts, training.counted.validations * training.counted.validation_batches, run.rank);
+  ServedTraffic const predicted =
+      served_traffic(run.resolved, served.parts, served.before,
+                     training.counted.validations * training.counted.validation_batches, run.rank);
   checks.push_back(check_messages(context.exec, context.communicator,
                                   {.training = predicted.training, .control = predicted.control}, training.counted));
   for (Check& check : check_pushes(served.walk, served.policy)) checks.push_back(std::move(check));

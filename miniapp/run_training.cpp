@@ -11,12 +11,6 @@ namespace trainstone {
 
 namespace {
 
-bool validates_after(std::int64_t step, PreparedRun const& run) {
-  if (run.data->validation_samples() == 0) return false;
-  std::int64_t const every = run.config().data.validate_every;
-  return step == run.data->steps() || (every > 0 && step % every == 0);
-}
-
 /// Runs it and notes what it computed, sent and took; also what it has begun, if something follows that waits for it.
 StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& run, Training& training,
                         bool is_followed) {
@@ -67,9 +61,10 @@ RunMemory::RunMemory(PreparedRun const& run, RankContext& context) : outputs(run
     return;
   }
   policy = policy_of(run);
-  asynchronous =
-      std::make_unique<AsynchronousTraining>(context.exec, context.communicator, ledger, run.resolved, *run.one_worker,
-                                             *run.plan, run.data->batches(), run.data->steps(), policy);
+  recorded = recorded_pushes(policy, run.checkpoints->start().acts);
+  asynchronous = std::make_unique<AsynchronousTraining>(context.exec, context.communicator, ledger, run.resolved,
+                                                        *run.one_worker, *run.plan, run.data->batches(),
+                                                        run.data->steps(), policy, recorded->clocks);
 }
 
 void note_counters(Training& training, PreparedRun const& run, RunMemory const& memory) {
@@ -77,6 +72,12 @@ void note_counters(Training& training, PreparedRun const& run, RunMemory const& 
   training.counted.kernels = counters();
   training.counted.communication = comm_counters();
   training.counted.memory = memory.ledger.high_water();
+}
+
+bool validates_after(std::int64_t step, PreparedRun const& run) {
+  if (run.data->validation_samples() == 0) return false;
+  std::int64_t const every = run.config().data.validate_every;
+  return step == run.data->steps() || (every > 0 && step % every == 0);
 }
 
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run) {

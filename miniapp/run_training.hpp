@@ -5,6 +5,7 @@
 #include "run_outputs.hpp"
 #include "run_result.hpp"
 
+#include "parallel/servers/recorded_pushes.hpp"
 #include "train/asynchronous_training.hpp"
 
 #include <memory>
@@ -18,6 +19,7 @@ struct RunMemory {
   MemoryLedger ledger;
   RunOutputs outputs;
   ServerPolicy policy;
+  std::optional<RecordedPushes> recorded;             ///< of the training before a restart
   std::unique_ptr<AsynchronousTraining> asynchronous; ///< where workers do not wait for each other
   std::unique_ptr<Trainer> synchronous;               ///< where they do
 
@@ -26,6 +28,9 @@ struct RunMemory {
 
 /// What was counted since the training began.
 void note_counters(Training& training, PreparedRun const& run, RunMemory const& memory);
+
+/// Whether held-out losses are measured after this step.
+bool validates_after(std::int64_t step, PreparedRun const& run);
 
 /// Whether this held-out loss ends the training.
 bool is_low_enough(double held_out, std::int64_t step, PreparedRun const& run);

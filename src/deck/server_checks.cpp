@@ -19,7 +19,6 @@ std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) 
     return refuse("parallel.check_replicas", "have equal replicas in pauses only; leave it at 0");
   if (config.precision.loss_scale == LossScaling::dynamic)
     return refuse("precision.loss_scale", "skip no push; legal value: none");
-  if (config.checkpoint.writes()) return refuse("checkpoint.dir", "write no checkpoints");
   if (!config.model_setup.save.empty()) return refuse("model.save", "save no model");
   if (config.bench.kernels) return refuse("bench.kernels", "time no kernels");
   return std::nullopt;

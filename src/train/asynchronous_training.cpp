@@ -91,17 +91,18 @@ ServerPolicy server_policy(ResolvedRun const& run, std::int64_t steps, std::int6
   return policy;
 }
 
-PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy) {
-  return planned_order(policy, [&](Rank worker, Index clock) {
+PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy, ServerClocks const& start) {
+  auto const ticks = [&](Rank worker, Index clock) {
     return std::max<ServerTicks>(1,
                                  std::llround(planned_ticks * straggler_factor(run.config.faults, worker, clock + 1)));
-  });
+  };
+  return planned_order(policy, ticks, start);
 }
 
 class AsynchronousTraining::Worker {
 public:
-  Worker(ExecutionSpace const& exec, Communicator ranks, Trainer& trainer)
-      : m_channel(exec, std::move(ranks)), m_trainer(&trainer) {
+  Worker(ExecutionSpace const& exec, Communicator ranks, Trainer& trainer, Index clock)
+      : m_channel(exec, std::move(ranks)), m_trainer(&trainer), m_clock(clock) {
     trainer.before_push([this] { m_channel.push.exchange(std::llround(seconds_since(m_begin) * nanoseconds)); });
   }
 
@@ -121,7 +122,7 @@ public:
 private:
   Channel m_channel;
   Trainer* m_trainer;
-  Index m_clock = 0;
+  Index m_clock;      ///< pushes
   SteadyTime m_begin; ///< of the step
 };
 
@@ -129,12 +130,13 @@ private:
 class AsynchronousTraining::Server {
 public:
   Server(ExecutionSpace const& exec, Communicator ranks, std::vector<Communicator> channels, Trainer& trainer,
-         ServerPolicy const& policy, std::optional<PlannedOrder> order)
+         ServerPolicy const& policy, ServerClocks const& start, std::optional<PlannedOrder> order)
       : m_servers(std::move(ranks)),
         m_trainer(&trainer),
         m_policy(policy),
-        m_clocks(policy),
+        m_clocks(start),
         m_pushes(at(policy.workers)) {
+    for (OfWorker& worker : m_pushes) worker.pulled = start.applied(); // all have what a checkpoint has
     if (m_servers.size() > 1) m_event.emplace(exec, m_servers, 0);
     for (Communicator& channel : channels) m_channels.push_back(std::make_unique<Channel>(exec, std::move(channel)));
     if (order) m_order = std::move(order->events);
@@ -251,12 +253,14 @@ private:
 
 AsynchronousTraining::AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, MemoryLedger& ledger,
                                            ResolvedRun const& all, ResolvedRun const& one_worker, RunPlan const& plan,
-                                           TrainingBatches batches, std::int64_t steps, ServerPolicy const& policy)
+                                           TrainingBatches batches, std::int64_t steps, ServerPolicy const& policy,
+                                           ServerClocks const& start)
     : m_exec(exec),
       m_world(&world),
       m_policy(policy),
       m_batches(batches),
       m_plan(&plan),
+      m_applied(start.applied()),
       m_tokens(all.config.batch.global * all.shape().sequence) {
   Rank const workers = all.mesh.data(), me = world.rank();
   bool const serves = all.mesh.serves(me);
@@ -269,14 +273,14 @@ AsynchronousTraining::AsynchronousTraining(ExecutionSpace const& exec, Communica
   m_trainer = std::make_unique<Trainer>(exec, m_groups.front(), ledger, one_worker.config, plan, std::move(batches),
                                         steps, FellowWorkers{workers, worker_of(all, me), me});
   if (!serves) {
-    m_worker = std::make_unique<Worker>(exec, std::move(channels.front()), trainer());
+    m_worker = std::make_unique<Worker>(exec, std::move(channels.front()), trainer(), start.clock(me));
     return;
   }
   for (std::size_t other = 1; other < m_groups.size(); ++other) trainer().add_worker(m_groups[other]);
   std::optional<PlannedOrder> order;
-  if (all.config.parallel.server_order == ServerOrder::planned) order = planned_order(all, policy);
-  m_server =
-      std::make_unique<Server>(exec, std::move(*servers), std::move(channels), trainer(), policy, std::move(order));
+  if (all.config.parallel.server_order == ServerOrder::planned) order = planned_order(all, policy, start);
+  m_server = std::make_unique<Server>(exec, std::move(*servers), std::move(channels), trainer(), policy, start,
+                                      std::move(order));
 }
 
 AsynchronousTraining::~AsynchronousTraining() = default;
@@ -313,8 +317,9 @@ AppliedPush push_of(std::span<double const> numbers) {
           numbers[9]};
 }
 
-/// All ranks get the record of the first server. Collective.
-ServerRecord of_first_server(ExecutionSpace const& exec, Communicator& world, ServerRecord record, bool is_first) {
+/// All ranks get the record of the first server, and the requests of all. Collective.
+Pause of_all(ExecutionSpace const& exec, Communicator& world, ServerRecord record, bool is_first,
+             Requests const& mine) {
   if (!is_first) record = {};
   std::array<std::int64_t, 2> counts{std::ssize(record.acts), std::ssize(record.pushes)};
   control_all_reduce(exec, world, Operation::sum, counts);
@@ -322,18 +327,23 @@ ServerRecord of_first_server(ExecutionSpace const& exec, Communicator& world, Se
   std::vector<double> values;
   for (ServerAct const& act : record.acts) values.push_back(static_cast<double>(to_number(act)));
   for (AppliedPush const& push : record.pushes) std::ranges::copy(numbers(push), std::back_inserter(values));
-  values.resize(acts + numbers_of_push * pushes, 0);
+  std::size_t const noted = acts + numbers_of_push * pushes;
+  values.resize(noted + at(world.size()), 0);
+  values[noted + at(world.rank())] = to_number(mine);
   control_all_reduce(exec, world, Operation::sum, values);
   record = {};
+  Pause pause;
+  for (std::size_t i = noted; i < values.size(); ++i) pause.requests |= requests_of(values[i]);
   for (std::size_t i = 0; i < acts; ++i) record.acts.push_back(act_of(static_cast<std::int64_t>(values[i])));
   for (std::size_t i = 0; i < pushes; ++i)
     record.pushes.push_back(push_of(std::span(values).subspan(acts + numbers_of_push * i, numbers_of_push)));
-  return record;
+  pause.record = std::move(record);
+  return pause;
 }
 
 } // namespace
 
-ServerRecord AsynchronousTraining::train() {
+Pause AsynchronousTraining::train(std::function<Requests()> const& ask) {
   ServerRecord record;
   try {
     if (m_server)
@@ -343,9 +353,16 @@ ServerRecord AsynchronousTraining::train() {
   } catch (CollectiveError const& error) { // of one worker and the servers: the other workers do not know
     throw Error(error.what(), error.code());
   }
-  record = of_first_server(m_exec, *m_world, std::move(record), m_world->rank() == m_policy.workers);
-  m_applied += std::ssize(record.pushes);
-  return record;
+  bool const is_first = m_world->rank() == m_policy.workers;
+  Pause pause = of_all(m_exec, *m_world, std::move(record), is_first, ask ? ask() : Requests());
+  m_applied += std::ssize(pause.record.pushes);
+  return pause;
+}
+
+Communicator const* AsynchronousTraining::meet_for_checkpoint() {
+  if (m_worker && m_world->rank() > 0) return nullptr;
+  trainer().engine().meet(0);
+  return &m_groups.front();
 }
 
 std::vector<std::uint64_t> AsynchronousTraining::parameter_hashes() {

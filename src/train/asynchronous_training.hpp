@@ -14,6 +14,7 @@
 #include "train/trainer.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -25,28 +26,39 @@ namespace trainstone {
 ServerPolicy server_policy(ResolvedRun const& run, std::int64_t steps, std::int64_t pause_every);
 
 /// The order of a training whose order is planned. A push takes the time that faults give to the worker's step.
-PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy);
+/// \param[in] start  in a pause, or of a training that begins
+PlannedOrder planned_order(ResolvedRun const& run, ServerPolicy const& policy, ServerClocks const& start);
+
+/// What all ranks know in a pause.
+struct Pause {
+  ServerRecord record; ///< since the last pause
+  Requests requests;   ///< of all ranks
+};
 
 class AsynchronousTraining {
 public:
   /// Collective over `world`. Everything referred to must outlive the object.
   /// \param[in] all         the run of all ranks
   /// \param[in] one_worker  with_one_worker(), of this rank's worker   \param[in] plan  this rank's of it
-  /// \param[in] policy      server_policy(), or another one, as tests want it
+  /// \param[in] policy      server_policy(), or another one, as tests want it   \param[in] start  in a pause, or of a
+  ///                        training that begins; the state of a pause is read from a checkpoint
   AsynchronousTraining(ExecutionSpace const& exec, Communicator& world, MemoryLedger& ledger, ResolvedRun const& all,
                        ResolvedRun const& one_worker, RunPlan const& plan, TrainingBatches batches, std::int64_t steps,
-                       ServerPolicy const& policy);
+                       ServerPolicy const& policy, ServerClocks const& start);
   AsynchronousTraining(AsynchronousTraining const&) = delete;
   AsynchronousTraining& operator=(AsynchronousTraining const&) = delete;
   ~AsynchronousTraining();
 
-  /// Trains until the next pause, or the end. Collective. All ranks get what servers have done since the last pause.
+  /// Trains until the next pause, or the end. Collective.
+  /// \param[in] ask  in the pause: the requests of this rank; null: none
   /// \throws Error on the ranks that have met it: others may never come
-  ServerRecord train();
+  Pause train(std::function<Requests()> const& ask = nullptr);
   /// Whether there is nothing left to train.
   bool is_over() const { return m_applied == m_policy.pushes; }
   /// Mean held-out loss, the same on all ranks. In a pause; collective.
   double validate();
+  /// In a pause: the first worker and the servers, who have the whole state. Their engines meet. Null on other ranks.
+  Communicator const* meet_for_checkpoint();
   /// Of every worker's parameters, with the servers' master copies; the same on all ranks. In a pause; collective.
   std::vector<std::uint64_t> parameter_hashes();
   /// Of this rank: a worker's, or a server's.

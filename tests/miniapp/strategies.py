@@ -196,13 +196,43 @@ class Asynchronous(TrainingTest):
                 self.assert_ended(repeat(outcome), 0, "24 pushes of 2 workers", "VERIFICATION PASSED")
         self.assert_ended(repeat(self.runs["arrival"], answer_later), 65, "VERIFICATION FAILED")
 
+    def test_a_training_goes_on_from_a_pause_and_can_be_repeated_as_a_whole(self):
+        def replays(outcome):
+            def prepare(folder):
+                (folder / "text.txt").write_bytes((self.deck.folder / "text.txt").read_bytes())
+                (folder / "result.json").write_text(json.dumps(outcome.result))
+            self.assert_ended(run("verify", "--replay", "result.json", prepare=prepare), 0, "24 pushes of 2 workers",
+                              "VERIFICATION PASSED")
+
+        kept = (*self.ASYNC, "checkpoint.dir=kept", "checkpoint.every_steps=2")
+        for keys, ranks in ((("server.count=2",), 4), (("server.order=arrival",), 3)):
+            with self.subTest(keys=keys):
+                first = run("run", self.deck.path, *settings(*kept, *keys), "--max-time", "1ms", ranks=ranks)
+                self.assert_ended(first, 75, "checkpoint")
+                last = run("run", self.deck.path, *settings(*kept, *keys), ranks=ranks, prepare=kept_in(first.folder))
+                self.assert_ended(last, 0, "resumed after step 2", "VERIFICATION PASSED")
+                replays(last)
+                again = run("run", self.deck.path, *settings(*kept, *keys), ranks=ranks, prepare=kept_in(last.folder))
+                self.assert_ended(again, 0, "resumed after step 12")
+                self.assertEqual(again.result["servers"]["parameter_hash"], last.result["servers"]["parameter_hash"])
+                other = run("run", self.deck.path, *settings(*self.ASYNC, *keys, "checkpoint.resume=kept/step-00000002"),
+                            ranks=ranks, prepare=kept_in(first.folder))
+                self.assertEqual(other.code, 64, other)  # with other pauses
+                self.assertIn("pushes between pauses", other.err)
+        whole = run("run", self.deck.path, *settings(*kept), ranks=3)
+        planned = run("run", self.deck.path, *settings(*kept, "server.count=2"), "--max-time", "1ms", ranks=4)
+        ended = run("run", self.deck.path, *settings(*kept), ranks=3, prepare=kept_in(planned.folder))
+        self.assert_ended(ended, 0, "resumed after step 2", "VERIFICATION PASSED")
+        self.assertEqual(final_hash(ended), final_hash(whole))
+        self.assertEqual(ended.result["servers"]["acts"], whole.result["servers"]["acts"])
+
     def test_a_loss_that_is_no_number_ends_all_ranks_and_names_its_part(self):
         outcome = run("run", self.deck.path, *settings(*self.ASYNC, "faults.nan.step=3", "faults.nan.unit=mlp 0"), ranks=5)
         self.assertEqual(outcome.code, 70, outcome)
         self.assertIn('the first output that is not finite is that of part "mlp 0"', outcome.err)
 
     def test_what_such_a_run_cannot_have_is_refused(self):
-        for key, words in (("server.colocated=true", "server.colocated"), ("checkpoint.dir=kept", "checkpoint.dir"),
+        for key, words in (("server.colocated=true", "server.colocated"),
                            ("model.save=saved.bin", "model.save"), ("parallel.check_replicas=2", "parallel.check_replicas")):
             outcome = run("run", self.deck.path, *settings(*self.ASYNC, key), ranks=3)
             self.assertEqual(outcome.code, 64, outcome)

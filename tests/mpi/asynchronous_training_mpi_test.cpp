@@ -58,14 +58,15 @@ Finished train(Communicator& world, RunConfig const& config) {
   MemoryLedger ledger;
   ServerPolicy const policy = server_policy(all, steps, 2);
   TrainingBatches const batches = training_batches(small.vocab);
-  AsynchronousTraining training(exec, world, ledger, all, one_worker, plan, batches, steps, policy);
+  AsynchronousTraining training(exec, world, ledger, all, one_worker, plan, batches, steps, policy,
+                                ServerClocks(policy));
   counters() = {};
   comm_counters() = {};
   Finished finished;
   std::vector<ServerRecord> parts;
   RecordWalk walk(policy.workers);
   while (!training.is_over()) {
-    parts.push_back(training.train());
+    parts.push_back(training.train().record);
     append(finished.record, parts.back());
     walk.add(parts.back());
     finished.held_out.push_back(training.validate());
@@ -73,7 +74,7 @@ Finished train(Communicator& world, RunConfig const& config) {
   for (Check const& check : check_pushes(walk, policy)) CHECK_FALSE(check.failed());
   CHECK(check_pushes(walk, policy).size() == (policy.threshold ? 3 : 1));
   auto const validated = static_cast<std::int64_t>(parts.size()) * batches.validation_batches;
-  ServedTraffic const sent = served_traffic(all, parts, validated, me);
+  ServedTraffic const sent = served_traffic(all, parts, 0, validated, me);
   CHECK(comm_counters().total(Purpose::training) == sent.training);
   CHECK(comm_counters().total(Purpose::control) == sent.control);
   CHECK(ledger.high_water() == plan.memory_bytes());

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "parallel/servers/planned_order.hpp"
+#include "parallel/servers/recorded_pushes.hpp"
 #include "parallel/servers/transfer_order.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,7 +13,9 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string>
 
 using namespace trainstone;
 
@@ -197,6 +200,65 @@ TEST_CASE("before a pause nobody computes more than is applied, and clocks go on
   clocks.apply(0);
   CHECK(clocks.is_over());
   CHECK_THROWS_AS(clocks.resume(), Error);
+}
+
+TEST_CASE("from any pause a planned order goes on as it would have", "[parallel][servers]") {
+  Rank const workers = GENERATE(1, 2, 3, 5);
+  for (std::optional<Index> const threshold :
+       {std::optional<Index>(0), std::optional<Index>(2), std::optional<Index>()}) {
+    ServerPolicy const policy{
+        .workers = workers, .threshold = threshold, .pushes = 8 * workers, .pause_every = 2 * workers};
+    Times const times = random_times(workers, 8 * workers, 9, 5);
+    PlannedOrder const whole = plan(policy, times);
+    std::vector<ServerAct> acts;
+    Index applied = 0;
+    for (ServerEvent const& event : whole.events) {
+      acts.push_back({event.kind == ServerEvent::Kind::answer, event.worker});
+      if (acts.back().answers || ++applied % policy.pause_every != 0) {
+        if (!acts.back().answers) CHECK_THROWS_AS(recorded_pushes(policy, acts), InputError); // not in a pause
+        continue;
+      }
+      RecordedPushes const recorded = recorded_pushes(policy, acts);
+      CHECK(recorded.clocks.applied() == applied);
+      CHECK(std::ssize(recorded.parts) == applied / policy.pause_every);
+      PlannedOrder const rest = planned_order(
+          policy,
+          [&](Rank worker, Index clock) {
+            return times[static_cast<std::size_t>(worker)][static_cast<std::size_t>(clock)];
+          },
+          recorded.clocks);
+      std::vector<ServerAct> joined = acts;
+      for (ServerEvent const& later : rest.events)
+        joined.push_back({later.kind == ServerEvent::Kind::answer, later.worker});
+      std::vector<ServerAct> all;
+      for (ServerEvent const& one : whole.events) all.push_back({one.kind == ServerEvent::Kind::answer, one.worker});
+      CHECK(joined == all);
+    }
+  }
+}
+
+TEST_CASE("acts that a training does not allow are refused by the first of them", "[parallel][servers]") {
+  ServerPolicy const policy{.workers = 2, .threshold = 0, .pushes = 4, .pause_every = 2};
+  auto const refusal = [&](std::vector<ServerAct> const& acts) {
+    try {
+      recorded_pushes(policy, acts);
+    } catch (InputError const& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  ServerAct const to_0{true, 0}, to_1{true, 1}, of_0{false, 0}, of_1{false, 1};
+  CHECK(refusal({}) == "accepted");
+  CHECK(refusal({to_0, to_1, of_1, of_0}) == "accepted");
+  CHECK(refusal({to_0, of_0, to_0}) == "after 1 pushes, servers answer worker 0, which this training does not allow");
+  CHECK(refusal({of_1}) == "after 0 pushes, servers apply a push of worker 1, which this training does not allow");
+  CHECK(refusal({to_0, to_1, of_0}) == "servers did not pause after 1 pushes");
+  CHECK(refusal({{true, 2}}) == "there are 2 workers, and no worker 2");
+  std::vector<ServerAct> const whole{to_0, to_1, of_0, of_1, to_0, to_1, of_0, of_1};
+  CHECK(refusal(whole) == "accepted");
+  std::vector<ServerAct> more = whole;
+  more.push_back(to_0);
+  CHECK(refusal(more) == "servers did more than 4 pushes need");
 }
 
 TEST_CASE("what nobody may do is refused", "[parallel][servers]") {

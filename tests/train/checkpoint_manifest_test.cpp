@@ -38,6 +38,7 @@ CheckpointManifest small_manifest() {
   manifest.files = {
       {"rank-00000", {3 * 4 * (127 + 25), 0xfedcba9876543210}, {{0, {4, 128}}, {1, {0, 1}}, {2, {0, 2}}, {3, {0, 25}}}},
       {"rank-00001", {3 * 4 * 4, 1}, {{0, {0, 4}}}}};
+  manifest.progress.acts = {{true, 1}, {false, 1}};
   return manifest;
 }
 
@@ -55,7 +56,7 @@ std::string refusal_of(CheckpointManifest const& manifest) { return refusal_of(t
 
 /// The text with the hash of what it holds now.
 std::string with_its_hash(std::string const& content) {
-  return fmt::format("trainstone checkpoint 4 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
+  return fmt::format("trainstone checkpoint 5 {:016x}\n{}", XXH3_64bits(content.data(), content.size()), content);
 }
 
 /// Of the small manifest's text with some of it replaced.
@@ -100,8 +101,8 @@ TEST_CASE("a manifest with any other byte is refused, and one of any other lengt
 }
 
 TEST_CASE("a manifest of another version is refused by that, whatever follows", "[checkpoint]") {
-  CHECK(refusal_of("trainstone checkpoint 5 something else entirely") ==
-        "the checkpoint has version 5, this program reads version 4");
+  CHECK(refusal_of("trainstone checkpoint 6 something else entirely") ==
+        "the checkpoint has version 6, this program reads version 5");
   CHECK_THAT(refusal_of("trainstone checkpoint \n"), ContainsSubstring("has version ,"));
 }
 

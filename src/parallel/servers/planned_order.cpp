@@ -9,9 +9,10 @@
 namespace trainstone {
 
 PlannedOrder planned_order(ServerPolicy const& policy,
-                           std::function<ServerTicks(Rank worker, Index clock)> const& ticks) {
-  PlannedOrder order{
-      {}, 0, std::vector<ServerTicks>(static_cast<std::size_t>(policy.workers), 0), ServerClocks(policy)};
+                           std::function<ServerTicks(Rank worker, Index clock)> const& ticks,
+                           ServerClocks const& start) {
+  PlannedOrder order{{}, 0, std::vector<ServerTicks>(static_cast<std::size_t>(policy.workers), 0), start};
+  if (order.clocks.is_paused() && !order.clocks.is_over()) order.clocks.resume();
   using Arrival = std::pair<ServerTicks, Rank>;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals;
   std::vector<ServerTicks> waits_since(static_cast<std::size_t>(policy.workers), 0);
@@ -46,6 +47,11 @@ PlannedOrder planned_order(ServerPolicy const& policy,
   }
   for (Rank worker = 0; worker < policy.workers; ++worker) waiting(worker, order.end);
   return order;
+}
+
+PlannedOrder planned_order(ServerPolicy const& policy,
+                           std::function<ServerTicks(Rank worker, Index clock)> const& ticks) {
+  return planned_order(policy, ticks, ServerClocks(policy));
 }
 
 } // namespace trainstone

@@ -32,8 +32,13 @@ struct PlannedOrder {
 };
 
 /// \param[in] ticks  that worker w takes from its answer to the application of its push number c; at least 1
+/// \param[in] start  in a pause, or of a training that begins
 /// Of events of one time, pushes come first, then in the order of workers. A pause takes no time.
 /// Complexity: O(pushes x (workers + log workers))
+PlannedOrder planned_order(ServerPolicy const& policy,
+                           std::function<ServerTicks(Rank worker, Index clock)> const& ticks,
+                           ServerClocks const& start);
+/// From the begin.
 PlannedOrder planned_order(ServerPolicy const& policy,
                            std::function<ServerTicks(Rank worker, Index clock)> const& ticks);
 

@@ -78,6 +78,8 @@ constexpr std::array model_members{ModelMember{"layers", &GptConfig::layers}, Mo
 
 Json json_of(TrainingProgress const& progress) {
   LossScaler::State const& scaler = progress.loss_scaler;
+  Json acts = Json::array();
+  for (ServerAct const& act : progress.acts) acts.push_back(to_number(act));
   return {{"step", progress.step},
           {"updates", progress.updates},
           {"loss_scale", scaler.scale},
@@ -88,7 +90,8 @@ Json json_of(TrainingProgress const& progress) {
           {"losses", progress.losses},
           {"norms", progress.early.norms},
           {"changes", progress.early.changes},
-          {"changed_after", progress.early.changed_after}};
+          {"changed_after", progress.early.changed_after},
+          {"acts", std::move(acts)}};
 }
 
 /// The text has null in place of a norm that is not a number: the step was skipped.
@@ -99,6 +102,12 @@ std::vector<double> norms_of(Json const& json) {
   return norms;
 }
 
+std::vector<ServerAct> acts_of(Json const& json) {
+  std::vector<ServerAct> acts;
+  for (Json const& act : json) acts.push_back(act_of(integer(act, 0, std::numeric_limits<Rank>::max())));
+  return acts;
+}
+
 TrainingProgress progress_of(Json const& json) {
   auto const count = [&](char const* name) { return integer(json.at(name), 0, most_steps); };
   return {.step = count("step"),
@@ -107,7 +116,8 @@ TrainingProgress progress_of(Json const& json) {
           .losses = json.at("losses"),
           .restarts = count("restarts"),
           .finished = json.at("finished"),
-          .early = {norms_of(json.at("norms")), json.at("changes"), count("changed_after")}};
+          .early = {norms_of(json.at("norms")), json.at("changes"), count("changed_after")},
+          .acts = acts_of(json.at("acts"))};
 }
 
 /// Each file has a name of its own, of a file in the checkpoint's folder.

@@ -11,6 +11,7 @@
 #include "core/durable_file.hpp"
 #include "core/index.hpp"
 #include "model/parameter_table.hpp"
+#include "parallel/servers/push_record.hpp"
 #include "train/early_steps.hpp"
 #include "train/loss_scaler.hpp"
 
@@ -65,6 +66,8 @@ struct TrainingProgress {
   std::int64_t restarts = 0;  ///< of the training that wrote this, from checkpoints
   bool finished = false;      ///< nothing is left to train: the last step, or a low enough held-out loss
   EarlySteps early;           ///< of all steps
+  /// Of servers since the begin, where workers do not wait for each other (parallel/servers): their state follows.
+  std::vector<ServerAct> acts = {};
   bool operator==(TrainingProgress const&) const = default;
 };
 
@@ -80,7 +83,7 @@ struct CheckpointManifest {
 };
 
 /// Version of the text's form. A program reads only its own version.
-inline constexpr int checkpoint_version = 4;
+inline constexpr int checkpoint_version = 5;
 
 std::string to_text(CheckpointManifest const& manifest);
 /// \throws InputError saying what is wrong with the text: another version, damaged, files that do not hold every

@@ -83,27 +83,31 @@ std::vector<Check> check_pushes(RecordWalk const& walk, ServerPolicy const& poli
   return checks;
 }
 
-ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::int64_t validations,
-                             Rank rank) {
+ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::size_t before,
+                             std::int64_t validations, Rank rank) {
   Rank const workers = all.mesh.data(), first_server = workers;
   ServedTraffic sent;
   RecordWalk walk(workers);
-  for (ServerRecord const& part : record) {
+  for (std::size_t i = 0; i < before; ++i) walk.add(record[i]);
+  RecordWalk const earlier = walk;
+  for (std::size_t i = before; i < record.size(); ++i) {
+    ServerRecord const& part = record[i];
     walk.add(part);
-    auto const noted = std::ssize(part.acts) + numbers_noted_of_push * std::ssize(part.pushes);
+    auto const noted =
+        std::ssize(part.acts) + numbers_noted_of_push * std::ssize(part.pushes) + all.topology.ranks(); // requests
     sent.control += control_traffic_of(2, all.topology, rank) + control_traffic_of(noted, all.topology, rank);
     if (rank == first_server) sent.control += event_traffic(all);
   }
   for (Rank worker = 0; worker < workers; ++worker) {
     if (rank != worker && !all.mesh.serves(rank)) continue;
     RunPlan const plan = plan_with_servers(all, worker, rank);
-    auto const pushes = static_cast<std::uint64_t>(walk.pushes(worker)),
-               refreshes = static_cast<std::uint64_t>(walk.refreshes(worker));
+    auto const pushes = static_cast<std::uint64_t>(walk.pushes(worker) - earlier.pushes(worker)),
+               refreshes = static_cast<std::uint64_t>(walk.refreshes(worker) - earlier.refreshes(worker));
     sent.training += pushes * plan.step_sent() + refreshes * plan.update_sent;
     sent.control += pushes * plan.step_control();
     if (rank == first_server) // of pauses and refreshes
-      sent.control +=
-          (static_cast<std::uint64_t>(walk.pauses()) + refreshes) * word_traffic(all.topology, first_server, worker);
+      sent.control += (static_cast<std::uint64_t>(walk.pauses() - earlier.pauses()) + refreshes) *
+                      word_traffic(all.topology, first_server, worker);
   }
   sent.control += static_cast<std::uint64_t>(validations) *
                   control_traffic_of(all.config.batch.global / all.config.batch.micro, all.topology, rank);

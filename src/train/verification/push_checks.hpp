@@ -9,6 +9,7 @@
 #include "train/plan/served_run.hpp"
 #include "train/verification/check.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -55,8 +56,9 @@ std::vector<Check> check_pushes(RecordWalk const& walk, ServerPolicy const& poli
 struct ServedTraffic {
   Traffic training, control;
 };
-/// \param[in] record      the whole one, in its parts   \param[in] validations  of how many global batches
-ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::int64_t validations,
-                             Rank rank);
+/// \param[in] record  the whole one, in its parts   \param[in] before  how many of these an earlier run has sent
+/// \param[in] validations  of how many global batches
+ServedTraffic served_traffic(ResolvedRun const& all, std::vector<ServerRecord> const& record, std::size_t before,
+                             std::int64_t validations, Rank rank);
 
 } // namespace trainstone
