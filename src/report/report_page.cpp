@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/plural.hpp"
 #include "report/commbench_section.hpp"
+#include "report/held_out_section.hpp"
 #include "report/result_section.hpp"
 #include "report/scaling_section.hpp"
 #include "report/stop_section.hpp"
@@ -39,6 +40,7 @@ Page report_page(ReportInput const& input, std::string const& version) {
   if (input.results.size() > 1) page.emplace_back(overview_table(input.results));
   for (ReportedStudy const& reported : input.studies) append(page, study_section(reported, input));
   append(page, scaling_section(input));
+  append(page, held_out_section(input.results));
   append(page, stop_section(input.results));
   for (NamedCommbench const& named : input.commbench) append(page, commbench_section(named));
   for (NamedResult const& named : input.results) append(page, result_section(named));

@@ -1,5 +1,5 @@
 // Servers that update unit by unit: the programs of workers and servers are proved, every instruction that is left out
-// or comes too early is missed.
+// or comes too early is missed. And when workers push that do not wait for each other.
 
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/strategies.hpp"
@@ -119,4 +119,20 @@ TEST_CASE("what comes too early or twice in a step by priority is found by its n
   CHECK(place > 0);
   unsent.drop(0, wait(Act::reduce), 1);
   CHECK(find_step_defect(unsent.plans, unsent.programs));
+}
+
+TEST_CASE("a worker that no other one waits for pushes when its backward has ended", "[parallel][program][servers]") {
+  for (bool const overlap : {true, false}) {
+    ParallelConfig const parallel{.strategy = Strategy::parameter_server,
+                                  .server_mode = ServerMode::async,
+                                  .bucket_bytes = 1024,
+                                  .first_bucket_bytes = 1024,
+                                  .overlap = overlap};
+    std::vector<ShardPlan> const plans = plans_of(parallel, 2, 3); // a worker and its server
+    Steps const steps(plans);
+    std::vector<Instruction> const step = step_of(steps.programs.front());
+    auto const first_push = std::ranges::find(step, Act::reduce, &Instruction::act);
+    CHECK(std::none_of(first_push, step.end(), [](Instruction const& one) { return one.act == Act::backward; }));
+    CHECK(std::ranges::count(step, Act::reduce, &Instruction::act) == plans.front().reductions.buckets.buckets());
+  }
 }

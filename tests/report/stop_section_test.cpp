@@ -1,11 +1,17 @@
-// What a report says of the time, the samples and the work until a held-out loss.
+// What a report says of the time, the samples and the work until a held-out loss, and how it draws held-out losses.
 
+#include "report/held_out_section.hpp"
 #include "report/stop_section.hpp"
 
 #include "support/result_fixture.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fmt/format.h>
+
+#include <string>
+#include <variant>
+#include <vector>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -36,4 +42,27 @@ TEST_CASE("runs stand beside the fastest one of the same held-out loss", "[repor
                                      "| sync | 4.0 | 6 s | 3.00 x | 8 | 800 | 0.67 x | 8e+08 |\n"
                                      "| other | 5.0 | 9 s | 1.00 x | 1 | 100 | 1.00 x | 1e+08 |\n"));
   CHECK_THAT(page, !ContainsSubstring("never |"));
+}
+
+TEST_CASE("held-out losses of several runs are drawn over the time of their steps", "[report]") {
+  auto const with_losses = [](std::string const& name, std::vector<double> const& losses) {
+    NamedResult named = test::named(name, run_of(Outcome::valid, 4, 100));
+    for (StepReport& step : named.file.result.samples) step.validation_loss.reset();
+    for (std::size_t i = 0; i < losses.size(); ++i) named.file.result.samples.at(2 * i).validation_loss = losses[i];
+    return named;
+  };
+  NamedResult const sync = with_losses("sync", {4.0, 3.5}), async = with_losses("async", {4.1, 3.25});
+  NamedResult restarted = with_losses("restarted", {4.0, 3.0});
+  restarted.file.result.losses_before = {5.0};
+  CHECK(held_out_section({sync}).empty());
+  CHECK(held_out_section({sync, with_losses("one", {4.0}), restarted}).empty());
+  Page const section = held_out_section({sync, async, restarted});
+  std::string const page = std::get<Figure>(section.at(1)).svg;
+  for (std::string const words : {"Held-out loss over time", ">sync<", ">async<", "time of steps (s)"})
+    CHECK_THAT(page, ContainsSubstring(words));
+  CHECK_THAT(page, !ContainsSubstring("restarted"));
+  CHECK_THAT(page_markdown(section), !ContainsSubstring("are shown"));
+  std::vector<NamedResult> many;
+  for (int i = 0; i < 14; ++i) many.push_back(with_losses(fmt::format("run {}", i), {4.0, 3.0}));
+  CHECK_THAT(page_markdown(held_out_section(many)), ContainsSubstring("The first 12 of 14 runs are shown."));
 }

@@ -152,6 +152,7 @@ ReductionPlan make_reduction_plan(ParallelConfig const& parallel, AlgorithmChoic
   plan.gradients = make_gradient_layout(layout, in_two_parts);
   plan.buckets = make_buckets(table, layout, plan.gradients, parallel, bytes_per_value(plan.storage));
   plan.by_priority = has_priorities(parallel);
+  plan.after_backward = has_dedicated_servers(parallel) && parallel.server_mode != ServerMode::sync;
   if (plan.by_priority) plan.in_flight = plan.buckets.buckets();
   if (layout.serves()) keep_shares_alone(plan, layout, in_two_parts);
   plan.collectives = plan_collectives(parallel, choice, layout);

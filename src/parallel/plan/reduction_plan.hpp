@@ -27,6 +27,9 @@ struct ReductionPlan {
   /// Servers update a unit when its gradients are there. All buckets may be under way, each with scratch of its own,
   /// and a worker sends one after the other: of those that are complete, what the next forward needs first.
   bool by_priority = false;
+  /// No reduction starts before the end of backward, so that a worker that still computes does not keep servers from
+  /// others.
+  bool after_backward = false;
   /// true: reduce after every micro-batch, over the innermost axis that is longer than 1; false: once, after the last
   /// one
   bool reduce_each = false;

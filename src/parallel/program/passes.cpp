@@ -238,6 +238,8 @@ Instructions GradientPass::operator()(Instructions const& order) {
 
 Instructions GradientPass::finish() {
   Instructions out;
+  for (InFlight const& reduction : m_held) begin(reduction, out);
+  m_held.clear();
   if (m_reductions->by_priority) return out; // the next step waits
   meet_across_replicas(std::ssize(m_in_flight), out);
   while (!m_in_flight.empty()) retire_oldest(out);
@@ -298,8 +300,8 @@ Index GradientPass::complete_buckets(Index unit, Index complete_from, Index micr
   bool const reduces = m_reductions->reduce_each || is_last(micro_batch);
   if (!reduces || unit != run.completed_by) return 0;
   if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
-  bool const early =
-      m_plan->overlap && !m_reductions->collectives.empty() && run.share > 0 && !m_reductions->folds_in_place();
+  bool const early = m_plan->overlap && !m_reductions->after_backward && !m_reductions->collectives.empty() &&
+                     run.share > 0 && !m_reductions->folds_in_place();
   if (!early || m_buckets == Buckets::one_per_run) return 0;
   Index complete = 0;
   while (complete < run.buckets && run.slice_of_share(complete).begin >= complete_from) ++complete;
@@ -318,9 +320,19 @@ void GradientPass::start(Index bucket, Index run, Index micro_batch, Instruction
     // of the buckets in flight, the younger half is reduced, and the other half meets across replicas
     meet_across_replicas(std::ssize(m_in_flight) + 1 - (m_reductions->in_flight + 1) / 2, out);
   }
-  out.push_back(
-      {.act = Act::reduce, .subject = bucket, .micro_batch = micro_batch, .slot = bucket % m_reductions->in_flight});
-  m_in_flight.push_back({bucket, run, micro_batch, Stage::reduction});
+  InFlight const reduction{bucket, run, micro_batch, Stage::reduction};
+  if (m_reductions->after_backward)
+    m_held.push_back(reduction);
+  else
+    begin(reduction, out);
+}
+
+void GradientPass::begin(InFlight const& reduction, Instructions& out) {
+  out.push_back({.act = Act::reduce,
+                 .subject = reduction.bucket,
+                 .micro_batch = reduction.micro_batch,
+                 .slot = reduction.bucket % m_reductions->in_flight});
+  m_in_flight.push_back(reduction);
 }
 
 /// So many of the oldest buckets go on from their reduction to the sums, if sums meet across replicas.

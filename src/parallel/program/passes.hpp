@@ -60,6 +60,8 @@ Instructions publication_after_update(ShardPlan const& plan);
 /// after the last micro-batch. Then a reduction whose scratch is in use starts when the earlier one has ended. Such
 /// reductions keep their order.
 ///
+/// Where workers do not wait for each other, reductions start behind the last backward.
+///
 /// If the plan overlaps, a bucket that is a slice of a block is reduced as soon as it is complete: then the block's
 /// backward is in the program piece by piece, and reductions stand between the pieces.
 class GradientPass {
@@ -94,6 +96,7 @@ private:
   void after_piece(Index unit, Index complete_from, Index micro_batch, Instructions& out);
   Index complete_buckets(Index unit, Index complete_from, Index micro_batch) const;
   void start(Index bucket, Index run, Index micro_batch, Instructions& out);
+  void begin(InFlight const& reduction, Instructions& out);
   void advance(InFlight& work, Instructions& out) const;
   void meet_across_replicas(Index oldest, Instructions& out);
   void retire_oldest(Instructions& out);
@@ -106,6 +109,7 @@ private:
   Buckets m_buckets;
   Index m_started = 0;              ///< buckets of the run whose reductions start
   std::deque<InFlight> m_in_flight; ///< in the order in which they were started
+  std::vector<InFlight> m_held;     ///< until the end of backward
 };
 
 } // namespace trainstone
