@@ -47,6 +47,7 @@ TEST_CASE("runs stand beside the fastest one of the same held-out loss", "[repor
 TEST_CASE("held-out losses of several runs are drawn over the time of their steps", "[report]") {
   auto const with_losses = [](std::string const& name, std::vector<double> const& losses) {
     NamedResult named = test::named(name, run_of(Outcome::valid, 4, 100));
+    named.file.result.losses_before.clear();
     for (StepReport& step : named.file.result.samples) step.validation_loss.reset();
     for (std::size_t i = 0; i < losses.size(); ++i) named.file.result.samples.at(2 * i).validation_loss = losses[i];
     return named;
