@@ -33,6 +33,13 @@ TrainingIdentity identity_of(PreparedRun const& run, Communicator const& communi
     identity.emplace_back("server.staleness", policy.threshold ? std::to_string(*policy.threshold) : "any");
     identity.emplace_back("server.lr_scale", fmt::format("{}", parallel.lr_scale_of(policy.workers)));
     identity.emplace_back("pushes between pauses", std::to_string(policy.pause_every));
+    bool const is_planned = parallel.server_order == ServerOrder::planned;
+    identity.emplace_back("server.order", is_planned ? "planned" : "arrival");
+    FaultConfig const& faults = run.config().faults;
+    if (is_planned)
+      identity.emplace_back("faults.straggler",
+                            fmt::format("rank {}, factor {}, sigma {}, seed {}", faults.straggler_rank,
+                                        faults.straggler_factor, faults.straggler_sigma, faults.straggler_seed));
   }
   if (xxhash != 0) identity.emplace_back("hash of the training files", xxhash_text(xxhash));
   return identity;

@@ -35,19 +35,43 @@ double median_of_any(std::vector<double> const& samples) {
   return samples.empty() ? std::numeric_limits<double>::quiet_NaN() : median(samples);
 }
 
+/// Of the steps that a rank makes: from the step before to its end, without communication, and communication.
+struct OwnTimes {
+  std::vector<double> seconds, busy, communication;
+};
+
+/// Of the pushes of a worker that others do not wait for, in this run.
+OwnTimes times_of_pushes(ServedTraining const& served, MeasuredWindow const& window, Rank worker) {
+  OwnTimes times;
+  double last = 0;
+  Index pushes = 0;
+  for (std::size_t i = 0; i < served.parts.size(); ++i)
+    for (AppliedPush const& push : served.parts[i].pushes) {
+      std::int64_t const step = 1 + pushes++ / served.policy.workers;
+      if (i < served.before || push.worker != worker) continue;
+      double const seconds = push.seconds - std::exchange(last, push.seconds);
+      times.seconds.push_back(seconds);
+      if (step < window.first || step > window.last) continue;
+      times.busy.push_back(push.computed);
+      times.communication.push_back(std::max(0.0, seconds - push.computed));
+    }
+  return times;
+}
+
 /// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum over those that
 /// compute, and returns each rank's own figures. A server only waits: its time would hide the others'.
 std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Mesh const& mesh,
                                   RankContext& context) {
-  std::vector<double> own, exposed, busy, communication;
+  OwnTimes own;
+  std::vector<double> exposed;
   for (StepReport const& sample : training.samples) {
-    own.push_back(sample.seconds);
+    own.seconds.push_back(sample.seconds);
     exposed.push_back(sample.exposed_communication_seconds);
     if (sample.step < window.first || sample.step > window.last) continue;
-    communication.push_back(sample.exposed_communication_seconds);
-    busy.push_back(sample.seconds - communication.back());
+    own.communication.push_back(sample.exposed_communication_seconds);
+    own.busy.push_back(sample.seconds - own.communication.back());
   }
-  std::vector<double> slowest = own;
+  std::vector<double> slowest = own.seconds;
   if (mesh.serves(context.communicator.rank())) exposed.assign(exposed.size(), std::numeric_limits<double>::infinity());
   control_all_reduce(context.exec, context.communicator, Operation::max, slowest);
   control_all_reduce(context.exec, context.communicator, Operation::min, exposed);
@@ -56,10 +80,12 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     training.samples[i].exposed_communication_seconds = exposed[i];
   }
 
-  auto const medians = all_gather_values(context.communicator, median_of_any(own));
-  auto const busy_medians = all_gather_values(context.communicator, median_of_any(busy));
+  if (training.served && !mesh.serves(context.communicator.rank())) // steps are those of all workers together
+    own = times_of_pushes(*training.served, window, context.communicator.rank());
+  auto const medians = all_gather_values(context.communicator, median_of_any(own.seconds));
+  auto const busy_medians = all_gather_values(context.communicator, median_of_any(own.busy));
   auto const sums =
-      all_gather_values(context.communicator, std::accumulate(communication.begin(), communication.end(), 0.0));
+      all_gather_values(context.communicator, std::accumulate(own.communication.begin(), own.communication.end(), 0.0));
   NodeMap const& nodes = context.communicator.nodes();
   std::vector<RankInfo> ranks;
   for (std::size_t rank = 0; rank < medians.size(); ++rank)

@@ -85,6 +85,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
   bool const loads = !run.config().model_setup.load.empty();
   training.counted.starts += (loads ? 1 : 0) + (training.counted.before > 0 ? 1 : 0);
   StepsOfPushes steps(run, served.walk.pushes());
+  bool is_low = checkpoints.start().finished; // or at the end
   for (bool finished = checkpoints.start().finished; !finished && !training.stopped;) {
     Pause pause = servers.train([&] { return checkpoints.ask(); });
     served.parts.push_back(std::move(pause.record));
@@ -96,7 +97,8 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
     if (validates_after(last.step, run)) {
       last.validation_loss = servers.validate();
       ++training.counted.validations;
-      finished = finished || is_low_enough(*last.validation_loss, last.step, run);
+      is_low = !finished && is_low_enough(*last.validation_loss, last.step, run);
+      finished = finished || is_low;
     }
     training.stopped = last.requests.stop && !finished;
     last.is_last = finished || training.stopped;
@@ -110,7 +112,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
       ++training.counted.checkpoints;
     }
   }
-  served.policy.pushes = served.walk.pushes(); // it needs no more, or stops
+  if (is_low) served.policy.pushes = served.walk.pushes(); // it needs no more
   training.counted.steps = own_pushes(served, run.rank) - pushed_before;
   note_counters(training, run, memory);
   auto const evaluated = static_cast<std::uint64_t>(training.counted.validations * training.counted.validation_batches *

@@ -81,10 +81,12 @@ void require_few_buckets(PreparedRun const& run) {
   if (buckets <= most) return;
   auto const gradients = static_cast<double>(run.plan->table.size()) *
                          static_cast<double>(bytes_per_value(run.plan->parallel.reductions.storage));
-  fail_at(run.deck, "parallel.bucket",
-          fmt::format("parallel.bucket and parallel.first_bucket cut the gradients into {} buckets, more than {}; "
-                      "nearest legal value: parallel.bucket = \"{:.0f} KiB\"",
-                      buckets, most, std::ceil(2 * gradients / most / 1024)));
+  bool const is_slice = run.config().parallel.server_slice_bytes > 0 && run.plan->parallel.by_priority();
+  char const* const key = is_slice ? "server.slice" : "parallel.bucket";
+  fail_at(run.deck, key,
+          fmt::format("{} the gradients into {} buckets, more than {}; nearest legal value: {} = \"{:.0f} KiB\"",
+                      is_slice ? "server.slice cuts" : "parallel.bucket and parallel.first_bucket cut", buckets, most,
+                      key, std::ceil(2 * gradients / most / 1024)));
 }
 
 /// "layers 2 instead of 1, vocab 50257 instead of 256"; empty if both are the same.

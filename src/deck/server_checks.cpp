@@ -6,6 +6,29 @@
 
 namespace trainstone {
 
+namespace {
+
+using Found = std::optional<ConfigProblem>;
+
+/// Checkpoints are written in pauses, which also come where held-out losses are measured.
+Found pauses_problem(RunConfig const& config) {
+  if (!config.checkpoint.writes()) return std::nullopt;
+  std::int64_t const validates = config.data.has_validation() ? config.data.validate_every : 0,
+                     writes = config.checkpoint.every_steps;
+  if (validates == 0 && writes == 0)
+    return problem("checkpoint.dir",
+                   "checkpoint.dir: server.mode async and bounded write checkpoints and stop in pauses, and there are "
+                   "none; set checkpoint.every_steps or data.validate_every");
+  if (validates > 0 && writes > 0 && validates % writes != 0 && writes % validates != 0)
+    return problem("checkpoint.every_steps",
+                   "checkpoint.every_steps = {}: server.mode async and bounded pause for checkpoints and for held-out "
+                   "losses; one interval must divide the other; nearest legal values: {}",
+                   writes, nearest_divisors(validates, writes));
+  return std::nullopt;
+}
+
+} // namespace
+
 std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) {
   ParallelConfig const& parallel = config.parallel;
   bool const is_read = row_of(parallel.strategy).sharers == StateSharers::servers;
@@ -19,6 +42,7 @@ std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) 
     return refuse("parallel.check_replicas", "have equal replicas in pauses only; leave it at 0");
   if (config.precision.loss_scale == LossScaling::dynamic)
     return refuse("precision.loss_scale", "skip no push; legal value: none");
+  if (Found found = pauses_problem(config)) return found;
   if (!config.model_setup.save.empty()) return refuse("model.save", "save no model");
   if (config.bench.kernels) return refuse("bench.kernels", "time no kernels");
   return std::nullopt;
@@ -38,6 +62,9 @@ std::optional<ConfigProblem> find_priority_problem(RunConfig const& config) {
     return refuse("optimizer.clip", "updates before the norm of all gradients is known; legal value: 0");
   if (config.precision.loss_scale == LossScaling::dynamic)
     return refuse("precision.loss_scale", "skips no step; legal value: none");
+  if (config.faults.extra_message || config.faults.order_step > 0)
+    return refuse(config.faults.extra_message ? "faults.extra_message" : "faults.order.step",
+                  "sends while ranks agree on losses; leave it out");
   if (!overlaps(parallel)) return refuse("parallel.overlap", "sends while workers compute; legal value: true");
   return std::nullopt;
 }

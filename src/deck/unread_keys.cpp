@@ -48,11 +48,13 @@ std::vector<ReadKey> keys_of_faults() {
 
 std::vector<ReadKey> keys_of_servers() {
   Reader const served = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::servers; });
-  Reader const apart{"server.mode", {"async", "bounded"}};
-  return {{"server.count", {served}},    {"server.colocated", {served}},
-          {"server.mode", {served}},     {"server.staleness", {{"server.mode", {"bounded"}}}},
-          {"server.order", {apart}},     {"server.lr_scale", {apart}},
-          {"server.schedule", {served}}, {"server.slice", {{"server.schedule", {"priority"}}}}};
+  Reader const apart{"server.mode", {"async", "bounded"}}, fifo{"server.schedule", {"fifo"}};
+  return {{"server.count", {served}},     {"server.colocated", {served}},
+          {"server.mode", {served}},      {"server.staleness", {{"server.mode", {"bounded"}}}},
+          {"server.order", {apart}},      {"server.lr_scale", {apart}},
+          {"server.schedule", {served}},  {"server.slice", {{"server.schedule", {"priority"}}}},
+          {"parallel.in_flight", {fifo}}, {"parallel.first_bucket", {fifo}},
+          {"parallel.prefetch", {fifo}}};
 }
 
 std::vector<ReadKey> keys_of_tensor_ranks() {

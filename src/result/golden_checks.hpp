@@ -31,7 +31,7 @@ struct GoldenComparison {
   EarlySteps const& early;
   Products products = Products::exact;
   bool may_stop_early = false; ///< data.stop_loss
-  bool has_norms = true;       ///< false: steps compute none (server.schedule = "priority"), and none are compared
+  bool has_norms = true;       ///< false: some step has computed none (server.schedule = "priority"): none are compared
 };
 
 /// Makes the check "loss-curve", and, if the curve has the values, "gradient-norms" and "parameter-changes". A check

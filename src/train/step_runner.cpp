@@ -70,7 +70,10 @@ void Trainer::play(Instruction const& instruction, PlayedStep& played) {
     return m_engine.update(m_config->optimizer, played.update.value());
   case Act::wait: return wait(instruction, played);
   case Act::reduce:
-    if (played.before_push) std::exchange(played.before_push, nullptr)();
+    if (played.before_push) {
+      m_exec.fence("trainstone::train::before_push: servers wait for no kernels of a worker");
+      std::exchange(played.before_push, nullptr)();
+    }
     return m_engine.execute(instruction);
   default: return m_engine.execute(instruction);
   }
@@ -156,19 +159,26 @@ void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
   if (instruction.subject == 0 && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }
 
-/// The first wait behind the last backward: waits for the kernels of backward, too, without their time.
+/// What first comes behind the last backward waits for its kernels, without their time.
+void Trainer::wait_for_backward(PlayedStep& played) {
+  if (!std::exchange(played.backward_ends, false)) return;
+  InstanceEvent const backward(m_exec);
+  while (!backward.is_done()) m_engine.advance();
+  played.backward_end = std::chrono::steady_clock::now();
+}
+
 void Trainer::wait(Instruction const& instruction, PlayedStep& played) {
-  if (std::exchange(played.backward_ends, false)) {
-    InstanceEvent const backward(m_exec);
-    while (!backward.is_done()) m_engine.advance();
-    played.backward_end = std::chrono::steady_clock::now();
-  }
+  wait_for_backward(played);
+  SteadyTime const begin = std::chrono::steady_clock::now();
   m_engine.execute(instruction);
+  bool const is_of_last_step = m_plan->parallel.by_priority() && !played.backward_end; // before the next forward
+  if (is_of_last_step) played.uncovered_seconds += seconds_since(begin);
 }
 
 /// Requests travel with the losses of a training step.
 void Trainer::agree(PlayedStep& played) {
-  played.uncovered_seconds = played.backward_end ? seconds_since(*played.backward_end) : 0;
+  if (m_plan->parallel.by_priority()) wait_for_backward(played); // nothing else does
+  if (played.backward_end) played.uncovered_seconds += seconds_since(*played.backward_end);
   played.backward_ends = false;
   if (played.step > 0) m_faults.before_losses(m_exec, *m_communicator, played.step);
   add_up_losses(played);
@@ -189,7 +199,7 @@ void Trainer::add_up_losses(PlayedStep& played) {
     values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];
   if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());
-  bool const goes_on = has_requests && m_plan->parallel.by_priority(); // what is pushed
+  bool const goes_on = m_plan->parallel.by_priority(); // what is pushed: servers agree when they have some of it
   control_all_reduce(m_exec, *m_communicator, Operation::sum, values, goes_on ? &m_engine.queue() : nullptr);
   played.requests = {};
   for (std::size_t i = count; i < values.size(); ++i) played.requests |= requests_of(values[i]);

@@ -164,8 +164,10 @@ StepReport Trainer::end_step(std::int64_t step, PlayedStep& played, double rate)
   report.norm = has_norm ? played.norm / m_scaler.scale() : std::numeric_limits<double>::quiet_NaN();
   if (m_scaler.is_dynamic()) report.loss_scale = m_scaler.scale();
   report.skipped = m_scaler.is_dynamic() && !std::isfinite(report.norm);
-  if (!has_norm && !std::isfinite(report.loss)) // servers may have updated with it
+  if (!has_norm && !std::isfinite(report.loss)) { // servers have updated with it
+    m_engine.finish();                            // no rank ends while another one waits for what it has to send
     throw CollectiveError(fmt::format("step {}: loss {}; server.schedule \"fifo\" names the part", step, report.loss));
+  }
   if (has_norm && (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped)))
     throw CollectiveError(fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm,
                                       describe_non_finite(played)));

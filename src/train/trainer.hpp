@@ -161,6 +161,7 @@ private:
   void loss(Instruction const& instruction, PlayedStep const& played);
   void backward(Instruction const& instruction, PlayedStep& played);
   void wait(Instruction const& instruction, PlayedStep& played);
+  void wait_for_backward(PlayedStep& played);
   void agree(PlayedStep& played);
   void add_up_losses(PlayedStep& played);
 

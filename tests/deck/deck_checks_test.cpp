@@ -230,14 +230,18 @@ TEST_CASE("workers that do not wait for each other have keys of their own", "[de
   CHECK_THAT(error_with({"server.mode=async"}), ContainsSubstring("not read with parallel.strategy"));
   CHECK_THAT(with({"server.colocated=true"}), ContainsSubstring("need ranks that do nothing but serve"));
   CHECK_THAT(with({"parallel.check_replicas=2"}), ContainsSubstring("in pauses only"));
-  CHECK(with({"checkpoint.dir=kept"}) == "no InputError");
+  CHECK_THAT(with({"checkpoint.dir=kept"}), ContainsSubstring("set checkpoint.every_steps or data.validate_every"));
+  CHECK(with({"checkpoint.dir=kept", "checkpoint.every_steps=4"}) == "no InputError");
+  std::vector<std::string> const both{"checkpoint.dir=kept", "checkpoint.every_steps=4", "data.validation_fraction=0.1",
+                                      "data.validate_every=6"};
+  CHECK_THAT(with(both), ContainsSubstring("one interval must divide the other"));
   CHECK_THAT(with({"model.save=m.bin"}), ContainsSubstring("save no model"));
   CHECK_THAT(with({"bench.kernels=true"}), ContainsSubstring("time no kernels"));
   CHECK_THAT(with({"precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"}),
              ContainsSubstring("skip no push"));
 }
 
-TEST_CASE("servers that update unit by unit need all of nothing", "[deck]") {
+TEST_CASE("servers that update unit by unit decide over no update", "[deck]") {
   auto const with = [&](std::vector<std::string> const& more) {
     std::vector<std::string> overrides{"parallel.strategy=parameter_server", "server.schedule=priority"};
     overrides.insert(overrides.end(), more.begin(), more.end());
@@ -251,6 +255,7 @@ TEST_CASE("servers that update unit by unit need all of nothing", "[deck]") {
   CHECK_THAT(
       with({"optimizer.clip=0", "precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"}),
       ContainsSubstring("skips no step"));
+  CHECK_THAT(with({"optimizer.clip=0", "faults.extra_message=true"}), ContainsSubstring("while ranks agree on losses"));
   CHECK_THAT(error_with({"parallel.strategy=parameter_server", "server.slice=64 KiB"}),
              ContainsSubstring("server.slice is not read with server.schedule = \"fifo\""));
 }

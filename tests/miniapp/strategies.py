@@ -120,6 +120,13 @@ class Servers(TrainingTest):
             self.assertIsNone(outcome.result["samples"]["norm"][0])
         self.assertGreater(slices.result["counted"]["messages"], fifo.result["counted"]["messages"])
 
+    def test_by_priority_a_loss_that_is_no_number_ends_all_ranks(self):
+        slow = ("comm.emulated_network.latency=1ms", "comm.emulated_network.bandwidth=500kB/s", "server.slice=4kB")
+        outcome = run("run", self.deck.path, *settings(SERVERS, "optimizer.clip=0", "server.schedule=priority", *slow,
+                                                       "faults.nan.step=2", "faults.nan.unit=mlp 0"), ranks=3)
+        self.assertEqual(outcome.code, 70, outcome)
+        self.assertIn("step 2: loss nan", outcome.err)
+
     def test_a_result_says_who_serves_and_takes_no_server_for_the_straggler(self):
         for outcome, servers in zip(self.runs, ([2], [2, 3], [])):
             with self.subTest(outcome.command):
@@ -195,6 +202,14 @@ class Asynchronous(TrainingTest):
             with self.subTest(name):
                 self.assert_ended(repeat(outcome), 0, "24 pushes of 2 workers", "VERIFICATION PASSED")
         self.assert_ended(repeat(self.runs["arrival"], answer_later), 65, "VERIFICATION FAILED")
+
+    def test_the_straggler_is_the_worker_that_is_slower(self):
+        slower = ("faults.straggler.sigma=0.0", "faults.straggler.rank=1", "faults.straggler.factor=3")
+        result = run("run", self.deck.path, *settings(*self.ASYNC, *slower, "faults.pace.forward=20ms"), ranks=3).result
+        self.assertEqual(result["straggler"]["rank"], 1)
+        pace = [rank["median_own_seconds"] for rank in result["ranks"] if not rank["serves"]]
+        self.assertGreaterEqual(pace[1], 3 * 0.02)
+        self.assertGreater(pace[1], pace[0])
 
     def test_a_training_goes_on_from_a_pause_and_can_be_repeated_as_a_whole(self):
         def replays(outcome):

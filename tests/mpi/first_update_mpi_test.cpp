@@ -127,6 +127,15 @@ std::vector<Case> cases() {
              config.batch.accumulation *= 2; // half as many data ranks
            },
            2},
+          {"half of the ranks serve, by priority, in slices",
+           [](RunConfig& config) {
+             config.parallel.strategy = Strategy::parameter_server;
+             config.parallel.servers = test::world().size() / 2;
+             config.parallel.server_schedule = ServerSchedule::priority;
+             config.parallel.server_slice_bytes = 4096;
+             config.batch.accumulation *= 2; // half as many data ranks
+           },
+           2},
           {"naive", strategy(Strategy::naive)},
           {"naive, main",
            [](RunConfig& config) {

@@ -1,6 +1,7 @@
 // Servers that update unit by unit: the programs of workers and servers are proved, every instruction that is left out
 // or comes too early is missed. And when workers push that do not wait for each other.
 
+#include "parallel/plan/engine_memory.hpp"
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/strategies.hpp"
 #include "support/broken_steps.hpp"
@@ -115,10 +116,39 @@ TEST_CASE("what comes too early or twice in a step by priority is found by its n
   swap(old, 0, wait(Act::publish), is(Act::forward, 0));
   check_found(old, StepDefect::undefined_read, "the parameters of root are still on their way");
   Steps unsent = right; // overwrites what is still being sent
-  auto const [list, place] = unsent.find(0, is(Act::backward, 0));
-  CHECK(place > 0);
   unsent.drop(0, wait(Act::reduce), 1);
-  CHECK(find_step_defect(unsent.plans, unsent.programs));
+  check_found(unsent, StepDefect::written_while_used, "is still being reduced");
+}
+
+TEST_CASE("slices of pulls take every element of a unit once, and servers send what workers receive",
+          "[parallel][servers]") {
+  Rank const servers = GENERATE(1, 2, 3), workers = GENERATE(1, 2);
+  for (double const slice : {1024.0, 3000.0, 4096.0, 1e6}) {
+    std::vector<ShardPlan> const plans = plans_of(by_priority(servers, slice), workers + servers, 1);
+    ShardPlan const& worker = plans.front();
+    for (std::size_t unit = 0; unit < worker.layout.units.size(); ++unit) {
+      std::vector<int> taken(static_cast<std::size_t>(worker.layout.units[unit].padded), 0);
+      for (UnitGather const& gather : worker.gathers.of_unit[unit])
+        for (Index i = 0; i < gather.planned.problem.elements(); ++i)
+          ++taken[static_cast<std::size_t>(gather.pieces.place(i))];
+      CHECK(std::ranges::count(taken, 1) == std::ssize(taken));
+      for (ShardPlan const& plan : plans) {
+        std::vector<UnitGather> const &mine = plan.gathers.of_unit[unit], &theirs = worker.gathers.of_unit[unit];
+        REQUIRE(mine.size() == theirs.size());
+        for (std::size_t i = 0; i < mine.size(); ++i)
+          CHECK(mine[i].planned.problem.partition.offsets() == theirs[i].planned.problem.partition.offsets());
+      }
+    }
+  }
+}
+
+TEST_CASE("a server that receives all slices at once has room for each, as large as it is", "[parallel][servers]") {
+  constexpr Rank workers = 4;
+  ShardPlan const server = plans_of(by_priority(1, 4096), workers + 1, 1).back();
+  Index room = 0;
+  for (Index const elements : reduction_scratches(server.reductions, server.layout)) room += elements;
+  Index const table = server.layout.groups.front().padded; // in two parts, in ordered mode
+  CHECK(room == (workers - 1) * (server.layout.elements() + table));
 }
 
 TEST_CASE("a worker that no other one waits for pushes when its backward has ended", "[parallel][program][servers]") {

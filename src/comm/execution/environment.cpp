@@ -9,6 +9,7 @@
 #include <thread>
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trainstone {
@@ -29,6 +30,8 @@ std::string thread_level_name(int level) {
 /// is told of an abort forgets what it has not read yet. A stream that is no pipe needs no wait.
 void wait_for_reader(int stream) {
   using namespace std::chrono;
+  struct stat about{};
+  if (fstat(stream, &about) != 0 || !S_ISFIFO(about.st_mode)) return;
   auto const end = steady_clock::now() + seconds(2);
   int unread = 0;
   while (ioctl(stream, FIONREAD, &unread) == 0 && unread > 0 && steady_clock::now() < end)

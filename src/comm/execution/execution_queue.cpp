@@ -42,7 +42,12 @@ struct ExecutionQueue::State {
       error = std::current_exception();
     }
     if (std::erase(in_flight, nullptr) > 0) some_ended = true;
-    if (!error) begin_turns();
+    if (error) return;
+    try {
+      begin_turns();
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
 
   bool flies(Execution const& execution) const { return std::ranges::find(in_flight, &execution) != in_flight.end(); }

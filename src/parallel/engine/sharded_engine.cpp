@@ -21,15 +21,19 @@ Communicator const* sharers(MeshCommunicators& communicators, std::optional<Axis
   return axis ? &communicators.of(*axis) : nullptr;
 }
 
-std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* label, Index count, Index elements) {
+std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* label, std::vector<Index> const& sizes) {
   std::vector<StoredVector> vectors;
-  for (Index i = 0; i < count; ++i) vectors.push_back(take_vector(buffers, storage, label, elements));
+  for (Index const elements : sizes) vectors.push_back(take_vector(buffers, storage, label, elements));
   return vectors;
 }
 
-std::vector<std::span<std::byte>> take(PinnedMemory& pinned, Index count, std::uint64_t bytes) {
+std::vector<StoredVector> take(Arena& buffers, Storage storage, char const* label, Index count, Index elements) {
+  return take(buffers, storage, label, std::vector(static_cast<std::size_t>(count), elements));
+}
+
+std::vector<std::span<std::byte>> take(PinnedMemory& pinned, std::vector<std::uint64_t> const& sizes) {
   std::vector<std::span<std::byte>> parts;
-  for (Index i = 0; i < count; ++i) parts.push_back(pinned.take(bytes));
+  for (std::uint64_t const bytes : sizes) parts.push_back(pinned.take(bytes));
   return parts;
 }
 
@@ -88,17 +92,17 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
                          static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
                              memory_footprint(static_cast<std::uint64_t>(m_layout->share_elements()) * sizeof(float))),
-      m_exchange_memory{{plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
-                         take(buffers, plan.reductions.storage, "reduction scratch", plan.reductions.in_flight,
-                              reduction_scratch(plan.reductions, *m_layout)),
-                         take(pinned, plan.reductions.in_flight, pinned_reduction_bytes(plan)),
-                         take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums,
-                              plan.reductions.kept_elements(*m_layout))},
-                        take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
-                             gather_scratch(plan.gathers, *m_layout)),
-                        take(pinned, plan.gathers.in_flight(), pinned_gather_bytes(plan)),
-                        buffers,
-                        pinned.take(pinned_norm_bytes(plan))},
+      m_exchange_memory{
+          {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
+           take(buffers, plan.reductions.storage, "reduction scratch", reduction_scratches(plan.reductions, *m_layout)),
+           take(pinned, pinned_reductions(plan)),
+           take(buffers, Storage::fp32, "waiting sums", plan.reductions.waiting_sums,
+                plan.reductions.kept_elements(*m_layout))},
+          take(buffers, m_layout->types.parameters, "gather scratch", plan.gathers.in_flight(),
+               gather_scratch(plan.gathers, *m_layout)),
+          take(pinned, pinned_gathers(plan)),
+          buffers,
+          pinned.take(pinned_norm_bytes(plan))},
       m_tensor_shares(tensor_shares(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));

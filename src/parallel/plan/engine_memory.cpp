@@ -5,10 +5,13 @@
 #include "kernels/norm_block.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace trainstone {
 
 namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 std::uint64_t bytes_of(Index elements, Storage storage) {
   return memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
@@ -64,10 +67,9 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   ReductionPlan const& reductions = plan.reductions;
   GatherPlan const& gathers = plan.gathers;
   std::vector<PlannedTensor> tensors;
-  Index const of_reduction = reduction_scratch(reductions, layout), // they make schedules
-      of_gather = gather_scratch(gathers, layout);
-  for (Index i = 0; i < reductions.in_flight; ++i)
-    tensors.push_back(planned(reductions.storage, "reduction scratch", of_reduction));
+  Index const of_gather = gather_scratch(gathers, layout); // it makes schedules
+  for (Index const elements : reduction_scratches(reductions, layout))
+    tensors.push_back(planned(reductions.storage, "reduction scratch", elements));
   for (Index i = 0; i < reductions.waiting_sums; ++i)
     tensors.push_back(planned<float>("waiting sums", reductions.kept_elements(layout)));
   for (Index i = 0; i < gathers.in_flight(); ++i)
@@ -88,11 +90,10 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
 std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
   if (plan.message_buffers != MessageBuffers::staged) return {};
   std::vector<PlannedTensor> tensors;
-  std::uint64_t const of_reduction = pinned_reduction_bytes(plan), of_gather = pinned_gather_bytes(plan);
-  for (Index i = 0; i < plan.reductions.in_flight; ++i)
-    tensors.push_back(planned<std::byte>("reduction staging", static_cast<Index>(of_reduction)));
-  for (Index i = 0; i < plan.gathers.in_flight(); ++i)
-    tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(of_gather)));
+  for (std::uint64_t const bytes : pinned_reductions(plan))
+    tensors.push_back(planned<std::byte>("reduction staging", static_cast<Index>(bytes)));
+  for (std::uint64_t const bytes : pinned_gathers(plan))
+    tensors.push_back(planned<std::byte>("gather staging", static_cast<Index>(bytes)));
   tensors.push_back(planned<std::byte>("norm staging", static_cast<Index>(pinned_norm_bytes(plan))));
   for (auto const& [exchange, planned_exchange] : plan.tensor.exchanges)
     for (Index chunk = 0; chunk < planned_exchange.chunks; ++chunk)
@@ -103,6 +104,19 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan) {
   if (plan.pipeline.table)
     tensors.push_back(planned<std::byte>("token table staging", static_cast<Index>(pinned_table_bytes(plan))));
   return tensors;
+}
+
+std::vector<Index> reduction_scratches(ReductionPlan const& reductions, StateLayout const& layout) {
+  if (!reductions.by_priority) return std::vector(at(reductions.in_flight), reduction_scratch(reductions, layout));
+  std::vector<Index> scratches;
+  std::map<Index, Index> known; // by elements
+  for (Index number = 0; number < reductions.in_flight; ++number) {
+    Bucket const bucket = reductions.buckets.bucket(number);
+    auto const [size, is_new] = known.try_emplace(bucket.share_elements(), 0);
+    if (is_new) size->second = scratch_of(reductions.reduction_of(bucket, layout).front(), layout);
+    scratches.push_back(size->second);
+  }
+  return scratches;
 }
 
 Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout) {
@@ -146,14 +160,32 @@ std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {
 
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan) {
   std::uint64_t most = 0;
-  if (plan.message_buffers != MessageBuffers::staged) return most;
-  for (std::vector<UnitGather> const& unit : plan.gathers.of_unit) {
-    std::uint64_t bytes = 0; // its slices may all be under way
-    for (UnitGather const& gather : unit)
-      bytes += staging_of(plan, gather.planned, bytes_per_value(plan.layout.types.parameters));
-    most = std::max(most, bytes);
-  }
+  for (UnitGather const* const gather : different_gathers(plan.gathers))
+    most = std::max(most, staging_of(plan, gather->planned, bytes_per_value(plan.layout.types.parameters)));
   return most;
+}
+
+std::vector<std::uint64_t> pinned_reductions(ShardPlan const& plan) {
+  ReductionPlan const& reductions = plan.reductions;
+  std::vector<std::uint64_t> bytes(at(reductions.in_flight), 0);
+  if (plan.message_buffers != MessageBuffers::staged) return bytes;
+  if (!reductions.by_priority) return std::vector(bytes.size(), pinned_reduction_bytes(plan));
+  for (Index number = 0; number < reductions.in_flight; ++number) {
+    BucketReduction const steps = reductions.reduction_of(reductions.buckets.bucket(number), plan.layout);
+    bytes[at(number)] = staging_of(plan, steps.front(), bytes_per_value(reductions.storage));
+  }
+  return bytes;
+}
+
+std::vector<std::uint64_t> pinned_gathers(ShardPlan const& plan) {
+  GatherPlan const& gathers = plan.gathers;
+  std::vector<std::uint64_t> bytes(at(gathers.in_flight()), 0);
+  if (plan.message_buffers != MessageBuffers::staged) return bytes;
+  if (!gathers.by_priority) return std::vector(bytes.size(), pinned_gather_bytes(plan));
+  for (std::size_t unit = 0; unit < gathers.of_unit.size(); ++unit)
+    for (UnitGather const& slice : gathers.of_unit[unit])
+      bytes[unit] += staging_of(plan, slice.planned, bytes_per_value(plan.layout.types.parameters));
+  return bytes;
 }
 
 std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message) {

@@ -26,6 +26,8 @@ std::vector<PlannedTensor> engine_pinned_buffers(ShardPlan const& plan);
 
 /// Elements of scratch that reductions and gathers need, per one in flight.
 Index reduction_scratch(ReductionPlan const& reductions, StateLayout const& layout);
+/// The same of each one in flight: by priority, each bucket has its own, as large as it needs.
+std::vector<Index> reduction_scratches(ReductionPlan const& reductions, StateLayout const& layout);
 Index gather_scratch(GatherPlan const& gathers, StateLayout const& layout);
 /// Of what the ranks of a tensor group bring together: the name and the elements of its scratch.
 std::string exchange_scratch_name(SliceExchange exchange);
@@ -35,6 +37,9 @@ Index exchange_scratch(ShardPlan const& plan, SliceExchange exchange);
 /// message between stages, of the sum of the token table's gradient, and of what tensor ranks bring together.
 std::uint64_t pinned_reduction_bytes(ShardPlan const& plan);
 std::uint64_t pinned_gather_bytes(ShardPlan const& plan);
+/// The same of each one in flight: by priority, of each bucket, and of all slices of each unit.
+std::vector<std::uint64_t> pinned_reductions(ShardPlan const& plan);
+std::vector<std::uint64_t> pinned_gathers(ShardPlan const& plan);
 std::uint64_t pinned_norm_bytes(ShardPlan const& plan);
 std::uint64_t pinned_message_bytes(ShardPlan const& plan, PreparedMessage const& message);
 std::uint64_t pinned_table_bytes(ShardPlan const& plan);

@@ -41,7 +41,7 @@ UnitGather gather_of_slice(AlgorithmChoice const& choice, StateLayout const& lay
   UnitGather gather{
       planned_collective(choice, Axis::shard, line, Collective::server_pull, slice.size() * layout.ownership.owners()),
       {}};
-  for (Rank member = 0; member < layout.mesh.shard; ++member) {
+  for (Rank member = layout.mesh.shard - layout.mesh.servers; member < layout.mesh.shard; ++member) {
     Index before = 0; // of the shares of earlier groups
     for (Index group = unit.first_group; group <= unit.last_group; ++group) {
       Range const share = layout.ownership.share(group, member);
@@ -83,7 +83,8 @@ std::optional<Axis> GatherPlan::sharers() const {
 }
 
 bool are_alike(UnitGather const& gather, UnitGather const& other) {
-  return gather.pieces == other.pieces && are_alike(gather.planned, other.planned);
+  if (!are_alike(gather.planned, other.planned)) return false;
+  return gather.planned.problem.collective == Collective::server_pull || gather.pieces == other.pieces;
 }
 
 std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers) {

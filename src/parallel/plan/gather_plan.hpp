@@ -36,7 +36,8 @@ struct GatherPlan {
   std::optional<Axis> sharers() const;
 };
 
-/// Whether two gathers of a plan are the same: a model of many blocks has few kinds.
+/// Whether two gathers of a plan cost the same: a model of many blocks has few kinds. Slices that servers send start no
+/// kernels, wherever their elements lie.
 bool are_alike(UnitGather const& gather, UnitGather const& other);
 
 /// Of gathers that are alike, the first one.
