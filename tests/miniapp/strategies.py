@@ -121,8 +121,9 @@ class Servers(TrainingTest):
         self.assertGreater(slices.result["counted"]["messages"], fifo.result["counted"]["messages"])
 
     def test_by_priority_a_loss_that_is_no_number_ends_all_ranks(self):
-        slow = ("comm.emulated_network.latency=1ms", "comm.emulated_network.bandwidth=500kB/s", "server.slice=4kB")
-        outcome = run("run", self.deck.path, *settings(SERVERS, "optimizer.clip=0", "server.schedule=priority", *slow,
+        slow = ("comm.emulated_network.latency=1ms", "comm.emulated_network.bandwidth=200kB/s", "server.slice=4kB")
+        deck = Deck({"model.layers": "4", "batch.global": "2"})  # pushes of upper blocks are still to be sent
+        outcome = run("run", deck.path, *settings(SERVERS, "optimizer.clip=0", "server.schedule=priority", *slow,
                                                        "faults.nan.step=2", "faults.nan.unit=mlp 0"), ranks=3)
         self.assertEqual(outcome.code, 70, outcome)
         self.assertIn("step 2: loss nan", outcome.err)
