@@ -157,7 +157,8 @@ class Results(ReportTest):
     def test_rates_of_several_results_are_compared_without_the_invalid_one(self):
         report = self.report_of(*(one.folder / "out" for one in (self.alone, self.valid, self.invalid)), "--out", "all", folder="all")
         self.assert_self_contained(report)
-        self.assertEqual(len(report.pictures), 4 + 3 * len(KINDS))
+        self.assertEqual(len(report.pictures), 4 + 3 * len(KINDS) + 1)  # and one of all held-out losses
+        self.assertIn("Held-out loss over time", report.markdown)
         self.assertIn("Left out of the plots: out-3 (INVALID)", report.markdown.replace("\\", ""))
         self.assertIn("strong scaling: 32 tokens per step", report.markdown)
         rates = [outcome.result["fom"]["value"] for outcome in (self.alone, self.valid)]
