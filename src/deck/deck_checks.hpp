@@ -16,6 +16,7 @@ std::optional<ConfigProblem> find_network_problem(RunConfig const& config);
 
 /// A part of the above: the problem of what a training cannot have whose workers do not wait for each other.
 std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config);
+/// The same where servers update unit by unit.
 std::optional<ConfigProblem> find_priority_problem(RunConfig const& config);
 
 /// The problem of message buffers that this build cannot have, or of algorithms that move data in shared memory beside

@@ -95,9 +95,7 @@ void GradientReducer::start_by_priority(Index bucket) {
   m_queue->start_in_turn(execution(bucket, 0), complete, unit * std::ssize(m_buckets) + bucket);
 }
 
-bool GradientReducer::is_reduced(Index bucket) const {
-  return m_pushed[at(bucket)] && !m_queue->has(execution(bucket, 0));
-}
+bool GradientReducer::is_reduced(Index bucket) { return m_pushed[at(bucket)] && !m_queue->has(execution(bucket, 0)); }
 
 /// As many are in flight as there are scratch vectors: each is one bucket's at a time.
 bool GradientReducer::has_scratch(Index bucket) const {
@@ -124,10 +122,6 @@ void GradientReducer::start_due() {
 }
 
 Execution& GradientReducer::execution(Index bucket, std::size_t step) {
-  return m_executions[at(bucket) * m_reductions->collectives.size() + step];
-}
-
-Execution const& GradientReducer::execution(Index bucket, std::size_t step) const {
   return m_executions[at(bucket) * m_reductions->collectives.size() + step];
 }
 

@@ -48,7 +48,7 @@ public:
   /// Waits for it. Afterwards what was reduced is complete for work enqueued on exec.
   void wait_reduced(Index bucket);
   /// By priority: whether it was started and has ended. Does not advance any.
-  bool is_reduced(Index bucket) const;
+  bool is_reduced(Index bucket);
   /// Adds what was reduced to the bucket's sums.
   void accumulate(Index bucket, Index micro_batch);
   /// Starts to reduce a bucket's sums over replicas; waits for it.
@@ -82,7 +82,6 @@ private:
   bool go_on(Work& work, Wait wait);
   void finish_oldest();
   Execution& execution(Index bucket, std::size_t step);
-  Execution const& execution(Index bucket, std::size_t step) const;
   Range place_of_share(Gradient const& gradient) const;
   StoredVector share_of(Gradient const& gradient) const;
   void fold(StoredVector value, Index begin, Index micro_batch);

@@ -29,17 +29,16 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
       std::size_t staged = 0;
       for (auto const& [planned, pieces] : gathers.of_unit[at(unit)]) {
         Schedule const schedule = schedule_of(planned, layout.mesh, layout.rank);
-        std::size_t const bytes = std::min<std::size_t>(
-            staging_bytes(communicators.of(planned.axis).buffers(), schedule, bytes_per_value(layout.types.parameters)),
-            staging[at(slot)].size() - staged);
-        m_gathers.emplace_back(communication, communicators.of(planned.axis), schedule, Operation::sum,
-                               whole(unit, slot), scratch[at(slot)],
-                               ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
-                                                .pieces = pieces,
-                                                .staging = staging[at(slot)].subspan(staged, bytes),
-                                                .caller = &m_exec,
-                                                .any_order = m_plan->by_priority});
-        staged += bytes;
+        m_gathers.emplace_back(
+            communication, communicators.of(planned.axis), schedule, Operation::sum, whole(unit, slot),
+            scratch[at(slot)],
+            ExecutionOptions{.segment = m_slots ? m_slots->segment() : m_parameters->segment(),
+                             .pieces = pieces,
+                             .staging = staging[at(slot)].subspan(staged), // and uses the begin of it
+                             .caller = &m_exec,
+                             .any_order = m_plan->by_priority});
+        staged +=
+            staging_bytes(communicators.of(planned.axis).buffers(), schedule, bytes_per_value(layout.types.parameters));
       }
     }
   }

@@ -73,9 +73,9 @@ private:
 /// slices of its shares. The first run begins with a slice of first_bucket_bytes. In every replica's part of an owner's
 /// share, a slice is a multiple of 256 elements, so that reductions over replicas are balanced, too. If units have one
 /// owner, all units of a run have the same owner. In a stage of a pipeline, all units of a run are of one chunk, and
-/// a root without embed, which backward completes first, is a run of its own. Where
-/// servers update unit by unit, no run has several units, and all slices are of server_slice_bytes. Granularity step
-/// makes one run with one bucket. Granularity tensor makes one bucket per tensor (only if nothing is sharded).
+/// a root without embed, which backward completes first, is a run of its own. Where servers update unit by unit, no run
+/// has several units, and slice_bytes() takes the place of both limits. Granularity step makes one run with one bucket.
+/// Granularity tensor makes one bucket per tensor (only if nothing is sharded).
 BucketPlan make_buckets(ParameterTable const& table, StateLayout const& layout, GradientLayout const& gradients,
                         ParallelConfig const& config, std::size_t element_bytes);
 

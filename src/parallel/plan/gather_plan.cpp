@@ -55,11 +55,11 @@ UnitGather gather_of_slice(AlgorithmChoice const& choice, StateLayout const& lay
   return gather;
 }
 
-/// Of about so many elements of all servers.
+/// As long as those of the unit's gradients.
 std::vector<UnitGather> slices_of_unit(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line,
-                                       ParameterUnit const& unit, Index elements) {
+                                       ParameterUnit const& unit, BucketRun const& pushed) {
   Index const share = unit.padded / layout.ownership.owners();
-  Index const slice = std::max<Index>(1, elements / (norm_block * layout.ownership.owners())) * norm_block;
+  Index const slice = pushed.share > 0 ? pushed.slice : share;
   std::vector<UnitGather> slices;
   for (Index begin = 0; begin < share; begin += slice)
     slices.push_back(gather_of_slice(choice, layout, line, unit, {begin, std::min(begin + slice, share)}));
@@ -96,18 +96,25 @@ std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers) {
   return different;
 }
 
-GatherPlan make_gather_plan(Index prefetch, Index slice, AlgorithmChoice const& choice, StateLayout const& layout) {
+GatherPlan make_gather_plan(Index prefetch, BucketPlan const* pushed, AlgorithmChoice const& choice,
+                            StateLayout const& layout) {
   GatherPlan plan;
-  plan.by_priority = slice > 0;
+  plan.by_priority = pushed != nullptr;
   plan.prefetch = plan.by_priority ? std::ssize(layout.units) - 1 : prefetch;
   plan.slots = layout.sharding.parameters ? plan.in_flight() : 0;
   plan.after_update = !layout.sharding.parameters && layout.mesh.shard > 1;
   plan.of_unit.resize(layout.units.size());
   if (layout.mesh.shard == 1) return plan;
   Topology const line = layout.line(Axis::shard);
-  for (std::size_t u = 0; u < layout.units.size(); ++u)
-    plan.of_unit[u] = plan.by_priority ? slices_of_unit(choice, layout, line, layout.units[u], slice)
-                                       : std::vector<UnitGather>{gather_of_unit(choice, layout, line, layout.units[u])};
+  for (std::size_t u = 0; u < layout.units.size(); ++u) {
+    ParameterUnit const& unit = layout.units[u];
+    if (!pushed) {
+      plan.of_unit[u].push_back(gather_of_unit(choice, layout, line, unit));
+      continue;
+    }
+    Index const run = pushed->run_of_unit(static_cast<Index>(u));
+    plan.of_unit[u] = slices_of_unit(choice, layout, line, unit, pushed->runs[static_cast<std::size_t>(run)]);
+  }
   plan.norm = gather_of_norm(choice, layout, line);
   return plan;
 }

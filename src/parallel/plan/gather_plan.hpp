@@ -5,6 +5,7 @@
 // (state_layout.hpp). Does not decide when: the passes of a step program do (parallel/program/passes.hpp).
 
 #include "comm/execution/pieces.hpp"
+#include "parallel/plan/bucket.hpp"
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/state_layout.hpp"
 
@@ -43,7 +44,8 @@ bool are_alike(UnitGather const& gather, UnitGather const& other);
 /// Of gathers that are alike, the first one.
 std::vector<UnitGather const*> different_gathers(GatherPlan const& gathers);
 
-/// \param[in] slice  by priority: elements of a slice of all owners, about; 0: not by priority
-GatherPlan make_gather_plan(Index prefetch, Index slice, AlgorithmChoice const& choice, StateLayout const& layout);
+/// \param[in] pushed  by priority: how gradients are cut, and so parameters; null: not by priority
+GatherPlan make_gather_plan(Index prefetch, BucketPlan const* pushed, AlgorithmChoice const& choice,
+                            StateLayout const& layout);
 
 } // namespace trainstone

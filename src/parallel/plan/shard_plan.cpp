@@ -23,13 +23,6 @@ Sharding sharding_of(ParallelConfig const& parallel, Mesh const& mesh) {
   return {.parameters = stage >= 3 && shares, .gradients = stage >= 2 && shares};
 }
 
-/// Of a push and of a pull, over all servers; 0: they are not sliced.
-Index slice_elements(ParallelConfig const& parallel, Storage gradients) {
-  if (!has_priorities(parallel)) return 0;
-  return std::max<Index>(1,
-                         static_cast<Index>(slice_bytes(parallel) / static_cast<double>(bytes_per_value(gradients))));
-}
-
 /// Replicas of a main device have their state from it, by the default algorithm.
 std::vector<PlannedCollective> plan_start(AlgorithmChoice choice, StateLayout const& layout) {
   std::vector<PlannedCollective> broadcasts;
@@ -73,7 +66,8 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
                                .servers = mesh.servers};
   for (AlgorithmKey const& key : algorithm_keys) choice.of(key); // unknown names are refused, used or not
   plan.reductions = make_reduction_plan(parallel, choice, table, layout);
-  plan.gathers = make_gather_plan(parallel.prefetch, slice_elements(parallel, plan.reductions.storage), choice, layout);
+  plan.gathers =
+      make_gather_plan(parallel.prefetch, plan.by_priority() ? &plan.reductions.buckets : nullptr, choice, layout);
   plan.state_broadcasts = plan_start(choice, layout);
   plan.parts = PartTable(table, options);
   plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);

@@ -14,6 +14,8 @@ namespace trainstone {
 
 using Instructions = std::vector<Instruction>;
 
+inline void append(Instructions& list, Instructions const& more) { list.insert(list.end(), more.begin(), more.end()); }
+
 /// Forward, loss and backward of one micro-batch, all parts on this rank. If the loss is split, a chunk's backward
 /// follows its loss.
 Instructions training_order(PartTable const& parts, Index micro_batch);

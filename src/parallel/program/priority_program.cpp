@@ -1,52 +1,43 @@
 #include "parallel/program/priority_program.hpp"
 
-#include "model/parameter_table.hpp"
-
 #include <cstddef>
+#include <map>
 #include <utility>
 
 namespace trainstone {
 
 namespace {
 
-void append(Instructions& list, Instructions const& more) { list.insert(list.end(), more.begin(), more.end()); }
-
 Instruction wait_for(Instruction start) {
   start.started = std::exchange(start.act, Act::wait);
   return start;
 }
 
+/// The numbers of a unit's buckets in a program. No run has several units.
+Range buckets_of(Index unit, ShardPlan const& plan, GradientPass::Buckets buckets) {
+  Index const number = plan.reductions.buckets.run_of_unit(unit);
+  if (buckets == GradientPass::Buckets::one_per_run) return {number, number + 1};
+  BucketRun const& run = plan.reductions.buckets.runs[static_cast<std::size_t>(number)];
+  return {run.first_bucket, run.first_bucket + run.buckets};
+}
+
 /// The reductions of a unit's buckets, in the order in which backward completes them.
 Instructions pushes_of(Index unit, ShardPlan const& plan, GradientPass::Buckets buckets) {
-  Index const number = plan.reductions.buckets.run_of_unit(unit);
-  BucketRun const& run = plan.reductions.buckets.runs[static_cast<std::size_t>(number)];
-  bool const all = buckets == GradientPass::Buckets::all;
   Instructions pushes;
-  for (Index i = 0; i < (all ? run.buckets : 1); ++i) {
-    Index const bucket = all ? run.first_bucket + i : number;
+  Range const numbers = buckets_of(unit, plan, buckets);
+  for (Index bucket = numbers.begin; bucket < numbers.end; ++bucket)
     pushes.push_back({.act = Act::reduce,
                       .subject = bucket,
                       .micro_batch = plan.layout.rank_micro_batches - 1,
                       .slot = bucket % plan.reductions.in_flight});
-  }
   return pushes;
-}
-
-/// No run has several units.
-Index unit_of_push(Instruction const& push, ShardPlan const& plan, GradientPass::Buckets buckets) {
-  bool const all = buckets == GradientPass::Buckets::all;
-  Index const run = all ? plan.reductions.buckets.bucket(push.subject).run : push.subject;
-  return plan.reductions.buckets.runs[static_cast<std::size_t>(run)].first_unit;
 }
 
 Instruction publication_of(Index unit) { return {.act = Act::publish, .subject = unit, .slot = unit}; }
 
 /// What makes a unit's parameters new, here or elsewhere.
 Instructions update_of(Index unit, ShardPlan const& plan) {
-  ParameterUnit const& entry = plan.layout.units[static_cast<std::size_t>(unit)];
-  bool has_table = false;
-  for (Index group = entry.first_group; group <= entry.last_group; ++group)
-    has_table = has_table || plan.layout.groups[static_cast<std::size_t>(group)].number == token_table_group;
+  bool const has_table = unit == plan.layout.unit_of(plan.layout.table_group());
   Instructions list;
   if (has_table && plan.ties_table() && plan.layout.serves()) list.push_back({.act = Act::tie});
   list.push_back({.act = Act::update, .subject = unit});
@@ -72,12 +63,15 @@ Instructions with_pulls(Instructions const& order, ShardPlan const& plan, Gradie
 }
 
 Instructions with_unit_updates(Instructions const& order, ShardPlan const& plan, GradientPass::Buckets buckets) {
+  std::map<Index, Index> completed_by; // units, by their last bucket
+  for (BucketRun const& run : plan.reductions.buckets.runs)
+    completed_by[buckets_of(run.first_unit, plan, buckets).end - 1] = run.first_unit;
   Instructions out;
   for (Instruction const& instruction : order) {
     out.push_back(instruction);
     if (instruction.act != Act::reduce) continue;
-    Index const unit = unit_of_push(instruction, plan, buckets);
-    if (instruction.subject == pushes_of(unit, plan, buckets).back().subject) append(out, update_of(unit, plan));
+    if (auto const unit = completed_by.find(instruction.subject); unit != completed_by.end())
+      append(out, update_of(unit->second, plan));
   }
   return out;
 }

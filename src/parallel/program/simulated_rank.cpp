@@ -250,13 +250,10 @@ void SimulatedRank::update(Instruction const& instruction) {
 void SimulatedRank::update_unit(Instruction const& instruction) {
   Index const unit = instruction.subject;
   if (is_under_way(unit)) fail(StepDefect::written_while_used, instruction, "the parameters are still on their way");
-  bool has_table = false;
+  bool const serves = m_layout->serves(), has_table = unit == m_layout->unit_of(m_layout->table_group());
   for (GradientCell const& cell : m_cells)
-    if (cell.unit == unit) {
-      has_table = has_table || m_layout->groups[index(cell.group)].number == token_table_group;
-      if (m_layout->serves()) require_complete(instruction, cell);
-    }
-  if (has_table && m_layout->serves() && m_plan->ties_table() && m_tied == 0)
+    if (serves && cell.unit == unit) require_complete(instruction, cell);
+  if (serves && has_table && m_plan->ties_table() && m_tied == 0)
     fail(StepDefect::undefined_read, instruction, "the two parts of the token table's gradient have not been added");
   if (std::ranges::find(m_updated_units, unit) != m_updated_units.end())
     fail(StepDefect::doubled_contribution, instruction, "the step has updated it before");

@@ -10,8 +10,6 @@ namespace trainstone {
 
 namespace {
 
-void append(Instructions& list, Instructions const& more) { list.insert(list.end(), more.begin(), more.end()); }
-
 /// Whether updated parameters are still on their way when the next forward begins.
 bool publishes_ahead(ShardPlan const& plan) { return plan.gathers.after_update && plan.overlap; }
 

@@ -57,8 +57,8 @@ TimelinePlayer::TimelinePlayer(StepProgram const& program, RankClass const& of, 
 std::optional<std::size_t> TimelinePlayer::next_unit() const {
   if (!waits_for || waits_for->is_done() || waits_for->started.act != Act::reduce) return {};
   auto const has_come = [&](Instruction const& wait) {
-    TimedWork const* const push = find(wait.started, wait);
-    return !push || push->is_done(); // null: waited for
+    auto const push = m_works.find(key_of(wait.started, wait));
+    return push == m_works.end() || push->second.is_done(); // not there: it was waited for
   };
   for (std::size_t number = 0; number < m_units.size(); ++number)
     if (!m_units[number].done && std::ranges::all_of(m_units[number].pushes, has_come)) return number;
@@ -102,11 +102,6 @@ TimedWork* TimelinePlayer::start(Instruction const& instruction, std::vector<Col
 }
 
 TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
-  auto const found = m_works.find(key_of(act, instruction));
-  return found == m_works.end() ? nullptr : &found->second;
-}
-
-TimedWork const* TimelinePlayer::find(Act act, Instruction const& instruction) const {
   auto const found = m_works.find(key_of(act, instruction));
   return found == m_works.end() ? nullptr : &found->second;
 }

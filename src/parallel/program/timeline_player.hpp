@@ -81,7 +81,6 @@ public:
   TimedWork* start(Instruction const& instruction, std::vector<CollectivePrice> collectives);
   /// What an act has started that has not been waited for; null: nothing.
   TimedWork* find(Act act, Instruction const& instruction);
-  TimedWork const* find(Act act, Instruction const& instruction) const;
   /// The work was waited for.
   void erase(TimedWork const& work) { m_works.erase(key_of(work.started)); }
 
