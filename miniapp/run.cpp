@@ -167,7 +167,7 @@ void write(RunOptions const& options, PreparedRun const& run, RunMemory& memory,
   collectively(context.communicator, [&] {
     if (first) json_path = write_result(options.common.output_folder, result);
   });
-  memory.outputs.write(memory.trainer(), !stopped, json_path);
+  memory.outputs.write(memory.trainer(), memory.holders(context.communicator), !stopped, json_path);
   collectively(context.communicator, [&] {
     if (!first) return;
     if (options.record_golden && result.outcome != Outcome::invalid && !stopped) record_golden(run, result);

@@ -26,21 +26,7 @@ TrainingIdentity identity_of(PreparedRun const& run, Communicator const& communi
   TrainingIdentity identity = keys_of_loss_curve(run.deck, communicator.size());
   identity.emplace_back("training samples", std::to_string(run.data->training_samples()));
   std::uint64_t const xxhash = all_gather_values(communicator, run.data->xxhash()).front();
-  if (run.one_worker) { // what their order follows from
-    ParallelConfig const& parallel = run.config().parallel;
-    ServerPolicy const policy = policy_of(run);
-    identity.emplace_back("workers", std::to_string(policy.workers));
-    identity.emplace_back("server.staleness", policy.threshold ? std::to_string(*policy.threshold) : "any");
-    identity.emplace_back("server.lr_scale", fmt::format("{}", parallel.lr_scale_of(policy.workers)));
-    identity.emplace_back("pushes between pauses", std::to_string(policy.pause_every));
-    bool const is_planned = parallel.server_order == ServerOrder::planned;
-    identity.emplace_back("server.order", is_planned ? "planned" : "arrival");
-    FaultConfig const& faults = run.config().faults;
-    if (is_planned)
-      identity.emplace_back("faults.straggler",
-                            fmt::format("rank {}, factor {}, sigma {}, seed {}", faults.straggler_rank,
-                                        faults.straggler_factor, faults.straggler_sigma, faults.straggler_seed));
-  }
+  if (run.one_worker) identity.emplace_back("pushes between pauses", std::to_string(policy_of(run).pause_every));
   if (xxhash != 0) identity.emplace_back("hash of the training files", xxhash_text(xxhash));
   return identity;
 }
@@ -183,7 +169,7 @@ void RunCheckpoints::write(std::int64_t step, AsynchronousTraining& training, st
   Communicator const& all = m_context->communicator;
   WrittenCheckpoint written;
   collectively(all, [&] {
-    if (Communicator const* const writers = training.meet_for_checkpoint())
+    if (Communicator const* const writers = training.meet_whole_state())
       written =
           write_checkpoint(m_context->exec, *writers, training.trainer().engine(), about(progress), m_config.folder);
   });

@@ -21,7 +21,7 @@ std::array<double, 2> share_of(bool reads, std::optional<EnergySpan> const& span
 } // namespace
 
 RunEnergy::RunEnergy(PreparedRun const& run, std::int64_t completed, Rank rank)
-    : m_window(run.window),
+    : m_window(run.one_worker ? MeasuredWindow{} : run.window),
       m_reads_host(run.neighbours.front() == rank),
       m_reads_device(run.devices_per_node > 0 && run.sharers.front() == rank),
       m_bus(run.places.at(static_cast<std::size_t>(rank)).device) {

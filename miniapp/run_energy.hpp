@@ -21,7 +21,7 @@ public:
   /// Call this after every step of the run, before a checkpoint is written. Reads meters after the last step before the
   /// measured ones, every second from then on, and after the last measured step or the end of the run. All ranks read
   /// after the same step. So the energy includes checkpoints between measured steps, but never the checkpoint at the
-  /// end of a run.
+  /// end of a run. Where workers do not wait for each other, steps are known only in pauses: then nothing is read.
   void after(StepReport const& step);
 
   /// The energy between the first and the last reading. Nothing if there were not two readings, or no meter.

@@ -33,10 +33,10 @@ void RunOutputs::end_trace() {
   if (m_recording) m_recording->end();
 }
 
-void RunOutputs::write(Trainer& trainer, bool is_trained, std::string const& result_path) {
+void RunOutputs::write(Trainer& trainer, Communicator const* holders, bool is_trained, std::string const& result_path) {
   try {
     if (m_recording) write_trace();
-    if (!m_run->config().model_setup.save.empty() && is_trained) save_model(trainer);
+    if (!m_run->config().model_setup.save.empty() && is_trained) save_model(trainer, holders != nullptr);
   } catch (CollectiveError const& problem) {
     throw CollectiveError(fmt::format("{}; the result is in {}", problem.what(), result_path), ExitCode::internal);
   }
@@ -71,7 +71,7 @@ void RunOutputs::write_trace() {
         m_run->config().trace.events, all);
 }
 
-void RunOutputs::save_model(Trainer& trainer) {
+void RunOutputs::save_model(Trainer& trainer, bool holds) {
   Communicator& communicator = m_context->communicator;
   RunPlan const& plan = *m_run->plan;
   std::string const& path = m_run->config().model_setup.save;
@@ -84,6 +84,7 @@ void RunOutputs::save_model(Trainer& trainer) {
     writer.emplace(path, model, ParameterTable(model, 1), narrow ? Storage::bf16 : Storage::fp32);
   });
   collectively(communicator, [&] {
+    if (!holds) return;
     collect_parameters(
         m_context->exec, trainer.engine(), m_part,
         [&](Index number, Index first, std::span<float const> values) { writer->write(number, first, values); });

@@ -26,12 +26,13 @@ public:
 
   /// Writes the files that the deck asks for and prints their names. Writes no model if the training was stopped.
   /// Collective.
+  /// \param[in] holders  who have the whole model among them, rank 0 the same; null on other ranks
   /// \throws CollectiveError (exit 70) that names the file, and the result's
-  void write(Trainer& trainer, bool is_trained, std::string const& result_path);
+  void write(Trainer& trainer, Communicator const* holders, bool is_trained, std::string const& result_path);
 
 private:
   void write_trace();
-  void save_model(Trainer& trainer);
+  void save_model(Trainer& trainer, bool holds);
 
   PreparedRun const* m_run;
   RankContext* m_context;

@@ -8,6 +8,7 @@
 #include "result/released_curves.hpp"
 #include "result/stop_cost.hpp"
 #include "run_pipeline.hpp"
+#include "run_servers.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <fmt/format.h>
@@ -40,9 +41,11 @@ struct OwnTimes {
   std::vector<double> seconds, busy, communication;
 };
 
-/// Of the pushes of a worker that others do not wait for, in this run.
+/// Of the pushes of a worker that others do not wait for, in this run. A worker that has none in the window, because it
+/// is slow, is measured by all of them.
 OwnTimes times_of_pushes(ServedTraining const& served, MeasuredWindow const& window, Rank worker) {
   OwnTimes times;
+  std::vector<double> computed;
   double last = 0;
   Index pushes = 0;
   for (std::size_t i = 0; i < served.parts.size(); ++i)
@@ -51,10 +54,12 @@ OwnTimes times_of_pushes(ServedTraining const& served, MeasuredWindow const& win
       if (i < served.before || push.worker != worker) continue;
       double const seconds = push.seconds - std::exchange(last, push.seconds);
       times.seconds.push_back(seconds);
+      computed.push_back(push.computed);
       if (step < window.first || step > window.last) continue;
       times.busy.push_back(push.computed);
       times.communication.push_back(std::max(0.0, seconds - push.computed));
     }
+  if (times.busy.empty()) times.busy = std::move(computed);
   return times;
 }
 
@@ -287,7 +292,13 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.counted = counted_amounts(training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.pipeline = measured_pipeline(run, training.stages, context);
-  if (training.served) result.servers = servers_of(run, *training.served);
+  if (training.served) {
+    result.servers = servers_of(run, *training.served);
+    Traffic const sent = predicted_traffic(run, *training.served);
+    auto const pushes = static_cast<std::uint64_t>(std::max<std::int64_t>(1, training.counted.steps));
+    result.predicted.sent_bytes = sent.bytes / pushes;
+    result.predicted.messages = sent.messages / pushes;
+  }
   result.kernels = kernel_rows(training.kernels, result.window);
   result.resident_bytes = resident_bytes();
   result.large_page_bytes = bytes_in_large_pages();

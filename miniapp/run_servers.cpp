@@ -6,19 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace trainstone {
 
 namespace {
-
-/// Steps. Held-out losses are measured in pauses, and checkpoints written.
-std::int64_t pauses_every(PreparedRun const& run) {
-  CheckpointConfig const& kept = run.config().checkpoint;
-  std::int64_t const validates = run.data->validation_samples() > 0 ? run.config().data.validate_every : 0;
-  return std::gcd(validates, kept.writes() ? kept.every_steps : 0);
-}
 
 /// A step is as many pushes as there are workers: their mean loss, the mean norm, and the time from the last push of
 /// the step before to its own last one. Communication that computation does not cover is the mean over workers of what
@@ -85,6 +77,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
   bool const loads = !run.config().model_setup.load.empty();
   training.counted.starts += (loads ? 1 : 0) + (training.counted.before > 0 ? 1 : 0);
   StepsOfPushes steps(run, served.walk.pushes());
+  Traffic sent_in_validations;
   bool is_low = checkpoints.start().finished; // or at the end
   for (bool finished = checkpoints.start().finished; !finished && !training.stopped;) {
     Pause pause = servers.train([&] { return checkpoints.ask(); });
@@ -95,7 +88,9 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
     last.requests = pause.requests;
     finished = servers.is_over();
     if (validates_after(last.step, run)) {
+      Traffic const sent = total_sent(comm_counters());
       last.validation_loss = servers.validate();
+      sent_in_validations += difference(total_sent(comm_counters()), sent);
       ++training.counted.validations;
       is_low = !finished && is_low_enough(*last.validation_loss, last.step, run);
       finished = finished || is_low;
@@ -119,13 +114,13 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
                                                     run.plan->accumulation);
   training.step_flops = model_flops(counters()) - evaluated * run.plan->evaluation_flops.total();
   training.step_launches = total_launches(counters()) - evaluated * run.plan->evaluation_launches;
-  training.step_sent = total_sent(comm_counters());
+  training.step_sent = difference(total_sent(comm_counters()), sent_in_validations);
   served.hashes = servers.parameter_hashes();
   return training;
 }
 
 ServerPolicy policy_of(PreparedRun const& run) {
-  return server_policy(run.resolved, run.data->steps(), pauses_every(run));
+  return server_policy(run.resolved, run.data->steps(), steps_between_pauses(run.config()));
 }
 
 Check check_collectives_with_servers(PreparedRun const& run, RankContext& context) {
@@ -144,6 +139,11 @@ Check check_collectives_with_servers(PreparedRun const& run, RankContext& contex
   mine.passed = failed == 0;
   mine.value = static_cast<double>(failed);
   return mine;
+}
+
+Traffic predicted_traffic(PreparedRun const& run, ServedTraining const& served) {
+  ServedTraffic const sent = served_traffic(run.resolved, served.parts, served.before, 0, run.rank);
+  return sent.training + sent.control;
 }
 
 std::vector<Check> verify_with_servers(PreparedRun const& run, Training const& training, RankContext& context) {

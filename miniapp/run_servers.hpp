@@ -16,6 +16,9 @@ ServerPolicy policy_of(PreparedRun const& run);
 /// As check_collectives(), between each worker and all servers. Collective.
 Check check_collectives_with_servers(PreparedRun const& run, RankContext& context);
 
+/// What this rank has sent since the run began, for pushes and pauses, without validations: predicted from the record.
+Traffic predicted_traffic(PreparedRun const& run, ServedTraining const& served);
+
 /// Of replicas, messages and pushes. Collective.
 std::vector<Check> verify_with_servers(PreparedRun const& run, Training const& training, RankContext& context);
 

@@ -122,7 +122,7 @@ FolderLock check_output(PreparedRun const& run, RunOptions const& options) {
 void find_golden_of(PreparedRun& run, bool records) {
   run.golden_key = golden_key(run.deck, run.resolved.topology.ranks());
   if (records) return;        // a curve that is about to be replaced is no reference
-  if (run.one_worker) return; // losses depend on who comes first
+  if (run.one_worker) return; // losses follow from the order of pushes: verify --replay takes the place of a curve
   GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
   run.golden_digest = golden.digest;
   run.golden = std::move(golden.curve);
@@ -163,6 +163,9 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
                            "--max-time stops a run with a checkpoint: give checkpoint.dir");
   TRAINSTONE_REQUIRE_INPUT(!apart || !options.record_golden,
                            "--record-golden: losses of workers that do not wait for each other are no reference");
+  TRAINSTONE_REQUIRE_INPUT(!has_priorities(run.config().parallel) || !options.record_golden,
+                           "--record-golden: a curve needs the norms of gradients, which server.schedule \"priority\" "
+                           "does not compute; legal value: fifo");
   find_golden_of(run, options.record_golden);
   if (first) run.output = check_output(run, options);
   return run;

@@ -24,6 +24,10 @@ struct RunMemory {
   std::unique_ptr<Trainer> synchronous;               ///< where they do
 
   Trainer& trainer() { return asynchronous ? asynchronous->trainer() : *synchronous; }
+  /// Between steps: who have the whole model among them, rank 0 the same; null on other ranks. Their engines meet.
+  Communicator const* holders(Communicator const& all) {
+    return asynchronous ? asynchronous->meet_whole_state() : &all;
+  }
 };
 
 /// What was counted since the training began.

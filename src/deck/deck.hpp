@@ -88,7 +88,8 @@ std::string deck_hash(Deck const& deck);
 /// count by data.xxhash if it is given.
 std::vector<Key const*> loss_curve_keys(RunConfig const& config);
 
-/// The same keys with their values, in TOML.
+/// The same keys with their values, in TOML. Where workers of servers train apart: also what a planned order of their
+/// pushes follows from.
 std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks);
 
 /// 16 hexadecimal digits: XXH3 of keys_of_loss_curve().

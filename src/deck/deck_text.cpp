@@ -3,6 +3,8 @@
 #include "deck/deck.hpp"
 #include "deck/schema.hpp"
 #include "deck/unread_keys.hpp"
+#include "parallel/plan/mesh.hpp"
+#include "parallel/plan/strategies.hpp"
 
 #include <xxhash.h>
 
@@ -36,6 +38,25 @@ bool shapes_loss_curve(Key const& key, RunConfig const& config) {
   return !find_unread(config, key.name) &&
          std::find(sections.begin(), sections.end(), key.section()) != sections.end() &&
          std::find(exceptions.begin(), exceptions.end(), key.name) == exceptions.end();
+}
+
+using KeysAndValues = std::vector<std::pair<std::string, std::string>>;
+
+/// Where workers train apart, losses follow from the order of pushes. A planned order follows from these.
+void add_keys_of_pushes(KeysAndValues& keys, RunConfig const& config, std::int64_t ranks) {
+  ParallelConfig const& parallel = config.parallel;
+  if (!is_asynchronous(parallel)) return;
+  std::int64_t const workers = mesh_of(parallel, ranks).data();
+  keys.emplace_back("workers", std::to_string(workers));
+  keys.emplace_back("factor of a push", fmt::format("{}", parallel.lr_scale_of(workers)));
+  bool const is_planned = parallel.server_order == ServerOrder::planned;
+  if (is_planned) keys.emplace_back("steps between pauses", std::to_string(steps_between_pauses(config)));
+  constexpr std::array<std::string_view, 3> of_servers{"server.mode", "server.staleness", "server.order"};
+  for (Key const& key : deck_keys()) {
+    bool const counts = std::ranges::find(of_servers, key.name) != of_servers.end() ||
+                        (is_planned && key.name.starts_with("faults.straggler."));
+    if (counts && !find_unread(config, key.name)) keys.emplace_back(key.name, to_toml(key.get(config)));
+  }
 }
 
 std::string assignment(Key const& key, RunConfig const& config) {
@@ -93,8 +114,9 @@ std::vector<Key const*> loss_curve_keys(RunConfig const& config) {
 std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& deck, std::int64_t ranks) {
   RunConfig config = deck.config;
   config.batch = resolve(deck, ranks).batch;
-  std::vector<std::pair<std::string, std::string>> keys;
+  KeysAndValues keys;
   for (Key const* key : loss_curve_keys(config)) keys.emplace_back(key->name, to_toml(key->get(config)));
+  add_keys_of_pushes(keys, config, ranks);
   return keys;
 }
 

@@ -22,8 +22,8 @@ Found pauses_problem(RunConfig const& config) {
   if (validates > 0 && writes > 0 && validates % writes != 0 && writes % validates != 0)
     return problem("checkpoint.every_steps",
                    "checkpoint.every_steps = {}: server.mode async and bounded pause for checkpoints and for held-out "
-                   "losses; one interval must divide the other; nearest legal values: {}",
-                   writes, nearest_divisors(validates, writes));
+                   "losses; one interval must divide the other; nearest legal values: {}, or a multiple of {}",
+                   writes, nearest_divisors(validates, writes), validates);
   return std::nullopt;
 }
 
@@ -43,7 +43,6 @@ std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) 
   if (config.precision.loss_scale == LossScaling::dynamic)
     return refuse("precision.loss_scale", "skip no push; legal value: none");
   if (Found found = pauses_problem(config)) return found;
-  if (!config.model_setup.save.empty()) return refuse("model.save", "save no model");
   if (config.bench.kernels) return refuse("bench.kernels", "time no kernels");
   return std::nullopt;
 }

@@ -9,8 +9,9 @@
 
 namespace trainstone {
 
-/// A heading and a figure of the first runs that have measured a held-out loss at least twice. Empty unless there are
-/// two of them.
+/// A heading, a figure of the first runs that have measured a held-out loss at least twice, and a table of all of them
+/// after the same number of tokens, if there is one and they have the same model and data. Runs that are INVALID or
+/// STOPPED are left out. Empty unless there are two of them.
 Page held_out_section(std::vector<NamedResult> const& results);
 
 } // namespace trainstone

@@ -47,10 +47,11 @@ std::string servers_lines(ServersInfo const& info) {
   for (std::size_t staleness = 0; staleness < info.pushes_by_staleness.size(); ++staleness)
     if (info.pushes_by_staleness[staleness] > 0)
       text += fmt::format(" {}: {}", staleness, info.pushes_by_staleness[staleness]);
-  text += "\n  waited by worker";
+  text += "\n  pushes by worker";
+  for (ServedWorker const& worker : info.workers) text += fmt::format(" {}", worker.pushes);
+  text += "\n  waited in this run";
   for (std::size_t worker = 0; worker < info.workers.size(); ++worker)
-    text += fmt::format("{} {} in {} pushes", worker > 0 ? "," : "", seconds_text(info.workers[worker].waited_seconds),
-                        info.workers[worker].pushes);
+    text += fmt::format("{} {}", worker > 0 ? "," : "", seconds_text(info.workers[worker].waited_seconds));
   return text + '\n';
 }
 
@@ -60,7 +61,7 @@ Page servers_section(ServersInfo const& info) {
               {"pushes", fmt::format("{}", pushes_of(info))},
               {"staleness", staleness_text(info)},
               {"gap of a worker's clock to the least one, at an answer", gap_text(info)}}};
-  Table staleness{{"staleness", "pushes"}, {}}, workers{{"worker", "pushes", "waited for answers"}, {}};
+  Table staleness{{"staleness", "pushes"}, {}}, workers{{"worker", "pushes", "waited for answers in this run"}, {}};
   for (std::size_t i = 0; i < info.pushes_by_staleness.size(); ++i)
     staleness.rows.push_back({fmt::format("{}", i), fmt::format("{}", info.pushes_by_staleness[i])});
   for (std::size_t i = 0; i < info.workers.size(); ++i)

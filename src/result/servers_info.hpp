@@ -19,7 +19,7 @@ class JsonFile;
 
 struct ServedWorker {
   Index pushes = 0;
-  double waited_seconds = 0; ///< for answers, without pauses
+  double waited_seconds = 0; ///< for answers in this run, without pauses
   bool operator==(ServedWorker const&) const = default;
 };
 

@@ -359,7 +359,7 @@ Pause AsynchronousTraining::train(std::function<Requests()> const& ask) {
   return pause;
 }
 
-Communicator const* AsynchronousTraining::meet_for_checkpoint() {
+Communicator const* AsynchronousTraining::meet_whole_state() {
   if (m_worker && m_world->rank() > 0) return nullptr;
   trainer().engine().meet(0);
   return &m_groups.front();

@@ -58,7 +58,7 @@ public:
   /// Mean held-out loss, the same on all ranks. In a pause; collective.
   double validate();
   /// In a pause: the first worker and the servers, who have the whole state. Their engines meet. Null on other ranks.
-  Communicator const* meet_for_checkpoint();
+  Communicator const* meet_whole_state();
   /// Of every worker's parameters, with the servers' master copies; the same on all ranks. In a pause; collective.
   std::vector<std::uint64_t> parameter_hashes();
   /// Of this rank: a worker's, or a server's.

@@ -169,7 +169,7 @@ StepReport Trainer::end_step(std::int64_t step, PlayedStep& played, double rate)
     throw CollectiveError(fmt::format("step {}: loss {}; server.schedule \"fifo\" names the part", step, report.loss));
   }
   if (has_norm && (!std::isfinite(report.loss) || !(std::isfinite(report.norm) || report.skipped)))
-    throw CollectiveError(fmt::format("step {}: loss {}, gradient norm {}: {}", step, report.loss, report.norm,
+    throw CollectiveError(fmt::format("{}: loss {}, gradient norm {}: {}", name_of(step), report.loss, report.norm,
                                       describe_non_finite(played)));
   if (!report.skipped) update(report, played);
   m_scaler.observe(report.skipped);
@@ -181,6 +181,11 @@ StepReport Trainer::end_step(std::int64_t step, PlayedStep& played, double rate)
   report.phases_are_timed = launches_wait || kernel_table();
   report.exposed_communication_seconds = launches_wait ? 0 : played.uncovered_seconds;
   return report;
+}
+
+std::string Trainer::name_of(std::int64_t step) const {
+  bool const is_push = m_fellows && m_plan->parallel.layout.serves();
+  return is_push ? fmt::format("push {}, of worker {}", step, m_fellows->worker) : fmt::format("step {}", step);
 }
 
 double Trainer::learning_rate(std::int64_t step, bool counts_pushes) const {
@@ -214,6 +219,7 @@ void Trainer::meet(std::size_t worker) {
 
 StepReport Trainer::apply_push(std::size_t worker, std::int64_t update) {
   meet(worker);
+  m_fellows.value().worker = static_cast<Rank>(worker);
   return step(update);
 }
 

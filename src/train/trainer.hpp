@@ -136,6 +136,8 @@ private:
   void clear_activations();
   PlayedStep training_step(std::int64_t step) const;
   double mean_loss(PlayedStep const& played) const;
+  /// "step 3"; of a server's, whose steps are pushes, "push 3, of worker 1".
+  std::string name_of(std::int64_t step) const;
   /// Of a step, or of a push among those of all workers, from 1.
   double learning_rate(std::int64_t step, bool counts_pushes) const;
   StepReport end_step(std::int64_t step, PlayedStep& played, double rate);

@@ -235,7 +235,6 @@ TEST_CASE("workers that do not wait for each other have keys of their own", "[de
   std::vector<std::string> const both{"checkpoint.dir=kept", "checkpoint.every_steps=4", "data.validation_fraction=0.1",
                                       "data.validate_every=6"};
   CHECK_THAT(with(both), ContainsSubstring("one interval must divide the other"));
-  CHECK_THAT(with({"model.save=m.bin"}), ContainsSubstring("save no model"));
   CHECK_THAT(with({"bench.kernels=true"}), ContainsSubstring("time no kernels"));
   CHECK_THAT(with({"precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic"}),
              ContainsSubstring("skip no push"));

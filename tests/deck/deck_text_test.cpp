@@ -187,6 +187,28 @@ TEST_CASE("the golden key ignores how the work is split and measured", "[deck]")
   }
 }
 
+TEST_CASE("the golden key of workers that train apart follows what their order follows from", "[deck][servers]") {
+  auto const key = [](std::vector<std::string> changes, std::int64_t ranks = 3) {
+    changes.insert(changes.end(), {"parallel.strategy=parameter_server", "faults.pace.forward=1 ms"});
+    return golden_key(read_small(changes), ranks);
+  };
+  std::string const sync = key({}), planned = key({"server.mode=async"}),
+                    arrival = key({"server.mode=async", "server.order=arrival"});
+  CHECK(sync == key({"server.count=2"}, 4));
+  CHECK(sync == key({"faults.straggler.sigma=0.5"}));
+  CHECK(planned != sync);
+  CHECK(arrival != planned);
+  CHECK(key({"server.mode=async", "server.count=2"}, 4) == planned);   // as many workers
+  CHECK(key({"server.mode=async", "server.lr_scale=0.5"}) == planned); // the default of two workers
+  for (char const* change : {"server.lr_scale=0.25", "server.mode=bounded", "faults.straggler.sigma=0.5"}) {
+    INFO(change);
+    CHECK(key({"server.mode=async", change}) != planned);
+  }
+  CHECK(key({"server.mode=async", "server.order=arrival", "faults.straggler.sigma=0.5"}) == arrival); // time counts
+  CHECK(key({"server.mode=async", "checkpoint.dir=kept", "checkpoint.every_steps=2"}) != planned);    // other pauses
+  CHECK(key({"server.mode=bounded", "server.staleness=2"}) != key({"server.mode=bounded", "server.staleness=3"}));
+}
+
 TEST_CASE("a preset and its numbers have the same golden key", "[deck]") {
   std::string const rest = "[data]\nsource = \"synthetic\"\nsteps = 1\n[batch]\nmicro = 1\nglobal = 1\n";
   std::string const numbers = "[model]\nlayers = 12\nheads = 12\nchannels = 768\ncontext = 1024\nvocab = 50257\n";

@@ -120,6 +120,18 @@ class Servers(TrainingTest):
             self.assertIsNone(outcome.result["samples"]["norm"][0])
         self.assertGreater(slices.result["counted"]["messages"], fifo.result["counted"]["messages"])
 
+    def test_priority_changes_no_bits_of_other_recipes_buffers_and_lengths(self):
+        base = (SERVERS, "optimizer.clip=0", "data.steps=4")
+        for keys in (("precision.recipe=mixed16",), ("precision.recipe=mixed20", "batch.accumulation=2", "batch.micro=1"),
+                     ("comm.buffers=staged",), ("memory.recompute=full",)):
+            with self.subTest(keys=keys):
+                fifo, priority = (run("run", self.deck.path, *settings(*base, *keys, *more), ranks=3)
+                                  for more in ((), ("server.schedule=priority", "server.slice=2kB")))
+                self.assert_ended(fifo, 0, "VERIFICATION PASSED")
+                self.assert_ended(priority, 0, "VERIFICATION PASSED")
+                self.assertEqual(priority.losses, fifo.losses)
+                self.assertEqual(final_hash(priority), final_hash(fifo))
+
     def test_by_priority_a_loss_that_is_no_number_ends_all_ranks(self):
         slow = ("comm.emulated_network.latency=1ms", "comm.emulated_network.bandwidth=200kB/s", "server.slice=4kB")
         deck = Deck({"model.layers": "4", "batch.global": "2"})  # pushes of upper blocks are still to be sent
@@ -171,6 +183,7 @@ class Asynchronous(TrainingTest):
                 servers = outcome.result["servers"]
                 self.assertEqual(sum(worker["pushes"] for worker in servers["workers"]), 2 * 12)
                 self.assertEqual(sum(servers["pushes_by_staleness"]), 2 * 12)
+                self.assertEqual(outcome.result["counted"], outcome.result["predicted"])
                 self.assertEqual(len(outcome.result["samples"]["loss"]), 12)
                 self.assertEqual(len(outcome.held_out), 3)
                 checks = [check["name"] for check in outcome.result["verification"]]
@@ -225,9 +238,12 @@ class Asynchronous(TrainingTest):
             with self.subTest(keys=keys):
                 first = run("run", self.deck.path, *settings(*kept, *keys), "--max-time", "1ms", ranks=ranks)
                 self.assert_ended(first, 75, "checkpoint")
-                last = run("run", self.deck.path, *settings(*kept, *keys), ranks=ranks, prepare=kept_in(first.folder))
-                self.assert_ended(last, 0, "resumed after step 2", "VERIFICATION PASSED")
+                last = run("run", self.deck.path, *settings(*kept, *keys, "model.save=saved.bin"), ranks=ranks,
+                           prepare=kept_in(first.folder))
+                self.assert_ended(last, 0, "resumed after step 2", "VERIFICATION PASSED", "model written to saved.bin")
                 replays(last)
+                exported = run("export", last.folder / "kept" / "step-00000012", "exported.bin")
+                self.assertEqual((exported.folder / "exported.bin").read_bytes(), (last.folder / "saved.bin").read_bytes())
                 again = run("run", self.deck.path, *settings(*kept, *keys), ranks=ranks, prepare=kept_in(last.folder))
                 self.assert_ended(again, 0, "resumed after step 12")
                 self.assertEqual(again.result["servers"]["parameter_hash"], last.result["servers"]["parameter_hash"])
@@ -246,10 +262,13 @@ class Asynchronous(TrainingTest):
         outcome = run("run", self.deck.path, *settings(*self.ASYNC, "faults.nan.step=3", "faults.nan.unit=mlp 0"), ranks=5)
         self.assertEqual(outcome.code, 70, outcome)
         self.assertIn('the first output that is not finite is that of part "mlp 0"', outcome.err)
+        for line in outcome.err.splitlines():
+            if line.startswith("trainstone: rank 4:"): # the server, if it came so far
+                self.assertRegex(line, r"push \d+, of worker \d: loss nan")
 
     def test_what_such_a_run_cannot_have_is_refused(self):
         for key, words in (("server.colocated=true", "server.colocated"),
-                           ("model.save=saved.bin", "model.save"), ("parallel.check_replicas=2", "parallel.check_replicas")):
+                           ("parallel.check_replicas=2", "parallel.check_replicas")):
             outcome = run("run", self.deck.path, *settings(*self.ASYNC, key), ranks=3)
             self.assertEqual(outcome.code, 64, outcome)
             self.assertIn(words, outcome.err)

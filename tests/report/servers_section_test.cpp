@@ -41,7 +41,8 @@ TEST_CASE("lines of workers and servers", "[report][servers]") {
       "servers: bounded, s = 1, order of arrival; 3 pushes; staleness mean 0.67, at most 2 (bound 3); gap of clocks at "
       "most 1 (bound 1)\n"
       "  pushes by staleness 0: 2 2: 1\n"
-      "  waited by worker 750 ms in 2 pushes, 100 ms in 1 pushes\n");
+      "  pushes by worker 2 1\n"
+      "  waited in this run 750 ms, 100 ms\n");
 }
 
 TEST_CASE("the record of servers is read as it was written, and wrong ones are refused", "[result][servers]") {

@@ -1,6 +1,7 @@
 // What a report says of the time, the samples and the work until a held-out loss, and how it draws held-out losses.
 
 #include "report/held_out_section.hpp"
+#include "report/report_text.hpp"
 #include "report/stop_section.hpp"
 
 #include "support/result_fixture.hpp"
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -48,7 +50,10 @@ TEST_CASE("held-out losses of several runs are drawn over the time of their step
   auto const with_losses = [](std::string const& name, std::vector<double> const& losses) {
     NamedResult named = test::named(name, run_of(Outcome::valid, 4, 100));
     named.file.result.losses_before.clear();
-    for (StepReport& step : named.file.result.samples) step.validation_loss.reset();
+    for (StepReport& step : named.file.result.samples) {
+      step.validation_loss.reset();
+      step.skipped = false;
+    }
     for (std::size_t i = 0; i < losses.size(); ++i) named.file.result.samples.at(2 * i).validation_loss = losses[i];
     return named;
   };
@@ -63,6 +68,34 @@ TEST_CASE("held-out losses of several runs are drawn over the time of their step
     CHECK_THAT(page, ContainsSubstring(words));
   CHECK_THAT(page, !ContainsSubstring("restarted"));
   CHECK_THAT(page_markdown(section), !ContainsSubstring("are shown"));
+  NamedResult slower = with_losses("slower", {4.1, 3.3});
+  for (StepReport& step : slower.file.result.samples) step.seconds *= 2;
+  std::vector<StepReport> const& steps = sync.file.result.samples;
+  auto const table_after = [&](std::size_t last) {
+    std::int64_t tokens = 0;
+    double seconds = 0;
+    for (std::size_t i = 0; i <= last; ++i) {
+      tokens += steps[i].tokens;
+      seconds += steps[i].seconds;
+    }
+    return std::pair(fmt::format("After {} tokens", tokens),
+                     fmt::format("| sync | {} | {} | 1.00 x |\n| slower | {} | {} | 2.00 x |\n",
+                                 last == 0 ? "4.0000" : "3.5000", seconds_text(seconds),
+                                 last == 0 ? "4.1000" : "3.3000", seconds_text(2 * seconds)));
+  };
+  auto const [tokens, rows] = table_after(2);
+  std::string const both = page_markdown(held_out_section({sync, slower}));
+  CHECK_THAT(both, ContainsSubstring(tokens) && ContainsSubstring(rows));
+  NamedResult wider = slower;
+  wider.file.deck_values["model.channels"] = "96";
+  CHECK_THAT(page_markdown(held_out_section({sync, wider})), !ContainsSubstring("tokens of training"));
+  slower.file.result.outcome = Outcome::stopped;
+  CHECK(held_out_section({sync, slower}).empty());
+  slower.file.result.outcome = Outcome::valid;
+  std::swap(slower.file.result.samples.at(2).validation_loss, slower.file.result.samples.at(3).validation_loss);
+  auto const [fewer, first_rows] = table_after(0);
+  std::string const first = page_markdown(held_out_section({sync, slower}));
+  CHECK_THAT(first, ContainsSubstring(fewer) && ContainsSubstring(first_rows));
   std::vector<NamedResult> many;
   for (int i = 0; i < 14; ++i) many.push_back(with_losses(fmt::format("run {}", i), {4.0, 3.0}));
   CHECK_THAT(page_markdown(held_out_section(many)), ContainsSubstring("The first 12 of 14 runs are shown."));

@@ -271,9 +271,16 @@ void ShardedEngine::update_unit(Index unit) {
 void ShardedEngine::wait_reduced(Index bucket) {
   bool const updates = m_plan->by_priority() && m_layout->serves();
   if (!updates) return reducer().wait_reduced(bucket);
-  for (Patience patience; !reducer().is_reduced(bucket); patience.look_again()) {
-    m_queue.progress();
+  Span const waiting(Lane::wait, [&] { return fmt::format("reduce bucket {}, updating units", bucket); });
+  for (Patience patience; !reducer().is_reduced(bucket);) {
+    {
+      PhaseTimer const timer(Phase::communication);
+      m_queue.progress();
+    }
     update_what_is_there();
+    if (reducer().is_reduced(bucket)) break;
+    PhaseTimer const timer(Phase::communication);
+    patience.look_again();
   }
   reducer().wait_reduced(bucket);
 }

@@ -85,6 +85,11 @@ constexpr bool has_dedicated_servers(ParallelConfig const& config) {
   return row_of(config.strategy).sharers == StateSharers::servers && !config.colocated;
 }
 
+/// Whether workers train apart from each other.
+constexpr bool is_asynchronous(ParallelConfig const& config) {
+  return has_dedicated_servers(config) && config.server_mode != ServerMode::sync;
+}
+
 /// Whether servers update unit by unit, and ranks send first what the next forward needs first.
 constexpr bool has_priorities(ParallelConfig const& config) {
   return has_dedicated_servers(config) && config.server_schedule == ServerSchedule::priority;

@@ -94,7 +94,7 @@ Json json_of(TrainingProgress const& progress) {
           {"acts", std::move(acts)}};
 }
 
-/// The text has null in place of a norm that is not a number: the step was skipped.
+/// The text has null in place of a norm that is not a number: the step was skipped, or none is computed.
 std::vector<double> norms_of(Json const& json) {
   std::vector<double> norms;
   for (Json const& norm : json)

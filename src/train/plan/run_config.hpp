@@ -8,6 +8,9 @@
 #include "parallel/plan/config.hpp"
 #include "train/plan/config.hpp"
 
+#include <cstdint>
+#include <numeric>
+
 namespace trainstone {
 
 struct RunConfig {
@@ -39,6 +42,13 @@ inline bool emulates_time(RunConfig const& config) {
   FaultConfig const& faults = config.faults;
   return config.comm.emulated_network().is_slow() || faults.delay_time > 0 || faults.overflow_step > 0 ||
          faults.slow_factor > 1 || faults.extra_message || faults.has_pace();
+}
+
+/// Where workers do not wait for each other: after how many steps they do, because held-out losses are measured or
+/// checkpoints written. 0: at the end.
+inline std::int64_t steps_between_pauses(RunConfig const& config) {
+  return std::gcd(config.data.has_validation() ? config.data.validate_every : 0,
+                  config.checkpoint.writes() ? config.checkpoint.every_steps : 0);
 }
 
 } // namespace trainstone

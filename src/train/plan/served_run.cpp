@@ -15,7 +15,8 @@ ResolvedRun with_one_worker(ResolvedRun const& all, Rank worker) {
   for (Rank server = all.mesh.data(); server < all.mesh.ranks(); ++server) members.push_back(server);
   RunConfig config = all.config;
   config.batch.global /= all.mesh.data();
-  config.parallel.overlap = false; // servers take a push, and give parameters, as a whole
+  config.parallel.overlap = false;                 // servers take a push, and give parameters, as a whole
+  if (worker > 0) config.model_setup.save.clear(); // the first worker writes the model
   return resolve_run(config, all.topology.of(members), {.buffers = all.buffers, .gemm = all.gemm, .algorithms = {}});
 }
 

@@ -9,11 +9,6 @@
 
 namespace trainstone {
 
-/// Whether workers train apart from each other.
-constexpr bool is_asynchronous(ParallelConfig const& parallel) {
-  return has_dedicated_servers(parallel) && parallel.server_mode != ServerMode::sync;
-}
-
 /// The worker that a rank of all trains with, of a server the first one.
 inline Rank worker_of(ResolvedRun const& all, Rank rank) { return all.mesh.serves(rank) ? 0 : rank; }
 
