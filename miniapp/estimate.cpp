@@ -194,7 +194,8 @@ int estimate(EstimateOptions const& options) {
       deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
       config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
   if (apart)
-    fmt::print("workers do not wait for each other: what follows is of one worker with the servers, and of its push\n");
+    fmt::print("workers do not wait for each other: what follows is of the push of one worker, rank 0, to the servers, "
+               "ranks 1 and higher here\n");
   if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
     fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
   print_parameters(ParameterTable(run.config.model, run.mesh.parts(), plan.table.slices()), run.mesh.pipeline);

@@ -177,6 +177,8 @@ int explain_timeline(ExplainArguments const& arguments, NamedStrategy const& str
   std::int64_t const nodes = nodes_of(arguments, ranks);
   Deck const deck = deck_with(arguments, strategy);
   RunConfig const config = resolve(deck, ranks);
+  TRAINSTONE_REQUIRE_INPUT(!is_asynchronous(config.parallel),
+                           "server.mode async and bounded have no step of all workers; legal value: sync");
   ResolvedRun const run = resolve_run(config, imagined_topology(config, ranks, nodes));
   auto const [stages, timeline] =
       predicted_step(run, arguments.machine_file, read_machine_file(arguments.machine_file));
@@ -200,7 +202,7 @@ int explain_transfers(ExplainArguments const& arguments) {
                      {"--servers", arguments.servers},
                      {"--prefetch", arguments.prefetch},
                      {"--svg", arguments.svg_file}},
-                    "--schedule without --deck");
+                    "the example of three layers that --schedule shows without --deck");
   fmt::print("{}", transfer_orders_text(compare_taught_servers(1)));
   return 0;
 }

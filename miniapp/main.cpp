@@ -133,7 +133,7 @@ void describe_verify(CLI::App& app, CommandLine& line) {
   CLI::App* const verify = app.add_subcommand(
       "verify",
       "compare all strategies with each other, compare the program with a reference of an independent program, "
-      "or compute the first loss of a deck");
+      "compute the first loss of a deck, or repeat a run whose workers did not wait for each other");
   verify
       ->add_option(
           "--set", line.verify.common.deck.overrides,

@@ -63,6 +63,20 @@ OwnTimes times_of_pushes(ServedTraining const& served, MeasuredWindow const& win
   return times;
 }
 
+/// Of a server whose workers do not wait for each other: what its kernels took, as a mean over steps.
+OwnTimes times_of_server(Training const& training, OwnTimes steps) {
+  PerPhase<double> const& seconds = training.counted.kernels.seconds;
+  double kernels = 0;
+  for (Phase const phase : phases)
+    if (phase != Phase::communication) kernels += seconds[phase];
+  double const mean = kernels / static_cast<double>(std::max<std::size_t>(1, steps.seconds.size()));
+  for (std::size_t i = 0; i < steps.busy.size(); ++i) {
+    steps.communication[i] += steps.busy[i] - mean;
+    steps.busy[i] = mean;
+  }
+  return steps;
+}
+
 /// Replaces every step's time by the maximum over ranks, the exposed communication by the minimum over those that
 /// compute, and returns each rank's own figures. A server only waits: its time would hide the others'.
 std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& window, Mesh const& mesh,
@@ -85,8 +99,10 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
     training.samples[i].exposed_communication_seconds = exposed[i];
   }
 
-  if (training.served && !mesh.serves(context.communicator.rank())) // steps are those of all workers together
-    own = times_of_pushes(*training.served, window, context.communicator.rank());
+  if (training.served) // steps are those of all workers together
+    own = mesh.serves(context.communicator.rank())
+              ? times_of_server(training, std::move(own))
+              : times_of_pushes(*training.served, window, context.communicator.rank());
   auto const medians = all_gather_values(context.communicator, median_of_any(own.seconds));
   auto const busy_medians = all_gather_values(context.communicator, median_of_any(own.busy));
   auto const sums =

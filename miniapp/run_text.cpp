@@ -76,7 +76,7 @@ std::string tensor_groups_line(ResolvedRun const& run) {
 
 void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts const& predicted) {
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, context)), memory_line(predicted.memory_bytes),
-             work_line(predicted.sent_bytes, predicted.messages, predicted.flops));
+             work_line(predicted.sent_bytes, predicted.messages, predicted.flops, run.one_worker ? "push" : "step"));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
   if (run.resolved.mesh.tensor > 1) fmt::print("{}\n", tensor_groups_line(run.resolved));
   for (std::string const& departure : run.judgement.departures)

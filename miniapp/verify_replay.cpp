@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 namespace trainstone {
 
@@ -25,7 +27,11 @@ struct Recorded {
   RunConfig config;
 };
 
-Recorded read_recorded(std::string const& path) {
+/// \param[in] given  the result, or the folder that has it
+Recorded read_recorded(std::string const& given) {
+  std::error_code ignored;
+  std::string const path =
+      std::filesystem::is_directory(given, ignored) ? (std::filesystem::path(given) / "result.json").string() : given;
   ResultFile const file = read_result(JsonFile::read(path, ": --replay needs the result of a run"));
   TRAINSTONE_REQUIRE_INPUT(
       file.result.servers,
@@ -50,7 +56,8 @@ void load_model(ExecutionSpace const& exec, RunConfig const& config, RepeatedTra
 
 int verify_replay(VerifyOptions const& options, RankContext& context) {
   Communicator& alone = context.communicator;
-  TRAINSTONE_REQUIRE_INPUT(alone.size() == 1, "--replay repeats a training on 1 rank; there are {}", alone.size());
+  TRAINSTONE_REQUIRE_INPUT(alone.size() == 1, "--replay repeats a training on 1 rank, without mpiexec; there are {}",
+                           alone.size());
   auto const [servers, config] = read_recorded(options.replay);
   TrainingData const data(config, ScanTokens::no);
   auto const workers = static_cast<Rank>(servers.workers.size());

@@ -15,6 +15,7 @@ Exit status: 0 all steps agree, 1 one does not, 2 there is nothing to compare wi
 """
 import argparse
 import itertools
+import json
 import math
 import pathlib
 import sys
@@ -84,6 +85,17 @@ DEFAULTS = {
                   "decay": "matrices", "clip": 1.0, "schedule": "cosine", "warmup": 0, "final_lr_fraction": 0.1},
 }
 NO_EFFECT = ("parallel", "server", "memory", "comm", "kernels", "bench")  # sections that do not change what is learned
+NO_EFFECT_OF_FAULTS = ("pace", "straggler")  # time alone
+
+
+def toml_of(override: str) -> dict[str, dict]:
+    """Strings may go without quotes, as the program takes them."""
+    key, equals, value = override.partition("=")
+    try:
+        return tomllib.loads(override)
+    except tomllib.TOMLDecodeError:
+        require(bool(equals), f"--set {override}: KEY=VALUE is expected")
+        return tomllib.loads(f"{key}={json.dumps(value.strip())}")
 
 
 # --- deck -------------------------------------------------------------------------------------------------------------
@@ -92,14 +104,14 @@ NO_EFFECT = ("parallel", "server", "memory", "comm", "kernels", "bench")  # sect
 def read_deck(path: pathlib.Path, overrides: list[str]) -> dict[str, dict]:
     """The deck with its defaults filled in; an override is one line of TOML: data.steps=12."""
     deck = {section: dict(keys) for section, keys in DEFAULTS.items()}
-    texts = [path.read_text(encoding="utf-8"), *overrides]
-    name = tomllib.loads(texts[0]).get("class", "custom")
+    own = tomllib.loads(path.read_text(encoding="utf-8"))
+    name = own.get("class", "custom")
     require(name in CLASSES or name == "custom", f"class = {name!r} is not recomputed here")
-    for text in [CLASSES.get(name, ""), *texts]:
-        for section, keys in tomllib.loads(text).items():
+    for given in [tomllib.loads(CLASSES.get(name, "")), own, *map(toml_of, overrides)]:
+        for section, keys in given.items():
             if section == "class":
                 continue
-            if section in NO_EFFECT:
+            if section in NO_EFFECT or (section == "faults" and set(keys) <= set(NO_EFFECT_OF_FAULTS)):
                 deck.setdefault(section, {}).update(keys)
                 continue
             require(section in DEFAULTS, f"[{section}] is not recomputed here")

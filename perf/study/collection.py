@@ -71,6 +71,8 @@ def row_of(point, result):
             "rate_ci95_of_steps_low": rate["ci95"][0] if rate else None,
             "rate_ci95_of_steps_high": rate["ci95"][1] if rate else None,
             "step_seconds_median": stats["median"] if rate else None, **phase_columns(result)}
+    if rate:  # workers that do not wait for each other make no step together: a mean is all there is
+        row["step_seconds_of_speed"] = result["samples"]["tokens"][0] / rate["value"] if result.get("servers") else stats["median"]
     for side in ("predicted", "counted"):
         work = result[side]
         row |= {f"{side}_memory_bytes": work["memory_bytes"]["total"], f"{side}_sent_bytes": work["sent_bytes"],
@@ -177,7 +179,7 @@ def summary_of(study, rows):
     """One entry per cell: medians over repeats, and what it is of the first one, with the spread over repeats."""
     figure, work = ("speed", "tokens_per_step") if study.kind == "sweep" else ("efficiency", "counted_flops")
     runs = {cell: [row for row in rows if row["cell"] == cell and row.get("rate") is not None] for cell in study.cells}
-    speeds = {cell: [row[work] / row["step_seconds_median"] for row in some] for cell, some in runs.items() if some}
+    speeds = {cell: [row[work] / row["step_seconds_of_speed"] for row in some] for cell, some in runs.items() if some}
     summary, base = [], next(iter(speeds), None)
     for cell in speeds:
         point, some = study.cells[cell], runs[cell]

@@ -1,5 +1,7 @@
 #include "deck/benchmark_class.hpp"
 
+#include "parallel/plan/strategies.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -165,6 +167,9 @@ ClassJudgement judge_class(Deck const& deck, std::int64_t ranks) {
     if (value != wanted)
       judgement.departures.push_back(fmt::format("{} = {} instead of {}", key->name, to_toml(value), to_toml(wanted)));
   }
+  if (is_asynchronous(run.parallel)) // updates of other batches
+    judgement.departures.push_back(
+        fmt::format("server.mode = {} instead of \"sync\"", to_toml(find_key("server.mode")->get(run))));
   if (!judgement.departures.empty()) judgement.name = ClassConfig().name;
   return judgement;
 }

@@ -8,6 +8,7 @@
 #include "parallel/plan/mesh.hpp"
 #include "parallel/plan/parallel_problems.hpp"
 #include "parallel/plan/pipeline_problems.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/plan/tensor_problems.hpp"
 #include "train/injected_delay.hpp"
 #include "train/pace.hpp"
@@ -204,7 +205,8 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
   if (std::optional<ConfigProblem> const problem = find_delay_problem(config.faults, ranks)) {
     fail_at(deck, problem->key, problem->message);
   }
-  if (std::optional<ConfigProblem> const problem = find_pace_problem(config.faults, ranks))
+  if (std::optional<ConfigProblem> const problem =
+          find_pace_problem(config.faults, ranks, has_dedicated_servers(config.parallel) ? config.parallel.servers : 0))
     fail_at(deck, problem->key, problem->message);
   if (std::int64_t const rank = config.faults.overflow_rank; rank >= ranks)
     fail_at(deck, "faults.overflow.rank",

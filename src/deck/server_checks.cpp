@@ -37,13 +37,14 @@ std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config) 
   auto const refuse = [&](char const* key, std::string const& why) {
     return problem(key, "{}: {} {}", key, modes, why);
   };
-  if (!has_dedicated_servers(parallel)) return refuse("server.colocated", "need ranks that do nothing but serve");
+  if (!has_dedicated_servers(parallel))
+    return refuse("server.colocated", "need ranks that do nothing but serve; legal value: false");
   if (parallel.check_replicas > 0)
     return refuse("parallel.check_replicas", "have equal replicas in pauses only; leave it at 0");
   if (config.precision.loss_scale == LossScaling::dynamic)
     return refuse("precision.loss_scale", "skip no push; legal value: none");
   if (Found found = pauses_problem(config)) return found;
-  if (config.bench.kernels) return refuse("bench.kernels", "time no kernels");
+  if (config.bench.kernels) return refuse("bench.kernels", "time no kernels; legal value: false");
   return std::nullopt;
 }
 
@@ -55,7 +56,8 @@ std::optional<ConfigProblem> find_priority_problem(RunConfig const& config) {
   auto const refuse = [&](char const* key, std::string const& why) {
     return problem(key, "{}: server.schedule \"priority\" {}", key, why);
   };
-  if (!has_dedicated_servers(parallel)) return refuse("server.colocated", "needs ranks that do nothing but serve");
+  if (!has_dedicated_servers(parallel))
+    return refuse("server.colocated", "needs ranks that do nothing but serve; legal value: false");
   if (parallel.server_mode != ServerMode::sync) return refuse("server.mode", "needs all workers; legal value: sync");
   if (config.optimizer.clip > 0)
     return refuse("optimizer.clip", "updates before the norm of all gradients is known; legal value: 0");
@@ -64,6 +66,8 @@ std::optional<ConfigProblem> find_priority_problem(RunConfig const& config) {
   if (config.faults.extra_message || config.faults.order_step > 0)
     return refuse(config.faults.extra_message ? "faults.extra_message" : "faults.order.step",
                   "sends while ranks agree on losses; leave it out");
+  if (granularity_of(parallel) == Granularity::step)
+    return refuse("parallel.granularity", "sends while workers compute; legal values: tensor, bucket");
   if (!overlaps(parallel)) return refuse("parallel.overlap", "sends while workers compute; legal value: true");
   return std::nullopt;
 }

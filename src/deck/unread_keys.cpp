@@ -48,13 +48,15 @@ std::vector<ReadKey> keys_of_faults() {
 
 std::vector<ReadKey> keys_of_servers() {
   Reader const served = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::servers; });
-  Reader const apart{"server.mode", {"async", "bounded"}}, fifo{"server.schedule", {"fifo"}};
-  return {{"server.count", {served}},     {"server.colocated", {served}},
-          {"server.mode", {served}},      {"server.staleness", {{"server.mode", {"bounded"}}}},
-          {"server.order", {apart}},      {"server.lr_scale", {apart}},
-          {"server.schedule", {served}},  {"server.slice", {{"server.schedule", {"priority"}}}},
-          {"parallel.in_flight", {fifo}}, {"parallel.first_bucket", {fifo}},
-          {"parallel.prefetch", {fifo}}};
+  Reader const apart{"server.mode", {"async", "bounded"}}, fifo{"server.schedule", {"fifo"}},
+      together{"server.mode", {"sync"}}; // workers that train apart push and pull without overlap
+  return {{"server.count", {served}},       {"server.colocated", {served}},
+          {"server.mode", {served}},        {"server.staleness", {{"server.mode", {"bounded"}}}},
+          {"server.order", {apart}},        {"server.lr_scale", {apart}},
+          {"server.schedule", {served}},    {"server.slice", {{"server.schedule", {"priority"}}}},
+          {"parallel.in_flight", {fifo}},   {"parallel.first_bucket", {fifo}},
+          {"parallel.prefetch", {fifo}},    {"parallel.in_flight", {together}},
+          {"parallel.overlap", {together}}, {"parallel.prefetch", {together}}};
 }
 
 std::vector<ReadKey> keys_of_tensor_ranks() {

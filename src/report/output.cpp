@@ -74,8 +74,8 @@ std::string memory_line(NamedAmounts const& predicted_bytes) {
   return fmt::format("memory per rank   predicted {} ({})", mebibytes(total(predicted_bytes)), items);
 }
 
-std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops) {
-  return fmt::format("per step and rank predicted {} sent in {}, {:.1e} FLOP", mebibytes(sent_bytes),
+std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops, std::string_view unit) {
+  return fmt::format("per {} and rank predicted {} sent in {}, {:.1e} FLOP", unit, mebibytes(sent_bytes),
                      plural(static_cast<std::int64_t>(messages), "message"), static_cast<double>(flops));
 }
 

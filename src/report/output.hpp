@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -38,7 +39,8 @@ std::string header_line(RunHeader const& header);
 /// "note: the network is emulated: ..." with what a message takes there.
 std::string network_line(CommConfig const& comm);
 std::string memory_line(NamedAmounts const& predicted_bytes);
-std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops);
+std::string work_line(std::uint64_t sent_bytes, std::uint64_t messages, std::uint64_t flops,
+                      std::string_view unit = "step");
 /// Without ETA where eta_seconds is negative.
 std::string step_line(StepReport const& step, double eta_seconds);
 /// Joules, power, and joules per token, of hosts and devices where they were measured.

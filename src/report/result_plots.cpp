@@ -139,7 +139,8 @@ Figure rank_figure(NamedResult const& named) {
     plot.series[0].values.push_back(unit.factor * rank.median_own_seconds);
     plot.series[1].values.push_back(unit.factor * rank.communication_seconds / steps);
   }
-  std::string caption = "Measured steps. Faster ranks wait for slower ones in communication.";
+  std::string caption = result.servers ? "Measured pushes of workers, and steps of servers, which wait for pushes."
+                                       : "Measured steps. Faster ranks wait for slower ones in communication.";
   if (!all) caption += fmt::format(" The {} slowest of {} ranks.", ranks.size(), result.ranks.size());
   return {named.name + "-ranks", plot_svg(plot), caption};
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/plural.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "report/machine_source.hpp"
 #include "result/recorded_deck.hpp"
 
@@ -94,6 +95,8 @@ StepComparison compare_step(ResultFile const& file, std::optional<NamedMachine> 
   step.machine = machine_line(machine->path, machine->machine);
   try {
     RunConfig const config = resolve(recorded_deck(file), file.result.topology.ranks);
+    TRAINSTONE_REQUIRE_INPUT(!is_asynchronous(config.parallel),
+                             "workers that do not wait for each other make no step together");
     step.predicted = predict(file.result, config, *machine);
     try {
       step.measured = measure(file, config.trace.file, *step.predicted);

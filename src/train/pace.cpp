@@ -31,10 +31,10 @@ std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults) {
   return std::nullopt;
 }
 
-std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks) {
+std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks, std::int64_t servers) {
   if (faults.straggler_rank < ranks) return std::nullopt;
   return problem("faults.straggler.rank", "faults.straggler.rank = {} is no rank of this run; nearest legal value: {}",
-                 faults.straggler_rank, ranks - 1);
+                 faults.straggler_rank, ranks - servers - 1);
 }
 
 double straggler_factor(FaultConfig const& faults, std::int64_t rank, std::int64_t clock) {

@@ -20,8 +20,8 @@ namespace trainstone {
 
 /// The problem of pace and straggler without regard to the number of ranks, if there is one.
 std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults);
-/// The problem of the straggler's rank, if there is one.
-std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks);
+/// The problem of the straggler's rank, if there is one. \param[in] servers  the last ranks, which have no pace
+std::optional<ConfigProblem> find_pace_problem(FaultConfig const& faults, std::int64_t ranks, std::int64_t servers);
 
 /// The factor on a rank's times in its step number `clock`, from 1: the one of faults.straggler.rank, times
 /// exp(sigma z - sigma^2/2), whose mean is 1, with a normal number z of the seed, the rank and the clock. Clock 0 is no

@@ -167,6 +167,14 @@ TEST_CASE("a run is of its class if and only if it has the class' golden key", "
   }
 }
 
+TEST_CASE("workers that do not wait for each other make no run of a class", "[class][servers]") {
+  Deck const sync = read_text(tiny, {"parallel.strategy=parameter_server"}),
+             async = read_text(tiny, {"parallel.strategy=parameter_server", "server.mode=async"});
+  CHECK(judge_class(sync, 2).name == "tiny");
+  CHECK(judge_class(async, 2).name == "custom");
+  CHECK(judge_class(async, 2).departures == std::vector<std::string>{"server.mode = \"async\" instead of \"sync\""});
+}
+
 TEST_CASE("a deck without a class, or of class custom, is custom without departures", "[class]") {
   for (Deck const& deck : {read_small(), read_small({"class=custom"})}) {
     CHECK(judge_class(deck, 1).name == "custom");

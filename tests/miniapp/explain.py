@@ -181,7 +181,7 @@ class Refusals(RefusalTest):
             "a schedule of no servers": (start("explain", "ddp", "--schedule", "fifo"), ["--schedule", "ddp has none"]),
             "no schedule": (start("explain", "parameter_server", "--schedule", "lifo"), ["lifo", "fifo and priority"]),
             "ranks of the lecture's layers": (start("explain", "parameter_server", "--schedule", "fifo", "--ranks", 4),
-                                              ["--ranks", "--schedule without --deck has none"]),
+                                              ["--ranks", "without --deck has none"]),
             "elements of a barrier": (start("explain", "barrier", "dissemination", "--elements", 1), ["--elements"]),
             "no shared memory": (start("explain", "all_reduce", "shared"), ["shared memory", "--shared"]),
             "shared memory across nodes": (start("explain", "all_reduce", "shared", "--shared", "--nodes", 2),

@@ -250,7 +250,7 @@ class Studies(ReportTest):
         self.assert_self_contained(report)
         self.assertIn("Missing: n4-r1", report.markdown)
         self.assertIn("MISSING", report.rows("n4-r1")[0][5])
-        self.assertEqual(report.rows("n2-r1")[-1][-2:], ["2 ms", "3.0 MiB"])
+        self.assertIn(["2 ms", "3.0 MiB"], [row[-2:] for row in report.rows("n2-r1")])
         self.assertEqual(report.rows("16"), [["16", "not run", "12.5 ms", "", "prediction"]])
         self.assertEqual(report.rows("2"), [["2", "4 ms", "3 ms", "+25.0 %", "**beyond the limit**"]])
         self.assertIn("n2-r3 (INVALID)", report.markdown)
@@ -294,7 +294,8 @@ class Studies(ReportTest):
         self.assert_self_contained(report)
         self.assertIn(f"## Study {folder.name}: sweep of ", report.markdown)
         self.assertIn("Missing: n2-naive-r1", report.markdown)
-        self.assertEqual(report.rows("n2-zero-3-r1")[-1][1].replace("\\", ""), "parallel.strategy=zero parallel.zero_stage=3")
+        self.assertIn("parallel.strategy=zero parallel.zero_stage=3",
+                      [row[1].replace("\\", "") for row in report.rows("n2-zero-3-r1")])
         self.assertIn("by these results: 32 tokens per step on 2 ranks.\n", report.markdown)
         steps = [outcome.result["stats"]["step_seconds"]["median"] for outcome in (self.valid, sharded)]
         (first,), (second,) = report.rows("1"), report.rows("2")

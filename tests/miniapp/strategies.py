@@ -205,7 +205,7 @@ class Asynchronous(TrainingTest):
             def prepare(folder):
                 (folder / "text.txt").write_bytes((self.deck.folder / "text.txt").read_bytes())
                 (folder / "result.json").write_text(json.dumps(result))
-            return run("verify", "--replay", "result.json", prepare=prepare)
+            return run("verify", "--replay", "." if change is None else "result.json", prepare=prepare)
 
         def answer_later(acts):
             place = next(i for i in range(len(acts) - 1) if acts[i] % 2 == 1 and acts[i + 1] % 2 == 0
@@ -274,5 +274,13 @@ class Asynchronous(TrainingTest):
             self.assertIn(words, outcome.err)
         refused = run("run", self.deck.path, *settings(*self.ASYNC), "--record-golden", ranks=3)
         self.assertEqual(refused.code, 64, refused)
+        by_priority = settings("parallel.strategy=parameter_server", "server.schedule=priority", "optimizer.clip=0")
+        refused = run("run", self.deck.path, *by_priority, "--record-golden", ranks=3)
+        self.assertEqual(refused.code, 64, refused)
+        self.assertIn("legal value: fifo", refused.err)
+        refused = run("explain", "parameter_server", "--ranks", 3, "--deck", self.deck.path, "--machine", self.deck.path,
+                      *settings("server.mode=async"))
+        self.assertEqual(refused.code, 64, refused)
+        self.assertIn("server.mode", refused.err)
         refused = run("verify", "--replay", self.runs["planned"].folder / "out" / "result.json", ranks=2)
         self.assertEqual(refused.code, 64, refused)

@@ -121,6 +121,16 @@ class Collect(InFolder):
         self.assertEqual([(row["name"], row["cell"], row["choice"]) for row in rows[:3]],
                          [(f"{cell}-r1", cell, choice) for cell, choice in cells])
 
+    def test_workers_that_do_not_wait_for_each_other_have_the_speed_of_the_mean_step(self):
+        results = self.results(1.0, 0.25)
+        apart = list(results.values())[1]
+        apart["servers"] = {"order": "arrival"}
+        apart["fom"]["value"] /= 2  # the mean step is twice the median
+        study = self.sweep_of(results)
+        self.assertEqual(collect_quietly(study), 0)
+        points = json.loads((self.folder / "collected.json").read_text())["points"]
+        self.assertAlmostEqual(points[1]["speed"], 2.0)
+
     def test_idle_shares_are_given_where_all_runs_have_them(self):
         results = self.results(1.0, 1.0)
         for number, result in enumerate(results.values()):
