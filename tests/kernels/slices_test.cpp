@@ -27,12 +27,31 @@ using namespace trainstone::test;
 
 namespace {
 
-/// A sum as text: "((0+1)+2)".
+/// A sum as text: "((0+1)+2)". Devices have no strings.
 struct Expression {
-  std::string text;
-  Expression& operator+=(Expression const& right) {
-    text = "(" + text + "+" + right.text + ")";
-    return *this;
+  char text[32] = {};
+  int length = 0;
+
+  KOKKOS_FUNCTION void add(char letter) { text[length++] = letter; }
+  KOKKOS_FUNCTION void add(Expression const& other) {
+    for (int i = 0; i < other.length; ++i) add(other.text[i]);
+  }
+  KOKKOS_FUNCTION Expression& operator+=(Expression const& right) {
+    Expression sum;
+    sum.add('(');
+    sum.add(*this);
+    sum.add('+');
+    sum.add(right);
+    sum.add(')');
+    return *this = sum;
+  }
+};
+
+struct Digit {
+  KOKKOS_FUNCTION Expression operator()(Index i) const {
+    Expression digit;
+    digit.add(static_cast<char>('0' + i));
+    return digit;
   }
 };
 
@@ -53,7 +72,8 @@ Matrix<T> rows_of(DeviceTensor<T> const& table, Index first, Index count, Index 
 
 TEST_CASE("a tree over values adds neighbours level by level") {
   auto const tree = [](Index count) {
-    return Impl::tree_over<5>(count, [](Index i) { return Expression{std::to_string(i)}; }).text;
+    Expression const found = Impl::tree_over<5>(count, Digit());
+    return std::string(found.text, static_cast<std::size_t>(found.length));
   };
   CHECK(tree(1) == "0");
   CHECK(tree(2) == "(0+1)");
