@@ -65,6 +65,19 @@ void print_sent_by(RunPlan const& plan, std::string_view note) {
                fmt::format(", every {}", plural(plan.replica_check_every, "step")));
 }
 
+/// Of optimizer state that does not lie with the kernels.
+void print_moves(RunPlan const& plan) {
+  if (!plan.parallel.offload.moves_optimizer()) return;
+  StateMoves const& moves = plan.update_moves;
+  fmt::print("bytes moved by an update on rank {}\n", plan.rank);
+  fmt::print("  {:<36} {:>16}\n", "to the host", moves.to_host);
+  fmt::print("  {:<36} {:>16}\n", "to the kernels", moves.to_kernels);
+  if (plan.parallel.offload.optimizer != Residence::file) return;
+  fmt::print("  {:<36} {:>16}\n", "read from the file", moves.read);
+  fmt::print("  {:<36} {:>16}  in {} reads and writes\n", "written to the file", moves.written, moves.requests);
+  fmt::print("bytes of state in the file {:>41}\n", plan.file_bytes);
+}
+
 void print_work(RunPlan const& plan) {
   fmt::print("FLOP per step and rank\n");
   fmt::print("  {:<36} {:>16}\n", "GEMM", plan.step_flops.gemm);
@@ -214,6 +227,7 @@ int estimate(EstimateOptions const& options) {
     busiest.step_launches = worker.step_launches;
     busiest.update_launches = worker.update_launches;
   }
+  print_moves(plan);
   print_work(plans.busiest);
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
   std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory

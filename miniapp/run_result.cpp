@@ -126,10 +126,23 @@ std::optional<StartAmounts> start_amounts(Traffic const& start) {
   return start.messages > 0 ? std::optional(StartAmounts{start.bytes, start.messages}) : std::nullopt;
 }
 
-WorkAmounts counted_amounts(Training const& training) {
+/// Of one of so many updates. Nothing if the state lies with the kernels.
+std::optional<OffloadAmounts> offload_amounts(RunPlan const& plan, StateMoves const& moves) {
+  if (!plan.parallel.offload.moves_optimizer()) return std::nullopt;
+  return OffloadAmounts{moves, plan.file_bytes};
+}
+
+WorkAmounts counted_amounts(PreparedRun const& run, Training const& training) {
   auto const steps = static_cast<std::uint64_t>(std::max<std::int64_t>(1, training.counted.steps));
-  return {named(training.counted.memory), training.step_sent.bytes / steps, training.step_sent.messages / steps,
-          training.step_flops / steps,    training.step_launches / steps,   start_amounts(training.counted.start)};
+  std::int64_t const updates = training.counted.steps - training.counted.skipped;
+  return {named(training.counted.memory),
+          training.step_sent.bytes / steps,
+          training.step_sent.messages / steps,
+          training.step_flops / steps,
+          training.step_launches / steps,
+          start_amounts(training.counted.start),
+          offload_amounts(*run.plan,
+                          training.counted.moves / static_cast<std::uint64_t>(std::max<std::int64_t>(1, updates)))};
 }
 
 std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow const& window) {
@@ -272,7 +285,8 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           sent.messages,
           plan.step_flops.total(),
           plan.step_launches + plan.update_launches,
-          start_amounts(plan.start_sent())};
+          start_amounts(plan.start_sent()),
+          offload_amounts(plan, plan.update_moves)};
 }
 
 PeakInfo sum_peaks(RankContext& context, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
@@ -305,7 +319,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.window = run.window;
   result.window.last = std::min(result.window.last, training.counted.before + std::ssize(training.samples));
   result.ranks = merge_times(training, result.window, run.resolved.mesh, context);
-  result.counted = counted_amounts(training);
+  result.counted = counted_amounts(run, training);
   result.predicted.start = start_amounts(static_cast<std::uint64_t>(training.counted.starts) * run.plan->start_sent());
   result.pipeline = measured_pipeline(run, training.stages, context);
   if (training.served) {
@@ -322,6 +336,10 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run);
+  if (run.plan->parallel.offload.moves_optimizer())
+    result.metrics["exposed_offload_seconds"] =
+        control_all_reduce(context.exec, context.communicator, Operation::max, training.offload_seconds) /
+        static_cast<double>(std::max<std::int64_t>(1, training.counted.steps));
   return result;
 }
 

@@ -37,6 +37,7 @@ struct Training {
   std::uint64_t step_launches = 0;
   KernelTable kernels;            ///< of the measured steps, if they are timed one by one
   std::vector<StageTimes> stages; ///< of the measured steps, if the idle time of a pipeline is measured
+  double offload_seconds = 0;     ///< of all steps, in which updates waited for the file of optimizer state
   bool stopped = false;           ///< before its end, because a rank asked to
   std::vector<Check> first_step;  ///< checks of the golden first step, where it is compared
   std::optional<ServedTraining> served;

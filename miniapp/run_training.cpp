@@ -101,6 +101,9 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
   bool const loads = !run.config().model_setup.load.empty(), resumes = training.counted.before > 0;
   training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0) + (run.compares_first_update() ? 1 : 0);
   std::int64_t const steps = run.data->steps();
+  OptimizerState const& state = trainer.engine().optimizer_state();
+  StateMoves const moved = state.moved();
+  double const waited = state.waited_seconds();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
@@ -127,6 +130,8 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
     }
   }
   training.counted.steps = std::ssize(training.samples);
+  training.counted.moves = state.moved() - moved;
+  training.offload_seconds = state.waited_seconds() - waited;
   note_counters(training, run, memory);
   return training;
 }

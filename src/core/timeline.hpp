@@ -17,8 +17,9 @@
 namespace trainstone {
 
 /// `compute` and `wait` are what the calling thread does, one inside of the other. A `collective` goes from its start
-/// to its end, and a `slot` of activations from forward to backward; any number of them is open at a time.
-enum class Lane { compute, wait, collective, slot };
+/// to its end, and a `slot` of activations from forward to backward; any number of them is open at a time. A `file` is
+/// read or written by a thread of its own.
+enum class Lane { compute, wait, collective, slot, file };
 
 /// Nanoseconds since the recording began.
 struct TimelineEvent {

@@ -338,7 +338,18 @@ std::vector<Key> memory_keys() {
           number("memory.loss_chunks", &RunConfig::model_options, &GptOptions::loss_chunks, "",
                  {.minimum = 1, .maximum = million},
                  "equal parts of a micro-batch's rows, for which the head computes logits and their gradients one "
-                 "after the other; changes the order in which the token table's gradient is added up")};
+                 "after the other; changes the order in which the token table's gradient is added up"),
+          choice("memory.offload_optimizer", &RunConfig::parallel, &ParallelConfig::offload_optimizer,
+                 {{"none", Residence::kernels}, {"host", Residence::host}, {"file", Residence::file}},
+                 "where moments and master parameters lie between updates: with the kernels; in other memory of the "
+                 "host, which then updates; or in a file of every rank, of which an update reads and writes all"),
+          quantity("memory.offload_chunk", &RunConfig::parallel, &ParallelConfig::offload_chunk_bytes, Dimension::size,
+                   positive(), "of a vector in fp32, that an update moves at a time; rounded up to 4 KiB"),
+          key("memory.folder", &RunConfig::parallel, &ParallelConfig::offload_folder,
+              "folder for files of offloaded state, on every node; they have no names; \"\" = $TMPDIR or /tmp"),
+          choice("memory.direct_io", &RunConfig::parallel, &ParallelConfig::direct_io,
+                 {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
+                 "whether files of offloaded state pass by the system's cache of files; auto: if the file system can")};
 }
 
 } // namespace

@@ -92,6 +92,11 @@ std::vector<ReadKey> keys_of_algorithms() {
   };
 }
 
+std::vector<ReadKey> keys_of_offload() {
+  Reader const moves{"memory.offload_optimizer", {"host", "file"}}, file{"memory.offload_optimizer", {"file"}};
+  return {{"memory.offload_chunk", {moves}}, {"memory.folder", {file}}, {"memory.direct_io", {file}}};
+}
+
 std::vector<ReadKey> other_keys() {
   Reader const moments{"optimizer.type", {"adamw", "adam"}};
   Reader const mixed{"precision.recipe", {"mixed16", "mixed18", "mixed20"}};
@@ -141,8 +146,8 @@ std::vector<ReadKey> other_keys() {
 std::vector<ReadKey> const& read_keys() {
   static std::vector<ReadKey> const all = [] {
     std::vector<ReadKey> rows = other_keys();
-    for (auto const& more :
-         {keys_of_algorithms(), keys_of_tensor_ranks(), keys_of_networks(), keys_of_faults(), keys_of_servers()})
+    for (auto const& more : {keys_of_algorithms(), keys_of_tensor_ranks(), keys_of_networks(), keys_of_faults(),
+                             keys_of_servers(), keys_of_offload()})
       std::ranges::copy(more, std::back_inserter(rows));
     return rows;
   }();

@@ -161,6 +161,15 @@ Table work_table(Result const& result) {
     table.rows.push_back(compared("bytes sent before the first step, in all", expected.sent_bytes, found.sent_bytes));
     table.rows.push_back(compared("messages before the first step, in all", expected.messages, found.messages));
   }
+  if (predicted.offload && counted.offload) {
+    StateMoves const &expected = predicted.offload->moves, &found = counted.offload->moves;
+    for (auto const& [name, amount] : {std::pair{"bytes to the host for the update", &StateMoves::to_host},
+                                       std::pair{"bytes back to the kernels", &StateMoves::to_kernels},
+                                       std::pair{"bytes of optimizer state read from a file", &StateMoves::read},
+                                       std::pair{"bytes of optimizer state written", &StateMoves::written},
+                                       std::pair{"reads and writes of the file", &StateMoves::requests}})
+      table.rows.push_back(compared(name, expected.*amount, found.*amount));
+  }
   return table;
 }
 

@@ -51,22 +51,6 @@ Json parameters_json(std::vector<Parameter> const& parameters) {
   return json;
 }
 
-Json amounts_json(WorkAmounts const& amounts) {
-  Json memory = Json::object();
-  for (auto const& [name, bytes] : amounts.memory_bytes) memory[name] = bytes;
-  memory["total"] = total(amounts.memory_bytes);
-  Json json = {{"memory_bytes", memory},
-               {"sent_bytes", amounts.sent_bytes},
-               {"messages", amounts.messages},
-               {"flops", amounts.flops},
-               {"kernel_launches", amounts.kernel_launches}};
-  if (amounts.start) {
-    json["start_sent_bytes"] = amounts.start->sent_bytes;
-    json["start_messages"] = amounts.start->messages;
-  }
-  return json;
-}
-
 Json kernels_json(std::vector<KernelRow> const& kernels) {
   Json rows = Json::array();
   for (KernelRow const& kernel : kernels)

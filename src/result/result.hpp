@@ -14,6 +14,7 @@
 #include "result/rank_map.hpp"
 #include "result/servers_info.hpp"
 #include "result/statistics.hpp"
+#include "result/work_amounts.hpp"
 #include "train/early_steps.hpp"
 #include "train/events.hpp"
 
@@ -68,22 +69,6 @@ struct TopologyInfo {
 struct PeakInfo {
   double gemm_flops_per_second = std::numeric_limits<double>::quiet_NaN();
   double bandwidth_bytes_per_second = std::numeric_limits<double>::quiet_NaN();
-};
-
-/// The traffic of a rank before the first step, so that all ranks begin alike.
-struct StartAmounts {
-  std::uint64_t sent_bytes = 0;
-  std::uint64_t messages = 0;
-};
-
-/// The amounts of one rank, predicted from the plans or counted. Messages, bytes, FLOPs and launches are per step.
-struct WorkAmounts {
-  NamedAmounts memory_bytes;
-  std::uint64_t sent_bytes = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t flops = 0;
-  std::uint64_t kernel_launches = 0;
-  std::optional<StartAmounts> start = {}; ///< of strategies that send the state out; in all
 };
 
 struct RankInfo {

@@ -48,23 +48,6 @@ std::optional<Rate> read_rate(JsonFile const& file, Outcome outcome) {
   return found;
 }
 
-WorkAmounts read_amounts(JsonFile const& file, std::string const& place) {
-  WorkAmounts amounts;
-  std::string const memory = place + "/memory_bytes";
-  for (auto const& [key, pointer] : file.members(memory))
-    if (key != "total") amounts.memory_bytes.emplace_back(key, file.amount(pointer));
-  file.require(total(amounts.memory_bytes) == file.amount(memory + "/total"),
-               fmt::format("{}/total is {}, the others add up to {}", memory, file.amount(memory + "/total"),
-                           total(amounts.memory_bytes)));
-  amounts.sent_bytes = file.amount(place + "/sent_bytes");
-  amounts.messages = file.amount(place + "/messages");
-  amounts.flops = file.amount(place + "/flops");
-  amounts.kernel_launches = file.amount(place + "/kernel_launches");
-  if (file.has(place + "/start_messages"))
-    amounts.start = StartAmounts{file.amount(place + "/start_sent_bytes"), file.amount(place + "/start_messages")};
-  return amounts;
-}
-
 /// The steps of this run, one after another, and their tokens.
 std::vector<StepReport> read_steps(JsonFile const& file) {
   std::vector<std::int64_t> const steps = file.counts("/samples/step"), tokens = file.counts("/samples/tokens");

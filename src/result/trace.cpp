@@ -21,7 +21,8 @@ using Lines = std::vector<std::string>;
 constexpr std::size_t events_of_a_piece = 4096;
 
 constexpr std::array lanes{std::pair{Lane::compute, "compute"}, std::pair{Lane::wait, "wait"},
-                           std::pair{Lane::collective, "communication"}, std::pair{Lane::slot, "activations"}};
+                           std::pair{Lane::collective, "communication"}, std::pair{Lane::slot, "activations"},
+                           std::pair{Lane::file, "file"}};
 
 Json event_json(char const* phase, std::int64_t rank, TimelineEvent const& event, std::int64_t nanoseconds) {
   return {{"name", event.name}, {"cat", lanes.at(static_cast<std::size_t>(event.lane)).second},

@@ -274,7 +274,7 @@ TEST_CASE("changes of parameters on stages are those of the whole model", "[mpi]
     counters() = {};
     comm_counters() = {};
     ParameterChanges const changes = changes_of(run, world);
-    CHECK(total_launches(counters()) == parameter_changes_launches(run.plan.shards.layout, run.plan.table));
+    CHECK(total_launches(counters()) == parameter_changes_launches(run.plan.shards, run.plan.table));
     CHECK(comm_counters().total(Purpose::control) == parameter_changes_traffic(run.plan.shards.layout));
     for (std::size_t kind = 0; kind < changes.size(); ++kind) {
       INFO(to_string(static_cast<Tensor>(kind)));

@@ -134,7 +134,7 @@ TEST_CASE("stages look at the changes of every tensor of the model once", "[trai
   auto const launches = [](Index of) {
     std::uint64_t all = 0;
     for (StagePlan const& plan : plans_of(run_of({}, of, static_cast<Rank>(of))))
-      all += parameter_changes_launches(plan.shards.layout, plan.table);
+      all += parameter_changes_launches(plan.shards, plan.table);
     return all;
   };
   CHECK(launches(1) == 4 + 5 * 13); // two for the bias of qkv

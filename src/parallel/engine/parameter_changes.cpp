@@ -60,48 +60,66 @@ std::vector<TensorPart> tensor_parts(StateLayout const& layout, ParameterTable c
   return parts;
 }
 
-/// The mean of |value - what it began with| of each kind. \param[in] values_of  this rank's share of a group
-/// \param[in] begun_with  the InitialElements of a part
-template <class ValuesOf, class BegunWith>
-ParameterChanges mean_differences(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
-                                  Vector<double> sum, ValuesOf const& values_of, BegunWith const& begun_with) {
-  std::array<double, values_sent> sums{};
-  for (TensorPart const& part : tensor_parts(engine.plan().layout, engine.table())) {
-    Vector<float const> const values(values_of(part.tensor->group).data() + part.in_share.begin,
-                                     static_cast<std::size_t>(part.in_share.size()));
-    sum_of_changes(exec, begun_with(part), values, sum);
+/// Adds up |values - what they began with| of parts of tensors, by kind.
+class ChangeSums {
+public:
+  ChangeSums(ExecutionSpace const& exec, Vector<double> sum) : m_exec(exec), m_sum(sum) {}
+
+  void add(TensorPart const& part, InitialElements const& begun_with, Vector<float const> const& values) {
+    sum_of_changes(m_exec, begun_with, values, m_sum);
     auto const kind = static_cast<std::size_t>(part.tensor->tensor);
-    sums[kind] += copy_to_host(exec, sum, "trainstone::parallel::mean_differences: the host adds up tensors")[0];
-    sums[kind + tensor_kinds] += static_cast<double>(part.in_share.size());
+    m_sums[kind] += copy_to_host(m_exec, m_sum, "trainstone::parallel::mean_differences: the host adds up tensors")[0];
+    m_sums[kind + tensor_kinds] += static_cast<double>(values.size());
   }
-  control_all_reduce(exec, world, Operation::sum, sums);
-  ParameterChanges means{};
-  for (std::size_t kind = 0; kind < means.size(); ++kind) means[kind] = sums[kind] / sums[kind + tensor_kinds];
-  return means;
-}
+
+  /// Of all ranks.
+  ParameterChanges means(Communicator& world) {
+    control_all_reduce(m_exec, world, Operation::sum, m_sums);
+    ParameterChanges means{};
+    for (std::size_t kind = 0; kind < means.size(); ++kind) means[kind] = m_sums[kind] / m_sums[kind + tensor_kinds];
+    return means;
+  }
+
+private:
+  ExecutionSpace m_exec;
+  Vector<double> m_sum;
+  std::array<double, values_sent> m_sums{};
+};
 
 } // namespace
 
 ParameterChanges parameter_changes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                    std::uint64_t seed, Vector<double> sum) {
-  return mean_differences(
-      exec, world, engine, sum, [&](Index group) { return engine.master_share(group); },
-      [&](TensorPart const& part) { return initial_elements(part.tensor->initial, seed, part.first); });
+  ChangeSums sums(exec, sum);
+  for (TensorPart const& part : tensor_parts(engine.plan().layout, engine.table()))
+    engine.read_state(0, part.tensor->group, part.in_share, [&](Range const& piece, Vector<float> const& values) {
+      Index const first = part.first + piece.begin - part.in_share.begin;
+      sums.add(part, initial_elements(part.tensor->initial, seed, first), values);
+    });
+  return sums.means(world);
 }
 
 ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world, ShardedEngine const& engine,
                                 Vector<double> sum) {
-  return mean_differences(
-      exec, world, engine, sum, [&](Index group) { return engine.gradient_share(group).as<float>(); },
-      [](TensorPart const&) { return InitialElements{}; }); // zeros
+  ChangeSums sums(exec, sum);
+  for (TensorPart const& part : tensor_parts(engine.plan().layout, engine.table())) {
+    StoredVector const gradient = engine.gradient_share(part.tensor->group);
+    sums.add(part, InitialElements{}, // zeros
+             gradient.part(part.in_share.begin, part.in_share.size()).as<float>());
+  }
+  return sums.means(world);
 }
 
 Traffic parameter_changes_traffic(StateLayout const& layout) {
   return control_traffic_of(values_sent, layout.topology, layout.rank);
 }
 
-std::uint64_t parameter_changes_launches(StateLayout const& layout, ParameterTable const& table) {
-  return static_cast<std::uint64_t>(std::ssize(tensor_parts(layout, table)));
+std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
+  std::uint64_t pieces = 0;
+  for (TensorPart const& part : tensor_parts(plan.layout, table))
+    pieces +=
+        plan.layout.types.master ? static_cast<std::uint64_t>(std::ssize(chunks_of(plan.offload, part.in_share))) : 1;
+  return pieces;
 }
 
 } // namespace trainstone

@@ -31,6 +31,6 @@ ParameterChanges gradient_sizes(ExecutionSpace const& exec, Communicator& world,
                                 Vector<double> sum);
 
 Traffic parameter_changes_traffic(StateLayout const& layout);
-std::uint64_t parameter_changes_launches(StateLayout const& layout, ParameterTable const& table);
+std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table);
 
 } // namespace trainstone

@@ -112,7 +112,12 @@ GroupHash hash_here(ExecutionSpace const& exec, ShardedEngine const& engine, Ind
   if (layout.serves()) sums.served = std::exchange(sums.counted, 0);
   (all ? hash.whole : hash.shares) += sums;
   if (layout.types.master) {
-    HashSums master = sums_of(engine, group, share, copy_to_host(exec, engine.master_share(group), reason));
+    std::vector<float> whole;
+    engine.read_state(0, group, {0, share.size()}, [&](Range const&, Vector<float> const& piece) {
+      std::vector<float> const read = copy_to_host(exec, piece, reason);
+      whole.insert(whole.end(), read.begin(), read.end());
+    });
+    HashSums master = sums_of(engine, group, share, whole);
     for (auto const sum : {&HashSums::counted, &HashSums::table, &HashSums::uncut}) master.*sum *= master_factor;
     hash.shares += master;
   }

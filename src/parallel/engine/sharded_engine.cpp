@@ -45,25 +45,7 @@ std::deque<MeshCommunicators> communicators_of_first(Communicator const& world, 
   return communicators;
 }
 
-/// fp32 vectors of a rank's shares that the optimizer keeps.
-Index optimizer_vectors(StateLayout const& layout) {
-  return layout.moments + Index{layout.types.master} + Index{layout.types.gradient_copy};
-}
-
 } // namespace
-
-/// Kernels that are started meanwhile must not drive the collectives.
-class ShardedEngine::NoProgress {
-public:
-  explicit NoProgress(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
-  NoProgress(NoProgress const&) = delete;
-  NoProgress& operator=(NoProgress const&) = delete;
-  ~NoProgress() { m_busy = m_before; }
-
-private:
-  bool& m_busy;
-  bool m_before;
-};
 
 ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& world, MemoryLedger& ledger,
                              ShardPlan const& plan, ParameterTable const& table, Arena& buffers, PinnedMemory& pinned)
@@ -89,9 +71,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                                           ledger, MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
                                           plan.reductions.fresh_elements())
                             : StateMemory()),
-      m_optimizer_memory(ledger, MemoryCategory::optimizer, "optimizer",
-                         static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
-                             memory_footprint(static_cast<std::uint64_t>(m_layout->share_elements()) * sizeof(float))),
+      m_state(exec, ledger, plan.offload, plan.layout, plan.reductions.storage),
       m_exchange_memory{
           {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
            take(buffers, plan.reductions.storage, "reduction scratch", reduction_scratches(plan.reductions, *m_layout)),
@@ -107,14 +87,6 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
   add_exchanges(m_communicators.front(), buffers);
-  Arena optimizer(m_optimizer_memory.bytes());
-  for (Index i = 0; i < m_layout->moments; ++i)
-    m_moments.push_back(optimizer.vector<float>("moment", m_layout->share_elements()));
-  if (m_layout->types.master) m_master = optimizer.vector<float>("master parameters", m_layout->share_elements());
-  if (m_layout->types.gradient_copy)
-    m_gradient_copy = optimizer.vector<float>("gradients in fp32", m_layout->share_elements());
-  clear_moments();
-  set_to_zero(exec, m_master);
   if (m_layout->mesh.tensor > 1)
     m_tensor.emplace(m_exec, m_communication, communicators().of(Axis::tensor), m_queue, ledger, plan, buffers, pinned);
   if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
@@ -154,10 +126,6 @@ void ShardedEngine::connect_stages(Arena& buffers, PinnedMemory& pinned) {
                           schedule_of(*sum, m_layout->mesh, m_layout->rank).scratch_elements);
   }
   m_stages.emplace(m_exec, m_communication, communicators(), m_queue, *m_plan, table, scratch, pinned);
-}
-
-void ShardedEngine::clear_moments() {
-  for (Vector<float> const& moment : m_moments) set_to_zero(m_exec, moment);
 }
 
 BetweenLaunches::Scoped ShardedEngine::drive_between_launches() {
@@ -215,37 +183,40 @@ double ShardedEngine::gradient_norm() {
   return m_exchanges[m_met].norm([this](Index group) { return reducer().share(group); });
 }
 
-Vector<float> ShardedEngine::master_share(Index group) const {
-  if (!m_layout->types.master) return gatherer().share(group).as<float>();
-  return part_of(m_master, m_layout->share_offset(group), m_layout->share(group).size());
-}
-
-Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
-  return part_of(m_moments[static_cast<std::size_t>(moment)], m_layout->share_offset(group),
-                 m_layout->share(group).size());
-}
-
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
   TimedRegion const region([] { return "trainstone::parallel::update"; });
   NoProgress const busy(m_busy);
-  for (TensorShare const& share : m_tensor_shares) update(share, optimizer, numbers);
+  update(0, std::ssize(m_layout->groups) - 1, optimizer, numbers);
   outdate_parameters();
 }
 
-void ShardedEngine::update(TensorShare const& share, OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
-  Index const size = share.range.size(), begin = m_layout->share_offset(share.group) + share.range.begin;
-  std::vector<Vector<float>> moments;
-  for (Vector<float> const& all : m_moments) moments.push_back(part_of(all, begin, size));
-  ConstStoredVector gradient = reducer().share(share.group).part(share.range.begin, size);
-  if (m_layout->types.gradient_copy) {
-    StoredVector const copy = part_of(m_gradient_copy, begin, size);
-    cast(m_exec, gradient, copy);
-    gradient = copy;
+void ShardedEngine::update(Index first, Index last, OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
+  OptimizerState::Shares const shares{[this](Index group) { return reducer().share(group); },
+                                      [this](Index group) { return gatherer().share(group); }};
+  m_state.update(first, last, shares, [&](OptimizerState::Chunk const& chunk) { update(chunk, optimizer, numbers); });
+}
+
+/// The parts of tensors in a chunk, each with its decay.
+void ShardedEngine::update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer,
+                           UpdateNumbers const& numbers) {
+  for (TensorShare const& share : m_tensor_shares) {
+    if (share.group != chunk.group || !share.range.overlaps(chunk.range)) continue;
+    Index const begin = std::max(share.range.begin, chunk.range.begin) - chunk.range.begin,
+                size = std::min(share.range.end, chunk.range.end) - chunk.range.begin - begin;
+    ConstStoredVector gradient = chunk.gradient.part(begin, size);
+    if (m_layout->types.gradient_copy) {
+      StoredVector const copy = part_of(chunk.gradient_copy, begin, size);
+      cast(m_exec, gradient, copy);
+      gradient = copy;
+    }
+    StoredVector const parameters = chunk.parameters.part(begin, size);
+    std::vector<Vector<float>> vectors;
+    for (Vector<float> const& all : chunk.vectors) vectors.push_back(part_of(all, begin, size));
+    Vector<float> const master = m_layout->types.master ? vectors.front() : parameters.as<float>();
+    bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
+    update_parameters(m_exec, optimizer, numbers, decays, gradient, master,
+                      std::span(vectors).subspan(m_layout->types.master ? 1 : 0), parameters);
   }
-  bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
-  update_parameters(m_exec, optimizer, numbers, decays, gradient,
-                    part_of(master_share(share.group), share.range.begin, size), moments,
-                    gatherer().share(share.group).part(share.range.begin, size));
 }
 
 void ShardedEngine::expect_updates(OptimizerConfig const& optimizer, std::optional<UpdateNumbers> const& numbers) {
@@ -263,8 +234,8 @@ void ShardedEngine::update_unit(Index unit) {
     if (is_here(group) && !m_layout->share(group).empty())
       round_to(m_exec, m_layout->types.gradients, reducer().share(group).as<float>());
   if (!m_expected.numbers) return;
-  for (TensorShare const& share : m_tensor_shares)
-    if (is_here(share.group)) update(share, m_expected.optimizer, *m_expected.numbers);
+  ParameterUnit const& groups = m_layout->units[static_cast<std::size_t>(unit)];
+  update(groups.first_group, groups.last_group, m_expected.optimizer, *m_expected.numbers);
   gatherer().outdate(unit);
 }
 
@@ -308,6 +279,7 @@ void ShardedEngine::finish() {
   NoProgress const busy(m_busy);
   reducer().finish();
   m_queue.wait_all();
+  m_state.finish();
   if (m_exchanges.size() == 1) gatherer().finish(); // of several partners, most have no use for parameters now
 }
 
@@ -318,63 +290,6 @@ Index ShardedEngine::find_non_finite_group(Vector<std::int64_t> count) {
     if (copy_to_host(m_exec, count, "trainstone::parallel::find_non_finite_group: the host decides")[0] > 0) return g;
   }
   return -1;
-}
-
-void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
-  finish();
-  NoProgress const busy(m_busy);
-  auto const fill_all = [&] {
-    for (Index g = 0; g < std::ssize(m_layout->groups); ++g) fill(g, m_layout->share(g), master_share(g));
-  };
-  if (m_plan->state_broadcasts.empty()) {
-    fill_all();
-  } else {
-    collectively(communicators().of(Axis::replica), [&] {
-      if (m_layout->rank == 0) fill_all();
-    });
-    broadcast_state();
-  }
-  if (m_layout->types.master)
-    for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
-      cast(m_exec, ConstStoredVector(master_share(g)), gatherer().share(g));
-  for (std::size_t partners = 0; partners < m_exchanges.size(); ++partners) {
-    meet(partners);
-    gatherer().outdate();
-    gatherer().finish();
-  }
-  meet(0);
-}
-
-/// Parameters (or master parameters) and moments of all groups, from rank 0.
-void ShardedEngine::broadcast_state() {
-  for (std::size_t g = 0; g < m_plan->state_broadcasts.size(); ++g) {
-    PlannedCollective const& planned = m_plan->state_broadcasts[g];
-    auto const group = static_cast<Index>(g);
-    std::vector<Vector<float>> state{master_share(group)};
-    for (Index moment = 0; moment < m_layout->moments; ++moment) state.push_back(moment_share(moment, group));
-    for (Vector<float> const& values : state)
-      Execution(m_exec, communicators().of(planned.axis), schedule_of(planned, m_layout->mesh, m_layout->rank),
-                Operation::sum, values, Vector<float>(),
-                {.purpose = Purpose::start, .persistent = false, .staging = reducer().idle_staging()})
-          .run();
-  }
-}
-
-void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)> const& read) {
-  finish();
-  if (m_layout->serves()) return; // every worker has them
-  NoProgress const busy(m_busy);
-  Index const units = std::ssize(m_layout->units), slots = m_plan->gathers.slots;
-  for (Index u = 0; u < units; ++u) {
-    Index const slot = slots == 0 ? 0 : u % slots;
-    if (slots > 0) {
-      if (u == 0 || slots == 1) gatherer().gather(u, slot);
-      gatherer().wait_gathered(u, slot);
-      if (slots > 1 && u + 1 < units) gatherer().gather(u + 1, (u + 1) % slots); // while this one is read
-    }
-    ParameterUnit const& unit = m_layout->units[static_cast<std::size_t>(u)];
-    for (Index g = unit.first_group; g <= unit.last_group; ++g) read(g, gatherer().whole_group(g, slot));
-  }
 }
 
 } // namespace trainstone

@@ -13,6 +13,7 @@
 #include "parallel/engine/gradient_norm.hpp"
 #include "parallel/engine/gradient_reducer.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/engine/optimizer_state.hpp"
 #include "parallel/engine/optimizer_update.hpp"
 #include "parallel/engine/parameter_gatherer.hpp"
 #include "parallel/engine/stage_exchange.hpp"
@@ -27,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -89,17 +91,25 @@ public:
   /// The index of the first group in backward's order whose summed gradient is not finite here, or -1. Waits.
   Index find_non_finite_group(Vector<std::int64_t> count);
 
-  /// Sets parameters. `fill` is called for every group. It gets the range of the group's elements (padded) that belong
-  /// into `values`. The values are rounded to the type of the model. If the plan sends the state from rank 0, only rank
-  /// 0 calls `fill`, and all ranks get the parameters and moments of rank 0. Collective; waits. If `fill` throws, all
-  /// ranks throw the same.
-  void set_parameters(std::function<void(Index group, Range share, Vector<float> values)> const& fill);
+  /// Sets parameters. `fill` is called for every group, for one part of this rank's share after the other. It gets the
+  /// range of the group's elements (padded) that belong into `values`. The values are rounded to the type of the model.
+  /// If the plan sends the state from rank 0, only rank 0 calls `fill`, and all ranks get the parameters and moments of
+  /// rank 0. Collective; waits. If `fill` throws, all ranks throw the same.
+  void set_parameters(std::function<void(Index group, Range part, Vector<float> values)> const& fill);
+  /// The same of parameters (vector 0) and moments.
+  void set_state(std::function<void(Index vector, Index group, Range part, Vector<float> values)> const& fill);
   /// Sets this rank's share of all moments to 0: the optimizer begins anew. Enqueued.
   void clear_moments();
+  /// Hands a part of this rank's share of a group to `look`, in pieces, in order: of the master copy or else of the
+  /// fp32 parameters (vector 0), and of moments. Ranges count from the share's begin. Waits.
+  void read_state(Index vector, Index group, Range range,
+                  std::function<void(Range const& piece, Vector<float> const& values)> const& look) const;
   /// Hands every group in turn, whole, to `read`, but on servers; collective.
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
+  /// What updates have moved between kernels, host and file, and the seconds in which they waited for the file.
+  OptimizerState const& optimizer_state() const { return m_state; }
   /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
-  /// the group's summed gradient.
+  /// the group's summed gradient. The optimizer's vectors must lie with the kernels.
   StoredVector parameter_share(Index group) const { return gatherer().share(group); }
   Vector<float> master_share(Index group) const;
   /// This rank's share of a vector that the optimizer keeps, one of plan().layout.moments.
@@ -115,7 +125,18 @@ public:
   ExecutionQueue& queue() { return m_queue; }
 
 private:
-  class NoProgress;
+  /// While it lives, kernels do not drive the collectives.
+  class NoProgress {
+  public:
+    explicit NoProgress(bool& busy) : m_busy(busy), m_before(std::exchange(busy, true)) {}
+    NoProgress(NoProgress const&) = delete;
+    NoProgress& operator=(NoProgress const&) = delete;
+    ~NoProgress() { m_busy = m_before; }
+
+  private:
+    bool& m_busy;
+    bool m_before;
+  };
   /// What is exchanged with some partners.
   struct Exchanges {
     GradientReducer reducer;
@@ -137,7 +158,13 @@ private:
   ParameterGatherer const& gatherer() const { return m_exchanges[m_met].gatherer; }
   void add_exchanges(MeshCommunicators& communicators, Arena& norm_memory);
   void broadcast_state();
-  void update(TensorShare const& share, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  void set_vectors(Index count,
+                   std::function<void(Index vector, Index group, Range part, Vector<float> values)> const& fill);
+  void fill_vector(Index vector, Index group,
+                   std::function<void(Index vector, Index group, Range part, Vector<float> values)> const& fill);
+  /// Of groups [first, last].
+  void update(Index first, Index last, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  void update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
   void wait_reduced(Index bucket);
   void update_what_is_there();
   void update_unit(Index unit);
@@ -149,9 +176,7 @@ private:
   ParameterTable const* m_table;
   std::deque<MeshCommunicators> m_communicators; ///< by partners
   StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
-  Allocation m_optimizer_memory;
-  std::vector<Vector<float>> m_moments;
-  Vector<float> m_master, m_gradient_copy; ///< of this rank's shares; empty if the plan has none
+  OptimizerState m_state;
   ExecutionQueue m_queue;
   ExchangeMemory m_exchange_memory;
   std::deque<Exchanges> m_exchanges;      ///< by partners

@@ -2,6 +2,7 @@
 
 // The configuration of how work is split over ranks and how parameters are updated. Plain values.
 
+#include "core/residence.hpp"
 #include "core/storage.hpp"
 #include "parallel/pipeline/stage_cut.hpp"
 
@@ -111,6 +112,11 @@ struct ParallelConfig {
   std::int64_t pipeline_chunks = 1;       ///< of a stage
   StageCut stage_cut = StageCut::even;
   std::vector<std::int64_t> stages = {}; ///< blocks of each stage, of StageCut::listed
+
+  Residence offload_optimizer = Residence::kernels; ///< where the optimizer's state lies
+  double offload_chunk_bytes = 16.0 * 1024 * 1024;  ///< of a vector in fp32, that an update moves at a time
+  std::string offload_folder = {};                  ///< of files; empty: the system's for such files
+  DirectIo direct_io = DirectIo::automatic;         ///< of files
 
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }

@@ -34,6 +34,24 @@ void add_memory(std::vector<MemoryItem>& items, MemoryCategory category, std::st
     items.push_back({MemoryCategory::buffers, fmt::format("shared memory's flags: {}", name), shared_overhead(bytes)});
 }
 
+/// With the kernels, or on the host; and the chunks by which an update moves what is elsewhere.
+void add_optimizer(std::vector<MemoryItem>& items, ShardPlan const& plan) {
+  StateLayout const& layout = plan.layout;
+  OffloadPlan const& offload = plan.offload;
+  std::uint64_t const share = bytes_of(layout.share_elements(), Storage::fp32);
+  auto const add = [&](char const* name, Index vectors) {
+    items.push_back({MemoryCategory::optimizer, name, static_cast<std::uint64_t>(vectors) * share, offload.optimizer});
+  };
+  if (offload.optimizer != Residence::file) {
+    add("moments", layout.moments);
+    if (layout.types.master) add("master parameters", 1);
+    if (layout.types.gradient_copy && !offload.moves_optimizer()) add("gradients in fp32", 1);
+  }
+  if (!offload.moves_optimizer()) return;
+  items.push_back({MemoryCategory::buffers, "offload chunks", chunks_bytes(offload, layout, plan.reductions.storage),
+                   Residence::host});
+}
+
 } // namespace
 
 std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
@@ -46,10 +64,7 @@ std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
              sharded ? std::nullopt : gathers.sharers());
   add_memory(items, MemoryCategory::gradients, "gradients", reductions.kept_elements(layout), reductions.storage,
              reductions.sharers_of_kept());
-  std::uint64_t const share = bytes_of(layout.share_elements(), Storage::fp32);
-  items.push_back({MemoryCategory::optimizer, "moments", static_cast<std::uint64_t>(layout.moments) * share});
-  if (layout.types.master) items.push_back({MemoryCategory::optimizer, "master parameters", share});
-  if (layout.types.gradient_copy) items.push_back({MemoryCategory::optimizer, "gradients in fp32", share});
+  add_optimizer(items, plan);
   if (sharded)
     add_memory(items, MemoryCategory::buffers, "gather slots", gathers.slots * layout.largest_unit(),
                layout.types.parameters, gathers.sharers());

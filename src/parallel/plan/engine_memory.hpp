@@ -4,6 +4,7 @@
 // functions of a plan. The engine allocates exactly this, and a run compares with what was counted.
 
 #include "core/memory_plan.hpp"
+#include "core/residence.hpp"
 #include "parallel/plan/shard_plan.hpp"
 
 #include <cstdint>
@@ -16,9 +17,10 @@ struct MemoryItem {
   MemoryCategory category;
   std::string name;
   std::uint64_t bytes;
+  Residence residence = Residence::kernels; ///< kernels or host
 };
 
-/// The memory that the engine allocates: the training state, slots, and fresh gradients.
+/// The memory that the engine allocates: the training state, slots, and fresh gradients. What lies in files is none.
 std::vector<MemoryItem> engine_memory(ShardPlan const& plan);
 /// The memory that it takes from the caller's arena and from pinned memory.
 std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan);

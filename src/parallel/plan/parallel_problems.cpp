@@ -124,6 +124,16 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
       comm.allreduce);
 }
 
+Found offload_problem(ParallelConfig const& parallel) {
+  StrategyRow const& row = row_of(parallel.strategy);
+  bool const is_legal = !row.main_device && row.sharers != StateSharers::servers;
+  if (parallel.offload_optimizer == Residence::kernels || is_legal) return std::nullopt;
+  return problem("memory.offload_optimizer",
+                 "memory.offload_optimizer = \"{}\": parallel.strategy = \"{}\" keeps the optimizer's state with the "
+                 "kernels; nearest legal values: none, or strategy \"ddp\", \"zero\" or \"hsdp\"",
+                 to_string(parallel.offload_optimizer), row.name);
+}
+
 } // namespace
 
 std::optional<ConfigProblem> find_servers_problem(ParallelConfig const& parallel, Index ranks) {
@@ -157,6 +167,7 @@ std::optional<ConfigProblem> find_parallel_problem(ParallelConfig const& paralle
                                                    Index rank_micro_batches) {
   if (Found found = strategy_problem(parallel, ranks)) return found;
   if (Found found = partition_problem(parallel)) return found;
+  if (Found found = offload_problem(parallel)) return found;
   if (Found found = reduce_problem(parallel, ranks, rank_micro_batches)) return found;
   if (Found found = ordered_problem(parallel, comm, ranks, rank_micro_batches)) return found;
   return shared_problem(parallel, comm, ranks);

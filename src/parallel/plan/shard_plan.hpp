@@ -9,6 +9,7 @@
 #include "comm/schedule/message_buffers.hpp"
 #include "model/part.hpp"
 #include "parallel/plan/gather_plan.hpp"
+#include "parallel/plan/offload_plan.hpp"
 #include "parallel/plan/pipeline_plan.hpp"
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/reduction_plan.hpp"
@@ -27,6 +28,7 @@ struct ShardPlan {
   PartTable parts;                                 ///< of the model, or of this rank's stage
   TensorPlan tensor;
   PipelinePlan pipeline;
+  OffloadPlan offload;
   bool overlap = true;                                   ///< communicate while computing
   MessageBuffers message_buffers = MessageBuffers::host; ///< what MPI is given
 

@@ -24,14 +24,9 @@ namespace fs = std::filesystem;
 /// So many elements are on the host at a time.
 constexpr Index chunk = Index{1} << 18;
 
-/// Calls work(begin, size) on the chunks of so many elements.
-void in_chunks(Index elements, std::function<void(Index begin, Index size)> const& work) {
-  for (Index begin = 0; begin < elements; begin += chunk) work(begin, std::min(chunk, elements - begin));
-}
-
-/// Parameters or master copy first, then the moments.
-StoredVector state_share(ShardedEngine const& engine, Index vector, Index group) {
-  return vector == 0 ? engine.master_share(group) : engine.moment_share(vector - 1, group);
+/// Calls work(part) on the parts of a range, of so many elements each.
+void in_chunks(Range const& range, std::function<void(Range const& part)> const& work) {
+  for (Index begin = range.begin; begin < range.end; begin += chunk) work({begin, std::min(begin + chunk, range.end)});
 }
 
 /// This rank's file, if it has anything to write; else one without a name.
@@ -46,38 +41,38 @@ CheckpointFile write_file(ExecutionSpace const& exec, ShardedEngine const& engin
   for (WrittenPart const& written : parts) {
     CheckpointPart const& part = file.parts.emplace_back(written.part);
     for (Index vector = 0; vector < vectors; ++vector) {
-      StoredVector const state = state_share(engine, vector, written.group).part(written.in_share, part.elements());
-      in_chunks(state.size, [&](Index begin, Index size) {
+      auto const write = [&](Range const&, Vector<float> const& piece) {
         reach_delay_point("trainstone::checkpoint::write");
-        std::span<float> const out = std::span(values).first(static_cast<std::size_t>(size));
-        copy_to_host<float>(exec, state.part(begin, size).as<float>(), out,
-                            "trainstone::checkpoint::write: it goes to a file");
+        std::span<float> const out = std::span(values).first(piece.size());
+        copy_to_host<float>(exec, piece, out, "trainstone::checkpoint::write: it goes to a file");
         if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
           throw Error(fmt::format("{}: values that are not finite are not kept in a checkpoint",
                                   engine.plan().layout.groups[static_cast<std::size_t>(written.group)].name));
         output.write(std::as_bytes(out));
-      });
+      };
+      // parameters or master copy first, then the moments
+      in_chunks({written.in_share, written.in_share + part.elements()},
+                [&](Range const& some) { engine.read_state(vector, written.group, some, write); });
     }
   }
   file.digest = output.finish();
   return file;
 }
 
-/// This rank's share of a group, with zeros for padding.
+/// A part of a group, with zeros for padding.
 void fill_share(ExecutionSpace const& exec, StoredCheckpoint const& checkpoint, ParameterTable const& table,
-                Index vector, Index group, Range share, StoredVector out) {
+                Index vector, Index group, Range range, StoredVector out) {
   Index const number = table.groups()[static_cast<std::size_t>(group)].number;
-  std::vector<float> values(static_cast<std::size_t>(std::min(chunk, share.size())));
-  in_chunks(share.size(), [&](Index begin, Index size) {
-    std::span<float> const part = std::span(values).first(static_cast<std::size_t>(size));
+  std::vector<float> values(static_cast<std::size_t>(std::min(chunk, range.size())));
+  in_chunks(range, [&](Range const& some) {
+    std::span<float> const part = std::span(values).first(static_cast<std::size_t>(some.size()));
     std::ranges::fill(part, 0.0f);
-    Index const first = share.begin + begin;
-    for (GroupRun const& run : group_runs(table, group, {first, first + size})) {
-      auto const place = static_cast<std::size_t>(run.in_group - first);
+    for (GroupRun const& run : group_runs(table, group, some)) {
+      auto const place = static_cast<std::size_t>(run.in_group - some.begin);
       auto const count = static_cast<std::size_t>(run.in_whole.size());
       checkpoint.read(vector, number, run.in_whole, part.subspan(place, count));
     }
-    copy_from_host<float>(exec, part, out.part(begin, size).as<float>(),
+    copy_from_host<float>(exec, part, out.part(some.begin - range.begin, some.size()).as<float>(),
                           "trainstone::checkpoint::read: the host buffer is reused");
   });
 }
@@ -193,10 +188,8 @@ StoredCheckpoint verify_checkpoint(Communicator const& communicator, fs::path co
 }
 
 void read_checkpoint(ExecutionSpace const& exec, ShardedEngine& engine, StoredCheckpoint const& checkpoint) {
-  engine.set_parameters([&](Index group, Range share, Vector<float> values) {
-    fill_share(exec, checkpoint, engine.table(), 0, group, share, values);
-    for (Index moment = 0; moment < engine.plan().layout.moments; ++moment)
-      fill_share(exec, checkpoint, engine.table(), 1 + moment, group, share, engine.moment_share(moment, group));
+  engine.set_state([&](Index vector, Index group, Range part, Vector<float> values) {
+    fill_share(exec, checkpoint, engine.table(), vector, group, part, values);
   });
 }
 

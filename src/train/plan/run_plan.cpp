@@ -47,6 +47,7 @@ void add_work(RunPlan& plan, RunConfig const& config) {
                             training_flops(config.model, plan.shape, parallel.parts.options()).gemm;
   plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
+  plan.update_moves = update_moves(parallel.offload, parallel.layout, parallel.reductions.storage);
   plan.evaluation_flops = evaluation.flops;
   plan.evaluation_launches = evaluation.launches + engine_evaluation_launches(parallel);
 }
@@ -95,6 +96,9 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
                config.batch.accumulation};
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = engine_memory(plan.parallel);
+  for (MemoryItem const& item : plan.memory)
+    if (item.residence == Residence::host) plan.pinned_bytes += item.bytes;
+  if (plan.parallel.offload.optimizer == Residence::file) plan.file_bytes = file_bytes(plan.parallel.layout);
   add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
@@ -102,7 +106,7 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   add_items(plan, MemoryCategory::buffers, pinned);
   std::vector<PlannedTensor> const mirrors = mirror_plan(plan);
   add_items(plan, MemoryCategory::data, mirrors);
-  plan.pinned_bytes = total_bytes(pinned) + total_bytes(mirrors);
+  plan.pinned_bytes += total_bytes(pinned) + total_bytes(mirrors);
   std::vector<PlannedTensor> const for_files = host_plan(config, rank);
   add_items(plan, MemoryCategory::buffers, for_files);
   plan.host_bytes = total_bytes(for_files);
@@ -115,7 +119,7 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.replica_check_every = config.parallel.check_replicas;
   plan.replica_check = replica_check_traffic(plan.parallel.layout);
   plan.changes_sent = parameter_changes_traffic(plan.parallel.layout);
-  plan.changes_launches = parameter_changes_launches(plan.parallel.layout, plan.table);
+  plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
   plan.validation_sent = evaluation_traffic(plan.parallel);
   plan.validation_control = evaluation_control(plan.parallel);
   add_batch_scatter(plan);

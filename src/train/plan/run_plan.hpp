@@ -35,6 +35,7 @@ struct RunPlan {
 
   std::vector<MemoryItem> memory = {};
   std::uint64_t pinned_bytes = 0;        ///< of memory: the host's, also where the rest is a device's
+  std::uint64_t file_bytes = 0;          ///< of state in a file, beside memory
   std::uint64_t host_bytes = 0;          ///< of memory: the host's, for files that the run writes: host_plan()
   std::vector<TrafficRow> start = {};    ///< by the rank, whenever the state is set
   std::vector<TrafficRow> sent = {};     ///< per step, by the rank, for the training
@@ -51,6 +52,7 @@ struct RunPlan {
   ModelFlops evaluation_flops = {};      ///< per micro-batch of a validation
   std::uint64_t step_launches = 0;       ///< kernels per step, without those of the update
   std::uint64_t update_launches = 0;     ///< per update that is not skipped
+  StateMoves update_moves = {};          ///< per update that is not skipped
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 
   /// Whether this rank runs parts of the model. Dedicated servers do not, and have neither activations nor data.

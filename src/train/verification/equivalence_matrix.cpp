@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace trainstone {
@@ -122,15 +123,24 @@ std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, st
   return all;
 }
 
+Residence residence_of_row(ParallelConfig const& parallel, std::size_t number) {
+  StrategyRow const& strategy = row_of(parallel.strategy);
+  if (strategy.main_device || strategy.sharers == StateSharers::servers) return Residence::kernels;
+  constexpr std::array all{Residence::kernels, Residence::host, Residence::file};
+  return all.at(number / 2 % all.size());
+}
+
 std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14}", row.micro_batches,
+  Residence const residence = row.parallel.offload_optimizer;
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14} {:<12}", row.micro_batches,
                      to_string(row.recipe), ranks, describe_slices(row), describe_stages(row),
                      strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
-                     row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"));
+                     row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"),
+                     residence == Residence::kernels ? "no offload" : fmt::format("to {}", to_string(residence)));
 }
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
@@ -145,6 +155,8 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
     if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
     row.parallel.overlap = variation.overlap;
     row.recompute = again[rows.size() % again.size()];
+    row.parallel.offload_optimizer = residence_of_row(row.parallel, rows.size());
+    row.parallel.offload_chunk_bytes = tiny_chunk;
     rows.push_back(row);
   };
   for (std::int64_t const micro_batches : {8, 16}) {

@@ -29,6 +29,9 @@ inline constexpr std::int64_t matrix_layers = 2, mesh_layers = 8;
 /// Cuts every group of the model, on 8 ranks into their smallest slices.
 inline constexpr double tiny_bucket = 3000;
 
+/// Of offloaded state: several for every large share, which are not multiples of it.
+inline constexpr double tiny_chunk = 4096;
+
 /// A row of the matrix.
 struct MatrixRow {
   std::int64_t micro_batches; ///< of a step, over all ranks
@@ -42,6 +45,9 @@ struct MatrixRow {
 
 /// What rows compute again in turn: of `all` what a model with these options can, or what the options name.
 std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, std::vector<std::vector<Recompute>> all);
+
+/// Where the optimizer's state of a row lies: in turn, where its strategy can move it.
+Residence residence_of_row(ParallelConfig const& parallel, std::size_t number);
 
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
 /// ranks: "2 stages, interleaved 2, even" are two stages of two chunks each.

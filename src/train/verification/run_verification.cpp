@@ -294,4 +294,18 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
                            total_launches(counted.kernels)));
 }
 
+Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                  CountedRun const& counted, OptimizerState const& state) {
+  StateMoves const predicted = static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_moves;
+  auto const words = [](StateMoves const& moves) {
+    return fmt::format("to the host {}, to kernels {}, read {}, written {} in {} requests", moves.to_host,
+                       moves.to_kernels, moves.read, moves.written, moves.requests);
+  };
+  std::string detail = fmt::format("bytes, predicted {}; moved {}", words(predicted), words(counted.moves));
+  if (ScratchFile const* const file = state.file())
+    detail += fmt::format("; a thread reads and writes a {}, {}", file->shown(),
+                          file->is_direct() ? "past the system's cache" : "by the system's cache");
+  return exact(exec, communicator, "offload-volume", counted.moves == predicted, detail);
+}
+
 } // namespace trainstone

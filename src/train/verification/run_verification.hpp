@@ -25,6 +25,7 @@ struct CountedRun {
   Counters kernels;                    ///< of steps and validations
   CommCounters communication;
   CategoryBytes memory;    ///< the ledger's high water
+  StateMoves moves = {};   ///< of offloaded state
   Traffic start = {};      ///< sent whenever the state of the training was set, in all
   std::int64_t starts = 1; ///< how often it was set: from the seed, again after a first update, from a model file, from
                            ///< a checkpoint
@@ -83,5 +84,8 @@ inline Check check_messages(ExecutionSpace const& exec, Communicator& communicat
 }
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted);
+/// Of state that lies on the host or in a file: what updates have moved.
+Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
+                  CountedRun const& counted, OptimizerState const& state);
 
 } // namespace trainstone

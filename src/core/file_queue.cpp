@@ -1,0 +1,78 @@
+#include "core/file_queue.hpp"
+
+#include "core/timeline.hpp"
+
+#include <csignal>
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+/// Signals go to the main thread.
+template <class Work>
+std::thread thread_without_signals(Work work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+} // namespace
+
+FileQueue::FileQueue(ScratchFile& file) : m_file(&file), m_thread(thread_without_signals([this] { work(); })) {}
+
+FileQueue::~FileQueue() {
+  {
+    std::lock_guard const lock(m_mutex);
+    m_stops = true;
+  }
+  m_asked.notify_one();
+  m_thread.join();
+}
+
+FileQueue::Ticket FileQueue::add(Request const& request) {
+  Ticket ticket = 0;
+  {
+    std::lock_guard const lock(m_mutex);
+    m_requests.push_back(request);
+    ticket = ++m_last;
+  }
+  m_asked.notify_one();
+  return ticket;
+}
+
+void FileQueue::wait(Ticket ticket) {
+  std::unique_lock lock(m_mutex);
+  m_ended.wait(lock, [&] { return m_done >= ticket || m_error; });
+  if (m_error) std::rethrow_exception(m_error);
+}
+
+void FileQueue::work() {
+  std::unique_lock lock(m_mutex);
+  for (;;) {
+    m_asked.wait(lock, [&] { return m_stops || !m_requests.empty(); });
+    if (m_stops) return;
+    Request const request = m_requests.front();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      Span const span(Lane::file, [&] { return request.reads ? "read" : "write"; });
+      if (request.reads)
+        m_file->read(request.offset, request.bytes);
+      else
+        m_file->write(request.offset, request.bytes);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    m_requests.pop_front();
+    ++m_done;
+    if (error && !m_error) m_error = error;
+    m_ended.notify_all();
+  }
+}
+
+} // namespace trainstone

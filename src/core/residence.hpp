@@ -1,0 +1,42 @@
+#pragma once
+
+// Where parts of the training state lie between their uses, and how files that hold them are accessed. Plain values
+// without Kokkos.
+
+#include <cstdint>
+#include <string_view>
+
+namespace trainstone {
+
+enum class Residence {
+  kernels, ///< in the memory that kernels work on
+  host,    ///< in other memory of the host, and copied to and from there: also where kernels run on the host
+  file,
+};
+
+/// As decks write it.
+constexpr std::string_view to_string(Residence residence) {
+  switch (residence) {
+  case Residence::kernels: return "none";
+  case Residence::host: return "host";
+  case Residence::file: return "file";
+  }
+  return "unknown";
+}
+
+/// Whether reads and writes pass by the system's cache of files.
+enum class DirectIo {
+  automatic, ///< if the file system can
+  on,
+  off,
+};
+
+/// Direct reads and writes begin, end and lie in memory at multiples of so many bytes.
+inline constexpr std::uint64_t file_alignment = 4096;
+
+/// What `bytes` bytes occupy in a file, and what is read or written of them.
+constexpr std::uint64_t file_footprint(std::uint64_t bytes) {
+  return (bytes + file_alignment - 1) / file_alignment * file_alignment;
+}
+
+} // namespace trainstone

@@ -1,0 +1,230 @@
+#include "parallel/engine/optimizer_state.hpp"
+
+#include "core/clock.hpp"
+#include "core/launch.hpp"
+#include "core/timeline.hpp"
+#include "parallel/engine/state_memory.hpp"
+
+#include <utility>
+
+namespace trainstone {
+
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+std::uint64_t bytes_of(StoredVector const& vector) {
+  return static_cast<std::uint64_t>(vector.size) * bytes_per_value(vector.storage);
+}
+
+std::byte* bytes_in(StoredVector const& vector) { return static_cast<std::byte*>(vector.data); }
+
+/// Elements at the begin of pinned memory, which kernels reach as they reach their own.
+StoredVector elements_in(std::span<std::byte> memory, Storage storage, Index count) {
+  StoredVector vector;
+  vector.data = memory.data();
+  vector.size = count;
+  vector.storage = storage;
+  return vector;
+}
+
+/// The part of a chunk's memory that a file request has.
+std::span<std::byte> request_of(std::span<std::byte> memory, Index elements) {
+  return memory.first(file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float)));
+}
+
+std::span<std::byte> aligned_part(std::span<std::byte>& rest, std::uint64_t bytes) {
+  return std::exchange(rest, rest.subspan(bytes)).first(bytes);
+}
+
+} // namespace
+
+OptimizerState::OptimizerState(ExecutionSpace const& exec, MemoryLedger& ledger, OffloadPlan const& plan,
+                               StateLayout const& layout, Storage gradients)
+    : m_exec(exec), m_plan(&plan), m_layout(&layout), m_gradients(gradients) {
+  allocate(ledger);
+  if (plan.optimizer == Residence::file) {
+    m_file.emplace(plan.folder, file_bytes(layout), plan.direct_io);
+    m_queue.emplace(*m_file);
+  }
+  for (Index vector = 0; vector < optimizer_vectors(layout); ++vector) clear(vector);
+}
+
+void OptimizerState::allocate(MemoryLedger& ledger) {
+  Index const elements = m_layout->share_elements(), vectors = optimizer_vectors(*m_layout);
+  bool const with_kernels = !m_plan->moves_optimizer(), copies = m_layout->types.gradient_copy;
+  std::uint64_t const vector_bytes = memory_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
+  if (with_kernels) {
+    Index const all = vectors + Index{copies};
+    m_memory =
+        Allocation(ledger, MemoryCategory::optimizer, "optimizer", static_cast<std::uint64_t>(all) * vector_bytes);
+    Arena arena(m_memory.bytes());
+    for (Index vector = 0; vector < vectors; ++vector)
+      m_vectors.push_back(arena.vector<float>("optimizer state", elements));
+    if (copies) m_gradient_copy = arena.vector<float>("gradients in fp32", elements);
+    return;
+  }
+  if (m_plan->optimizer == Residence::host) {
+    m_host = PinnedMemory(ledger, "optimizer", static_cast<std::uint64_t>(vectors) * vector_bytes,
+                          MemoryCategory::optimizer);
+    for (Index vector = 0; vector < vectors; ++vector)
+      m_vectors.push_back(elements_in(m_host.take(vector_bytes), Storage::fp32, elements).as<float>());
+  }
+  m_moving = PinnedMemory(ledger, "offload chunks", chunks_bytes(*m_plan, *m_layout, m_gradients));
+  std::span<std::byte> rest = m_moving.take(m_moving.capacity());
+  rest =
+      rest.subspan((file_alignment - reinterpret_cast<std::uintptr_t>(rest.data()) % file_alignment) % file_alignment);
+  ChunkMemory const memory = chunk_memory(*m_plan, *m_layout, m_gradients);
+  for (Slot& slot : m_slots) {
+    for (Index vector = 0; memory.vectors > 0 && vector < vectors; ++vector)
+      slot.vectors.push_back(aligned_part(rest, memory.vectors / static_cast<std::uint64_t>(vectors)));
+    slot.gradient = aligned_part(rest, memory.gradient);
+    slot.gradient_copy = aligned_part(rest, memory.gradient_copy);
+    slot.parameters = aligned_part(rest, memory.parameters);
+  }
+}
+
+std::uint64_t OptimizerState::file_place(Index vector, Index group, Index begin) const {
+  return file_begin(*m_layout, group, vector) + static_cast<std::uint64_t>(begin) * sizeof(float);
+}
+
+Vector<float> OptimizerState::resident(Index vector, Index group, Range const& range) const {
+  return StoredVector(m_vectors[at(vector)])
+      .part(m_layout->share_offset(group) + range.begin, range.size())
+      .as<float>();
+}
+
+void OptimizerState::wait(FileQueue::Ticket ticket) const {
+  if (ticket == 0) return;
+  auto const start = std::chrono::steady_clock::now();
+  Span const span(Lane::wait, [] { return "optimizer state from the file"; });
+  m_queue->wait(ticket);
+  m_waited += seconds_since(start);
+}
+
+/// Asks for the vectors of a chunk.
+void OptimizerState::bring(Slot& slot, StateChunk const& chunk, bool is_counted) {
+  for (Index vector = 0; vector < std::ssize(slot.vectors); ++vector) {
+    std::span<std::byte> const bytes = request_of(slot.vectors[at(vector)], chunk.range.size());
+    slot.ready = m_last = m_queue->read(file_place(vector, chunk.group, chunk.range.begin), bytes);
+    if (!is_counted) continue;
+    m_moved.read += bytes.size();
+    ++m_moved.requests;
+  }
+}
+
+/// Everything is there when kernels that are enqueued from now on begin.
+OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& part, Shares const& shares) {
+  auto const& [group, range] = part;
+  Index const size = range.size();
+  Chunk chunk{group, range,
+              {},    shares.gradients(group).part(range.begin, size),
+              {},    shares.parameters(group).part(range.begin, size)};
+  for (Index vector = 0; vector < optimizer_vectors(*m_layout); ++vector)
+    chunk.vectors.push_back(in_file() ? elements_in(slot.vectors[at(vector)], Storage::fp32, size).as<float>()
+                                      : resident(vector, group, range));
+  if (!m_plan->moves_optimizer()) {
+    if (m_layout->types.gradient_copy)
+      chunk.gradient_copy =
+          StoredVector(m_gradient_copy).part(m_layout->share_offset(group) + range.begin, size).as<float>();
+    return chunk;
+  }
+  wait(std::exchange(slot.ready, 0));
+  auto const bring_here = [&](StoredVector& vector, std::span<std::byte> memory) {
+    std::span<std::byte> const here = memory.first(bytes_of(vector));
+    copy_to_pinned(m_exec, bytes_in(vector), here);
+    m_moved.to_host += here.size();
+    vector = elements_in(here, vector.storage, vector.size);
+  };
+  bring_here(chunk.gradient, slot.gradient);
+  if (m_layout->types.master)
+    chunk.parameters = elements_in(slot.parameters, chunk.parameters.storage, size); // to be written
+  else
+    bring_here(chunk.parameters, slot.parameters);
+  if (m_layout->types.gradient_copy)
+    chunk.gradient_copy = elements_in(slot.gradient_copy, Storage::fp32, size).as<float>();
+  wait_for_kernels(m_exec, "trainstone::parallel::update: the host updates the parameters");
+  return chunk;
+}
+
+void OptimizerState::take_back(Slot const& slot, StateChunk const& part, Chunk const& worked, Shares const& shares) {
+  if (!m_plan->moves_optimizer()) return;
+  StoredVector const home = shares.parameters(part.group).part(part.range.begin, part.range.size());
+  copy_from_pinned(m_exec, {bytes_in(worked.parameters), bytes_of(worked.parameters)}, bytes_in(home));
+  m_moved.to_kernels += bytes_of(home);
+  if (in_file()) wait_for_kernels(m_exec, "trainstone::parallel::update: the state goes to a file");
+  for (Index vector = 0; vector < std::ssize(slot.vectors); ++vector) {
+    std::span<std::byte> const bytes = request_of(slot.vectors[at(vector)], part.range.size());
+    m_last = m_queue->write(file_place(vector, part.group, part.range.begin), bytes);
+    m_moved.written += bytes.size();
+    ++m_moved.requests;
+  }
+}
+
+void OptimizerState::update(Index first, Index last, Shares const& shares,
+                            std::function<void(Chunk const&)> const& work) {
+  std::vector<StateChunk> const chunks = update_chunks(*m_plan, *m_layout, first, last);
+  auto const slot_of = [&](std::size_t number) -> Slot& { return m_slots[number % m_slots.size()]; };
+  bool const is_all = first == 0 && last + 1 == std::ssize(m_layout->groups);
+  bool const was_ahead = std::exchange(m_is_ahead, false) && is_all;
+  if (in_file() && !chunks.empty() && !was_ahead) bring(slot_of(0), chunks[0], !is_all);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (in_file() && i + 1 < chunks.size()) bring(slot_of(i + 1), chunks[i + 1], true);
+    Chunk const chunk = chunk_in(slot_of(i), chunks[i], shares);
+    work(chunk);
+    take_back(slot_of(i), chunks[i], chunk, shares);
+  }
+  if (!in_file() || !is_all || chunks.empty()) return;
+  bring(slot_of(0), chunks[0], true); // for the next update
+  m_is_ahead = true;
+}
+
+void OptimizerState::finish() const {
+  if (in_file()) wait(m_last);
+}
+
+Vector<float> OptimizerState::share(Index vector, Index group) const {
+  TRAINSTONE_REQUIRE(!m_plan->moves_optimizer(), "optimizer state lies in a {}, not with the kernels",
+                     to_string(m_plan->optimizer));
+  return resident(vector, group, {0, size_of(group)});
+}
+
+void OptimizerState::read(Index vector, Index group, Range range,
+                          std::function<void(Range const&, Vector<float> const&)> const& look) const {
+  for (Range const& piece : chunks_of(*m_plan, range)) {
+    if (!in_file()) {
+      look(piece, resident(vector, group, piece));
+      continue;
+    }
+    Index const begin = piece.begin / chunk_unit * chunk_unit;          // where a request may begin
+    std::span<std::byte> const memory = m_slots.back().vectors.front(); // nothing is ahead there
+    m_last = m_queue->read(file_place(vector, group, begin), request_of(memory, piece.end - begin));
+    m_queue->wait(m_last);
+    look(piece,
+         elements_in(memory, Storage::fp32, piece.end - begin).part(piece.begin - begin, piece.size()).as<float>());
+    wait_for_kernels(m_exec, "trainstone::parallel::optimizer_state: the memory is used again");
+  }
+}
+
+void OptimizerState::write(Index vector, Index group,
+                           std::function<void(Range const&, Vector<float> const&)> const& fill) {
+  m_is_ahead = false;
+  for (Range const& piece : chunks_of(*m_plan, {0, size_of(group)})) {
+    if (!in_file()) {
+      fill(piece, resident(vector, group, piece));
+      continue;
+    }
+    std::span<std::byte> const memory = m_slots.back().vectors.front();
+    m_queue->wait(m_last); // nothing uses the memory
+    fill(piece, elements_in(memory, Storage::fp32, piece.size()).as<float>());
+    wait_for_kernels(m_exec, "trainstone::parallel::optimizer_state: it goes to a file");
+    m_last = m_queue->write(file_place(vector, group, piece.begin), request_of(memory, piece.size()));
+  }
+}
+
+void OptimizerState::clear(Index vector) {
+  for (Index group = 0; group < std::ssize(m_layout->groups); ++group)
+    write(vector, group, [this](Range const&, Vector<float> const& values) { set_to_zero(m_exec, values); });
+}
+
+} // namespace trainstone

@@ -1,0 +1,124 @@
+// What an update moves, where vectors lie in a file, and in which chunks an update goes over them.
+
+#include "parallel/plan/offload_plan.hpp"
+
+#include "support/run_configs.hpp"
+#include "train/plan/run_plan.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <set>
+
+using namespace trainstone;
+using trainstone::test::make_config;
+
+namespace {
+
+GptConfig const model{2, 3, 36, 19, 97};
+
+RunConfig config_of(RecipeName recipe, Residence residence, double chunk, Rank ranks, Index stage) {
+  RunConfig config = make_config(model, 19, {1, 1, ranks});
+  config.precision.recipe = recipe;
+  config.parallel.strategy = stage == 0 ? Strategy::ddp : Strategy::zero;
+  config.parallel.zero_stage = stage;
+  config.parallel.offload_optimizer = residence;
+  config.parallel.offload_chunk_bytes = chunk;
+  return config;
+}
+
+std::uint64_t in_blocks(std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+} // namespace
+
+TEST_CASE("chunks cover every share once, in order", "[train][offload]") {
+  double const chunk = GENERATE(1.0, 4096.0, 12345.0, 1e12);
+  Rank const ranks = GENERATE(1, 2, 3);
+  RunPlan const plan = plan_run(config_of(RecipeName::mixed16, Residence::file, chunk, ranks, 1), 0, ranks);
+  StateLayout const& layout = plan.parallel.layout;
+  OffloadPlan const& offload = plan.parallel.offload;
+  CHECK(offload.chunk % 1024 == 0);
+  if (chunk < 1e6) CHECK(offload.chunk == static_cast<Index>(in_blocks(static_cast<std::uint64_t>(chunk)) / 4));
+  Index group = 0, done = 0;
+  for (StateChunk const& one : update_chunks(offload, layout, 0, std::ssize(layout.groups) - 1)) {
+    if (one.group != group) {
+      CHECK(done == layout.share(group).size());
+      group = one.group;
+      done = 0;
+    }
+    CHECK(one.range.begin == done);
+    CHECK(one.range.begin % 1024 == 0);
+    CHECK(one.range.size() <= offload.chunk);
+    CHECK_FALSE(one.range.empty());
+    done = one.range.end;
+  }
+  CHECK(group == std::ssize(layout.groups) - 1);
+  CHECK(done == layout.share(group).size());
+}
+
+TEST_CASE("vectors lie in the file one after the other, at multiples of 4096 bytes", "[train][offload]") {
+  Rank const ranks = GENERATE(1, 2, 3);
+  RunPlan const plan = plan_run(config_of(RecipeName::mixed16, Residence::file, 4096, ranks, 1), 0, ranks);
+  StateLayout const& layout = plan.parallel.layout;
+  std::uint64_t end = 0;
+  for (Index group = 0; group < std::ssize(layout.groups); ++group)
+    for (Index vector = 0; vector < 3; ++vector) { // master copy and two moments
+      CHECK(file_begin(layout, group, vector) == end);
+      end += in_blocks(4 * static_cast<std::uint64_t>(layout.share(group).size()));
+    }
+  CHECK(plan.file_bytes == end);
+}
+
+TEST_CASE("an update moves gradients down and parameters up, and all of a file both ways", "[train][offload]") {
+  auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed18, RecipeName::mixed20);
+  auto const stage = GENERATE(0, 1, 2, 3);
+  Rank const ranks = GENERATE(1, 2, 4);
+  bool const mixed = recipe != RecipeName::fp32;
+  std::uint64_t const parameter = mixed ? 2 : 4;
+  std::uint64_t const gradient = recipe == RecipeName::mixed16 || recipe == RecipeName::mixed20 ? 2 : 4;
+  std::uint64_t const vectors = mixed ? 3 : 2;
+
+  RunPlan const resident = plan_run(config_of(recipe, Residence::kernels, 4096, ranks, stage), 0, ranks);
+  CHECK(resident.update_moves == StateMoves{});
+  StateLayout const& layout = resident.parallel.layout;
+  std::uint64_t share = 0, file = 0, chunks = 0;
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
+    auto const elements = static_cast<std::uint64_t>(layout.share(group).size());
+    share += elements;
+    file += vectors * in_blocks(4 * elements);
+    chunks += vectors * ((4 * elements + 4095) / 4096);
+  }
+  std::uint64_t const down = share * (gradient + (mixed ? 0 : parameter));
+
+  RunPlan const host = plan_run(config_of(recipe, Residence::host, 4096, ranks, stage), 0, ranks);
+  CHECK(host.update_moves == StateMoves{.to_host = down, .to_kernels = share * parameter});
+  RunPlan const filed = plan_run(config_of(recipe, Residence::file, 4096, ranks, stage), 0, ranks);
+  CHECK(filed.update_moves == StateMoves{down, share * parameter, file, file, 2 * chunks});
+
+  // of memory, the state leaves the kernels': to the host's, or to none
+  auto const optimizer = [](RunPlan const& plan) { return plan.memory_bytes()[MemoryCategory::optimizer]; };
+  std::uint64_t const copies = recipe == RecipeName::mixed20 ? 4 * share : 0; // in chunks
+  CHECK(optimizer(resident) == vectors * 4 * share + copies);
+  CHECK(optimizer(host) == vectors * 4 * share);
+  CHECK(optimizer(filed) == 0);
+  std::uint64_t const chunk = in_blocks(gradient * 1024) + in_blocks(parameter * 1024) + (copies > 0 ? 4096 : 0);
+  CHECK(host.pinned_bytes - resident.pinned_bytes == vectors * 4 * share + 3 * chunk + 4096);
+  CHECK(filed.pinned_bytes - resident.pinned_bytes == 3 * (chunk + vectors * 4096) + 4096);
+}
+
+TEST_CASE("a rank that owns nothing moves nothing", "[train][offload]") {
+  RunConfig config = config_of(RecipeName::mixed16, Residence::file, 4096, 8, 1);
+  config.parallel.partition = StatePartition::inter_layer;
+  RunPlan const last = plan_run(config, 7, 8); // of three units
+  REQUIRE(last.parallel.layout.share_elements() == 0);
+  CHECK(last.update_moves == StateMoves{});
+  CHECK(last.file_bytes == 0);
+}
+
+TEST_CASE("the optimizer's state is moved where each rank keeps a share of it", "[train][offload]") {
+  RunConfig config = config_of(RecipeName::fp32, Residence::file, 4096, 2, 0);
+  config.parallel.strategy = Strategy::naive;
+  CHECK_THROWS_AS(plan_run(config, 0, 2), InputError);
+  config.parallel.strategy = Strategy::parameter_server;
+  CHECK_THROWS_AS(plan_run(config, 0, 2), InputError);
+}
