@@ -24,6 +24,7 @@ import float64
 import lecture
 import measured
 import memory
+import offload
 import outputs
 import reference
 import refusals
@@ -36,7 +37,7 @@ import training
 
 
 GROUPS = {
-    "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory),
+    "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory, offload),
     "files": (outputs, classes, measured),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
     "float64": (float64,),

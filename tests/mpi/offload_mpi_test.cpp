@@ -25,6 +25,7 @@ std::uint64_t trained_hash(Communicator& world, RunConfig const& config) {
   run.trainer.finish();
   CHECK(run.trainer.engine().optimizer_state().moved() == 3 * run.plan.update_moves);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());
+  CHECK(run.trainer.parameters_are_finite()); // with padding
   return parameter_hash(run.exec, run.trainer.engine());
 }
 

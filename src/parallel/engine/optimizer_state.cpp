@@ -137,10 +137,12 @@ OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& par
     vector = elements_in(here, vector.storage, vector.size);
   };
   bring_here(chunk.gradient, slot.gradient);
-  if (m_layout->types.master)
-    chunk.parameters = elements_in(slot.parameters, chunk.parameters.storage, size); // to be written
-  else
+  if (m_layout->types.master) {
+    chunk.parameters = elements_in(slot.parameters, chunk.parameters.storage, size);
+    set_to_zero(m_exec, chunk.parameters); // padding, which no update writes
+  } else {
     bring_here(chunk.parameters, slot.parameters);
+  }
   if (m_layout->types.gradient_copy)
     chunk.gradient_copy = elements_in(slot.gradient_copy, Storage::fp32, size).as<float>();
   wait_for_kernels(m_exec, "trainstone::parallel::update: the host updates the parameters");

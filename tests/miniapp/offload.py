@@ -1,0 +1,140 @@
+"""The optimizer's state on the host and in files: the same bits, what was moved, what the system has seen of it, and what
+happens to a file."""
+import os
+import re
+import signal
+
+from support import Deck, Started, final_hash, new_folder, run, settings, start
+from training import TrainingTest
+
+KEYS = ("parallel.strategy=zero", "parallel.zero_stage=2", "memory.offload_chunk=5000 B")
+LARGE = {"model.layers": "8", "model.channels": "256", "data.steps": "4", "data.validate_every": None,
+         "data.validation_fraction": None, "kernels.gemm": '"kokkos"'}
+
+
+class Moved(TrainingTest):
+    def test_bits_are_the_same_and_moves_as_predicted(self):
+        deck = Deck({"checkpoint.dir": '"kept"', "checkpoint.every_steps": "5"})
+        futures = {residence: start("run", deck.path, *settings(*KEYS, f"memory.offload_optimizer={residence}"), ranks=2)
+                   for residence in ("host", "file")}
+        futures["none"] = start("run", deck.path, *settings(*KEYS[:2]), ranks=2)
+        runs = {name: self.assert_ended(future.result(), 0, "memory-model") for name, future in futures.items()}
+        self.assertEqual(len({final_hash(one) for one in runs.values()}), 1)
+        self.assertEqual(len({str(one.losses) for one in runs.values()}), 1)
+        self.assertNotIn("offload", runs["none"].result["predicted"])
+        for name in ("host", "file"):
+            result = runs[name].result
+            moved = result["counted"]["offload"]
+            self.assertEqual(result["predicted"]["offload"], moved)
+            self.assertGreater(moved["to_kernels_bytes"], 0)
+            self.assertEqual(moved["to_host_bytes"], 2 * moved["to_kernels_bytes"])  # gradients and parameters of fp32
+            self.assertEqual(moved["read_bytes"], moved["file_bytes"])
+            self.assertEqual(moved["written_bytes"], moved["file_bytes"])
+            self.assertEqual(moved["file_bytes"] > 0, name == "file")
+            self.assertIn("offload-volume", runs[name].out)
+
+    def test_a_training_goes_on_with_another_residence(self):
+        kept = new_folder() / "kept"
+        keys = (*KEYS[:2], f"checkpoint.dir={kept}", "precision.recipe=mixed16", "checkpoint.every_steps=6")
+        deck = Deck()
+        whole = run("run", deck.path, *settings(*keys[:2], keys[3]), ranks=2)
+        self.assert_ended(run("run", deck.path, *settings(*keys, "memory.offload_optimizer=file"), ranks=2), 0, "finite")
+        newest = sorted(path for path in kept.iterdir() if path.is_dir())
+        for path in newest[1:]:  # of the end
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+        on_host = run("run", deck.path, *settings(*keys, "memory.offload_optimizer=host"), ranks=2)
+        self.assert_ended(on_host, 0, "finite")
+        self.assertEqual(on_host.result["checkpoints"]["resumed_step"], 6)
+        self.assertEqual(final_hash(on_host), final_hash(whole))
+
+    def test_estimate_names_what_is_moved(self):
+        deck = Deck()
+        keys = settings(*KEYS, "memory.offload_optimizer=file")
+        moved = self.assert_ended(run("run", deck.path, *keys, ranks=2), 0, "finite").result["counted"]["offload"]
+        text = run("estimate", deck.path, *keys, "--ranks", 2).out
+        for name, amount in (("to the host", "to_host_bytes"), ("to the kernels", "to_kernels_bytes"),
+                             ("read from the file", "read_bytes"), ("written to the file", "written_bytes"),
+                             ("bytes of state in the file", "file_bytes")):
+            self.assertRegex(text, rf"{name} +{moved[amount]}\b")
+
+
+class System(TrainingTest):
+    def test_the_kernel_counts_what_is_read_and_written(self):
+        """Both runs do the same beside. The file is written once more before the first step, when its values are set."""
+        words = ("bash", "-c", '"$@"; code=$?; cat /proc/$$/io; exit $code', "counted")
+        deck = Deck(LARGE)
+        ends = [start("run", deck.path, *settings(*keys), wrapper=words)
+                for keys in ((), ("memory.offload_optimizer=file", "memory.direct_io=off"))]
+        bytes_of = []
+        for end in ends:
+            outcome = self.assert_ended(end.result(), 0, "finite")
+            bytes_of.append([int(re.search(rf"^{name}: (\d+)$", outcome.out, re.M)[1]) for name in ("rchar", "wchar")])
+        moved = outcome.result["counted"]["offload"]
+        self.assertGreater(moved["file_bytes"], 50e6)
+        read, written = (after - before for before, after in zip(*bytes_of))
+        chunk = 2 * 16 * 2**20  # of the first chunk, read ahead for an update that does not come
+        self.assertLess(abs(read - 4 * moved["read_bytes"] - chunk), chunk + 1e6)
+        self.assertLess(abs(written - 5 * moved["written_bytes"]), 1e6)
+
+    def test_resident_memory_falls_by_the_state(self):
+        deck = Deck(LARGE)
+        alone, file = (start("run", deck.path, *settings(*keys)) for keys in (
+            (), ("memory.offload_optimizer=file", "memory.offload_chunk=1 MiB")))
+        results = [self.assert_ended(one.result(), 0, "memory-model").result for one in (alone, file)]
+        if results[0]["machine"]["device"]:
+            self.skipTest("the state is in a device's memory")
+        saved = results[0]["resident_bytes"] - results[1]["resident_bytes"]
+        self.assertGreater(saved, 0.9 * results[0]["counted"]["memory_bytes"]["optimizer"] - 12 * 2**20)
+
+
+class Files(TrainingTest):
+    def test_nothing_is_left_of_a_run_that_is_killed(self):
+        folder = new_folder()
+        deck = Deck({"data.steps": "1000000"})
+        started = Started("run", deck.path, *settings("memory.offload_optimizer=file", f"memory.folder={folder}"))
+        started.wait_for("step ")
+        self.assertEqual(list(folder.iterdir()), [])
+        for rank in started.ranks():
+            os.kill(rank, signal.SIGKILL)
+        started.ended()
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_a_file_that_is_cut_ends_the_run_and_the_last_checkpoint_stands(self):
+        folder, kept = new_folder(), new_folder() / "kept"
+        deck = Deck({"data.steps": "1000000"})
+        keys = settings("memory.offload_optimizer=file", f"memory.folder={folder}", f"checkpoint.dir={kept}",
+                        "checkpoint.every_steps=5", "checkpoint.keep=2")
+        started = Started("run", deck.path, *keys)
+        while not list(kept.glob("step*")):
+            started.wait_for("step ")
+        rank = started.ranks()[0]
+        (number,) = [one for one in os.listdir(f"/proc/{rank}/fd")
+                     if os.path.realpath(f"/proc/{rank}/fd/{one}").startswith(f"{folder}/")]
+        os.truncate(f"/proc/{rank}/fd/{number}", 0)
+        self.assertEqual(started.ended(), 70, started.text())
+        self.assertRegex(started.text(), rf"trainstone: rank \d: file without a name in {folder}: ends at byte \d+")
+        again = run("run", deck.path, *keys, *settings("data.steps=1000000"), "--max-time", "1 s", ranks=2)
+        self.assertEqual(again.code, 75, again)
+
+    def test_a_full_disk_ends_the_run_before_it_begins(self):
+        words = ("bash", "-c", 'trap "" XFSZ; ulimit -f 32768; exec "$@"', "limited")
+        folder = new_folder()
+        outcome = run("run", Deck(LARGE).path, *settings("memory.offload_optimizer=file", f"memory.folder={folder}"),
+                      wrapper=words)
+        self.assertEqual(outcome.code, 70, outcome)
+        self.assertRegex(outcome.err, rf"file without a name in {folder}: no room for \d+ bytes: File too large")
+
+    def test_what_cannot_be_is_refused(self):
+        deck = Deck()
+        for keys, said in ((("memory.offload_optimizer=nvme",), "none, host, file"),
+                           (("memory.offload_optimizer=file", "memory.folder=no-such-folder"), "is no folder"),
+                           (("memory.offload_optimizer=host", "memory.folder=/tmp"), 'memory.offload_optimizer = "file"'),
+                           (("memory.offload_chunk=1 MiB",), 'memory.offload_optimizer = "host" or "file"'),
+                           (("memory.offload_optimizer=file", "memory.offload_chunk=0 B"), "above 0"),
+                           (("memory.offload_optimizer=file", "parallel.strategy=naive"), 'strategy "ddp", "zero"')):
+            with self.subTest(keys):
+                outcome = run("run", deck.path, *settings(*keys))
+                self.assertEqual(outcome.code, 64, outcome)
+                self.assertIn(said, outcome.err)
