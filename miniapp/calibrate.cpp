@@ -16,6 +16,7 @@
 #include "result/machine_file.hpp"
 #include "run_choices.hpp"
 #include "run_result.hpp"
+#include "train/offload_measurement.hpp"
 #include "train/part_measurement.hpp"
 #include "train/plan/step_prediction.hpp"
 
@@ -94,6 +95,7 @@ void print_compute(MeasuredMachine const& machine) {
 struct PartsOfDeck {
   ResolvedRun training; ///< that is timed
   std::map<std::string, std::string> conditions;
+  OffloadMeasurement offload;
 };
 
 /// Collective. \throws Error (exit 69) if the training does not fit into memory
@@ -113,8 +115,12 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
   collectively(communicator, [&] { asked = resolve_run(config, communicator.topology(), machine); });
   machine.gemm = find_fastest_gemms(context, neighbours, asked).choice;
   collectively(communicator, [&] {
+    ParallelConfig const& parallel = asked.config.parallel;
     parts = {resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
-             part_conditions(asked.config)};
+             part_conditions(asked.config),
+             {.folder = parallel.offload_folder,
+              .direct_io = parallel.direct_io,
+              .request_bytes = static_cast<std::uint64_t>(parallel.offload_chunk_bytes)}};
     auto const ranks = static_cast<std::uint64_t>(neighbours);
     std::uint64_t const needed = ranks * plan_run(parts.training, 0).memory_bytes().total();
     std::uint64_t const present = host_reaches_memory
@@ -135,6 +141,12 @@ MeasuredParts measure(PartsOfDeck const& parts, RankContext& context) {
   return {parts.conditions, std::max(context.exec.concurrency(), library_threads(products)),
           parts.training.config.model.layers,
           measure_parts(context.exec, context.communicator, ledger, parts.training)};
+}
+
+void print_offload(OffloadRates const& rates) {
+  fmt::print(
+      "# a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a file and writes {:.2f} GB/s\n",
+      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write);
 }
 
 void print_parts(MeasuredParts const& parts) {
@@ -175,6 +187,8 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   measure_compute(machine, context, placement);
   if (parts) machine.parts = measure(*parts, context);
   MemoryLedger ledger;
+  machine.offload =
+      measure_offload(context.exec, context.communicator, ledger, parts ? parts->offload : OffloadMeasurement());
   Calibration calibration = calibrate_communication(context.exec, *communicator, ledger, options);
   if (!first) return 0;
 
@@ -187,6 +201,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   machine.provenance.buffers = communicator->buffers();
   print_calibration(calibration, arguments.all_sizes);
   print_compute(machine);
+  print_offload(*machine.offload);
   if (machine.parts) print_parts(*machine.parts);
   make_folder_of(arguments.output);
   write_machine_file(arguments.output, machine);

@@ -99,6 +99,20 @@ struct PredictedStep {
   char const* from;             ///< "parts", "peaks"
 };
 
+/// Of an update that moves its state, beside what its kernels take. \param[in] step  in s, without
+PredictedMoves predict_moves_of(RunPlan const& plan, MachineSource const& machine, double step) {
+  if (!plan.parallel.offload.moves_optimizer()) return {};
+  TRAINSTONE_REQUIRE_INPUT(machine.measured->offload,
+                           "{} has no rates of copies and files; `trainstone calibrate` measures them",
+                           machine.description);
+  double const each = machine.measured->parts->times.update_of_element;
+  double const update = static_cast<double>(plan.parallel.layout.share_elements()) * each;
+  PredictedMoves const moves = predict_moves(plan.parallel, *machine.measured->offload, each, step - update);
+  fmt::print("  an update copies state for {:.3g} s and waits {:.3g} s for the file, which takes {:.3g} s\n",
+             moves.copies, moves.waits, moves.file);
+  return moves;
+}
+
 /// From the times of parts that belong to the deck.
 PredictedStep predict_from_parts(RunConfig const& config, Topology const& topology, MachineSource const& machine) {
   MeasuredParts const& parts = *machine.measured->parts;
@@ -116,7 +130,9 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
              machine.description);
   if (config.faults.straggler_rank >= 0 || config.faults.straggler_sigma > 0)
     fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
-  return {seconds(busiest.compute), seconds(busiest.exposed() + busiest.others), "parts"};
+  double const compute = seconds(busiest.compute), others = seconds(busiest.exposed() + busiest.others);
+  PredictedMoves const moves = predict_moves_of(stages.front(), machine, compute + others);
+  return {compute + moves.copies + moves.waits, others, "parts"};
 }
 
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.

@@ -344,7 +344,8 @@ std::vector<Key> memory_keys() {
                  "where moments and master parameters lie between updates: with the kernels; in other memory of the "
                  "host, which then updates; or in a file of every rank, of which an update reads and writes all"),
           quantity("memory.offload_chunk", &RunConfig::parallel, &ParallelConfig::offload_chunk_bytes, Dimension::size,
-                   positive(), "of a vector in fp32, that an update moves at a time; rounded up to 4 KiB"),
+                   positive(),
+                   "of all moved vectors, that an update moves at a time; rounded up to 4 KiB of each vector"),
           key("memory.folder", &RunConfig::parallel, &ParallelConfig::offload_folder,
               "folder for files of offloaded state, on every node; they have no names; \"\" = $TMPDIR or /tmp"),
           choice("memory.direct_io", &RunConfig::parallel, &ParallelConfig::direct_io,

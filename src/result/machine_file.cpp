@@ -78,6 +78,10 @@ constexpr std::array recompute_times_of_part{
     std::pair{"recompute_full", &PartTimes::OfPart::recompute_full},
 };
 
+constexpr std::array offload_rates{std::pair{"copy_bytes_per_second", &OffloadRates::copy},
+                                   std::pair{"read_bytes_per_second", &OffloadRates::read},
+                                   std::pair{"write_bytes_per_second", &OffloadRates::write}};
+
 Json parts_json(MeasuredParts const& parts) {
   Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
   for (auto const& [name, member] : times_of_step) json["step_seconds"][name] = finite(parts.times.*member, name);
@@ -126,6 +130,18 @@ MeasuredParts read_parts(JsonFile const& document) {
   }
   read_piece_shares(document, parts.times);
   return parts;
+}
+
+/// Files that are older than offloading have none.
+std::optional<OffloadRates> read_offload(JsonFile const& document) {
+  if (!document.has("/offload")) return std::nullopt;
+  OffloadRates rates;
+  for (auto const& [name, member] : offload_rates) {
+    std::string const place = fmt::format("/offload/{}", name);
+    rates.*member = document.number(place);
+    document.require(rates.*member > 0, place + " must be above 0");
+  }
+  return rates;
 }
 
 JsonFile parse(std::string const& path) {
@@ -238,6 +254,8 @@ std::string machine_json(MeasuredMachine const& machine) {
       {"gemm_flops_per_second", optional_number(machine.gemm_flops_per_second, "the GEMM rate")},
       {"bandwidth_bytes_per_second", optional_number(machine.bandwidth_bytes_per_second, "the bandwidth")}};
   if (machine.parts) json["parts"] = parts_json(*machine.parts);
+  for (auto const& [name, member] : offload_rates)
+    if (machine.offload) json["offload"][name] = finite(*machine.offload.*member, name);
   return json_text(json);
 }
 
@@ -268,6 +286,7 @@ MeasuredMachine read_machine_file(std::string const& path) {
   machine.gemm_flops_per_second = document.optional_non_negative("/peaks/gemm_flops_per_second");
   machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
   if (document.has("/parts")) machine.parts = read_parts(document);
+  machine.offload = read_offload(document);
   return machine;
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/prediction/fitted_machine.hpp"
 #include "comm/schedule/message_buffers.hpp"
+#include "parallel/program/offload_prediction.hpp"
 #include "parallel/program/part_times.hpp"
 
 #include <cstdint>
@@ -46,6 +47,7 @@ struct MeasuredMachine {
   std::optional<double> gemm_flops_per_second;      ///< of one rank, fp32
   std::optional<double> bandwidth_bytes_per_second; ///< of one rank while all ranks of its node measure
   std::optional<MeasuredParts> parts;               ///< while all ranks measure
+  std::optional<OffloadRates> offload;              ///< while all ranks measure
 };
 
 /// Host, CPU and time of here and now; the rest is left to the caller.

@@ -46,6 +46,7 @@ MeasuredMachine sample_machine() {
   machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
                         MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;
+  machine.offload = {1e10 / 3, 2e9 / 3, 1e9 / 3};
   MeasuredParts& parts = machine.parts.emplace();
   parts.conditions = {{"channels", "160"}, {"gemm", "auto"}};
   parts.threads = 2;
@@ -91,6 +92,7 @@ TEST_CASE("a machine is read as it was written, to the last bit", "[machine-file
   CHECK(read.fit.model() == written.fit.model());
   CHECK(read.gemm_flops_per_second == written.gemm_flops_per_second);
   CHECK(read.parts == written.parts);
+  CHECK(read.offload == written.offload);
   CHECK(!read.bandwidth_bytes_per_second);
   std::vector<NamedCurve> const expected = named_curves(written.fit);
   std::vector<NamedCurve> const found = named_curves(read.fit);

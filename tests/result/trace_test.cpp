@@ -42,19 +42,19 @@ nlohmann::json trace_of(std::vector<Events> const& ranks) {
 
 TEST_CASE("a trace is a JSON array of the events of all ranks", "[trace]") {
   nlohmann::json const trace = trace_of({events, {}});
-  REQUIRE(trace.size() == 6 + 5 + 6); // names of a process, its deck and four lanes; a collective has two edges
+  REQUIRE(trace.size() == 7 + 5 + 7); // names of a process, its deck and five lanes; a collective has two edges
   CHECK(trace[0] == nlohmann::json::parse(R"({"name": "process_name", "ph": "M", "pid": 0, "tid": 0,
                                               "args": {"name": "rank 0"}})"));
   CHECK(trace[1] == nlohmann::json::parse(R"({"name": "process_labels", "ph": "M", "pid": 0, "tid": 0,
                                               "args": {"labels": "deck 0123456789abcdef",
                                                        "deck_hash": "0123456789abcdef"}})"));
   CHECK(trace[4]["args"]["name"] == "communication");
-  CHECK(trace[7] == nlohmann::json::parse(R"({"name": "all_reduce ring, 8 bytes", "cat": "communication", "ph": "e",
+  CHECK(trace[8] == nlohmann::json::parse(R"({"name": "all_reduce ring, 8 bytes", "cat": "communication", "ph": "e",
                                               "ts": 7.0, "pid": 0, "tid": 2, "id": "0.0"})"));
-  CHECK(trace[8] == nlohmann::json::parse(R"({"name": "backward \"block 0\"", "cat": "compute", "ph": "X", "ts": 1.0,
+  CHECK(trace[9] == nlohmann::json::parse(R"({"name": "backward \"block 0\"", "cat": "compute", "ph": "X", "ts": 1.0,
                                               "pid": 0, "tid": 0, "dur": 1.5})"));
-  CHECK(trace[10]["tid"] == 1);
-  CHECK(trace[11]["pid"] == 1);
+  CHECK(trace[11]["tid"] == 1);
+  CHECK(trace[12]["pid"] == 1);
 }
 
 TEST_CASE("collectives of all ranks can be told apart", "[trace]") {
@@ -74,9 +74,9 @@ TEST_CASE("uses of slots may overlap, and lie in a lane of their own", "[trace]"
   nlohmann::json const trace = trace_of({two});
   CHECK(trace[5] == nlohmann::json::parse(R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": 3,
                                               "args": {"name": "activations"}})"));
-  CHECK(trace[8] == nlohmann::json::parse(R"({"name": "slot 1: micro-batch 1", "cat": "activations", "ph": "b",
+  CHECK(trace[9] == nlohmann::json::parse(R"({"name": "slot 1: micro-batch 1", "cat": "activations", "ph": "b",
                                               "ts": 1.0, "pid": 0, "tid": 3, "id": "0.1"})"));
-  CHECK(trace[9]["ph"] == "e");
+  CHECK(trace[10]["ph"] == "e");
 }
 
 TEST_CASE("however many events there are, a piece is small and none is lost", "[trace]") {
@@ -92,8 +92,8 @@ TEST_CASE("however many events there are, a piece is small and none is lost", "[
   CHECK(longest < std::size_t{1} << 20);
   CHECK(text.next().empty());
   nlohmann::json const trace = trace_of({many, many});
-  REQUIRE(trace.size() == 2 * (6 + many.size()));
-  for (std::size_t i = 0; i < many.size(); ++i) REQUIRE(trace[6 + i]["ts"] == static_cast<double>(i) / 1e3);
+  REQUIRE(trace.size() == 2 * (7 + many.size()));
+  for (std::size_t i = 0; i < many.size(); ++i) REQUIRE(trace[7 + i]["ts"] == static_cast<double>(i) / 1e3);
 }
 
 TEST_CASE("a trace that is not finished leaves nothing", "[trace]") {

@@ -2,13 +2,14 @@
 
 #include "parallel/plan/offload_plan.hpp"
 
+#include "parallel/program/offload_prediction.hpp"
 #include "support/run_configs.hpp"
 #include "train/plan/run_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <set>
+#include <cmath>
 
 using namespace trainstone;
 using trainstone::test::make_config;
@@ -38,7 +39,8 @@ TEST_CASE("chunks cover every share once, in order", "[train][offload]") {
   StateLayout const& layout = plan.parallel.layout;
   OffloadPlan const& offload = plan.parallel.offload;
   CHECK(offload.chunk % 1024 == 0);
-  if (chunk < 1e6) CHECK(offload.chunk == static_cast<Index>(in_blocks(static_cast<std::uint64_t>(chunk)) / 4));
+  if (chunk < 1e6)
+    CHECK(offload.chunk == static_cast<Index>(1024 * ((chunk + 3 * 4096 - 1) / (3 * 4096) >= 2 ? 2 : 1)));
   Index group = 0, done = 0;
   for (StateChunk const& one : update_chunks(offload, layout, 0, std::ssize(layout.groups) - 1)) {
     if (one.group != group) {
@@ -56,15 +58,19 @@ TEST_CASE("chunks cover every share once, in order", "[train][offload]") {
   CHECK(done == layout.share(group).size());
 }
 
-TEST_CASE("vectors lie in the file one after the other, at multiples of 4096 bytes", "[train][offload]") {
+TEST_CASE("chunks lie in the file one after the other, each with its vectors", "[train][offload]") {
   Rank const ranks = GENERATE(1, 2, 3);
-  RunPlan const plan = plan_run(config_of(RecipeName::mixed16, Residence::file, 4096, ranks, 1), 0, ranks);
+  double const chunk = GENERATE(4096.0, 30000.0);
+  RunPlan const plan = plan_run(config_of(RecipeName::mixed16, Residence::file, chunk, ranks, 1), 0, ranks);
   StateLayout const& layout = plan.parallel.layout;
+  OffloadPlan const& offload = plan.parallel.offload;
   std::uint64_t end = 0;
-  for (Index group = 0; group < std::ssize(layout.groups); ++group)
+  for (StateChunk const& one : update_chunks(offload, layout, 0, std::ssize(layout.groups) - 1))
     for (Index vector = 0; vector < 3; ++vector) { // master copy and two moments
-      CHECK(file_begin(layout, group, vector) == end);
-      end += in_blocks(4 * static_cast<std::uint64_t>(layout.share(group).size()));
+      CHECK(file_place(offload, layout, one.group, vector, one.range.begin) == end);
+      CHECK(file_place(offload, layout, one.group, vector, one.range.end - 1) ==
+            end + 4 * static_cast<std::uint64_t>(one.range.size() - 1));
+      end += in_blocks(4 * static_cast<std::uint64_t>(one.range.size()));
     }
   CHECK(plan.file_bytes == end);
 }
@@ -86,7 +92,7 @@ TEST_CASE("an update moves gradients down and parameters up, and all of a file b
     auto const elements = static_cast<std::uint64_t>(layout.share(group).size());
     share += elements;
     file += vectors * in_blocks(4 * elements);
-    chunks += vectors * ((4 * elements + 4095) / 4096);
+    chunks += (4 * elements + 4095) / 4096;
   }
   std::uint64_t const down = share * (gradient + (mixed ? 0 : parameter));
 
@@ -102,8 +108,8 @@ TEST_CASE("an update moves gradients down and parameters up, and all of a file b
   CHECK(optimizer(host) == vectors * 4 * share);
   CHECK(optimizer(filed) == 0);
   std::uint64_t const chunk = in_blocks(gradient * 1024) + in_blocks(parameter * 1024) + (copies > 0 ? 4096 : 0);
-  CHECK(host.pinned_bytes - resident.pinned_bytes == vectors * 4 * share + 3 * chunk + 4096);
-  CHECK(filed.pinned_bytes - resident.pinned_bytes == 3 * (chunk + vectors * 4096) + 4096);
+  CHECK(host.pinned_bytes - resident.pinned_bytes == vectors * 4 * share + chunk + 4096);
+  CHECK(filed.pinned_bytes - resident.pinned_bytes == chunk + 3 * vectors * 4096 + 4096);
 }
 
 TEST_CASE("a rank that owns nothing moves nothing", "[train][offload]") {
@@ -121,4 +127,34 @@ TEST_CASE("the optimizer's state is moved where each rank keeps a share of it", 
   CHECK_THROWS_AS(plan_run(config, 0, 2), InputError);
   config.parallel.strategy = Strategy::parameter_server;
   CHECK_THROWS_AS(plan_run(config, 0, 2), InputError);
+}
+
+TEST_CASE("an update waits for the file as long as nothing else covers it", "[train][offload]") {
+  RunPlan const plan = plan_run(config_of(RecipeName::fp32, Residence::file, 4096, 1, 0), 0, 1);
+  StateMoves const& moves = plan.update_moves;
+  auto const elements = static_cast<double>(plan.parallel.layout.share_elements());
+  double const file_bytes = static_cast<double>(plan.file_bytes);
+  OffloadRates const rates{.copy = 1e18, .read = 2e9, .write = 1e9};
+  double const file = file_bytes / rates.read + file_bytes / rates.write;
+  double const copies = static_cast<double>(moves.to_host + moves.to_kernels) / rates.copy;
+  auto const predicted = [&](double update_of_element, double between) {
+    PredictedMoves const found = predict_moves(plan.parallel, rates, update_of_element, between);
+    CHECK(std::abs(found.file - file) < 1e-9 * file);
+    CHECK(std::abs(found.copies - copies) < 1e-9 * file);
+    return found.waits;
+  };
+  double const slow = 100 * file / elements; // kernels take longer than the file
+  CHECK(predicted(slow, 1) == 0);
+  CHECK(std::abs(predicted(0, 0) - file) < 1e-6 * file); // nothing covers it
+  // behind the last kernel the last two chunks are written, and the first one is read
+  std::vector<StateChunk> const chunks =
+      update_chunks(plan.parallel.offload, plan.parallel.layout, 0, std::ssize(plan.parallel.layout.groups) - 1);
+  auto const bytes_of = [](StateChunk const& chunk) {
+    return 2 * static_cast<double>(in_blocks(4 * static_cast<std::uint64_t>(chunk.range.size())));
+  };
+  double const behind = (bytes_of(chunks.back()) + bytes_of(chunks[chunks.size() - 2])) / rates.write +
+                        bytes_of(chunks.front()) / rates.read;
+  CHECK(std::abs(predicted(0, behind / 2) - (file - behind / 2)) < 1e-6 * file);
+  CHECK(std::abs(predicted(0, 1) - (file - behind)) < 1e-6 * file);
+  CHECK(predicted(slow / 200, 1) < predicted(0, 1));
 }

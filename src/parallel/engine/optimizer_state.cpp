@@ -28,9 +28,9 @@ StoredVector elements_in(std::span<std::byte> memory, Storage storage, Index cou
   return vector;
 }
 
-/// The part of a chunk's memory that a file request has.
-std::span<std::byte> request_of(std::span<std::byte> memory, Index elements) {
-  return memory.first(file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float)));
+/// What a file request has of so many elements.
+std::uint64_t request_bytes(Index elements) {
+  return file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
 }
 
 std::span<std::byte> aligned_part(std::span<std::byte>& rest, std::uint64_t bytes) {
@@ -70,22 +70,21 @@ void OptimizerState::allocate(MemoryLedger& ledger) {
     for (Index vector = 0; vector < vectors; ++vector)
       m_vectors.push_back(elements_in(m_host.take(vector_bytes), Storage::fp32, elements).as<float>());
   }
-  m_moving = PinnedMemory(ledger, "offload chunks", chunks_bytes(*m_plan, *m_layout, m_gradients));
+  ChunkMemory const memory = chunk_memory(*m_plan, *m_layout, m_gradients);
+  m_moving = PinnedMemory(ledger, "offload chunks", memory.total());
   std::span<std::byte> rest = m_moving.take(m_moving.capacity());
   rest =
       rest.subspan((file_alignment - reinterpret_cast<std::uintptr_t>(rest.data()) % file_alignment) % file_alignment);
-  ChunkMemory const memory = chunk_memory(*m_plan, *m_layout, m_gradients);
-  for (Slot& slot : m_slots) {
-    for (Index vector = 0; memory.vectors > 0 && vector < vectors; ++vector)
-      slot.vectors.push_back(aligned_part(rest, memory.vectors / static_cast<std::uint64_t>(vectors)));
-    slot.gradient = aligned_part(rest, memory.gradient);
-    slot.gradient_copy = aligned_part(rest, memory.gradient_copy);
-    slot.parameters = aligned_part(rest, memory.parameters);
-  }
+  for (Slot& slot : m_slots) slot.vectors = aligned_part(rest, memory.vectors);
+  m_moved_gradient = aligned_part(rest, memory.gradient);
+  m_moved_copy = aligned_part(rest, memory.gradient_copy);
+  m_moved_parameters = aligned_part(rest, memory.parameters);
 }
 
-std::uint64_t OptimizerState::file_place(Index vector, Index group, Index begin) const {
-  return file_begin(*m_layout, group, vector) + static_cast<std::uint64_t>(begin) * sizeof(float);
+std::span<std::byte> OptimizerState::request(Slot const& slot, StateChunk const& chunk) const {
+  if (!in_file()) return {};
+  return slot.vectors.first(static_cast<std::uint64_t>(optimizer_vectors(*m_layout)) *
+                            request_bytes(chunk.range.size()));
 }
 
 Vector<float> OptimizerState::resident(Index vector, Index group, Range const& range) const {
@@ -104,13 +103,12 @@ void OptimizerState::wait(FileQueue::Ticket ticket) const {
 
 /// Asks for the vectors of a chunk.
 void OptimizerState::bring(Slot& slot, StateChunk const& chunk, bool is_counted) {
-  for (Index vector = 0; vector < std::ssize(slot.vectors); ++vector) {
-    std::span<std::byte> const bytes = request_of(slot.vectors[at(vector)], chunk.range.size());
-    slot.ready = m_last = m_queue->read(file_place(vector, chunk.group, chunk.range.begin), bytes);
-    if (!is_counted) continue;
-    m_moved.read += bytes.size();
-    ++m_moved.requests;
-  }
+  std::span<std::byte> const bytes = request(slot, chunk);
+  if (bytes.empty()) return;
+  slot.ready = m_last = m_queue->read(place(0, chunk.group, chunk.range.begin), bytes);
+  if (!is_counted) return;
+  m_moved.read += bytes.size();
+  ++m_moved.requests;
 }
 
 /// Everything is there when kernels that are enqueued from now on begin.
@@ -121,8 +119,11 @@ OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& par
               {},    shares.gradients(group).part(range.begin, size),
               {},    shares.parameters(group).part(range.begin, size)};
   for (Index vector = 0; vector < optimizer_vectors(*m_layout); ++vector)
-    chunk.vectors.push_back(in_file() ? elements_in(slot.vectors[at(vector)], Storage::fp32, size).as<float>()
-                                      : resident(vector, group, range));
+    chunk.vectors.push_back(
+        in_file() ? elements_in(slot.vectors.subspan(static_cast<std::uint64_t>(vector) * request_bytes(size)),
+                                Storage::fp32, size)
+                        .as<float>()
+                  : resident(vector, group, range));
   if (!m_plan->moves_optimizer()) {
     if (m_layout->types.gradient_copy)
       chunk.gradient_copy =
@@ -136,15 +137,14 @@ OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& par
     m_moved.to_host += here.size();
     vector = elements_in(here, vector.storage, vector.size);
   };
-  bring_here(chunk.gradient, slot.gradient);
+  bring_here(chunk.gradient, m_moved_gradient);
   if (m_layout->types.master) {
-    chunk.parameters = elements_in(slot.parameters, chunk.parameters.storage, size);
+    chunk.parameters = elements_in(m_moved_parameters, chunk.parameters.storage, size);
     set_to_zero(m_exec, chunk.parameters); // padding, which no update writes
   } else {
-    bring_here(chunk.parameters, slot.parameters);
+    bring_here(chunk.parameters, m_moved_parameters);
   }
-  if (m_layout->types.gradient_copy)
-    chunk.gradient_copy = elements_in(slot.gradient_copy, Storage::fp32, size).as<float>();
+  if (m_layout->types.gradient_copy) chunk.gradient_copy = elements_in(m_moved_copy, Storage::fp32, size).as<float>();
   wait_for_kernels(m_exec, "trainstone::parallel::update: the host updates the parameters");
   return chunk;
 }
@@ -155,12 +155,11 @@ void OptimizerState::take_back(Slot const& slot, StateChunk const& part, Chunk c
   copy_from_pinned(m_exec, {bytes_in(worked.parameters), bytes_of(worked.parameters)}, bytes_in(home));
   m_moved.to_kernels += bytes_of(home);
   if (in_file()) wait_for_kernels(m_exec, "trainstone::parallel::update: the state goes to a file");
-  for (Index vector = 0; vector < std::ssize(slot.vectors); ++vector) {
-    std::span<std::byte> const bytes = request_of(slot.vectors[at(vector)], part.range.size());
-    m_last = m_queue->write(file_place(vector, part.group, part.range.begin), bytes);
-    m_moved.written += bytes.size();
-    ++m_moved.requests;
-  }
+  std::span<std::byte> const bytes = request(slot, part);
+  if (bytes.empty()) return;
+  m_last = m_queue->write(place(0, part.group, part.range.begin), bytes);
+  m_moved.written += bytes.size();
+  ++m_moved.requests;
 }
 
 void OptimizerState::update(Index first, Index last, Shares const& shares,
@@ -198,9 +197,9 @@ void OptimizerState::read(Index vector, Index group, Range range,
       look(piece, resident(vector, group, piece));
       continue;
     }
-    Index const begin = piece.begin / chunk_unit * chunk_unit;          // where a request may begin
-    std::span<std::byte> const memory = m_slots.back().vectors.front(); // nothing is ahead there
-    m_last = m_queue->read(file_place(vector, group, begin), request_of(memory, piece.end - begin));
+    Index const begin = piece.begin / chunk_unit * chunk_unit;  // where a request may begin
+    std::span<std::byte> const memory = m_slots.back().vectors; // nothing is ahead there
+    m_last = m_queue->read(place(vector, group, begin), memory.first(request_bytes(piece.end - begin)));
     m_queue->wait(m_last);
     look(piece,
          elements_in(memory, Storage::fp32, piece.end - begin).part(piece.begin - begin, piece.size()).as<float>());
@@ -216,11 +215,11 @@ void OptimizerState::write(Index vector, Index group,
       fill(piece, resident(vector, group, piece));
       continue;
     }
-    std::span<std::byte> const memory = m_slots.back().vectors.front();
+    std::span<std::byte> const memory = m_slots.back().vectors;
     m_queue->wait(m_last); // nothing uses the memory
     fill(piece, elements_in(memory, Storage::fp32, piece.size()).as<float>());
     wait_for_kernels(m_exec, "trainstone::parallel::optimizer_state: it goes to a file");
-    m_last = m_queue->write(file_place(vector, group, piece.begin), request_of(memory, piece.size()));
+    m_last = m_queue->write(place(vector, group, piece.begin), memory.first(request_bytes(piece.size())));
   }
 }
 

@@ -67,16 +67,19 @@ public:
   ScratchFile const* file() const { return m_file ? &*m_file : nullptr; }
 
 private:
-  /// Memory of a chunk on its way.
+  /// Memory of a chunk's vectors on their way to or from a file.
   struct Slot {
-    std::vector<std::span<std::byte>> vectors; ///< of a file
-    std::span<std::byte> gradient, gradient_copy, parameters;
-    FileQueue::Ticket ready = 0; ///< when the vectors are there
+    std::span<std::byte> vectors;
+    FileQueue::Ticket ready = 0; ///< when they are there
   };
 
   bool in_file() const { return m_file.has_value(); }
   Index size_of(Index group) const { return m_layout->share(group).size(); }
-  std::uint64_t file_place(Index vector, Index group, Index begin) const;
+  std::uint64_t place(Index vector, Index group, Index begin) const {
+    return file_place(*m_plan, *m_layout, group, vector, begin);
+  }
+  /// All vectors of a chunk.
+  std::span<std::byte> request(Slot const& slot, StateChunk const& chunk) const;
   void allocate(MemoryLedger& ledger);
   void bring(Slot& slot, StateChunk const& chunk, bool is_counted);
   Chunk chunk_in(Slot& slot, StateChunk const& chunk, Shares const& shares);
@@ -94,7 +97,8 @@ private:
   std::vector<Vector<float>> m_vectors; ///< of all shares; none in a file
   Vector<float> m_gradient_copy;
   std::array<Slot, chunks_in_memory> m_slots;
-  bool m_is_ahead = false; ///< the first chunk of all was asked for
+  std::span<std::byte> m_moved_gradient, m_moved_copy, m_moved_parameters; ///< of the chunk in work
+  bool m_is_ahead = false;                                                 ///< the first chunk of all was asked for
   mutable FileQueue::Ticket m_last = 0;
   StateMoves m_moved;
   mutable double m_waited = 0;

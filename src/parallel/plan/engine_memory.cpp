@@ -48,8 +48,8 @@ void add_optimizer(std::vector<MemoryItem>& items, ShardPlan const& plan) {
     if (layout.types.gradient_copy && !offload.moves_optimizer()) add("gradients in fp32", 1);
   }
   if (!offload.moves_optimizer()) return;
-  items.push_back({MemoryCategory::buffers, "offload chunks", chunks_bytes(offload, layout, plan.reductions.storage),
-                   Residence::host});
+  items.push_back({MemoryCategory::buffers, "offload chunks",
+                   chunk_memory(offload, layout, plan.reductions.storage).total(), Residence::host});
 }
 
 } // namespace

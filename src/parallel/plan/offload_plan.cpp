@@ -43,7 +43,9 @@ OffloadPlan make_offload_plan(Residence optimizer, double chunk_bytes, std::stri
                               StateLayout const& layout) {
   OffloadPlan plan{.optimizer = optimizer, .folder = folder, .direct_io = direct_io};
   Index const most = std::max(chunk_unit, in_units(largest_share(layout))); // a rank may own nothing
-  double const wanted = std::ceil(chunk_bytes / static_cast<double>(file_alignment)) * static_cast<double>(chunk_unit);
+  auto const vectors = static_cast<double>(std::max<Index>(1, optimizer_vectors(layout)));
+  double const wanted =
+      std::ceil(chunk_bytes / vectors / static_cast<double>(file_alignment)) * static_cast<double>(chunk_unit);
   plan.chunk = wanted < static_cast<double>(most) ? static_cast<Index>(wanted) : most;
   return plan;
 }
@@ -69,16 +71,20 @@ std::vector<StateChunk> update_chunks(OffloadPlan const& plan, StateLayout const
 
 Index optimizer_vectors(StateLayout const& layout) { return Index{layout.types.master} + layout.moments; }
 
-std::uint64_t file_begin(StateLayout const& layout, Index group, Index vector) {
+std::uint64_t file_place(OffloadPlan const& plan, StateLayout const& layout, Index group, Index vector, Index begin) {
   auto const vectors = static_cast<std::uint64_t>(optimizer_vectors(layout));
-  std::uint64_t begin = 0;
-  for (Index before = 0; before < group; ++before) begin += vectors * vector_bytes(layout, before);
-  return begin + static_cast<std::uint64_t>(vector) * vector_bytes(layout, group);
+  std::uint64_t place = 0;
+  for (Index before = 0; before < group; ++before) place += vectors * vector_bytes(layout, before);
+  Index const chunk = begin / plan.chunk * plan.chunk, size = std::min(plan.chunk, layout.share(group).size() - chunk);
+  place += vectors * bytes_of(chunk, sizeof(float));
+  place += static_cast<std::uint64_t>(vector) * file_footprint(bytes_of(size, sizeof(float)));
+  return place + bytes_of(begin - chunk, sizeof(float));
 }
 
 std::uint64_t file_bytes(StateLayout const& layout) {
-  return file_begin(layout, std::ssize(layout.groups) - 1, 0) +
-         static_cast<std::uint64_t>(optimizer_vectors(layout)) * vector_bytes(layout, std::ssize(layout.groups) - 1);
+  std::uint64_t bytes = 0;
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) bytes += vector_bytes(layout, group);
+  return static_cast<std::uint64_t>(optimizer_vectors(layout)) * bytes;
 }
 
 ChunkMemory chunk_memory(OffloadPlan const& plan, StateLayout const& layout, Storage gradients) {
@@ -90,10 +96,6 @@ ChunkMemory chunk_memory(OffloadPlan const& plan, StateLayout const& layout, Sto
           .parameters = file_footprint(bytes_of(plan.chunk, bytes_per_value(layout.types.parameters)))};
 }
 
-std::uint64_t chunks_bytes(OffloadPlan const& plan, StateLayout const& layout, Storage gradients) {
-  return static_cast<std::uint64_t>(chunks_in_memory) * chunk_memory(plan, layout, gradients).total() + file_alignment;
-}
-
 StateMoves update_moves(OffloadPlan const& plan, StateLayout const& layout, Storage gradients) {
   StateMoves moves;
   if (!plan.moves_optimizer()) return moves;
@@ -103,10 +105,9 @@ StateMoves update_moves(OffloadPlan const& plan, StateLayout const& layout, Stor
   moves.to_kernels = parameters;
   if (plan.optimizer != Residence::file) return moves;
   moves.read = moves.written = file_bytes(layout);
-  auto const vectors = static_cast<std::uint64_t>(optimizer_vectors(layout));
+  if (optimizer_vectors(layout) == 0) return moves; // of an optimizer that keeps nothing
   for (Index group = 0; group < std::ssize(layout.groups); ++group)
-    moves.requests +=
-        2 * vectors * static_cast<std::uint64_t>((layout.share(group).size() + plan.chunk - 1) / plan.chunk);
+    moves.requests += 2 * static_cast<std::uint64_t>((layout.share(group).size() + plan.chunk - 1) / plan.chunk);
   return moves;
 }
 

@@ -37,12 +37,12 @@ struct OffloadPlan {
   bool moves_optimizer() const { return optimizer != Residence::kernels; }
 };
 
-/// Elements, in fp32, of which each file request has a multiple.
+/// Elements, in fp32, of which a chunk has a multiple.
 inline constexpr Index chunk_unit = static_cast<Index>(file_alignment / sizeof(float));
 /// Chunks that have memory at a time: one is read ahead, one is in work, one is written behind.
 inline constexpr Index chunks_in_memory = 3;
 
-/// \param[in] chunk_bytes  of a vector in fp32; rounded up to chunk_unit elements
+/// \param[in] chunk_bytes  of all vectors that move; rounded up to chunk_unit elements of each
 OffloadPlan make_offload_plan(Residence optimizer, double chunk_bytes, std::string const& folder, DirectIo direct_io,
                               StateLayout const& layout);
 
@@ -60,20 +60,22 @@ std::vector<Range> chunks_of(OffloadPlan const& plan, Range range);
 
 /// fp32 vectors that the optimizer keeps, and that lie elsewhere if the plan says so: master copy, moments.
 Index optimizer_vectors(StateLayout const& layout);
-/// Where a vector of this rank's share of a group begins in the file, in bytes. Groups follow each other, and in each
-/// its vectors.
-std::uint64_t file_begin(StateLayout const& layout, Index group, Index vector);
+/// Where elements of this rank's share of a group begin in the file, in bytes. Groups follow each other, in each its
+/// chunks, and in each chunk its vectors, so that a request has all of a chunk.
+/// \param[in] vector  of optimizer_vectors()   \param[in] begin  counted from the share's begin
+std::uint64_t file_place(OffloadPlan const& plan, StateLayout const& layout, Index group, Index vector, Index begin);
 std::uint64_t file_bytes(StateLayout const& layout);
 
-/// Bytes of host memory for one chunk: the vectors if they lie in a file, gradient, its fp32 copy, parameters; each
-/// begins at a multiple of file_alignment.
+/// Bytes of host memory for chunks, each a multiple of file_alignment: the vectors of a chunk in a file, of which
+/// chunks_in_memory have some; and of the chunk in work its gradient, the fp32 copy of it, and its parameters.
 struct ChunkMemory {
   std::uint64_t vectors, gradient, gradient_copy, parameters;
-  std::uint64_t total() const { return vectors + gradient + gradient_copy + parameters; }
+  /// With room to align the first byte.
+  std::uint64_t total() const {
+    return chunks_in_memory * vectors + gradient + gradient_copy + parameters + file_alignment;
+  }
 };
 ChunkMemory chunk_memory(OffloadPlan const& plan, StateLayout const& layout, Storage gradients);
-/// Of all chunks that have memory at a time, with room to align the first one.
-std::uint64_t chunks_bytes(OffloadPlan const& plan, StateLayout const& layout, Storage gradients);
 
 /// Of one update of all groups. \param[in] gradients  what summed gradients are stored in
 StateMoves update_moves(OffloadPlan const& plan, StateLayout const& layout, Storage gradients);

@@ -1,0 +1,34 @@
+#pragma once
+
+// What an update takes that moves its state: the copies, and the waits for a file. Pure functions of a plan and of
+// rates.
+
+#include "parallel/plan/shard_plan.hpp"
+
+namespace trainstone {
+
+/// In bytes/s, of one rank while all ranks of its node move theirs.
+struct OffloadRates {
+  double copy = 0;  ///< between the memory of kernels and the host's
+  double read = 0;  ///< of a file, in turn with writes
+  double write = 0; ///< as above
+
+  bool operator==(OffloadRates const&) const = default;
+};
+
+/// In s.
+struct PredictedMoves {
+  double copies = 0; ///< of an update
+  double waits = 0;  ///< of an update, for the file
+  double file = 0;   ///< that the file is read or written for an update, if nothing waits
+  /// What of the file's time something else covers.
+  double hidden() const { return file - waits; }
+};
+
+/// The steady state of updates that follow each other: requests queue at the file one after the other, as
+/// OptimizerState makes them. \param[in] update_of_element  kernels, in s   \param[in] between  from the end of an
+/// update to the next one, in s   Linear in the number of chunks.
+PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, double update_of_element,
+                             double between);
+
+} // namespace trainstone
