@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainstone {
@@ -88,6 +89,8 @@ int estimate(EstimateOptions const& options);
 int verify_first_step(FirstStepOptions const& options);
 int export_checkpoint(ExportOptions const& options);
 int estimate_lecture(EstimateOptions const& options);
+/// Of all lectures, in the order in which messages list them.
+std::string lecture_names(std::string_view separator);
 int report(ReportOptions const& options);
 
 /// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Collective.

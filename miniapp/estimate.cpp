@@ -202,9 +202,8 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
 
 int estimate(EstimateOptions const& options) {
   if (!options.lecture.empty()) return estimate_lecture(options);
-  TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(),
-                           "estimate needs a DECK, or --lecture "
-                           "collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers");
+  TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(), "estimate needs a DECK, or --lecture {}",
+                           lecture_names("|"));
   TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
   TRAINSTONE_REQUIRE_INPUT(!options.stages && !options.micro_batches,
                            "--stages and --micro-batches belong to --lecture pipeline");

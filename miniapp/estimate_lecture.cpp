@@ -89,12 +89,16 @@ constexpr std::array lectures{
 
 } // namespace
 
-int estimate_lecture(EstimateOptions const& options) {
-  auto const lecture = std::ranges::find(lectures, options.lecture, &Lecture::name);
+std::string lecture_names(std::string_view separator) {
   std::array<std::string_view, lectures.size()> names;
   std::ranges::transform(lectures, names.begin(), &Lecture::name);
+  return fmt::format("{}", fmt::join(names, separator));
+}
+
+int estimate_lecture(EstimateOptions const& options) {
+  auto const lecture = std::ranges::find(lectures, options.lecture, &Lecture::name);
   TRAINSTONE_REQUIRE_INPUT(lecture != lectures.end(), "--lecture: there is no lecture \"{}\"; there are: {}",
-                           options.lecture, fmt::join(names, ", "));
+                           options.lecture, lecture_names(", "));
   TRAINSTONE_REQUIRE_INPUT(options.common.deck.path.empty() && options.common.deck.overrides.empty() &&
                                !options.device_memory && options.nodes == 1 && options.json_file.empty(),
                            "--lecture takes --ranks, --size, --machine, --stages and --micro-batches; a DECK, --set, "

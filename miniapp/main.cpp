@@ -115,8 +115,7 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
            "memory per rank, e.g. 80GiB: the estimate ends with FITS or DOES NOT FIT");
   estimate->add_option(
       "--lecture", line.estimate.lecture,
-      "collectives, zero, models, capability, optimizer, networks, pipeline, activations or servers: print figures as "
-      "they are taught beside the exact ones; needs no deck");
+      fmt::format("{}: print figures as they are taught beside the exact ones; needs no deck", lecture_names(", ")));
   add_size(*estimate, "--size", line.estimate.size, "with --lecture: data per rank, e.g. 1MiB");
   estimate->add_option("--stages", line.estimate.stages,
                        "with --lecture pipeline: number of stages; default 3, as on the slides");

@@ -33,7 +33,7 @@ std::string methods_table(TaughtCapability const& lecture) {
 }
 
 std::string degrees_table(TaughtCapability const& lecture) {
-  std::string text = "2. Least degree at which the largest rank's state fits on a card (mixed16)\n";
+  std::string text = "2. Least degree at which the largest rank's state fits on a card (mixed16): exact, not taught\n";
   text += fmt::format("  {:<12} {:>4} {:>4} {:>8}  {:>8} {:>9} {:>13} {:>7}  {:>8}\n", "", "", "", "t in a",
                       "32 GB:", "", "", "", "80 GB:");
   text += fmt::format("  {:<12} {:>4} {:>4} {:>8}  {:>8} {:>9} {:>13} {:>7}  {:>8} {:>9} {:>13} {:>7}\n", "model", "a",

@@ -7,7 +7,7 @@
 namespace trainstone {
 
 std::string lecture_networks_text(std::vector<NetworkRow> const& rows) {
-  std::string text = "Frameworks and the largest networks that they trained\n";
+  std::string text = "1. Frameworks and the largest networks that they trained\n";
   text += fmt::format("  {:<15} {:<12} {:<15} {:>10}  {:>12} {:>14}   {}\n", "framework", "kind", "devices",
                       "parameters", "all state", "least, each", "cards that hold");
   text += fmt::format("  {:<15} {:<12} {:<15} {:>10}  {:>12} {:>14}   {}\n", "", "as taught", "as taught", "as taught",

@@ -114,7 +114,7 @@ std::string by_stage(std::vector<Index> const& numbers) {
 
 std::string messages_table(TaughtPipeline const& lecture) {
   constexpr auto line = "  {:<14} {:>4} {:>7}  {:<24} {:<24} {:>8} {:>9}  {:>9} {:>10}\n";
-  std::string text = fmt::format("3. What {} keep, and their messages\n", plural(lecture.stages, "stage"));
+  std::string text = fmt::format("3. What {} keep, and their messages: not taught\n", plural(lecture.stages, "stage"));
   text += fmt::format(line, "", "", "", "in flight by stage", "", "messages", "", "not hidden", "");
   text += fmt::format(line, "schedule", "m", "chunks", "exact", "simulated", "exact", "counted", "exact", "simulated");
   for (PipelineRow const& row : lecture.rows)

@@ -48,8 +48,10 @@ std::string timeline_text(char const* name, TransferTimeline const& timeline) {
 
 std::string stragglers_table(TaughtServers const& lecture) {
   constexpr auto line = "  {:<22} {:<14} {:>9} {:>9} {:>9} {:>12} {:>12} {:>9}\n";
-  std::string text = fmt::format("3. {} that push until as many pushes were applied: \"Mitigating Stragglers\"\n",
-                                 plural(lecture.racing_workers, "worker"));
+  std::string text =
+      fmt::format("3. {} that push until as many pushes were applied: \"Mitigating Stragglers\", simulated; "
+                  "figures are not taught\n",
+                  plural(lecture.racing_workers, "worker"));
   text += fmt::format(line, "", "", "pushes", "closed", "largest", "largest", "bound", "workers");
   text += fmt::format(line, "stragglers", "rule", "per time", "form", "gap", "staleness", "(W-1)(2s+1)", "wait");
   for (StragglersRow const& row : lecture.stragglers)
@@ -74,7 +76,8 @@ std::string transfer_orders_text(TaughtServers const& lecture) {
   std::string text =
       "Orders of a worker's layers on its link: each digit is a layer, each column a unit of time, a dot nothing\n"
       "  as taught: computation    backward 3 2 1, then forward 1 2 3\n"
-      "  as taught: available      gradients 3 2 1\n";
+      "  as taught: available      gradients 3 2 1\n"
+      "  simulated, on one serial link:\n";
   text += timeline_text("first in, first out", lecture.fifo);
   text += timeline_text("priority, in slices", lecture.priority);
   constexpr auto line = "  {:>6} {:>8} {:>9} {:>9}   {:>19} {:>21} {:>11} {:>6}\n";

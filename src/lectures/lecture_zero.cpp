@@ -85,7 +85,7 @@ std::string gathers_table(TaughtGathers const& gathers, std::int64_t ranks, std:
   constexpr double mega = 1e6, milli = 1e-3;
   std::string text =
       fmt::format("5. Stage 3 by broadcast or by all-gather: all parameters of {} ({:.1f} M) twice per step, "
-                  "16 bits, N = {}\n",
+                  "16 bits, N = {}; figures are not taught\n",
                   gathers.model, static_cast<double>(gathers.parameters) / mega, ranks);
   constexpr auto line = "  {:<32} {:>10} {:>8} {:>9} {:>11} {:>11} {:>10} {:>10} {:>9}\n";
   text += fmt::format(line, "method", "busiest", "balance", "messages", "all, exact", "counted", "alpha = 0",

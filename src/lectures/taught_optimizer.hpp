@@ -1,9 +1,10 @@
 #pragma once
 
-// Adam as one slide has it, beside Adam as published, and what the state of each optimizer takes. Owns both updates of
-// one number in fp64; bytes are parallel/plan/recipe.hpp's. The optimizer of a training is kernels/optimizer.hpp. Pure;
-// renders no text (lectures/lecture_optimizer.hpp).
-// Source: Adam: A Method for Stochastic Optimization, arXiv:1412.6980.
+// Adam as one slide has it, beside Adam as published and the other optimizers, and what the state of each takes. Owns
+// the updates of one number in fp64; bytes are parallel/plan/recipe.hpp's. The optimizers of a training are
+// kernels/optimizer.hpp. Pure; renders no text (lectures/lecture_optimizer.hpp).
+// Sources: Adam: A Method for Stochastic Optimization, arXiv:1412.6980; Decoupled Weight Decay Regularization,
+// arXiv:1711.05101.
 
 #include "parallel/plan/config.hpp"
 
@@ -27,6 +28,17 @@ struct AdamRow {
   double published = 0;
 };
 
+/// A parameter that is 1 at first, and has the same gradient in all steps.
+inline constexpr double worked_rate = 0.1, worked_decay = 0.1, worked_gradient = 0.5, worked_momentum = taught_beta1;
+
+/// Where it is after each of two steps.
+struct WorkedRow {
+  std::string optimizer;
+  std::string rule; ///< what a step takes from the parameter
+  std::string source;
+  std::array<double, 2> after{};
+};
+
 inline constexpr std::array<RecipeName, 3> optimizer_state_recipes{RecipeName::fp32, RecipeName::mixed16,
                                                                    RecipeName::mixed20};
 
@@ -34,12 +46,14 @@ inline constexpr std::array<RecipeName, 3> optimizer_state_recipes{RecipeName::f
 struct OptimizerStateRow {
   std::string optimizer;
   std::string moments; ///< what is kept from step to step, beside the parameters
+  std::string taught;  ///< of all state; empty: not taught
   std::int64_t moment_bytes = 0;
   std::array<std::int64_t, 3> total{}; ///< of all state, under optimizer_state_recipes
 };
 
 struct TaughtOptimizer {
   std::vector<AdamRow> steps;
+  std::vector<WorkedRow> worked;
   std::vector<OptimizerStateRow> states;
 };
 

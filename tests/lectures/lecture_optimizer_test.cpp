@@ -8,7 +8,10 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
@@ -27,6 +30,31 @@ TEST_CASE("a constant gradient moves a parameter as the closed forms of both Ada
   }
 }
 
+TEST_CASE("a parameter with a constant gradient goes where the closed forms of the optimizers say", "[figures]") {
+  double const g = 0.5, rate = 0.1, decay = 0.1;
+  double const corrected = g / (g + 1e-8); // m' / (sqrt(v') + eps) of a constant gradient
+  auto const taught = [&](int step) { return (1 - std::pow(0.9, step)) / std::sqrt(1 - std::pow(0.999, step)) * g; };
+  // adam, decay: the gradient of step 2 is less, as the parameter is
+  double const first = g + decay, second = g + decay * (1 - rate);
+  double const mean = (0.9 * 0.1 * first + 0.1 * second) / (1 - 0.81);
+  double const square = (0.999 * 0.001 * first * first + 0.001 * second * second) / (1 - 0.998001);
+  std::vector<std::array<double, 2>> const expected{
+      {1 - rate * g, 1 - 2 * rate * g},
+      {1 - rate * g, 1 - rate * (2 + 0.9) * g},
+      {1 - rate * first, (1 - rate * decay) * (1 - rate * first) - rate * g},
+      {1 - rate * taught(1), 1 - rate * (taught(1) + taught(2))},
+      {1 - rate * corrected, 1 - 2 * rate * corrected},
+      {1 - rate, 1 - rate - rate * mean / std::sqrt(square)},
+      {1 - rate * (1 + decay), (1 - rate * decay) * (1 - rate * (1 + decay)) - rate},
+  };
+  std::vector<WorkedRow> const worked = compare_taught_optimizer().worked;
+  REQUIRE(worked.size() == expected.size());
+  for (std::size_t i = 0; i < worked.size(); ++i) {
+    INFO(worked[i].optimizer << ": " << worked[i].rule);
+    for (std::size_t step : {0, 1}) CHECK_THAT(worked[i].after[step], WithinRel(expected[i][step], 1e-7));
+  }
+}
+
 TEST_CASE("the lecture on optimizers shows both Adams and the bytes of state", "[figures]") {
   std::string const text = lecture_optimizer_text(compare_taught_optimizer());
   std::string const words = test::without_widths(text);
@@ -35,9 +63,12 @@ TEST_CASE("the lecture on optimizers shows both Adams and the bytes of state", "
                                  "\n1 1000 -1.2576 -1.0000\n"})
     CHECK_THAT(words, ContainsSubstring(line));
   // fp32 4 + 4 + moments; mixed16 2 + 2 + 4 + moments; mixed20 4 more
-  for (char const* const line :
-       {"\nsgd nothing 0 8 8 12\n", "\nsgd, momentum velocity 4 12 12 16\n", "\nadam, adamw two moments 8 16 16 20\n"})
+  for (char const* const line : {"\nsgd nothing 0 - 8 8 12\n", "\nsgd, momentum velocity 4 - 12 12 16\n",
+                                 "\nadam, adamw two moments 8 16, 20 16 16 20\n"})
     CHECK_THAT(words, ContainsSubstring(line));
+  // 1 - 0.1 x 3.1623 x 0.5; 1 - 0.1 (1 + 0.1)
+  CHECK_THAT(words, ContainsSubstring("\nadam lr m / sqrt(v) x g as taught 0.841886 "));
+  CHECK_THAT(words, ContainsSubstring("+ decay w) published, this program 0.890000 "));
   CHECK_THAT(text, ContainsSubstring("multiplies the step with an extra g_t and corrects no bias"));
   CHECK_THAT(text, ContainsSubstring("2 lambda w"));
   CHECK(test::longest_line(text) <= 132);

@@ -89,6 +89,55 @@ class Lecture(unittest.TestCase):
                     self.assertIn(word, outcome.out)
 
 
+def lecture_names():
+    """As the program lists them where it refuses another name."""
+    outcome = run("estimate", "--lecture", "?")
+    return re.search(r"there are: (.+)", outcome.err)[1].split(", ")
+
+
+class AllLectures(unittest.TestCase):
+    # words for what the program computes itself
+    OWN = re.compile(r"\b(exact|counted|simulated|kept here|this program)\b")
+
+    def check_table(self, table):
+        title, _, body = table.partition("\n")
+        body = body.partition("\n  Note:")[0]
+        self.assertRegex(title + body, self.OWN)
+        if "not taught" not in title:
+            self.assertRegex(body, r"\btaught\b")
+        self.assertGreaterEqual(len(body.splitlines()), 3, "a head and rows")
+
+    def test_each_has_tables_of_what_is_taught_beside_what_is_exact(self):
+        names = lecture_names()
+        self.assertEqual(len(names), len({*names}))
+        futures = {name: start("estimate", "--lecture", name) for name in names}
+        for name, future in futures.items():
+            outcome = future.result()
+            with self.subTest(lecture=name):
+                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+                self.assertIn("as taught", outcome.out)
+                self.assertLessEqual(max(map(len, outcome.out.splitlines())), 138)
+            tables = re.split(r"(?m)^(?=\d[a-z]?\. )", outcome.out)[1:]
+            self.assertGreater(len(tables), 0, name)
+            for table in tables:
+                with self.subTest(lecture=name, table=table.partition("\n")[0]):
+                    self.check_table(table)
+
+    def test_help_and_messages_name_all_of_them(self):
+        names = lecture_names()
+        for outcome, separator in ((run("estimate", "--help"), ","), (run("estimate"), "|")):
+            words = re.sub(r"\s+", "", outcome.out + outcome.err)
+            self.assertIn(separator.join(names), words)
+
+    def test_other_names_are_refused(self):
+        names = lecture_names()
+        for name in [*(name + "s" for name in names), *(name[:-1] for name in names), names[0].upper(), ",".join(names)]:
+            with self.subTest(name=name):
+                outcome = run("estimate", "--lecture", name)
+                self.assertEqual((outcome.code, outcome.out), (64, ""), outcome)
+                self.assertIn(f'"{name}"', outcome.err)
+
+
 class Simulation(unittest.TestCase):
     def test_every_algorithm_is_priced_at_every_size_and_the_quickest_is_picked(self):
         outcome = run("commbench", "--simulate", "ranks=12,nodes=3", "-b", "8", "-e", "8K", "-f", "32",
