@@ -3,10 +3,14 @@
 // The flags of trainstone explain. The value of a flag is kept as text until it is checked, so that a message about a
 // wrong value can list the right ones.
 
+#include "comm/schedule/partition.hpp"
 #include "deck/deck.hpp"
+#include "parallel/plan/strategies.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -38,9 +42,11 @@ struct ExplainArguments {
   std::string root;
   std::string servers;
   std::string segment;
-  std::string shard_group; ///< of hsdp
-  std::string schedule;    ///< of parameter servers; empty: not given
-  std::string prefetch;    ///< of strategies that gather parameters; empty: 1
+  std::string shard_group;                                        ///< of hsdp
+  std::string schedule;                                           ///< of parameter servers; empty: not given
+  std::string prefetch;                                           ///< of strategies that gather parameters; empty: 1
+  std::string layers;                                             ///< of strategies; empty: 2
+  std::string partition, gradient_reduction, granularity, recipe; ///< keys of a strategy's deck
   bool shared = false;
   bool sequence = false; ///< of tensor ranks: they share positions
   std::string svg_file;
@@ -55,6 +61,24 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments);
 /// One process, without MPI: prints the text and writes the picture. \throws InputError for the first flag that is
 /// wrong
 int explain(ExplainArguments const& arguments);
+
+// more than this nobody reads
+inline constexpr std::int64_t most_explained_ranks = 64;
+
+/// The values of --ranks and --nodes. \throws InputError outside of the bounds
+Rank ranks_of(ExplainArguments const& arguments, Index least, Index most);
+std::int64_t nodes_of(ExplainArguments const& arguments, Rank ranks);
+
+using GivenFlag = std::pair<char const*, std::string>; ///< its value; empty: it was not given
+
+/// \throws InputError for flags that were given and mean nothing here
+void require_not_given(std::vector<GivenFlag> const& flags, std::string const& subject);
+/// Of collectives alone.
+std::vector<GivenFlag> flags_of_collectives(ExplainArguments const& arguments);
+
+void describe_explain_strategy(CLI::App& command, ExplainArguments& arguments);
+/// explain() for a strategy.
+int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& strategy);
 
 inline constexpr char const* pipeline_subject = "pipeline";
 inline constexpr char const* tensor_subject = "tensor";

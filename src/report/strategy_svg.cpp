@@ -94,18 +94,18 @@ private:
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
       double const y = top + row_height * static_cast<double>(g);
       m_body += text_at(margin, y + 2 * bar_height, m_walk.layout().units[g].name, "class=\"small\"");
-      for (Rank rank = 0; rank < m_walk.ranks(); ++rank) cell(moment.states[g], rank, y);
+      for (Rank rank = 0; rank < m_walk.ranks(); ++rank) cell(static_cast<Index>(g), moment.states[g], rank, y);
     }
     m_y = top + row_height * static_cast<double>(moment.states.size());
     for (WalkedCollective const& started : moment.after) line(end_text(m_walk, started), "class=\"small\"");
   }
 
-  void cell(UnitState const& state, Rank rank, double y) {
-    Mesh const& mesh = m_walk.layout().mesh;
-    bar(held_by(mesh, rank, StatePart::parameters, state.parameters), rank, y, "parameters");
-    bar(held_by(mesh, rank, StatePart::gradient, state.gradient), rank, y + bar_height,
+  void cell(Index unit, UnitState const& state, Rank rank, double y) {
+    StateLayout const& layout = m_walk.layout();
+    bar(held_by(layout, unit, rank, StatePart::parameters, state.parameters), rank, y, "parameters");
+    bar(held_by(layout, unit, rank, StatePart::gradient, state.gradient), rank, y + bar_height,
         state.gradient == Holding::own ? "own" : "sum");
-    bar(held_by(mesh, rank, StatePart::optimizer, Holding::share), rank, y + 2 * bar_height, "optimizer");
+    bar(optimizer_held_by(layout, unit, rank), rank, y + 2 * bar_height, "optimizer");
   }
 
   void bar(Holding holding, Rank rank, double y, char const* look) {

@@ -19,6 +19,7 @@ std::string holding_text(Holding holding, Rank member) {
   case Holding::own: return "own";
   case Holding::under_way: return ">";
   case Holding::whole: return "all";
+  case Holding::copy: return "copy";
   }
   return "";
 }
@@ -29,12 +30,20 @@ std::string axis_text(Mesh const& mesh, Axis axis) {
 }
 
 /// "4096", or "0 to 512" where ranks differ.
-std::string sent_text(std::vector<Traffic> const& traffic) {
-  auto const [least, most] = std::ranges::minmax(traffic, {}, &Traffic::bytes);
-  if (least.bytes == most.bytes)
-    return fmt::format("every rank sends {} elements in {}", most.bytes,
-                       plural(static_cast<Index>(most.messages), "message"));
-  return fmt::format("ranks send {} to {} elements", least.bytes, most.bytes);
+std::string sent_text(WalkedCollective const& collective, bool with_bytes) {
+  auto const [least, most] = std::ranges::minmax(collective.traffic, {}, &Traffic::bytes);
+  bool const alike = least.bytes == most.bytes;
+  std::string const bytes = with_bytes ? fmt::format(" of {}", to_string(collective.storage)) : "";
+  if (!alike) return fmt::format("ranks send {} to {} elements{}", least.bytes, most.bytes, bytes);
+  return fmt::format("every rank sends {} elements{} in {}", most.bytes, bytes,
+                     plural(static_cast<Index>(most.messages), "message"));
+}
+
+/// " from rank 2": who owns what a collective brings or adds up; empty if nobody does.
+std::string root_text(StepWalk const& walk, PlannedCollective const& planned) {
+  if (!has_root(planned.problem.collective)) return "";
+  Rank const root = walk.layout().mesh.members(planned.axis, 0)[static_cast<std::size_t>(planned.problem.root)];
+  return fmt::format(" {} rank {}", planned.problem.collective == Collective::broadcast ? "from" : "to", root);
 }
 
 std::string owners_table(StepWalk const& walk) {
@@ -45,10 +54,22 @@ std::string owners_table(StepWalk const& walk) {
   }
   for (ShardPlan const& plan : walk.plans) {
     rows.push_back({fmt::format("rank {}", plan.layout.rank)});
-    for (Index g = 0; g < std::ssize(plan.layout.groups); ++g)
-      rows.back().push_back(fmt::format("[{}, {})", plan.layout.share(g).begin, plan.layout.share(g).end));
+    for (Index g = 0; g < std::ssize(plan.layout.groups); ++g) {
+      Range const share = plan.layout.share(g);
+      rows.back().push_back(share.size() == 0 ? "-" : fmt::format("[{}, {})", share.begin, share.end));
+    }
   }
   return aligned(rows);
+}
+
+/// What an update does with types.
+std::string types_text(StepWalk const& walk) {
+  StateTypes const& types = walk.layout().types;
+  return fmt::format(
+      "  in fp32: {}master copy and {} of what the rank owns; parameters are the master copy, rounded to "
+      "{}\n",
+      types.gradient_copy ? "a copy of the gradients, " : "", plural(walk.layout().moments, "moment"),
+      to_string(types.parameters));
 }
 
 std::string moment_text(StepWalk const& walk, std::size_t number) {
@@ -62,11 +83,15 @@ std::string moment_text(StepWalk const& walk, std::size_t number) {
   for (Rank rank = 0; rank < walk.ranks(); ++rank) {
     rows.push_back({fmt::format("rank {}", rank)});
     for (std::size_t g = 0; g < moment.states.size(); ++g) {
-      bool const changed = number > 0 && moment.states[g] != walk.moments[number - 1].states[g];
-      rows.back().push_back(held_text(walk, moment.states[g], rank) + (changed ? "*" : ""));
+      auto const text_at = [&](Moment const& one) {
+        return held_text(walk, static_cast<Index>(g), one.states[g], rank);
+      };
+      bool const changed = number > 0 && text_at(moment) != text_at(walk.moments[number - 1]);
+      rows.back().push_back(text_at(moment) + (changed ? "*" : ""));
     }
   }
   text += aligned(rows);
+  if (walk.is_mixed() && moment.name == "update") text += types_text(walk);
   for (WalkedCollective const& started : moment.after) text += fmt::format("  {}\n", end_text(walk, started));
   return text;
 }
@@ -98,7 +123,7 @@ std::string in_units(StateLayout const& layout, Axis axis, std::uint64_t sent) {
                      both && axis == Axis::replica ? "/F" : "");
 }
 
-std::string kept_text(ShardPlan const& plan, char const* by) {
+std::string kept_text(ShardPlan const& plan, std::string const& by) {
   StateLayout const& layout = plan.layout;
   std::string text = fmt::format("kept {}, in elements: parameters {}, gradients {}, optimizer state {} x {}", by,
                                  layout.parameter_elements(), plan.reductions.kept_elements(layout), layout.moments,
@@ -110,9 +135,34 @@ std::string kept_text(ShardPlan const& plan, char const* by) {
   return text + "\n";
 }
 
+/// "kept per rank, in bytes: parameters 2 x 4096, ...": of mixed recipes.
+std::string kept_bytes_text(ShardPlan const& plan, std::string const& by) {
+  StateLayout const& layout = plan.layout;
+  std::size_t const parameter = bytes_per_value(layout.types.parameters),
+                    gradient = bytes_per_value(layout.types.gradients);
+  Index const moments = layout.moments, copies = layout.types.gradient_copy ? 2 : 1;
+  Index const kept = plan.reductions.kept_elements(layout);
+  return fmt::format("kept {}, in bytes: parameters {} x {}, gradients {} x {}, optimizer state {} x {} (fp32: master "
+                     "copy, {}{}), sum {}\n",
+                     by, parameter, layout.parameter_elements(), gradient, kept, 4 * (moments + copies),
+                     layout.share_elements(), plural(moments, "moment"), copies > 1 ? ", copy of the gradients" : "",
+                     static_cast<Index>(parameter) * layout.parameter_elements() + static_cast<Index>(gradient) * kept +
+                         4 * (moments + copies) * layout.share_elements());
+}
+
 std::string kept_by_all(StepWalk const& walk) {
-  if (walk.layout().mesh.servers == 0) return kept_text(walk.plan(), "per rank");
-  return kept_text(walk.plan(), "by a worker") + kept_text(walk.plans.back(), "by a server");
+  std::vector<std::pair<ShardPlan const*, std::string>> kinds{{&walk.plan(), "per rank"}};
+  if (walk.layout().mesh.servers > 0)
+    kinds = {{&walk.plan(), "by a worker"}, {&walk.plans.back(), "by a server"}};
+  else if (walk.layout().ownership.owner(0)) {
+    kinds.clear();
+    for (ShardPlan const& plan : walk.plans) kinds.emplace_back(&plan, fmt::format("by rank {}", plan.layout.rank));
+  }
+  std::string text;
+  for (auto const& [plan, by] : kinds) text += kept_text(*plan, by);
+  if (walk.is_mixed())
+    for (auto const& [plan, by] : kinds) text += kept_bytes_text(*plan, by);
+  return text;
 }
 
 } // namespace
@@ -141,7 +191,19 @@ std::string strategy_meaning(StepWalk const& walk) {
   if (layout.mesh.servers > 0)
     return "Workers have all parameters and push their gradients. Every server owns a share of every group: it adds up "
            "its\nshare of the gradients, updates, and sends the new parameters to all workers.";
-  std::string text = "Every rank owns a share of every group and updates it; it keeps only that of the optimizer state";
+  bool const has_owners = layout.ownership.owner(0).has_value();
+  std::string text = has_owners
+                         ? "Every unit has one owner, who updates it.\nA rank keeps of units that are not its own no "
+                           "optimizer state"
+                         : "Every rank owns a share of every group and updates it; it keeps only that of the "
+                           "optimizer state";
+  if (has_owners) {
+    if (layout.sharding.gradients) text += layout.sharding.parameters ? ", no gradients" : " and no gradients";
+    if (layout.sharding.parameters)
+      text += fmt::format(" and no parameters. They are copied into {} when parts need them",
+                          plural(walk.plan().gathers.slots, "slot"));
+    return text + ".";
+  }
   if (layout.sharding.gradients) text += layout.sharding.parameters ? ", the gradients" : " and the gradients";
   if (layout.sharding.parameters)
     text += fmt::format(" and the parameters. Whole units are gathered into {} when parts need them",
@@ -149,15 +211,18 @@ std::string strategy_meaning(StepWalk const& walk) {
   return text + ".";
 }
 
-std::string held_text(StepWalk const& walk, UnitState const& state, Rank rank) {
+std::string held_text(StepWalk const& walk, Index unit, UnitState const& state, Rank rank) {
   StateLayout const& layout = walk.layout();
   Rank const share = number_of_share(layout.mesh, rank);
-  return holding_text(held_by(layout.mesh, rank, StatePart::parameters, state.parameters), share) + "/" +
-         holding_text(held_by(layout.mesh, rank, StatePart::gradient, state.gradient), share);
+  std::string text = holding_text(held_by(layout, unit, rank, StatePart::parameters, state.parameters), share) + "/" +
+                     holding_text(held_by(layout, unit, rank, StatePart::gradient, state.gradient), share);
+  if (walk.is_mixed()) text += "/" + holding_text(optimizer_held_by(layout, unit, rank), share);
+  return text;
 }
 
 std::string collective_text(StepWalk const& walk, WalkedCollective const& collective) {
-  return fmt::format("{} of {}: {}", kind_of(walk, collective.planned), collective.what, sent_text(collective.traffic));
+  return fmt::format("{} of {}{}: {}", kind_of(walk, collective.planned), collective.what,
+                     root_text(walk, collective.planned), sent_text(collective, walk.is_mixed()));
 }
 
 std::string end_text(StepWalk const& walk, WalkedCollective const& collective) {
@@ -206,10 +271,11 @@ std::string strategy_sums(StepWalk const& walk) {
 std::string strategy_text(std::string const& name, StepWalk const& walk) {
   std::string text = strategy_title(name, walk) + "\n" + strategy_meaning(walk) + "\n";
   text += "\nowned elements of every group: parameters, their gradients, their optimizer state\n" + owners_table(walk);
-  text +=
-      "\nA cell is parameters/gradient: \"all\" is the whole unit (of the gradient: summed over all ranks), a number "
-      "that share\nof it, \"own\" the gradient of this rank's micro-batch alone, \">\" is on its way, \"-\" nothing; * "
-      "is new.\n";
+  text += fmt::format("\nA cell is parameters/gradient{}: \"all\" is the whole unit (of the gradient: summed over all "
+                      "ranks), a number that share\nof it, {}\"own\" the gradient of this rank's micro-batch alone, "
+                      "\">\" is on its way, \"-\" nothing; * is new.\n",
+                      walk.is_mixed() ? "/optimizer state" : "",
+                      walk.layout().ownership.owner(0) ? "\"copy\" what is dropped after use, " : "");
   for (std::size_t number = 0; number < walk.moments.size(); ++number) text += moment_text(walk, number);
   return text + "\n" + strategy_sums(walk);
 }

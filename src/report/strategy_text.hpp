@@ -20,8 +20,9 @@ std::string strategy_title(std::string const& name, StepWalk const& walk);
 /// The owners of elements and the state that each rank keeps, in a sentence or two.
 std::string strategy_meaning(StepWalk const& walk);
 
-/// "0/-", "all/own", ">/2": the parts of a unit's parameters and of its gradient that a rank has.
-std::string held_text(StepWalk const& walk, UnitState const& state, Rank rank);
+/// "0/-", "all/own", ">/2": the parts of a unit's parameters and of its gradient that a rank has; of mixed recipes also
+/// of its optimizer state.
+std::string held_text(StepWalk const& walk, Index unit, UnitState const& state, Rank rank);
 
 /// "all_gather ring of parameters of root: every rank sends 1536 elements"
 std::string collective_text(StepWalk const& walk, WalkedCollective const& collective);

@@ -99,13 +99,18 @@ class ExplainStrategies(unittest.TestCase):
             ("fsdp", "--prefetch", 0): "= 3 (N-1)/N Psi",
             ("hsdp", "--shard-group", 2, "--nodes", 2): "= 2 (R-1)/R Psi/F",
             ("parameter_server", "--servers", 2): "= W/K Psi",
+            ("zero3", "--partition", "inter_layer", "--layers", 3): "broadcast binomial of parameters of block 0 from rank 1",
+            ("zero1", "--gradient-reduction", "all_reduce"): "= 3 (N-1)/N Psi",
+            ("zero2", "--recipe", "mixed20"): "optimizer state 16 x 1280 (fp32: master copy, 2 moments, copy of the gradients)",
+            ("ddp", "--granularity", "tensor"): "all_reduce ring of gradient of block 1 fcprojb",
+            ("ddp", "--granularity", "step", "--layers", 16): "with 16 blocks",
         }
         futures = {arguments: start("explain", *arguments, "--ranks", 4) for arguments in cases}
         for arguments, words in cases.items():
             with self.subTest(arguments=arguments):
                 outcome = futures[arguments].result()
                 self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
-                self.assertIn(f"{arguments[0]} on 4 ranks", outcome.out)
+                self.assertRegex(outcome.out, rf"\A{arguments[0]}(, .+)? on 4 ranks")
                 self.assertIn("\nforward embed\n", outcome.out)
                 self.assertIn("\nupdate\n", outcome.out)
                 self.assertIn(words, outcome.out)
@@ -154,6 +159,14 @@ class Refusals(RefusalTest):
             "too many tensor ranks": (start("explain", "tensor", "--ranks", 65), ["--ranks", "1 to 64"]),
             "a shard group of zero3": (start("explain", "zero3", "--shard-group", 2), ["--shard-group", "has none"]),
             "a shard group of a collective": (start(*ring, "--shard-group", 2), ["--shard-group", "has none"]),
+            "owners of ddp": (start("explain", "ddp", "--partition", "inter_layer"), ["parallel.partition", 'belongs to parallel.strategy = "zero"']),
+            "unknown partition": (start("explain", "zero3", "--partition", "layers"), ["--partition", "intra_layer"]),
+            "rungs of zero": (start("explain", "zero1", "--granularity", "step"), ["parallel.granularity", 'belongs to parallel.strategy = "ddp"']),
+            "all-reduces of stage 3": (start("explain", "zero3", "--gradient-reduction", "all_reduce"), ["gradient_reduction"]),
+            "unknown recipe": (start("explain", "ddp", "--recipe", "fp8"), ["--recipe fp8", "mixed20"]),
+            "too many layers": (start("explain", "ddp", "--layers", 65), ["--layers", "1 to 64"]),
+            "rungs of naive": (start("explain", "naive", "--granularity", "step"), ["--granularity", "naive has none"]),
+            "types of a collective": (start(*ring, "--recipe", "mixed16"), ["--recipe", "leave it out"]),
             "no shard group": (start("explain", "hsdp"), ["--shard-group", "divisor of 4"]),
             "a shard group that divides nothing": (start("explain", "hsdp", "--shard-group", 3), ["divide", "2 or 4"]),
             "unknown schedule": (start("explain", "pipeline", "2f1b"), ['"2f1b"', "naive, gpipe, 1f1b"]),

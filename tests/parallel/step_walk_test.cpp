@@ -14,9 +14,11 @@ using namespace trainstone;
 
 namespace {
 
-StepWalk walk_small(ParallelConfig const& parallel, Rank ranks, Index layers = 2) {
+StepWalk walk_small(ParallelConfig const& parallel, Rank ranks, Index layers = 2,
+                    PrecisionConfig const& precision = {}) {
   GptConfig const model{.layers = layers, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
-  return walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()), Topology::one_node(ranks));
+  return walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()), Topology::one_node(ranks),
+                   precision);
 }
 
 std::uint64_t sent(StepWalk const& walk, Rank rank) {
@@ -64,10 +66,32 @@ ParallelConfig by_all_reduce(Index stage) {
   return parallel;
 }
 
+ParallelConfig with_owners(Index stage) {
+  ParallelConfig parallel = zero(stage);
+  parallel.partition = StatePartition::inter_layer;
+  return parallel;
+}
+
 constexpr Holding nothing = Holding::nothing, share = Holding::share, own = Holding::own,
-                  under_way = Holding::under_way, whole = Holding::whole;
+                  under_way = Holding::under_way, whole = Holding::whole, copy = Holding::copy;
 
 using Held = std::vector<Holding>;
+
+/// By rank, what it has of a unit.
+Held parameters_by_rank(StepWalk const& walk, std::string const& name, Index unit) {
+  Held held;
+  for (Rank rank = 0; rank < walk.ranks(); ++rank)
+    held.push_back(held_by(walk.layout(), unit, rank, StatePart::parameters,
+                           moment(walk, name).states[static_cast<std::size_t>(unit)].parameters));
+  return held;
+}
+Held gradients_by_rank(StepWalk const& walk, std::string const& name, Index unit) {
+  Held held;
+  for (Rank rank = 0; rank < walk.ranks(); ++rank)
+    held.push_back(held_by(walk.layout(), unit, rank, StatePart::gradient,
+                           moment(walk, name).states[static_cast<std::size_t>(unit)].gradient));
+  return held;
+}
 
 } // namespace
 
@@ -76,6 +100,9 @@ TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[p
   Index const prefetch = GENERATE(0, 1, 2, 9), layers = GENERATE(1, 2, 3);
   std::vector<ParallelConfig> all{{}, zero(1), zero(2), zero(3)};
   for (Index const stage : {1, 2}) all.push_back(by_all_reduce(stage));
+  for (Index const stage : {1, 2, 3}) all.push_back(with_owners(stage));
+  for (Granularity const granularity : {Granularity::step, Granularity::tensor})
+    all.push_back({.granularity = granularity});
   if (ranks % 2 == 0) all.push_back({.strategy = Strategy::hsdp, .shard_group = 2});
   all.push_back({.strategy = Strategy::naive});
   for (ParallelConfig& parallel : all) {
@@ -204,4 +231,72 @@ TEST_CASE("stages 1 and 2 gather updated parameters, during the next forward", "
   CHECK(parameters(moment(walk, "forward head")) == Held{whole, whole, whole});
   CHECK(gradients(moment(walk, "update")) == Held{share, share, share});
   CHECK(whats(moment(walk, "update").after) == "parameters of root; parameters of block 0");
+}
+
+TEST_CASE("the owner of a unit sends copies of it, which all others drop, and alone gets its gradient",
+          "[parallel][walk]") {
+  StepWalk const walk = walk_small(with_owners(3), 4, 3); // root and three blocks, of which rank i owns the i-th
+  CHECK(parameters_by_rank(walk, "forward embed", 0) == Held{whole, copy, copy, copy});
+  CHECK(parameters_by_rank(walk, "forward embed", 1) == Held{under_way, whole, under_way, under_way});
+  CHECK(parameters_by_rank(walk, "forward embed", 2) == Held{nothing, nothing, whole, nothing});
+  CHECK(parameters_by_rank(walk, "forward block 0", 1) == Held{copy, whole, copy, copy});
+  CHECK(parameters_by_rank(walk, "forward block 1", 1) == Held{nothing, whole, nothing, nothing});
+  CHECK(gradients_by_rank(walk, "backward block 2", 3) == Held{own, own, own, own});
+  WalkedCollective const& reduced = moment(walk, "backward block 2").after.front();
+  CHECK(reduced.planned.problem.collective == Collective::reduce);
+  CHECK(reduced.planned.problem.root == 3);
+  for (Index unit = 0; unit < 4; ++unit) {
+    Held one(4, nothing);
+    one[static_cast<std::size_t>(unit)] = whole;
+    CHECK(gradients_by_rank(walk, "update", unit) == one);
+    CHECK(parameters_by_rank(walk, "update", unit) == one);
+    for (Rank rank = 0; rank < 4; ++rank) CHECK(optimizer_held_by(walk.layout(), unit, rank) == one[rank]);
+  }
+}
+
+TEST_CASE("with owners all ranks together send as much as without", "[parallel][walk]") {
+  Rank const ranks = GENERATE(2, 3, 4, 7);
+  for (auto const& [stage, times] : {std::pair{1, 2}, {2, 2}, {3, 3}}) {
+    StepWalk const walk = walk_small(with_owners(stage), ranks, 3);
+    std::uint64_t all = 0;
+    for (Rank rank = 0; rank < ranks; ++rank) all += sent(walk, rank);
+    CHECK(all == static_cast<std::uint64_t>(times * (ranks - 1) * walk.plan().layout.elements()));
+  }
+}
+
+TEST_CASE("of stage 1 with owners all ranks have the parameters, and one has the sum of gradients",
+          "[parallel][walk]") {
+  StepWalk const walk = walk_small(with_owners(1), 3);
+  CHECK(parameters_by_rank(walk, "forward head", 1) == Held{whole, whole, whole});
+  CHECK(gradients_by_rank(walk, "update", 0) == Held{whole, nothing, nothing});
+  ParallelConfig all_reduced = with_owners(1);
+  all_reduced.gradient_reduction = GradientReductionWay::all_reduce;
+  CHECK(gradients_by_rank(walk_small(all_reduced, 3), "update", 0) == Held{whole, whole, whole});
+}
+
+TEST_CASE("DDP's rungs reduce everything at once, or tensor by tensor", "[parallel][walk]") {
+  StepWalk const step = walk_small({.granularity = Granularity::step}, 3);
+  REQUIRE(collectives_of(step).size() == 1);
+  CHECK(whats(moment(step, "backward embed").after) == "gradient of root, block 0, block 1");
+  StepWalk const tensors = walk_small({.granularity = Granularity::tensor}, 3);
+  CHECK(collectives_of(tensors).size() == 4 + 2 * 12); // wte, wpe, and two of lnf; 12 of a block
+  std::vector<WalkedCollective> const& after = moment(tensors, "backward block 1").after;
+  CHECK(after.front().what == "gradient of block 1 fcprojb");
+  CHECK(gradients(moment(tensors, "backward block 1")) == Held{own, nothing, own});
+  CHECK(gradients(moment(tensors, "backward block 0")) == Held{own, own, under_way});
+  CHECK(gradients(moment(tensors, "update")) == Held{whole, whole, whole});
+}
+
+TEST_CASE("mixed recipes send parameters and gradients in their own types", "[parallel][walk]") {
+  for (auto const& [recipe, gradient] : {std::pair{RecipeName::fp32, Storage::fp32},
+                                         {RecipeName::mixed16, Storage::bf16},
+                                         {RecipeName::mixed18, Storage::fp32},
+                                         {RecipeName::mixed20, Storage::bf16}}) {
+    StepWalk const walk = walk_small(zero(2), 4, 2, {.recipe = recipe});
+    CHECK(walk.is_mixed() == (recipe != RecipeName::fp32));
+    for (WalkedCollective const& one : collectives_of(walk)) {
+      bool const is_gradient = one.what.starts_with("gradient");
+      CHECK(one.storage == (is_gradient ? gradient : walk.is_mixed() ? Storage::bf16 : Storage::fp32));
+    }
+  }
 }

@@ -47,6 +47,29 @@ TEST_CASE("a strategy's text says who owns what and what starts when", "[report]
                                      "2 x 3072"));
 }
 
+TEST_CASE("units with owners are copied to the others, and types of mixed recipes are told", "[report][strategy]") {
+  ParallelConfig parallel = zero(3);
+  parallel.partition = StatePartition::inter_layer;
+  GptConfig const model{.layers = 3, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
+  StepWalk const walk = walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, 4).parts()),
+                                  Topology::one_node(4), {.recipe = RecipeName::mixed20});
+  std::string const text = strategy_text("zero3", walk);
+  CHECK_THAT(text, ContainsSubstring("Every unit has one owner, who updates it."));
+  CHECK_THAT(text,
+             ContainsSubstring("\n  rank 1    -            -               -           [0, 1024)  -          -\n"));
+  CHECK_THAT(text, ContainsSubstring("broadcast binomial of parameters of block 0 from rank 1: ranks send 0 to "));
+  CHECK_THAT(text, ContainsSubstring(
+                       "reduce binomial of gradient of block 2 to rank 3: ranks send 0 to 1024 elements of bf16"));
+  CHECK_THAT(text, ContainsSubstring("\n  rank 1  copy/-/-*  all/-/all  -/-/-      -/-/-\n"));
+  CHECK_THAT(text,
+             ContainsSubstring("in fp32: a copy of the gradients, master copy and 2 moments of what the rank owns; "
+                               "parameters are the master copy, rounded to bf16\n"));
+  // rank 1 owns a block of 1024: 2 + 2 bytes, and 4 of each moment, master copy and copy of the gradients
+  CHECK_THAT(text,
+             ContainsSubstring("kept by rank 1, in bytes: parameters 2 x 1024, gradients 2 x 1024, optimizer state "
+                               "16 x 1024 (fp32: master copy, 2 moments, copy of the gradients), sum 20480\n"));
+}
+
 TEST_CASE("the sums are told in units of the parameters", "[report][strategy]") {
   for (auto const& [parallel, words] : {std::pair{ParallelConfig{}, "= 2 (N-1)/N Psi"},
                                         {zero(1), "= 2 (N-1)/N Psi"},

@@ -1,9 +1,11 @@
 #include "parallel/program/step_walk.hpp"
 
+#include "model/parameter_runs.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace trainstone {
@@ -16,8 +18,9 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 /// it ends.
 class Walker {
 public:
-  explicit Walker(std::vector<ShardPlan> plans)
+  Walker(std::vector<ShardPlan> plans, ParameterTable const& table)
       : m_plans(std::move(plans)),
+        m_table(table),
         m_plan(m_plans.front()),
         m_states(m_plan.layout.units.size()),
         m_slots(at(m_plan.gathers.in_flight())) {}
@@ -79,7 +82,7 @@ private:
     case Act::reduce:
     case Act::reduce_sums:
       std::erase_if(m_reducing, [&](Instruction const& other) { return other.subject == one.subject; });
-      set_gradients(one.subject, sum_is_whole() ? Holding::whole : Holding::share);
+      if (!is_reducing(one.subject)) set_gradients(one.subject, sum_is_whole() ? Holding::whole : Holding::share);
       break;
     default: throw Error(fmt::format("a walk goes through one stage, which does not {}", to_string(one.started)));
     }
@@ -125,9 +128,17 @@ private:
 
   bool sum_is_whole() const {
     if (m_plan.reductions.collectives.empty()) return !m_plan.layout.sharding.gradients;
-    Collective const first = m_plan.reductions.collectives.front().problem.collective;
-    bool const scattered = first == Collective::reduce_scatter || first == Collective::server_push;
-    return !scattered && !m_plan.layout.sharding.gradients;
+    PlannedCollective const& first = m_plan.reductions.collectives.front();
+    bool const is_owners = first.axis == Axis::shard && first.problem.collective != Collective::all_reduce;
+    return !is_owners && !m_plan.layout.sharding.gradients;
+  }
+
+  /// Whether another bucket of the same units is under way.
+  bool is_reducing(Index bucket) const {
+    Index const run = m_plan.reductions.buckets.bucket(bucket).run;
+    return std::ranges::any_of(m_reducing, [&](Instruction const& other) {
+      return m_plan.reductions.buckets.bucket(other.subject).run == run;
+    });
   }
 
   void set_gradients(Index bucket, Holding held) {
@@ -135,13 +146,13 @@ private:
   }
 
   WalkedCollective of_parameters(Index unit) const {
-    return collective("parameters of " + m_plan.layout.units[at(unit)].name,
+    return collective("parameters of " + m_plan.layout.units[at(unit)].name, m_plan.layout.types.parameters,
                       [=](ShardPlan const& plan) { return plan.gathers.of_unit[at(unit)].front().planned; });
   }
 
   template <class Planned>
-  WalkedCollective collective(std::string what, Planned const& planned) const {
-    WalkedCollective walked{planned(m_plan), std::move(what), false, false, {}};
+  WalkedCollective collective(std::string what, Storage storage, Planned const& planned) const {
+    WalkedCollective walked{planned(m_plan), std::move(what), false, false, {}, storage};
     for (ShardPlan const& plan : m_plans) {
       PlannedCollective const mine = planned(plan);
       walked.traffic.push_back(
@@ -158,9 +169,9 @@ private:
     bool follows = false;
     for (std::size_t step = 0; step < m_plan.reductions.collectives.size(); ++step) {
       if (m_plan.reductions.is_of_sums(m_plan.reductions.collectives[step]) != (one.act == Act::reduce_sums)) continue;
-      started.push_back(collective(what_is_reduced(step) + names_of(one.subject), [&](ShardPlan const& plan) {
-        return plan.reductions.reduction_of(bucket, plan.layout)[step];
-      }));
+      started.push_back(
+          collective(what_is_reduced(step) + names_of(one.subject), m_plan.reductions.storage,
+                     [&](ShardPlan const& plan) { return plan.reductions.reduction_of(bucket, plan.layout)[step]; }));
       started.back().follows = follows;
       started.back().waits = waits && !follows;
       follows = true;
@@ -175,7 +186,7 @@ private:
     return is_sum ? "the sum of the gradient of " : "its share of the gradient of ";
   }
 
-  /// Whole units: the walk's buckets are not slices.
+  /// The units that a bucket takes, or is a tensor of.
   std::vector<Index> units_of(Index bucket) const {
     BucketRun const& run = m_plan.reductions.buckets.runs[at(m_plan.reductions.buckets.bucket(bucket).run)];
     std::vector<Index> units;
@@ -184,12 +195,26 @@ private:
   }
 
   std::string names_of(Index bucket) const {
-    std::string names;
+    std::string names = tensor_names(bucket);
+    if (!names.empty()) return names;
     for (Index const unit : units_of(bucket)) names += (names.empty() ? "" : ", ") + m_plan.layout.units[at(unit)].name;
     return names;
   }
 
+  /// "block 1 qkvw"; empty if the bucket is no tensor.
+  std::string tensor_names(Index bucket) const {
+    std::string names;
+    Bucket const taken = m_plan.reductions.buckets.bucket(bucket);
+    if (m_plan.reductions.buckets.runs[at(taken.run)].slice_ends.empty()) return names;
+    for (BucketPart const& part : taken.parts)
+      for_each_tensor(m_table, part.group, part.of_share, [&](ParameterTensor const& tensor, Range const&) {
+        names += (names.empty() ? "" : ", ") + tensor.name;
+      });
+    return names;
+  }
+
   std::vector<ShardPlan> const m_plans;
+  ParameterTable const& m_table;
   ShardPlan const& m_plan;
   std::vector<UnitState> m_states;
   std::vector<Slot> m_slots;
@@ -203,11 +228,23 @@ private:
 
 } // namespace
 
-Holding held_by(Mesh const& mesh, Rank rank, StatePart part, Holding held) {
+Holding held_by(StateLayout const& layout, Index unit, Rank rank, StatePart part, Holding held) {
+  Mesh const& mesh = layout.mesh;
+  if (std::optional<Rank> const owner = layout.ownership.owner(layout.units[at(unit)].first_group)) {
+    bool const is_owner = mesh.index(Axis::shard, rank) == *owner, is_parameter = part == StatePart::parameters;
+    if (held == Holding::share) return is_owner ? Holding::whole : Holding::nothing;
+    if (is_parameter && is_owner) return Holding::whole; // while it sends it, too
+    return is_parameter && held == Holding::whole && layout.sharding.parameters ? Holding::copy : held;
+  }
   if (mesh.servers == 0) return held;
   if (!mesh.serves(rank)) return held == Holding::share ? Holding::nothing : held;
   if (part != StatePart::gradient) return Holding::share;
   return held == Holding::own ? Holding::nothing : held;
+}
+
+Holding optimizer_held_by(StateLayout const& layout, Index unit, Rank rank) {
+  bool const is_shared_out = layout.ownership.owners() > 1 || layout.ownership.owner(0).has_value();
+  return held_by(layout, unit, rank, StatePart::optimizer, is_shared_out ? Holding::share : Holding::whole);
 }
 
 Rank number_of_share(Mesh const& mesh, Rank rank) {
@@ -216,7 +253,7 @@ Rank number_of_share(Mesh const& mesh, Rank rank) {
 }
 
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
-                   Topology const& topology) {
+                   Topology const& topology, PrecisionConfig const& precision) {
   ParallelConfig one_unit_each = parallel;
   one_unit_each.server_schedule = ServerSchedule::fifo; // ranks hold the same
   Index largest = std::ranges::max(table.units(), {}, &ParameterUnit::padded).padded;
@@ -225,8 +262,8 @@ StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, Param
   one_unit_each.bucket_bytes = one_unit_each.first_bucket_bytes = static_cast<double>(largest) * sizeof(float);
   StepWalk walk;
   for (Rank rank = 0; rank < topology.ranks(); ++rank)
-    walk.plans.push_back(make_shard_plan(one_unit_each, {}, {}, comm, table, topology, rank, 1));
-  walk.moments = Walker(walk.plans).walk();
+    walk.plans.push_back(make_shard_plan(one_unit_each, {}, precision, comm, table, topology, rank, 1));
+  walk.moments = Walker(walk.plans, table).walk();
   return walk;
 }
 

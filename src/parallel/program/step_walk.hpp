@@ -19,13 +19,16 @@ enum class Holding {
   own,       ///< of a gradient: all, of its own micro-batch
   under_way, ///< a collective brings it, or adds it up
   whole,     ///< all; of a gradient: of the sum over ranks
+  copy,      ///< of parameters: all, for a while; another rank owns the unit
 };
 
 enum class StatePart { parameters, gradient, optimizer };
 
-/// What a rank holds where most ranks hold `held`: a server has its share of everything, and no gradient of its own. A
-/// worker has no share.
-Holding held_by(Mesh const& mesh, Rank rank, StatePart part, Holding held);
+/// What a rank holds of a unit where the walk says `held`. A server has its share of everything, and no gradient of its
+/// own; a worker has no share. If units have owners, a share is all of the unit on its owner and nothing elsewhere.
+Holding held_by(StateLayout const& layout, Index unit, Rank rank, StatePart part, Holding held);
+/// The optimizer state of a unit: it never moves.
+Holding optimizer_held_by(StateLayout const& layout, Index unit, Rank rank);
 /// Among those that share a group. Of a rank that has a share.
 Rank number_of_share(Mesh const& mesh, Rank rank);
 
@@ -38,10 +41,11 @@ struct UnitState {
 /// A collective that starts at a moment, on all ranks.
 struct WalkedCollective {
   PlannedCollective planned;
-  std::string what;             ///< "parameters of root", "gradient of block 1"
-  bool follows = false;         ///< it begins when the one before it has ended
-  bool waits = false;           ///< it begins when an earlier one leaves it its scratch
-  std::vector<Traffic> traffic; ///< by rank, in elements
+  std::string what;                ///< "parameters of root", "gradient of block 1"
+  bool follows = false;            ///< it begins when the one before it has ended
+  bool waits = false;              ///< it begins when an earlier one leaves it its scratch
+  std::vector<Traffic> traffic;    ///< by rank, in elements
+  Storage storage = Storage::fp32; ///< of an element
 };
 
 struct Moment {
@@ -59,12 +63,14 @@ struct StepWalk {
   ShardPlan const& plan() const { return plans.front(); }
   StateLayout const& layout() const { return plan().layout; }
   Rank ranks() const { return layout().mesh.ranks(); }
+  /// Whether parameters are updated in a master copy.
+  bool is_mixed() const { return layout().types.master; }
 };
 
-/// A step in the middle of a training, of one micro-batch per rank; every bucket is one unit.
+/// A step in the middle of a training, of one micro-batch per rank. With granularity bucket every bucket is one unit.
 /// \param[in] parallel  checked: find_parallel_problem() has nothing to say
 StepWalk walk_step(ParallelConfig const& parallel, CommConfig const& comm, ParameterTable const& table,
-                   Topology const& topology);
+                   Topology const& topology, PrecisionConfig const& precision = {});
 
 /// All collectives of a step, as they start.
 std::vector<WalkedCollective> collectives_of(StepWalk const& walk);
