@@ -100,6 +100,13 @@ class Mapping:
             if path not in self.honoured and path not in self.listed:
                 self.refuse(path, "nothing in the program reads it", "none")
 
+    def add_training_arguments(self, training, settings):
+        """Of a Hugging Face Trainer. \\param settings  keys of the deck that they decide"""
+        self.renamed += training.lines
+        for key, value in settings.items():
+            self.deck[key], self.origin[key] = value, "TrainingArguments"
+        training.tell(self, settings)
+
     # --- what became of a key --------------------------------------------------------------------------------------
 
     def keep(self, path, how):
@@ -310,9 +317,7 @@ class Mapping:
             self.map_sharding(stage)
             self.put("parallel.overlap", self.switch(ZERO + "overlap_comm", stage == 3, "parallel.overlap"),
                      ZERO + "overlap_comm")
-        elements = self.whole(ZERO + "reduce_bucket_size", "parallel.bucket", 500_000_000, 1) if stage else 500_000_000
-        for key in ("parallel.bucket", "parallel.first_bucket"):
-            self.put(key, size_text(elements * gradient_bytes), ZERO + "reduce_bucket_size")
+        self.map_bucket(stage, gradient_bytes)
         for name, (*_, stages) in ZERO_SETTLED.items():
             if stage not in stages:
                 self.idle([ZERO + name] if ZERO + name not in self.honoured else [], f"stage {stage} does not read it")
@@ -325,6 +330,18 @@ class Mapping:
             self.keep(prefetch[0], "parallel.prefetch")
             self.put("parallel.prefetch", 0, prefetch[0])
         self.map_settled(ZERO_SETTLED, ZERO)
+
+    def map_bucket(self, stage, gradient_bytes):
+        """In bytes, which a base deck has as text."""
+        path, keys = ZERO + "reduce_bucket_size", ("parallel.bucket", "parallel.first_bucket")
+        if stage and self.leaves.get(path) == "auto" and keys[0] in self.base and keys[0] not in self.given:
+            self.refuse(path, LAUNCHER, f"--set {keys[0]}=...")
+            for key in keys:
+                self.put(key, self.base.get(key, self.base[keys[0]]), path)
+            return
+        elements = self.whole(path, keys[0], 500_000_000, 1) if stage else 500_000_000
+        for key in keys:
+            self.put(key, size_text(elements * gradient_bytes), path)
 
     def map_sharding(self, stage):
         group = self.whole(ZERO + "mics_shard_size", "parallel.shard_group", -1, -1)

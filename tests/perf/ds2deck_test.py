@@ -294,6 +294,12 @@ class CommandLine(unittest.TestCase):
                                                 "optimizer.lr", "optimizer.schedule")], [160, 60, 8, 2, 2e-3, "cosine"])
         self.assertNotIn("batch.micro", keys)  # the configuration decides the batch
 
+    def test_an_automatic_bucket_is_the_bases(self):
+        converted = Converted(CONFIGS / "launcher_auto.json", "--base", ROOT / "inputs" / "quickstart.toml")
+        self.assertEqual(converted.code, 3, converted.errors)
+        keys = flat(tomllib.loads(converted.deck))
+        self.assertEqual([keys["parallel.bucket"], keys["parallel.first_bucket"]], ["256 KiB"] * 2)
+
     def test_no_value_of_any_key_gets_lost_or_breaks_it(self):
         values = (True, False, 0, 1, 7, -1, 0.5, 1e30, float("inf"), "auto", "text", None, {}, [], [1, 2])
         for path in ds_mapping.KNOWN:
@@ -312,6 +318,73 @@ class CommandLine(unittest.TestCase):
                 with self.subTest(f"{path} = {value}"):
                     self.assertEqual(sorted([*mapping.honoured, *mapping.listed]), sorted(leaves_of(config)))
                     self.assertNotIn("auto", [mapping.leaves[path] for path in mapping.keys_of if path in mapping.honoured])
+
+
+class OfATrainer(unittest.TestCase):
+    # as a lecture has them
+    ARGUMENTS = {"output_dir": "out/mine", "num_train_epochs": 2, "per_device_train_batch_size": 4,
+                 "per_device_eval_batch_size": 4, "deepspeed": "ds.json"}
+    AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto",
+            "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"},
+            "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}}
+
+    def convert(self, arguments, config=None, *more, base="quickstart"):
+        with tempfile.TemporaryDirectory() as folder:
+            path, deck = pathlib.Path(folder) / "args.json", pathlib.Path(folder) / "deck.toml"
+            path.write_text(json.dumps(arguments))
+            (path.parent / "ds.json").write_text(json.dumps(self.AUTO if config is None else config))
+            command = [sys.executable, "-B", str(CONVERTER), "--training-args", str(path), "--out", str(deck),
+                       *(["--base", str(ROOT / "inputs" / f"{base}.toml")] if base else []), *map(str, more)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertNotIn("Traceback", ended.stderr)
+            keys = flat(tomllib.loads(deck.read_text())) if deck.exists() else None
+            return ended.returncode, ended.stderr, keys
+
+    def test_automatic_values_come_from_the_arguments_and_else_from_the_trainers_defaults(self):
+        code, errors, keys = self.convert({**self.ARGUMENTS, "learning_rate": 3e-4, "adam_beta2": 0.95, "bf16": True})
+        self.assertEqual((code, "NOT HONOURED" in errors), (0, False), errors)
+        expected = {"checkpoint.dir": "out/mine", "data.epochs": 2, "batch.micro": 4, "batch.accumulation": 1,
+                    "optimizer.lr": 3e-4, "optimizer.betas": [0.9, 0.95], "optimizer.eps": 1e-8, "optimizer.clip": 1.0,
+                    "optimizer.weight_decay": 0, "precision.recipe": "mixed16", "parallel.zero_stage": 2,
+                    "parallel.bucket": "50 KiB"}  # 160^2 values of 2 bytes: the Trainer asks for hidden^2
+        self.assertEqual({key: keys[key] for key in expected} | {"parallel.bucket": keys["parallel.bucket"]}, expected)
+        self.assertNotIn("data.steps", keys)
+        self.assertIn('FILLED IN optimizer.params.betas = [0.9, 0.95]: adam_beta1, adam_beta2', errors)
+
+    def test_the_lectures_own_files_belong_together(self):
+        code, errors, keys = self.convert(self.ARGUMENTS, {"zero": {"stage": 3}})
+        self.assertEqual(code, 0, errors)
+        self.assertEqual([keys[key] for key in ("batch.micro", "parallel.zero_stage", "data.epochs")], [4, 3, 2])
+
+    def test_what_has_no_meaning_here_is_listed(self):
+        for more, words in (({"per_device_eval_batch_size": 16}, "per_device_eval_batch_size = 16: validations have the micro"),
+                            ({"num_train_epochs": 1.5}, "epochs are whole numbers"), ({"push_to_hub": True}, "push_to_hub = true"),
+                            ({"warmup_steps": 5}, "warmup_steps = 5: the ds_config has no")):
+            with self.subTest(words):
+                code, errors, _ = self.convert({**self.ARGUMENTS, **more})
+                self.assertEqual((code, errors.count("NOT HONOURED")), (3, 1), errors)
+                self.assertIn(words, errors)
+        code, errors, keys = self.convert(self.ARGUMENTS, base=None)
+        self.assertIn("synthetic data have no epochs", errors)
+        self.assertEqual((code, keys["data.steps"]), (3, 100))
+
+    def test_steps_come_before_epochs_and_the_command_line_before_both(self):
+        _, _, keys = self.convert({**self.ARGUMENTS, "max_steps": 70})
+        self.assertEqual((keys["data.steps"], "data.epochs" in keys), (70, False))
+        code, errors, keys = self.convert({**self.ARGUMENTS, "max_steps": 70}, None, "--steps", 90)
+        self.assertEqual((code, keys["data.steps"], "data.epochs" in keys), (0, 90, False), errors)
+
+    def test_contradictions_end_with_64(self):
+        for arguments, config, words in (
+                ({"per_device_train_batch_size": 4}, {"train_micro_batch_size_per_gpu": 2}, "train_micro_batch_size_per_gpu = 2 contradicts"),
+                ({"learning_rate": 0}, None, "learning_rate = 0: must be a number above 0"),
+                ({"deepspeed": None}, None, "must name a ds_config"), ({"deepspeed": "none.json"}, None, "none.json")):
+            with self.subTest(words):
+                code, errors, keys = self.convert({**self.ARGUMENTS, **arguments}, config)
+                self.assertEqual((code, keys), (64, None), errors)
+                self.assertIn(words, errors)
+        ended = subprocess.run([sys.executable, "-B", str(CONVERTER)], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 64)
 
 
 if __name__ == "__main__":
