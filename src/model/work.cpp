@@ -25,6 +25,17 @@ ModelFlops flops_of(std::vector<KernelUse> const& uses) {
   return sum;
 }
 
+PerPhase<PhaseWork> work_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm) {
+  PerPhase<PhaseWork> sum;
+  for (KernelUse const& use : uses)
+    for (KernelUse const& started : started_kernels(use, gemm)) {
+      auto const count = static_cast<std::uint64_t>(started.count);
+      sum[started.work.phase].flops += count * started.work.flops;
+      sum[started.work.phase].bytes += count * started.work.bytes;
+    }
+  return sum;
+}
+
 std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm) {
   std::uint64_t sum = 0;
   for (KernelUse const& use : uses) {

@@ -91,6 +91,16 @@ struct ModelFlops {
 
 ModelFlops flops_of(std::vector<KernelUse> const& uses);
 
+/// As kernels declare it: each operand is read or written once.
+struct PhaseWork {
+  std::uint64_t flops = 0;
+  std::uint64_t bytes = 0;
+  bool operator==(PhaseWork const&) const = default;
+};
+
+/// Of all kernels that the uses start.
+PerPhase<PhaseWork> work_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm);
+
 /// One micro-batch: forward alone, and forward and backward.
 ModelFlops evaluation_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
 ModelFlops training_flops(GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});

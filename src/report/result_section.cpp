@@ -2,6 +2,7 @@
 
 #include "core/plural.hpp"
 #include "report/bubble_section.hpp"
+#include "report/intensity_section.hpp"
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/result_plots.hpp"
@@ -197,6 +198,7 @@ Page result_section(NamedResult const& named) {
     for (Block& block : servers_section(*result.servers)) page.push_back(std::move(block));
   if (result.pipeline)
     for (Block& block : bubble_section(*result.pipeline)) page.push_back(std::move(block));
+  for (Block& block : intensity_section(named)) page.push_back(std::move(block));
   for (Block& block : step_section(named)) page.push_back(std::move(block));
   page.emplace_back(Heading{3, "Plots"});
   for (Figure& figure : result_figures(named)) page.emplace_back(std::move(figure));

@@ -2,12 +2,10 @@
 
 #include "core/error.hpp"
 #include "core/plural.hpp"
-#include "parallel/plan/strategies.hpp"
 #include "report/machine_source.hpp"
-#include "result/recorded_deck.hpp"
+#include "report/recorded_run.hpp"
 
 #include <filesystem>
-#include <map>
 
 namespace trainstone {
 
@@ -19,16 +17,6 @@ constexpr char const* no_machine =
     "There is no predicted timeline: `trainstone report --machine FILE` shows it, with a FILE of `trainstone calibrate "
     "--deck DECK`, and draws the run's step below it if the deck has trace.file.";
 
-/// Whether this build computes as the run did. A prediction depends on it: a device computes while its host
-/// communicates.
-void require_build_of(MachineInfo const& machine) {
-  bool const on_host = buffers_refusal(to_string(MessageBuffers::host)).empty();
-  TRAINSTONE_REQUIRE_INPUT(machine.device.empty() == on_host,
-                           "the run computed on {}, and this build computes on {}; make the report with a build for {}",
-                           on_host ? machine.device : "the host", on_host ? "the host" : "devices",
-                           on_host ? "devices" : "the host");
-}
-
 void require_threads(NamedMachine const& machine, TopologyInfo const& topology) {
   if (!machine.machine.parts) return; // what comes next says so
   std::int64_t const measured = machine.machine.parts->threads, used = topology.busy_threads_per_rank();
@@ -37,23 +25,8 @@ void require_threads(NamedMachine const& machine, TopologyInfo const& topology) 
                            machine.path, plural(measured, "thread"), used);
 }
 
-/// Where the ranks of the run were.
-Topology topology_of(TopologyInfo const& info, RunConfig const& config) {
-  if (info.emulated_nodes || info.places.empty())
-    return imagined_topology(config, info.ranks, info.emulated_nodes ? 1 : info.nodes);
-  std::map<std::string, int> nodes;
-  std::vector<int> node_of_rank;
-  for (RankPlace const& place : info.places)
-    node_of_rank.push_back(nodes.try_emplace(place.host, static_cast<int>(nodes.size())).first->second);
-  return Topology(std::move(node_of_rank));
-}
-
-PredictedStep predict(Result const& result, RunConfig const& config, NamedMachine const& machine) {
-  require_build_of(result.machine);
-  require_threads(machine, result.topology);
-  MachineChoices choices{.buffers = parse_message_buffers(result.topology.buffers)};
-  for (ChosenAlgorithm const& one : result.chosen) choices.algorithms[one.key] = one.algorithm;
-  ResolvedRun const run = resolve_run(config, topology_of(result.topology, config), choices);
+PredictedStep predict(ResolvedRun const& run, TopologyInfo const& topology, NamedMachine const& machine) {
+  require_threads(machine, topology);
   return predicted_step(run, machine.path, machine.machine, own_buffers(run.buffers));
 }
 
@@ -94,12 +67,10 @@ StepComparison compare_step(ResultFile const& file, std::optional<NamedMachine> 
   }
   step.machine = machine_line(machine->path, machine->machine);
   try {
-    RunConfig const config = resolve(recorded_deck(file), file.result.topology.ranks);
-    TRAINSTONE_REQUIRE_INPUT(!is_asynchronous(config.parallel),
-                             "workers that do not wait for each other make no step together");
-    step.predicted = predict(file.result, config, *machine);
+    ResolvedRun const run = recorded_run(file);
+    step.predicted = predict(run, file.result.topology, *machine);
     try {
-      step.measured = measure(file, config.trace.file, *step.predicted);
+      step.measured = measure(file, run.config.trace.file, *step.predicted);
     } catch (InputError const& why) {
       step.missing = missing("measured", why);
     }

@@ -231,6 +231,18 @@ std::map<std::string, double> read_metrics(JsonFile const& file) {
   return metrics;
 }
 
+/// No number where a rate was not measured.
+PeakInfo read_peaks(JsonFile const& file) {
+  PeakInfo peaks;
+  auto const read = [&](std::string const& name, double& rate) {
+    std::string const place = "/peaks/" + name;
+    if (file.optional_non_negative(place)) rate = file.positive(place);
+  };
+  read("gemm_flops_per_second", peaks.gemm_flops_per_second);
+  read("bandwidth_bytes_per_second", peaks.bandwidth_bytes_per_second);
+  return peaks;
+}
+
 MeasuredWindow read_window(JsonFile const& file, std::vector<StepReport> const& samples) {
   if (!file.has("/window")) return {};
   MeasuredWindow const window{file.count("/window/first_step"), file.count("/window/last_step")};
@@ -301,6 +313,7 @@ ResultFile read_result(JsonFile const& file) {
   result.pipeline = read_pipeline(file);
   result.tokens_per_second = read_rate(file, result.outcome);
   result.window = read_window(file, result.samples);
+  result.peaks = read_peaks(file);
   result.metrics = read_metrics(file);
   result.checks = read_checks(file);
   require_proved(file, result);

@@ -6,6 +6,7 @@
 #include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "parallel/plan/strategies.hpp"
+#include "support/counted_work.hpp"
 #include "support/tools_guard.hpp"
 #include "support/traffic.hpp"
 #include "support/training_run.hpp"
@@ -72,6 +73,7 @@ Traffic check_counts(TrainingRun& run, Communicator& world) {
   CHECK(sent == 2 * run.plan.step_sent());
   CHECK(comm_counters().total(Purpose::control) == 2 * run.plan.step_control());
   CHECK(total_launches(counters()) == 2 * (run.plan.step_launches + run.plan.update_launches));
+  check_work(run.plan, run.resolved.config.optimizer, 2, 0);
   counters() = {};
   comm_counters() = {};
   run.trainer.validate();

@@ -2,6 +2,7 @@
 
 // A training of two steps and a validation, of which everything that is counted must equal what is planned.
 
+#include "support/counted_work.hpp"
 #include "support/training_run.hpp"
 #include "train/plan/program_proof.hpp"
 #include "train/verification/run_verification.hpp"
@@ -26,6 +27,7 @@ inline void check_counts(Communicator& world, RunConfig const& config) {
   CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
   CHECK(counters().flops[Phase::attention] ==
         2 * run.plan.step_flops.attention + evaluated * run.plan.evaluation_flops.attention);
+  check_work(run.plan, config.optimizer, 2, evaluated);
   CHECK(total_launches(counters()) ==
         2 * (run.plan.step_launches + run.plan.update_launches) + evaluated * run.plan.evaluation_launches);
   Traffic training = run.plan.step_sent();

@@ -70,6 +70,19 @@ TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose
         plan_of(1, zero).step_launches + reductions * (layers + 3)); // root has three groups
 }
 
+TEST_CASE("products of a step read and write each operand once: bytes by hand", "[train][plan]") {
+  std::uint64_t const layers = 2, h = 12, n = 2 * 11, vocab = 128;
+  RunPlan const plan = plan_run(make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11, {2, 1, 2}), 0, 1);
+  CHECK(plan.step_work[Phase::gemm].flops == plan.step_flops.gemm);
+  CHECK(plan.step_work[Phase::attention].flops == plan.step_flops.attention);
+  // a product and the two of its backward have the same three operands
+  auto const linear = [&](std::uint64_t in, std::uint64_t out) { return n * in + in * out + n * out; };
+  std::uint64_t const of_block = linear(h, 3 * h) + linear(h, h) + linear(h, 4 * h) + linear(4 * h, h);
+  CHECK(plan.step_work[Phase::gemm].bytes == 3 * 4 * (layers * of_block + linear(h, vocab)));
+  CHECK(plan.evaluation_work[Phase::gemm].bytes == 4 * (layers * of_block + linear(h, vocab)));
+  CHECK(plan.step_work[Phase::optimizer] == PhaseWork{});
+}
+
 TEST_CASE("FLOPs of a step grow with accumulation, memory by the tokens alone", "[train][plan]") {
   GptConfig const model{2, 3, 12, 11, 29};
   RunPlan const once = plan_run(make_config(model, 11, {2, 1, 2}), 0, 1);

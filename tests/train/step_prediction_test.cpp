@@ -38,6 +38,32 @@ TEST_CASE("a step's floor is its products at the GEMM rate and 28 bytes per para
   }
 }
 
+TEST_CASE("an update does 17 FLOP on 28 bytes per parameter, of which shards have their part", "[train][prediction]") {
+  for (Strategy const strategy : {Strategy::ddp, Strategy::zero}) {
+    RunConfig config = small_config(3);
+    config.parallel.strategy = strategy;
+    config.parallel.zero_stage = strategy == Strategy::zero ? 1 : 0;
+    PhaseWork all;
+    for (Rank rank = 0; rank < 3; ++rank) {
+      PhaseWork const one = update_work(plan_run(config, rank, 3), config.optimizer);
+      all.flops += one.flops;
+      all.bytes += one.bytes;
+    }
+    // 128 is the padded vocabulary: V h + s h + L (12 h^2 + 13 h) + 2 h
+    std::uint64_t const parameters = 128 * 8 + 5 * 8 + 2 * (12 * 64 + 13 * 8) + 2 * 8;
+    std::uint64_t const copies = strategy == Strategy::ddp ? 3 : 1;
+    CHECK(all == PhaseWork{17 * copies * parameters, 28 * copies * parameters});
+  }
+  RunConfig config = small_config(1);
+  config.optimizer.type = OptimizerType::sgd;
+  config.optimizer.momentum = 0;
+  PhaseWork const plain = update_work(plan_run(config, 0, 1), config.optimizer);
+  CHECK(plain.bytes * 5 == plain.flops * 12);
+  config.precision.recipe = RecipeName::mixed20;
+  PhaseWork const mixed = update_work(plan_run(config, 0, 1), config.optimizer);
+  CHECK(mixed.bytes * 5 == mixed.flops * (12 + 2)); // gradients are read from their fp32 copy
+}
+
 TEST_CASE("on an alpha-beta-gamma machine messages of a step cost alpha each, beta per byte and gamma per byte added",
           "[train][prediction]") {
   constexpr Rank ranks = 3;

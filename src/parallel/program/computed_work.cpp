@@ -47,6 +47,11 @@ ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const
     ModelFlops const flops = flops_of(kernels);
     work.flops.gemm += times * flops.gemm;
     work.flops.attention += times * flops.attention;
+    PerPhase<PhaseWork> const of_pass = work_of(kernels, gemm);
+    for (Phase const phase : phases) {
+      work.work[phase].flops += times * of_pass[phase].flops;
+      work.work[phase].bytes += times * of_pass[phase].bytes;
+    }
     work.launches += times * (launches_of(kernels, gemm) + (pass.pass == Pass::loss ? 1 : 0));
   }
   return work;

@@ -14,6 +14,7 @@ namespace trainstone {
 
 struct ComputedWork {
   ModelFlops flops;
+  PerPhase<PhaseWork> work;
   std::uint64_t launches = 0; ///< with one that adds up the losses of a micro-batch
 };
 

@@ -42,6 +42,7 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   };
   ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
   plan.step_flops = step.flops;
+  plan.step_work = step.work;
   if (plan.computes())
     plan.model_gemm_flops = static_cast<std::uint64_t>(plan.accumulation) *
                             training_flops(config.model, plan.shape, parallel.parts.options()).gemm;
@@ -49,6 +50,7 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.update_moves = update_moves(parallel.offload, parallel.layout, parallel.reductions.storage);
   plan.evaluation_flops = evaluation.flops;
+  plan.evaluation_work = evaluation.work;
   plan.evaluation_launches = evaluation.launches + engine_evaluation_launches(parallel);
 }
 

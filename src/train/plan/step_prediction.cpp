@@ -2,6 +2,7 @@
 
 #include "comm/execution/buffers.hpp"
 #include "core/error.hpp"
+#include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <fmt/format.h>
@@ -55,6 +56,17 @@ double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, Comp
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;
+}
+
+PhaseWork update_work(RunPlan const& plan, OptimizerConfig const& optimizer) {
+  bool const descends = optimizer.type == OptimizerType::sgd;
+  std::uint64_t const flops = !descends ? 17 : optimizer.moments() > 0 ? 7 : 5;
+  auto bytes = static_cast<std::uint64_t>(update_bytes(plan, optimizer));
+  if (plan.parallel.layout.types.gradient_copy) bytes += sizeof(float) - bytes_per_value(plan.storage().gradients);
+  std::uint64_t elements = 0;
+  for (TensorShare const& share : tensor_shares(plan.parallel.layout, plan.table))
+    elements += static_cast<std::uint64_t>(share.range.size());
+  return {flops * elements, bytes * elements};
 }
 
 StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,

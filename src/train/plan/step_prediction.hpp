@@ -27,6 +27,9 @@ struct ComputeRates {
 /// (or fp32 parameter) in fp32, and writes 16-bit parameters. \param[in] all  rates of all ranks together
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all);
 
+/// Of a rank's update, as the optimizer's kernels declare it.
+PhaseWork update_work(RunPlan const& plan, OptimizerConfig const& optimizer);
+
 struct StepPrediction {
   double compute_seconds = 0;       ///< products of a rank, and the update of the rank that updates most
   double communication_seconds = 0; ///< of the rank, its messages one after the other
