@@ -6,8 +6,9 @@ error, and no rate is given then. Mixed machines, versions, classes or kinds of 
 and no error.
 Writes collected.json and collected.csv. Cells are compared with the first one that has a rate, by medians over repeats. Of
 studies over ranks the efficiency is FLOPs per rank and second over those on the fewest ranks; it is the usual one for all three
-kinds, as FLOPs per rank fall with 1/N in a strong study. Of a sweep the speed is that of the median step over that of
-the first choice. Few repeats have no 95 % interval: the smallest and largest value of two repeats is given, and is called so.
+kinds, as FLOPs per rank fall with 1/N in a strong study. Of a sweep the speed is that of the median step over that of the first
+choice; a study to a loss also has what each choice took until then. Few repeats have no 95 % interval: the smallest and largest
+value of two repeats is given, and is called so.
 """
 import csv
 import io
@@ -16,7 +17,7 @@ import statistics
 from lib.files import write_json, write_text
 from lib.judgement import ratio_of_medians
 from lib.program import INVALID, measured
-from study.folder import USABLE, different_keys, values_of, why_no_rate
+from study.folder import CHOOSING, USABLE, different_keys, values_of, why_no_rate
 
 COUNTED = ("sent_bytes", "messages", "flops", "kernel_launches")
 PHASES = {"gemm": "gemm", "attention": "attention", "adam": "adam", "comm": "comm", "other": "other",
@@ -58,6 +59,11 @@ def pipeline_columns(result):
             "pipeline_simulated_idle_share": pipeline.get("simulated_idle_share")}
 
 
+def to_loss_columns(result):
+    """What the run took until its held-out loss was data.stop_loss; None if it never was."""
+    return {f"{what}_to_stop_loss": result["metrics"].get(f"{what}_to_stop_loss") for what in ("steps", "tokens", "seconds", "flops")}
+
+
 def row_of(point, result):
     """One run as a flat row: plain values and None."""
     row = {"name": point["name"], "cell": point["cell"], "choice": point.get("choice"), "ranks": point["ranks"],
@@ -79,7 +85,7 @@ def row_of(point, result):
                 f"{side}_messages": work["messages"], f"{side}_flops": work["flops"]}
     tokens = result["samples"]["tokens"]
     return row | {"tokens_per_step": tokens[0] if tokens else None, "model_parameters": result["metrics"].get("model_parameters"),
-                  **slowest_rank(result), **pipeline_columns(result), **energy_columns(result),
+                  **slowest_rank(result), **pipeline_columns(result), **energy_columns(result), **to_loss_columns(result),
                   "wall_seconds": result["wall_seconds"], "deck_hash": result["deck"]["hash"],
                   "version": f"{result['code']['version']} git {result['code']['git']}",
                   "cpu": result["machine"]["cpu"], "device": result["machine"].get("device"), "mpi": result["machine"]["mpi"]}
@@ -175,9 +181,17 @@ def idle_shares(rows):
     return {column: None if None in values else statistics.median(values) for column, values in shares.items()}
 
 
+def costs_to_loss(rows):
+    """Medians over repeats, and how many of them reached the loss; None if none has."""
+    reached = [row for row in rows if row["flops_to_stop_loss"] is not None]
+    costs = {column: statistics.median(row[column] for row in reached) if reached else None
+             for column in rows[0] if column.endswith("_to_stop_loss")}
+    return {"model_parameters": rows[0]["model_parameters"], "reached": len(reached), **costs}
+
+
 def summary_of(study, rows):
     """One entry per cell: medians over repeats, and what it is of the first one, with the spread over repeats."""
-    figure, work = ("speed", "tokens_per_step") if study.kind == "sweep" else ("efficiency", "counted_flops")
+    figure, work = ("speed", "tokens_per_step") if study.kind in CHOOSING else ("efficiency", "counted_flops")
     runs = {cell: [row for row in rows if row["cell"] == cell and row.get("rate") is not None] for cell in study.cells}
     speeds = {cell: [row[work] / row["step_seconds_of_speed"] for row in some] for cell, some in runs.items() if some}
     summary, base = [], next(iter(speeds), None)
@@ -191,7 +205,7 @@ def summary_of(study, rows):
                         figure: statistics.median(speeds[cell]) / statistics.median(speeds[base]),
                         f"{figure}_low": low, f"{figure}_high": high, f"{figure}_interval": kind,
                         "largest_memory_bytes": study.planned(point)["predicted"]["memory_bytes"]["total"],
-                        **idle_shares(some)})
+                        **idle_shares(some), **(costs_to_loss(some) if study.kind == "to-loss" else {})})
     return summary
 
 
@@ -240,9 +254,23 @@ def print_choices(points):
               f"{', '.join(point['rate_names']):<16}  {point['choice']}")
 
 
+def print_to_loss(points):
+    """What each choice took until it had the loss, the fewest operations marked."""
+    least = min((point["flops_to_stop_loss"] for point in points if point["reached"]), default=None)
+    print(f"{'runs':>4} {'reached':>7} {'parameters':>12} {'steps':>7} {'tokens':>10} {'seconds':>9} {'FLOP':>10}   choice")
+    for point in points:
+        costs = f"{'-':>7} {'-':>10} {'-':>9} {'-':>10}  "
+        if point["reached"]:
+            costs = (f"{point['steps_to_stop_loss']:>7.0f} {point['tokens_to_stop_loss']:>10.0f} "
+                     f"{point['seconds_to_stop_loss']:>9.3f} {point['flops_to_stop_loss']:>10.4g}"
+                     f"{' *' if point['flops_to_stop_loss'] == least else '  '}")
+        print(f"{point['runs']:>4} {point['reached']:>7} {point['model_parameters']:>12.0f} {costs} {point['choice']}")
+
+
 def print_summary(collected):
     print(f"{collected['kind']} study: {collected['invariant']}")
-    (print_choices if collected["kind"] == "sweep" else print_ranks)(collected["points"])
+    print_points = {"sweep": print_choices, "to-loss": print_to_loss}.get(collected["kind"], print_ranks)
+    print_points(collected["points"])
     for title, lines in (("no rate", collected["without_rate"]), ("note", collected["mixes"]),
                          ("VIOLATION", collected["violations"])):
         for line in lines:

@@ -8,6 +8,7 @@ import pathlib
 from lib.program import Refused, program_of
 
 STUDY_VERSION = PLAN_VERSION = 2  # schema_version of study.json and plan.json
+CHOOSING = ("sweep", "to-loss")  # kinds of studies whose points are choices on one number of ranks
 USABLE = {"VALID": ("FOM", "fom"), "UNREFERENCED": ("FOM_UNREFERENCED", "fom"), "EMULATED": ("FOM_EMULATED", "emulated_rate")}
 WRITTEN = {"checkpoint.dir": "checkpoints", "model.save": "model.bin", "trace.file": "trace.json"}  # by a run, besides results
 
@@ -51,8 +52,8 @@ def check_point(path, kind, point):
     overrides = point.get("overrides")
     if not isinstance(overrides, list) or not all(map(is_one_line, overrides)):
         raise Refused(f"{path}: overrides of point {name} must be an array of texts of one line")
-    if (kind == "sweep") != ("choice" in point) or not is_one_line(point.get("choice", "")):
-        raise Refused(f"{path}: choice of point {name} must be a text of one line in a sweep, and absent in other studies")
+    if (kind in CHOOSING) != ("choice" in point) or not is_one_line(point.get("choice", "")):
+        raise Refused(f"{path}: choice of point {name} must be a text of one line in {' and '.join(CHOOSING)}, and absent in other studies")
 
 
 def check_points(path, study):

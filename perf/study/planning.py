@@ -6,6 +6,7 @@ What a deck says holds for its own number of ranks: comm.expected_ranks, else th
 - weak-model: parameters / ranks stay, as near as whole layers allow, and the global batch stays: so does the work per rank.
   Ranks are those that compute: dedicated servers do not count.
 - sweep: the number of ranks and the global batch stay, and keys of the deck take several values.
+- to-loss: the same of other models, too, and of one held-out loss, at which every run ends (data.stop_loss).
 A cell is what the repeats of a run share: a number of ranks, or a choice of a sweep.
 Writes study.json (for reports), plan.json (the estimates by cell; how further numbers of ranks are made) and decks/.
 """
@@ -17,11 +18,11 @@ from typing import NamedTuple
 from lib.files import write_json, write_text
 from lib.program import DOES_NOT_FIT, USAGE, Impossible, Program, Refused
 from study.choices import cell_names, combinations, keys_of, text_of
-from study.folder import PLAN_VERSION, STUDY_VERSION, different_keys
+from study.folder import CHOOSING, PLAN_VERSION, STUDY_VERSION, different_keys
 
 ALWAYS = {"comm.expected_ranks"}
 VARIED = {"strong": ALWAYS | {"batch.accumulation"}, "weak-batch": ALWAYS | {"batch.global"},
-          "weak-model": ALWAYS | {"batch.accumulation", "model.layers"}, "sweep": ALWAYS | {"batch.accumulation"}}
+          "weak-model": ALWAYS | {"batch.accumulation", "model.layers"}, **{kind: ALWAYS | {"batch.accumulation"} for kind in CHOOSING}}
 KINDS = tuple(VARIED)
 PROBES = 24  # numbers of ranks that are tried on either side of one that is refused
 
@@ -34,14 +35,14 @@ class Cell(NamedTuple):
 
 def cells_of(arguments):
     """In the order of the study. Raises Refused if the options do not belong to the kind."""
-    if arguments.kind != "sweep":
+    if arguments.kind not in CHOOSING:
         if arguments.vary:
-            raise Refused(f"--vary belongs to sweep: {arguments.kind} varies the number of ranks")
+            raise Refused(f"--vary belongs to {' and '.join(CHOOSING)}: {arguments.kind} varies the number of ranks")
         return [Cell(f"n{ranks}", ranks) for ranks in arguments.ranks]
     if not arguments.vary:
-        raise Refused("sweep needs --vary KEY=VALUE,VALUE,...")
+        raise Refused(f"{arguments.kind} needs --vary KEY=VALUE,VALUE,...{' or --layers' if arguments.kind == 'to-loss' else ''}")
     if len(arguments.ranks) > 1:
-        raise Refused("sweep takes one number in --ranks: it varies keys of the deck")
+        raise Refused(f"{arguments.kind} takes one number in --ranks: it varies keys of the deck")
     choices, (ranks,) = combinations(arguments.vary), arguments.ranks
     return [Cell(name, ranks, choice) for name, choice in zip(cell_names(ranks, choices), choices)]
 
@@ -59,8 +60,9 @@ def computing(plan, ranks):
 def invariant_of(kind, plan, cells):
     if kind == "strong":
         return f"{plan['tokens_per_step']} tokens per step"
-    if kind == "sweep":
-        return f"{plan['tokens_per_step']} tokens per step on {cells[0].ranks} rank{'s' if cells[0].ranks > 1 else ''}"
+    if kind in CHOOSING:
+        until = f", until a held-out loss of {plan['stop_loss']:g}" if kind == "to-loss" else ""
+        return f"{plan['tokens_per_step']} tokens per step on {cells[0].ranks} rank{'s' if cells[0].ranks > 1 else ''}{until}"
     if kind == "weak-batch":
         return f"{plan['tokens_per_step'] // computing(plan, plan['own_ranks'])} tokens per rank and step"
     return (f"{plan['model_parameters'] / computing(plan, plan['own_ranks']):.6g} parameters per rank within "
@@ -133,6 +135,10 @@ def begin(arguments, program):
             "model_parameters": base["model_parameters"], "limit": arguments.limit,
             "machine": arguments.machine and str(pathlib.Path(arguments.machine).absolute()),
             "device-mem": arguments.device_mem, "ranks_per_node": arguments.ranks_per_node}
+    if arguments.kind == "to-loss":
+        plan["stop_loss"] = value["data.stop_loss"]
+        if not plan["stop_loss"]:
+            raise Refused("to-loss needs a held-out loss at which runs end: data.stop_loss above 0")
     if arguments.kind == "weak-model":
         layers = value["model.layers"]
         more = program.estimate(deck, own, 1, [*settings, f"model.layers={layers + 1}"])
@@ -153,7 +159,7 @@ def node_hours(estimate, repeats):
 def table(kind, plan, planned, repeats):
     """Lines; the last ones are the sum and what is assumed. \\param planned  estimates by Cell"""
     lines = [f"{'ranks':>6} {'nodes':>6} {'batch':>7} {'parameters':>12} {'MiB per rank':>12}  {'fits':<12} {'step s':>9} "
-             f"{'node-hours':>10}{'  choice' if kind == 'sweep' else ''}"]
+             f"{'node-hours':>10}{'  choice' if kind in CHOOSING else ''}"]
     reference = plan["model_parameters"] / computing(plan, plan["own_ranks"])
     hours = [node_hours(one, repeats) for one in planned.values()]
     for (cell, one), time in zip(planned.items(), hours):
@@ -179,13 +185,16 @@ def assumed(plan, estimates):
 
 
 def faults_of(plan, planned):
-    """Why these choices are no sweep, in lines. \\param planned  estimates by Cell"""
+    """Why these choices are no study, in lines. \\param planned  estimates by Cell"""
     (first, base), *_ = planned.items()
-    found = []
+    found, to_loss = [], "stop_loss" in plan
     for cell, one in planned.items():
-        for key, unit in (("tokens_per_step", "tokens per step"), ("model_parameters", "parameters")):
+        for key, unit in (("tokens_per_step", "tokens per step"), ("model_parameters", "parameters"))[:1 if to_loss else 2]:
             if one[key] != plan[key]:
-                found.append(f"{text_of(cell.choice)}: {one[key]} {unit}, the deck has {plan[key]}: a sweep keeps them")
+                found.append(f"{text_of(cell.choice)}: {one[key]} {unit}, the deck has {plan[key]}: "
+                             f"a {'to-loss study' if to_loss else 'sweep'} keeps them")
+        if to_loss and (loss := one["params"]["data.stop_loss"]["value"]) != plan["stop_loss"]:
+            found.append(f"{text_of(cell.choice)}: ends at a loss of {loss:g}, the deck at {plan['stop_loss']:g}")
         if others := [key for key in different_keys(base, one) if key not in plan["varied"]]:
             found.append(f"{text_of(cell.choice)}: also differs from {text_of(first.choice)} in {', '.join(others)}")
     return found + [f"{text_of(one.choice)} and {text_of(other.choice)} are the same run"
@@ -219,8 +228,8 @@ def write(arguments, plan, planned, program):
 
 
 def say_refused(kind, plan, program, cell, reason):
-    """A sweep leaves out what the program does not take; any other failure is raised again."""
-    if kind == "sweep":
+    """Choices that the program does not take are left out; any other failure is raised again."""
+    if kind in CHOOSING:
         if not isinstance(reason, Impossible):
             raise reason
         print(f"left out: {text_of(cell.choice)}: {reason}")
@@ -232,10 +241,10 @@ def say_refused(kind, plan, program, cell, reason):
 
 def why_not_written(kind, plan, cells, planned):
     """Exit code and reason; 0 and none if all is well."""
-    if not planned or (kind != "sweep" and len(planned) < len(cells)):
-        return USAGE, "no choice is possible" if kind == "sweep" else "a point is impossible"
-    if kind == "sweep" and (faults := faults_of(plan, planned)):
-        return USAGE, "\n  ".join(["this is no sweep", *faults])
+    if not planned or (kind not in CHOOSING and len(planned) < len(cells)):
+        return USAGE, "no choice is possible" if kind in CHOOSING else "a point is impossible"
+    if kind in CHOOSING and (faults := faults_of(plan, planned)):
+        return USAGE, "\n  ".join([f"this is no {'sweep' if kind == 'sweep' else 'to-loss study'}", *faults])
     if any(one["fits"] is False for one in planned.values()):
         return DOES_NOT_FIT, "a point does not fit"
     return 0, ""

@@ -21,7 +21,7 @@ import itertools
 from lib.files import write_json
 from lib.program import INVALID, Program, Refused, program_of
 from study.collection import collect
-from study.folder import why_no_rate
+from study.folder import CHOOSING, why_no_rate
 from study.planning import estimate_for, overrides_for
 
 FLAGGED = 0.15
@@ -146,8 +146,8 @@ def print_model(model):
 
 def model_study(study, arguments):
     """Writes model.json. Exit code: 0, 65 if the results are no study. Raises Refused for a sweep."""
-    if study.kind == "sweep":
-        raise Refused(f"{study.folder}: a sweep has one number of ranks: a model is fitted to the studies that vary it")
+    if study.kind in CHOOSING:
+        raise Refused(f"{study.folder}: a {study.kind} study has one number of ranks: a model is fitted to the studies that vary it")
     collected = collect(study)
     if collected["violations"]:
         print("\n".join(f"VIOLATION: {line}" for line in collected["violations"]))

@@ -293,16 +293,19 @@ Invariant invariant_of(ScalingLine const& line, double limit) {
                       least, most, 100 * limit)};
 }
 
-Invariant invariant_of_choices(ScalingLine const& line) {
+Invariant invariant_of_choices(ScalingLine const& line, StudyKind kind) {
   Held const held = held_in(line);
   std::int64_t const tokens = *held.tokens_per_step.begin();
   double const least = *held.parameters.begin(), most = *held.parameters.rbegin();
-  if (held.ranks.size() > 1) return {{}, "the choices ran on different numbers of ranks: this is no sweep"};
+  std::string const none = "this is no " + to_string(kind);
+  if (held.ranks.size() > 1) return {{}, "the choices ran on different numbers of ranks: " + none};
   if (held.tokens_per_step.size() > 1)
-    return {{}, fmt::format("{} to {} tokens per step: this is no sweep", tokens, *held.tokens_per_step.rbegin())};
+    return {{}, fmt::format("{} to {} tokens per step: {}", tokens, *held.tokens_per_step.rbegin(), none)};
+  std::string const text = fmt::format("{} tokens per step on {}", tokens, plural(*held.ranks.begin(), "rank"));
+  if (kind == StudyKind::to_loss) return {kind, text};
   if (least == 0) return {{}, "a result does not say how many parameters its model has: this is no sweep"};
   if (least < most) return {{}, fmt::format("models of {:.4g} to {:.4g} parameters: this is no sweep", least, most)};
-  return {StudyKind::sweep, fmt::format("{} tokens per step on {}", tokens, plural(*held.ranks.begin(), "rank"))};
+  return {StudyKind::sweep, text};
 }
 
 } // namespace trainstone

@@ -69,6 +69,7 @@ struct Invariant {
 /// \param[in] limit  of weak_model: Study::limit
 Invariant invariant_of(ScalingLine const& line, double limit = Study().limit);
 /// Of choices on one number of ranks. \return of sweep: "1024 tokens per step on 4 ranks"
-Invariant invariant_of_choices(ScalingLine const& line);
+/// \param[in] kind  to_loss: models may differ
+Invariant invariant_of_choices(ScalingLine const& line, StudyKind kind = StudyKind::sweep);
 
 } // namespace trainstone

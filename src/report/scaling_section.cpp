@@ -5,6 +5,7 @@
 #include "report/output.hpp"
 #include "report/report_text.hpp"
 #include "report/scaling_plots.hpp"
+#include "report/to_loss_section.hpp"
 
 #include <fmt/ranges.h>
 
@@ -61,13 +62,13 @@ std::vector<ExpectedTimes> floors_of(std::vector<ScalingLine> const& lines) {
 
 // --- studies
 
-/// With a column of choices if it is a sweep.
+/// With a column of choices if there are some.
 Table points_table(ReportedStudy const& reported, ReportInput const& input) {
-  bool const sweeps = reported.study.kind == StudyKind::sweep;
+  bool const chooses = has_choices(reported.study.kind);
   Table table{{"point", "ranks", "nodes", "repeat", "overrides", "status", "rate", "ci95, tokens/s", "step, median",
                "step, predicted", "memory of a rank, predicted"},
               {}};
-  if (sweeps) table.columns.insert(table.columns.begin() + 1, "choice");
+  if (chooses) table.columns.insert(table.columns.begin() + 1, "choice");
   for (StudyPoint const& point : reported.study.points) {
     std::vector<Cell> row{point.name, fmt::format("{}", point.ranks), fmt::format("{}", point.nodes),
                           fmt::format("{}", point.repeat), fmt::format("{}", fmt::join(point.overrides, " "))};
@@ -76,7 +77,7 @@ Table points_table(ReportedStudy const& reported, ReportInput const& input) {
                                                         : status_cells(input.results[found->second].file.result));
     row.emplace_back(point.predicted_seconds ? seconds_text(*point.predicted_seconds) : "none");
     row.emplace_back(point.predicted_bytes ? mebibytes(*point.predicted_bytes) : "none");
-    if (sweeps) row.insert(row.begin() + 1, point.choice);
+    if (chooses) row.insert(row.begin() + 1, point.choice);
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -107,7 +108,7 @@ void append_invariants(Page& page, Study const& study, std::vector<ScalingLine> 
   for (ScalingLine const& line : lines) {
     if (line.rates.size() < 2) continue;
     Invariant const found =
-        study.kind == StudyKind::sweep ? invariant_of_choices(line) : invariant_of(line, study.limit);
+        has_choices(study.kind) ? invariant_of_choices(line, study.kind) : invariant_of(line, study.limit);
     bool const as_planned = found.kind == study.kind;
     page.emplace_back(Line{fmt::format("Held the same in {}, by these results: {}{}.", line.name, found.text,
                                        as_planned ? "" : fmt::format("; this is no {} study", to_string(study.kind))),
@@ -115,7 +116,7 @@ void append_invariants(Page& page, Study const& study, std::vector<ScalingLine> 
     any = true;
   }
   if (any) return;
-  char const* const several = study.kind == StudyKind::sweep ? "of several choices" : "on several numbers of ranks";
+  char const* const several = has_choices(study.kind) ? "of several choices" : "on several numbers of ranks";
   page.emplace_back(Line{fmt::format("No line has results {} to prove it by.", several), Tone::notice});
 }
 
@@ -149,7 +150,9 @@ void append_choices(Page& page, ReportedStudy const& reported, ReportInput const
   std::vector<ScalingLine> const lines =
       scaling_lines(results, Told::by_study, false, number_of_choice(reported, input));
   append_invariants(page, reported.study, lines);
-  for (Block& block : choices_section(reported.name, reported.study, lines)) page.push_back(std::move(block));
+  Page choices = reported.study.kind == StudyKind::to_loss ? to_loss_section(reported.name, reported, input)
+                                                           : choices_section(reported.name, reported.study, lines);
+  for (Block& block : choices) page.push_back(std::move(block));
 }
 
 } // namespace
@@ -193,9 +196,9 @@ Page scaling_section(ReportInput const& input) {
 
 Page study_section(ReportedStudy const& reported, ReportInput const& input) {
   Study const& study = reported.study;
-  bool const sweeps = study.kind == StudyKind::sweep;
+  bool const chooses = has_choices(study.kind);
   Page page{Heading{2, fmt::format("Study {}: {} of {}", reported.name,
-                                   sweeps ? "sweep" : to_string(study.kind) + " scaling", study.deck)}};
+                                   chooses ? to_string(study.kind) : to_string(study.kind) + " scaling", study.deck)}};
   page.emplace_back(Line{"To be held the same, says study.json: " + study.invariant});
   std::string missing;
   for (StudyPoint const& point : study.points)
@@ -208,7 +211,7 @@ Page study_section(ReportedStudy const& reported, ReportInput const& input) {
       results.push_back(&input.results[found->second]);
   if (std::string const names = left_out(results); !names.empty())
     page.emplace_back(Line{"Left out of the plots: " + names + ".", Tone::bad});
-  if (sweeps)
+  if (chooses)
     append_choices(page, reported, input, results);
   else
     append_scaling(page, reported, results);

@@ -14,9 +14,10 @@ constexpr int schema_version = 2;
 
 StudyKind read_kind(JsonFile const& file) {
   std::string const name = file.text("/kind");
-  for (StudyKind const kind : {StudyKind::strong, StudyKind::weak_batch, StudyKind::weak_model, StudyKind::sweep})
+  for (StudyKind const kind :
+       {StudyKind::strong, StudyKind::weak_batch, StudyKind::weak_model, StudyKind::sweep, StudyKind::to_loss})
     if (name == to_string(kind)) return kind;
-  file.fail(fmt::format("/kind is \"{}\", must be strong, weak-batch, weak-model or sweep", name));
+  file.fail(fmt::format("/kind is \"{}\", must be strong, weak-batch, weak-model, sweep or to-loss", name));
 }
 
 /// As planned; studies that do not say it were planned with the usual one.
@@ -62,12 +63,12 @@ std::optional<ResultFile> read_result_of(std::string const& folder, StudyPoint c
   return read;
 }
 
-/// A sweep has a choice for each point, other studies have none.
+/// Sweeps and studies to a loss have a choice for each point, other studies have none.
 std::string read_choice(JsonFile const& file, StudyKind kind, std::string const& place) {
   std::string const pointer = place + "choice";
-  file.require(kind == StudyKind::sweep || !file.has(pointer),
-               fmt::format("{} belongs to sweeps, and /kind is \"{}\"", pointer, to_string(kind)));
-  if (kind != StudyKind::sweep) return {};
+  file.require(has_choices(kind) || !file.has(pointer),
+               fmt::format("{} belongs to sweep and to-loss, and /kind is \"{}\"", pointer, to_string(kind)));
+  if (!has_choices(kind)) return {};
   std::string choice = file.text(pointer);
   file.require(!choice.empty(), pointer + " is empty, must be KEY=VALUE");
   return choice;
@@ -125,6 +126,7 @@ std::string to_string(StudyKind kind) {
   case StudyKind::weak_batch: return "weak-batch";
   case StudyKind::weak_model: return "weak-model";
   case StudyKind::sweep: return "sweep";
+  case StudyKind::to_loss: return "to-loss";
   }
   return {};
 }

@@ -13,16 +13,20 @@
 namespace trainstone {
 
 /// The value that a study keeps the same while ranks are added: tokens of a step, tokens per rank, or parameters per
-/// rank. A sweep adds none: it keeps ranks and tokens of a step, and keys of the deck take several values.
-enum class StudyKind { strong, weak_batch, weak_model, sweep };
-/// "strong", "weak-batch", "weak-model", "sweep"
+/// rank. A sweep adds none: it keeps ranks and tokens of a step, and keys of the deck take several values. To a loss is
+/// a sweep whose models may differ, and whose runs end at one held-out loss.
+enum class StudyKind { strong, weak_batch, weak_model, sweep, to_loss };
+/// "strong", "weak-batch", "weak-model", "sweep", "to-loss"
 std::string to_string(StudyKind kind);
+/// Whether its points are choices on one number of ranks.
+constexpr bool has_choices(StudyKind kind) { return kind == StudyKind::sweep || kind == StudyKind::to_loss; }
 
 /// A run. Points of a cell are repeats: of a number of ranks, or of a choice.
 struct StudyPoint {
   std::string name;
   std::string cell = {};
-  std::string choice = {}; ///< of a sweep: "parallel.pipeline=2 parallel.pipeline_schedule=gpipe"; else empty
+  std::string choice =
+      {}; ///< of studies with choices: "parallel.pipeline=2 parallel.pipeline_schedule=gpipe"; else empty
   std::int64_t ranks = 1, nodes = 1, repeat = 1;
   std::vector<std::string> overrides;
   std::optional<double> predicted_seconds;      ///< of a step

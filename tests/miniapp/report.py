@@ -317,7 +317,7 @@ class Studies(ReportTest):
             "no choice": (self.study([("n1", 1, None)], kind="sweep"), ["/points/0/choice"]),
             "an empty choice": (self.study([("n1", 1, None)], {"n1": ""}), ["/points/0/choice is empty, must be KEY=VALUE"]),
             "a choice in another kind": (self.study([("n1", 1, None)], {"n1": "a=1"}, kind="strong"),
-                                         ["/points/0/choice belongs to sweeps"]),
+                                         ["/points/0/choice belongs to sweep and to-loss"]),
             "two cells of a choice": (self.study([("a", 1, None), ("b", 1, None)], {"a": "x=1", "b": "x=1"}),
                                       ['cells "a" and "b" have the same choice']),
             "a sweep over ranks": (self.study([("a", 1, None), ("b", 2, None)], {"a": "x=1", "b": "x=2"}),

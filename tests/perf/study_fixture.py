@@ -84,8 +84,11 @@ class InFolder(unittest.TestCase):
 
     def sweep_of(self, results, repeats=1):
         """The same of results on 4 ranks by choice, which is a tuple of settings."""
+        return self.choices_of("sweep", results, repeats)
+
+    def choices_of(self, kind, results, repeats):
         names = cell_names(4, results)
-        return self.planned("sweep", {Cell(name, 4, choice): results[choice] for name, choice in zip(names, results)}, repeats)
+        return self.planned(kind, {Cell(name, 4, choice): results[choice] for name, choice in zip(names, results)}, repeats)
 
     def planned(self, kind, results, repeats):
         """\\param results  by Cell"""

@@ -92,7 +92,7 @@ class Model(InFolder):
 
     def test_a_sweep_has_no_model(self):
         study = self.sweep_of({("a.b=1",): result_of(4, changes={"a.b": 1}), ("a.b=2",): result_of(4, changes={"a.b": 2})})
-        with self.assertRaisesRegex(Refused, "a sweep has one number of ranks"):
+        with self.assertRaisesRegex(Refused, "a sweep study has one number of ranks"):
             scaling_model.model_study(study, argparse.Namespace(program="", predict=()))
         self.assertFalse((self.folder / "model.json").exists())
 

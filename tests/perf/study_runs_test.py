@@ -109,7 +109,7 @@ class Runs(unittest.TestCase):
         self.assertRegex(collected.stdout, r"(?m)^   2 .* \[[\d.]+ [\d.]+\] min\.\.max .*  parallel\.pipeline=2 ")
         modelled = self.study("model", "s")
         self.assertEqual(modelled.returncode, 64, modelled)
-        self.assertIn("a sweep has one number of ranks", modelled.stderr)
+        self.assertIn("a sweep study has one number of ranks", modelled.stderr)
         drawn = self.study("report", "s")
         self.assertEqual(drawn.returncode, 0, drawn)
         self.assertFalse((self.folder / "s/model.json").exists())
@@ -123,6 +123,40 @@ class Runs(unittest.TestCase):
         self.assertEqual(sum("\tparallel.stages=[1,1]" in line for line in lines), 2)
         (self.folder / "deck.toml").write_text(DECK + "optimizer.lr = 0.1\n")
         self.assertIn("optimizer.lr changed since the study was planned", self.study("submit", "s", "local").stderr)
+
+    def test_models_run_to_a_loss(self):
+        text = self.folder / "text.txt"
+        text.write_text("to be or not to be, that is the question. " * 100)
+        keys = [word for key in ("data.source=text", f'data.files=["{text}"]', "model.vocab=256", "data.stop_loss=5.5",
+                                 "data.validate_every=4", "data.validation_fraction=0.25") for word in ("--set", key)]
+        planned = self.plan("--repeats", "1", "--layers", "1,3", *keys, kind="to-loss", ranks="1")
+        self.assertEqual(planned.returncode, 0, planned)
+        self.assertIn("32 tokens per step on 1 rank, until a held-out loss of 5.5", planned.stdout)
+        study = Study(self.folder / "s")
+        self.assertEqual([point["choice"] for point in study.points], ["model.layers=1", "model.layers=3"])
+        ran = self.study("submit", "s", "local", "--mpiexec", self.mpiexec)
+        self.assertEqual((ran.returncode, ran.stdout.count(": UNREFERENCED")), (0, 2), ran)
+        collected = self.study("collect", "s")
+        self.assertEqual(collected.returncode, 0, collected)
+        rows = [line.split() for line in collected.stdout.splitlines() if "model.layers=" in line]
+        sizes = [int(words[2]) for words in rows]
+        self.assertEqual([words[:2] for words in rows], [["1", "1"]] * 2)
+        self.assertEqual(sizes[1] - sizes[0], 2 * (12 * 16**2 + 13 * 16))  # blocks of 16 channels
+        self.assertEqual(collected.stdout.count(" * "), 1)
+        self.assertEqual(self.study("report", "s").returncode, 0)
+        report = (self.folder / "s/report/report.md").read_text().replace("\\", "")
+        self.assertRegex(report, rf"(?m)^\| model.layers=3 \| {sizes[1]} \| 1 \| 1 \| ")
+
+    def test_what_is_no_study_to_a_loss_is_refused(self):
+        loss = ("--set", "data.stop_loss=4.2")
+        for more, options, words in (((), {}, "to-loss needs --vary KEY=VALUE,VALUE,... or --layers"),
+                                     (("--layers", "1,2"), {}, "data.stop_loss above 0"),
+                                     (("--layers", "1,2", *loss), {"kind": "sweep"}, "--layers belongs to to-loss"),
+                                     (("--layers", "1,2", *loss), {"ranks": "1,2"}, "to-loss takes one number")):
+            with self.subTest(words):
+                refused = self.plan(*more, **{"kind": "to-loss", "ranks": "1", **options})
+                self.assertEqual(refused.returncode, 64, refused)
+                self.assertIn(words, refused.stdout + refused.stderr)
 
     def test_what_is_no_sweep_is_refused_before_anything_is_written(self):
         failing = self.script("failing", f'[[ "$*" == *micro=2* ]] && exit 70\nexec {self.program} "$@"\n')

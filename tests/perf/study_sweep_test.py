@@ -94,6 +94,46 @@ class Faults(unittest.TestCase):
                          ["optimizer.lr=0.1 and optimizer.lr=0.2 are the same run"])
 
 
+class ToLoss(InFolder):
+    def result(self, layers, steps):
+        """Of a model that had the loss after so many steps; None: never."""
+        result = result_of(4, parameters=1000 * layers, changes={"model.layers": layers})
+        if steps:
+            result["metrics"] |= {"steps_to_stop_loss": steps, "tokens_to_stop_loss": TOKENS * steps,
+                                  "seconds_to_stop_loss": 0.5 * steps, "flops_to_stop_loss": 1e6 * layers * steps}
+        return result
+
+    def test_models_may_differ_and_have_their_costs(self):
+        study = self.to_loss_of({("model.layers=2",): self.result(2, 40), ("model.layers=4",): self.result(4, 15),
+                                 ("model.layers=8",): self.result(8, None)}, repeats=2)
+        self.write(study, "n4-2-r2", self.result(2, 20))
+        self.assertEqual(collect_quietly(study), 0)
+        collected = json.loads((self.folder / "collected.json").read_text())
+        self.assertEqual((collected["kind"], collected["violations"]), ("to-loss", []))
+        self.assertEqual([(point["choice"], point["reached"], point["steps_to_stop_loss"], point["flops_to_stop_loss"])
+                          for point in collected["points"]],
+                         [("model.layers=2", 2, 30, 6e7), ("model.layers=4", 2, 15, 6e7), ("model.layers=8", 0, None, None)])
+        self.assertEqual([point["model_parameters"] for point in collected["points"]], [2000, 4000, 8000])
+
+    def test_other_tokens_per_step_are_no_study_to_a_loss(self):
+        study = self.to_loss_of({("model.layers=2",): self.result(2, 4), ("model.layers=4",): self.result(4, 4)})
+        collected = self.tamper(study, "n4-4-r1", lambda result: result["samples"].update(tokens=[TOKENS + 1] * 3))
+        self.assertRegex(" ".join(collected["violations"]), "tokens per step differ")
+
+    def to_loss_of(self, results, repeats=1):
+        return self.choices_of("to-loss", results, repeats)
+
+    def test_choices_of_another_loss_are_refused(self):
+        cells = [planning.Cell(f"n4-{value}", 4, (f"model.layers={value}",)) for value in (2, 4)]
+        plan = {"tokens_per_step": 64, "model_parameters": 1000, "stop_loss": 3.5,
+                "varied": planning.varied_keys("to-loss", cells)}
+        estimate = lambda layers, loss: {**record_of(4, {"model.layers": layers, "data.stop_loss": loss}),
+                                         "tokens_per_step": 64, "model_parameters": 500 * layers}
+        self.assertEqual(planning.faults_of(plan, dict(zip(cells, (estimate(2, 3.5), estimate(4, 3.5))))), [])
+        self.assertIn("model.layers=4: ends at a loss of 3, the deck at 3.5",
+                      planning.faults_of(plan, dict(zip(cells, (estimate(2, 3.5), estimate(4, 3.0))))))
+
+
 class Collect(InFolder):
     def results(self, *factors):
         """By choice of a rate: times of a step are so many times what they would be."""
@@ -199,7 +239,7 @@ class Collect(InFolder):
 
     def test_a_sweeps_file_has_a_choice_for_every_point(self):
         study = self.sweep_of(self.results(1.0, 1.0)).study
-        for change, words in (({"choice": None}, "must be a text of one line in a sweep"), ({"choice": "a\tb"}, "of one line")):
+        for change, words in (({"choice": None}, "must be a text of one line in sweep and to-loss"), ({"choice": "a\tb"}, "of one line")):
             path = self.folder / "study.json"
             path.write_text(json.dumps({**study, "points": [{**study["points"][0], **change}, study["points"][1]]}))
             with self.subTest(words), self.assertRaisesRegex(Refused, words):

@@ -251,7 +251,7 @@ class StudyFiles(InFolder):
         for change in ({"overrides": ["a=1"]}, {"nodes": 2}, {"ranks": 3}):
             self.assertIn(f"{[*change][0]} of points n1-r1 and n1-r2 of cell n1 differ", self.refusal(**change))
         self.assertIn("estimates of another are missing", self.refusal(cell="another"))
-        self.assertIn("choice of point n1-r1 must be a text of one line in a sweep, and absent", self.refusal(choice="a=1"))
+        self.assertIn("choice of point n1-r1 must be a text of one line in sweep and to-loss, and absent", self.refusal(choice="a=1"))
 
     def test_a_study_of_another_version_or_without_points_is_refused(self):
         for points in ([], {"name": "x"}, None):

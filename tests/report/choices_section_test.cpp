@@ -140,3 +140,33 @@ TEST_CASE("a sweep without any rate has no table of choices", "[report][choices]
   CHECK_THAT(page_of(input), ContainsSubstring("No result has a rate that may be compared."));
   CHECK(figures_of(input).empty());
 }
+
+namespace {
+
+/// Of a model of so many parameters, which had the loss after so many steps; 0: never.
+Result to_loss(double parameters, double steps) {
+  Result run = run_of(Outcome::valid, 4, 100);
+  run.metrics["model_parameters"] = parameters;
+  if (steps == 0) return run;
+  run.metrics["steps_to_stop_loss"] = steps;
+  run.metrics["tokens_to_stop_loss"] = 32 * steps;
+  run.metrics["seconds_to_stop_loss"] = 0.25 * steps;
+  run.metrics["flops_to_stop_loss"] = 6 * parameters * 32 * steps;
+  return run;
+}
+
+} // namespace
+
+TEST_CASE("models that reach a held-out loss stand beside the one with the fewest operations", "[report][choices]") {
+  ReportInput input = sweep_of({{to_loss(1000, 40), to_loss(1000, 20)}, {to_loss(4000, 5)}, {to_loss(8000, 0)}});
+  input.studies[0].study.kind = StudyKind::to_loss;
+  std::string const page = page_of(input);
+  CHECK_THAT(page, ContainsSubstring("## Study s: to-loss of d\n"));
+  // medians of 20 and 40 steps; 6 x 32 x parameters x steps
+  CHECK_THAT(page, ContainsSubstring("\n| a.b=0 | 1000 | 2 | 2 | 30 | 960 | 7.5 s | 5.76e+06 | 1.50 x |\n"
+                                     "| a.b=1 | 4000 | 1 | 1 | 5 | 160 | 1.25 s | 3.84e+06 | 1.00 x |\n"
+                                     "| a.b=2 | 8000 | 1 | 0 | **never** | "));
+  CHECK_THAT(page, ContainsSubstring("by these results: 32 tokens per step on 4 ranks.\n"));
+  CHECK_THAT(page, !ContainsSubstring("this is no"));
+  CHECK(figures_of(input) == std::vector<std::string>{"s-flops-to-loss", "s-loss-over-flops"});
+}
