@@ -10,8 +10,8 @@
 #include "core/atomic_file.hpp"
 #include "git_version.hpp"
 #include "report/commbench_table.hpp"
-#include "report/machine_source.hpp"
 #include "result/result.hpp"
+#include "short_calibration.hpp"
 
 #include <fmt/format.h>
 
@@ -25,27 +25,6 @@
 namespace trainstone {
 
 namespace {
-
-/// Sets predictions up: the machine, and the words for where it comes from.
-std::string describe_machine_model(CommbenchOptions const& options, Communicator& communicator, RankContext& context,
-                                   FittedMachine& machine) {
-  if (!options.machine_file.empty()) {
-    MachineSource source;
-    collectively(communicator,
-                 [&] { source = read_machine_source(options.machine_file, communicator.topology(), options.buffers); });
-    machine = source.measured->fit;
-    return source.description;
-  }
-  MemoryLedger ledger;
-  CalibrationOptions quick;
-  quick.max_bytes = std::max<std::uint64_t>(options.sizes.back(), 4096);
-  quick.factor = 4;
-  quick.hold_out = false;
-  quick.passes = 2;
-  quick.shared_memory = options.buffers.shared_memory;
-  machine = calibrate_communication(context.exec, communicator, ledger, quick).machine;
-  return "a short calibration just before (--machine takes a better one from a file)";
-}
 
 CommbenchHeader make_header(CommbenchOptions const& options, Communicator const& communicator, RankContext& context,
                             bool emulated, std::string const& machine) {
@@ -117,7 +96,7 @@ private:
     row.algorithm = planned.algorithm;
     row.picked = planned.picked;
     row.bytes = contest.data_bytes();
-    row.count = problem.elements();
+    row.count = problem.message_elements();
     row.seconds = result.samples.seconds;
     row.calls = result.samples.calls;
     row.bus_factor = bus_factor(problem.collective, problem.ranks());
@@ -181,7 +160,8 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
   communicator->use_buffers(options.buffers.messages, context.exec);
   if (options.check_order) communicator->check_order(OrderCheck::yes);
   FittedMachine machine;
-  std::string const source = describe_machine_model(options, *communicator, context, machine);
+  std::string const source =
+      read_or_calibrate(options.machine_file, options.buffers, options.sizes.back(), *communicator, context, machine);
   predict_contests(plan, machine.model());
 
   CommbenchHeader const header = make_header(options, *communicator, context, nodes > 0, source);

@@ -235,7 +235,7 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
       "0: the result of one call is the input of the next one, as in nccl-tests");
   add("-d,--datatype", arguments.types, "float, double, int32, int64, half, bfloat16 or all; several with commas");
   add("-o,--op", arguments.operation, "sum, max or min");
-  add("-r,--root", arguments.root, "root of broadcast, reduce, gather and scatter");
+  add("-r,--root", arguments.root, "root of broadcast, reduce, gather, scatter and send");
   add("--servers", arguments.servers, "number of parameter servers of server_push and server_pull");
   add("--collectives", arguments.collectives, "all_reduce,...; default: all");
   add("--algorithms", arguments.algorithms,

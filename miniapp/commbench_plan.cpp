@@ -93,11 +93,11 @@ CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& to
   CommbenchPlan plan;
   RowPicker picker(options, plan.left_out);
   for (Collective const collective : options.collectives) {
-    bool const without_data = collective == Collective::barrier;
+    bool const without_data = !has_data(collective);
     for (ElementType const type : options.types) {
       for (std::uint64_t const bytes : options.sizes) {
-        auto const elements = without_data ? 0 : static_cast<Index>(bytes / size_of(type));
-        Problem problem = even_problem(collective, elements, topology, options.root, options.servers);
+        auto const elements = static_cast<Index>(bytes / size_of(type));
+        Problem problem = problem_of_size(collective, elements, topology, options.root, options.servers);
         problem.shared_memory = options.buffers.shared_memory;
         std::vector<PlannedRow> rows = picker.rows(problem, type);
         if (!rows.empty()) plan.contests.push_back({problem, type, std::move(rows)});

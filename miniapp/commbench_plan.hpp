@@ -34,7 +34,7 @@ struct PlannedContest {
   std::vector<PlannedRow> rows;
 
   std::vector<Contestant> contestants() const;
-  std::uint64_t data_bytes() const { return static_cast<std::uint64_t>(problem.elements()) * size_of(type); }
+  std::uint64_t data_bytes() const { return static_cast<std::uint64_t>(problem.message_elements()) * size_of(type); }
 };
 
 struct CommbenchPlan {

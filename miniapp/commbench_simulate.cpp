@@ -35,7 +35,7 @@ public:
 
   std::vector<SimulatedRow> rows() {
     for (Collective const collective : m_options.collectives) {
-      bool const without_data = collective == Collective::barrier;
+      bool const without_data = !has_data(collective);
       for (std::uint64_t const bytes : m_options.sizes) {
         add_size(collective, without_data ? 0 : bytes);
         if (without_data) break;
@@ -48,7 +48,7 @@ private:
   void add_size(Collective collective, std::uint64_t bytes) {
     std::size_t const element = size_of(m_options.type);
     Problem const problem =
-        even_problem(collective, static_cast<Index>(bytes / element), m_topology, m_options.root, m_options.servers);
+        problem_of_size(collective, static_cast<Index>(bytes / element), m_topology, m_options.root, m_options.servers);
     std::uint64_t const used = bytes / element * element;
     Link const slowest = m_topology.nodes() > 1 ? Link::inter : Link::intra;
     for (Algorithm const algorithm : wanted_algorithms(m_options, problem)) {

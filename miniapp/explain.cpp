@@ -68,7 +68,7 @@ Problem problem_of(ExplainArguments const& arguments) {
   auto const servers =
       static_cast<Rank>(count_if_given("--servers", arguments.servers, served, collective, 1, ranks - 1, 1));
   Index const segment = count_if_given("--segment", arguments.segment, true, collective, 1, most_elements, 0);
-  bool const has_elements = collective != Collective::barrier;
+  bool const has_elements = has_data(collective);
   Index const elements = count_if_given("--elements", arguments.elements, has_elements, collective, 0, most_elements,
                                         has_elements ? 2 * (served ? servers : ranks) : 0);
   Problem problem = even_problem(collective, elements, Topology::block(ranks, nodes), root, servers);

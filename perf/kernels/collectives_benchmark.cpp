@@ -57,7 +57,7 @@ void report(benchmark::State& state, std::vector<double> const& seconds, double 
 
 void measure_collective(benchmark::State& state, Stage& stage, Problem const& problem, Contestant const& contestant) {
   std::array const only{contestant};
-  auto const bytes = static_cast<std::uint64_t>(problem.elements()) * sizeof(Element);
+  auto const bytes = static_cast<std::uint64_t>(problem.message_elements()) * sizeof(Element);
   MeasuredMemory const memory(
       stage.exec, stage.communicator, stage.ledger, "benchmark",
       contest_bytes(stage.communicator.buffers(), problem, stage.communicator.rank(), ElementType::float32, only),
@@ -73,8 +73,8 @@ void measure_collective(benchmark::State& state, Stage& stage, Problem const& pr
 
 void register_collective(Stage& stage, Collective collective, std::uint64_t bytes) {
   if (has_servers(collective) && stage.communicator.size() < 2) return;
-  auto const elements = collective == Collective::barrier ? 0 : static_cast<Index>(bytes / sizeof(Element));
-  Problem problem = even_problem(collective, elements, stage.communicator.topology(), 0, 1);
+  auto const elements = static_cast<Index>(bytes / sizeof(Element));
+  Problem problem = problem_of_size(collective, elements, stage.communicator.topology(), 0, 1);
   problem.shared_memory = stage.has_shared_memory();
   std::vector<Contestant> contestants;
   for (Algorithm const algorithm : algorithms_of(collective))
@@ -153,7 +153,7 @@ void register_all(Stage& stage) {
   for (Collective const collective : collectives) {
     for (std::uint64_t const bytes : sizes) {
       register_collective(stage, collective, bytes);
-      if (collective == Collective::barrier) break;
+      if (!has_data(collective)) break;
     }
   }
   for (KernelCase const& kernel : kernels) {

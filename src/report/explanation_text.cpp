@@ -47,7 +47,7 @@ std::string content_text(Explanation const& explanation, Content const& content)
 
 std::string extent(Explanation const& explanation, std::size_t place) {
   Collective const collective = explanation.problem.collective;
-  if (collective == Collective::all_to_all || collective == Collective::barrier) return "";
+  if (collective == Collective::all_to_all || !has_data(collective)) return "";
   Range const range = explanation.places[0][place];
   return fmt::format("[{}, {})", range.begin, range.end);
 }
@@ -103,7 +103,7 @@ std::string explanation_title(Explanation const& explanation) {
   Problem const& problem = explanation.problem;
   std::string title = fmt::format("{} {} on {}, {}", to_string(problem.collective), to_string(explanation.algorithm),
                                   plural(problem.ranks(), "rank"), plural(problem.topology.nodes(), "node"));
-  if (problem.collective != Collective::barrier) title += ", " + plural(problem.elements(), "element");
+  if (has_data(problem.collective)) title += ", " + plural(problem.elements(), "element");
   if (problem.servers > 0) title += fmt::format(", the last {} of the ranks serving", problem.servers);
   return title + (problem.shared_memory ? ", buffers in shared memory" : "");
 }
@@ -122,6 +122,16 @@ std::string meaning_of(Problem const& problem) {
   case Collective::barrier: return "No rank ends before all have started.";
   case Collective::server_push: return "Workers hold data; server s ends with block s of the sum over workers.";
   case Collective::server_pull: return "Server s holds block s; workers end with all blocks.";
+  case Collective::send_receive:
+    return fmt::format(
+        "Every rank sends its first half; rank r ends with that of rank (r + {}) mod {} in its second half.",
+        problem.distance, problem.ranks());
+  case Collective::send:
+    return fmt::format("Rank {} holds data; rank {} ends with it.", problem.root, problem.destination_of(problem.root));
+  case Collective::copy: return "Every rank copies its first half to its second half.";
+  case Collective::signal_wait:
+    return fmt::format("Rank r does not end before rank (r + {}) mod {} has started.", problem.distance,
+                       problem.ranks());
   }
   return "";
 }
@@ -135,18 +145,19 @@ std::string rank_name(Explanation const& explanation, Rank rank) {
 
 std::string place_name(Explanation const& explanation, std::size_t place) {
   Problem const& problem = explanation.problem;
-  if (problem.collective == Collective::barrier) return "has heard of";
+  if (!has_data(problem.collective)) return "has heard of";
   if (problem.collective == Collective::all_to_all) return fmt::format("message {}", place);
+  if (has_halves(problem.collective)) return place == 0 ? "sent" : "received";
   return fmt::format("block {}", static_cast<Rank>(place) - (problem.servers > 0 ? problem.workers() : 0));
 }
 
 std::vector<std::size_t> shown_places(Explanation const& explanation) {
   std::vector<std::size_t> shown;
   for (std::size_t place = 0; place < explanation.places[0].size(); ++place) {
-    bool const barrier = explanation.problem.collective == Collective::barrier;
+    bool const signals = !has_data(explanation.problem.collective);
     bool const filled =
         std::ranges::any_of(explanation.places, [&](auto const& of_rank) { return !of_rank[place].empty(); });
-    if (barrier || filled) shown.push_back(place);
+    if (signals || filled) shown.push_back(place);
   }
   return shown;
 }
@@ -183,7 +194,7 @@ std::string explanation_text(Explanation const& explanation) {
   std::string text = explanation_title(explanation) + "\n" + meaning_of(explanation.problem) + "\n";
   if (explanation.problem.collective == Collective::all_to_all)
     text += "\nA cell names what lies there: \"2>0\" is rank 2's message for rank 0, \"-\" nothing; * is new.\n";
-  else if (explanation.problem.collective != Collective::barrier)
+  else if (has_data(explanation.problem.collective))
     text +=
         "\nA cell names the ranks whose contributions are added up there: \"-\" nothing, \"|\" in parts of the block; "
         "* is new.\n";

@@ -108,7 +108,7 @@ TEST_CASE("every algorithm says what it is, and moves nothing empty", "[comm][al
           for (Round const& round : schedule.rounds) CHECK(!round.empty());
         }
         // a barrier waits for all without having any elements, and so may shared memory
-        bool const waits_anyway = line.collective == Collective::barrier || line.needs == MemoryNeed::shared_memory;
+        bool const waits_anyway = !has_data(line.collective) || line.needs == MemoryNeed::shared_memory;
         if (!has_elements(named) && !waits_anyway) CHECK(moves_of(schedules) == 0);
         if (ranks == 1) CHECK(count(named.problem, schedules, 4).total == Traffic{});
       }
@@ -197,7 +197,7 @@ TEST_CASE("where one node stands for all, its price is that of all ranks", "[com
           MachineModel machine = uneven_machine();
           machine.ports = ports;
           NamedProblem named = typical_problem(line, ranks == 1 ? 3 : ranks);
-          named.problem.partition = Partition::even(line.collective == Collective::barrier ? 0 : 300 * ranks, ranks);
+          named.problem.partition = Partition::even(!has_data(line.collective) ? 0 : 300 * ranks, ranks);
           named.problem.topology = Topology::block(ranks, nodes);
           named.problem.root = 0;
           named.problem.segment = 20;

@@ -65,7 +65,7 @@ class Measurements(unittest.TestCase):
             tables = table(outcome)
             self.assertEqual({name for name, _ in tables}, {
                 "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all",
-                "barrier", "server_push", "server_pull"})
+                "barrier", "server_push", "server_pull", "send_receive", "send", "copy", "signal_wait"})
             self.assertIn(f"# {ranks} ranks on 1 node | buffers shared\n", outcome.out)
             self.assertEqual("exchange that checks the order of calls" in outcome.out, ranks == 3)
             for (name, _), rows in tables.items():
@@ -105,6 +105,22 @@ class Measurements(unittest.TestCase):
         self.assertIn("# left out: MPI has no standard 16-bit floating-point type, so no all_reduce of bfloat16\n",
                       outcome.out)
 
+    def test_messages_of_pairs_are_counted_as_nccl_tests_count_them(self):
+        both, alone = (start("commbench", "-b", "64", "-e", "4K", "-f", "64", "--collectives=send_receive,send,copy,signal_wait",
+                             "--json=pairs.json", *QUICK, ranks=ranks) for ranks in (3, 1))
+        for outcome in (both.result(), alone.result()):
+            self.assert_ok(outcome, ["pairs.json"])
+            for (name, _), rows in table(outcome).items():
+                sizes = {row[:2] for row, _ in rows}
+                self.assertEqual(sizes, {(0, 0)} if name == "signal_wait" else {(64, 16), (4096, 1024)}, name)
+            for row in strict_json(outcome.folder / "pairs.json")["rows"]:
+                self.assertEqual(row["wrong"], 0)
+                if row["bytes"] > 0:  # a bus factor of 1
+                    self.assertEqual(row["bus_bytes_per_second"], row["algorithm_bytes_per_second"])
+        self.assertEqual({name: algorithms(rows) for (name, _), rows in table(both.result()).items()}, {
+            "send_receive": {"direct", "shared_copy", "auto", "mpi"}, "send": {"direct", "auto", "mpi"},
+            "copy": {"direct", "auto", "mpi"}, "signal_wait": {"direct", "shared", "auto", "mpi"}})
+
     def test_staged_messages_are_exact_in_every_type_and_told(self):
         alike, long, nodes = (start("commbench", "--buffers=staged", *flags, *QUICK, ranks=ranks) for ranks, flags in (
             (2, ("-d", "all", "-b", "1000", "-e", "1000")),
@@ -114,7 +130,7 @@ class Measurements(unittest.TestCase):
         self.assertIn("# 2 ranks on 1 node | buffers staged\n", alike.result().out)
         self.assertIn("# left out: all_reduce shared needs buffers in the node's shared memory\n", alike.result().out)
         tables = table(alike.result())
-        self.assertEqual(len(tables), 10 * 6 + 1)  # a barrier has no type
+        self.assertEqual(len(tables), 13 * 6 + 2)  # a barrier and a signal have no type
         for (name, kind), rows in tables.items():
             with self.subTest(collective=name, type=kind):
                 self.assertIn("auto", algorithms(rows))

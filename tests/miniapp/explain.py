@@ -39,6 +39,12 @@ class Explain(unittest.TestCase):
             ("all_reduce", "shared", "--ranks", 2, "--shared"): ["combine of data"],
             ("all_reduce", "segmented_ring", "--ranks", 2, "--elements", 8, "--segment", 1): ["8 messages"],
             ("barrier", "dissemination", "--ranks", 3): ["has heard of"],
+            ("send_receive", "direct", "--ranks", 3, "--elements", 6): [
+                "that of rank (r + 1) mod 3", "received", "rank 1 -> rank 0: data [0, 3) to data [3, 6)"],
+            ("send", "direct", "--ranks", 3, "--root", 1): ["Rank 1 holds data; rank 0 ends with it.", "rank 1 -> rank 0"],
+            ("copy", "direct", "--ranks", 2): ["copies its first half", "rank 1: copy"],
+            ("signal_wait", "direct", "--ranks", 3): ["does not end before", "has heard of", "rank 0 -> rank 2\n"],
+            ("signal_wait", "shared", "--ranks", 2, "--shared"): ["ranks 0, 1: node barrier"],
             ("all_to_all", "pairwise", "--ranks", 1): ["0>0"],
         }
         check_words(self, cases)

@@ -54,9 +54,12 @@ inline Range held(Problem const& problem, Rank rank) {
   case Collective::all_gather:
   case Collective::gather: return problem.partition.range(rank);
   case Collective::broadcast:
+  case Collective::send:
   case Collective::scatter: return rank == problem.root ? all : none;
   case Collective::server_push: return rank < problem.workers() ? all : none;
   case Collective::server_pull: return problem.partition.range(rank);
+  case Collective::send_receive:
+  case Collective::copy: return {0, problem.elements() / 2};
   default: return all;
   }
 }
@@ -124,12 +127,24 @@ std::string mismatch(Problem const& problem, Operation operation, Rank rank, std
         check(mine.begin + k, contribution<T>(peer, problem.ranks(), theirs.begin + k));
     }
     break;
-  case Collective::barrier: break;
+  case Collective::barrier:
+  case Collective::signal_wait: break;
   case Collective::server_push:
     if (rank >= problem.workers()) check_sum(problem.partition.range(rank), problem.workers());
     break;
   case Collective::server_pull:
     if (rank < problem.workers()) check_blocks_of_owners();
+    break;
+  case Collective::send_receive:
+    for (Index i = 0, half = problem.elements() / 2; i < half; ++i)
+      check(half + i, contribution<T>((rank + problem.distance) % problem.ranks(), problem.ranks(), i));
+    break;
+  case Collective::copy:
+    for (Index i = 0, half = problem.elements() / 2; i < half; ++i)
+      check(half + i, contribution<T>(rank, problem.ranks(), i));
+    break;
+  case Collective::send:
+    if ((rank + problem.distance) % problem.ranks() == problem.root) check_from_root(all);
     break;
   }
   return text;

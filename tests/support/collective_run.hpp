@@ -26,7 +26,7 @@ inline std::vector<Problem> problems(Communicator const& communicator, Collectiv
                      .partition = Partition::even(elements, ranks),
                      .topology = communicator.topology(),
                      .shared_memory = communicator.buffers() == MessageBuffers::host};
-  if (collective == Collective::barrier) return elements == 0 ? std::vector{even} : std::vector<Problem>{};
+  if (!has_data(collective)) return elements == 0 ? std::vector{even} : std::vector<Problem>{};
   if (has_servers(collective)) {
     std::vector<Problem> all;
     for (Rank servers = 1; servers < ranks; servers += 2) {

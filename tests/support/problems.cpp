@@ -114,7 +114,7 @@ std::vector<NamedProblem> problems_of(Collective collective, Rank ranks) {
   std::vector<Rank> const blocks = has_servers(collective) ? server_counts(ranks) : std::vector{ranks};
   for (Rank const owners : blocks) {
     for (NamedPartition const& partition : partitions(ranks, owners)) {
-      if (collective == Collective::barrier && partition.partition.elements() > 0) continue;
+      if (!has_data(collective) && partition.partition.elements() > 0) continue;
       for (std::size_t const place : {std::size_t{0}, i % places.size(), (i + 3) % places.size()}) {
         found.push_back(make_problem(collective, partition, places[place], i));
         found.back().problem.servers = has_servers(collective) ? owners : 0;
@@ -144,7 +144,7 @@ NamedProblem typical_problem(RegisteredAlgorithm const& line, Rank ranks) {
   Rank const servers = has_servers(line.collective) ? 2 : 0;
   Rank const blocks = servers == 0 ? ranks : servers;
   NamedPartition partition = partitions(ranks, blocks)[1];
-  if (line.collective == Collective::barrier) partition = {"no elements", Partition::even(0, ranks)};
+  if (!has_data(line.collective)) partition = {"no elements", Partition::even(0, ranks)};
   for (NamedTopology const& topology : {NamedTopology{"2 nodes", Topology::block(ranks, 2)}, topologies(ranks)[0]}) {
     NamedProblem named = make_problem(line.collective, partition, topology, 1);
     named.problem.servers = servers;

@@ -23,6 +23,7 @@
 #include "comm/algorithms/ring.hpp"
 #include "comm/algorithms/scatter_all_gather.hpp"
 #include "comm/algorithms/segmented_ring.hpp"
+#include "comm/algorithms/send_receive.hpp"
 #include "comm/algorithms/shared.hpp"
 #include "comm/algorithms/shared_copy.hpp"
 #include "comm/algorithms/shared_mailbox.hpp"
@@ -151,6 +152,19 @@ constexpr std::array table{
                         make_ordered_server_push},
     RegisteredAlgorithm{Collective::server_pull, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::none,
                         make_direct_server_pull},
+    // --- point to point
+    RegisteredAlgorithm{Collective::send_receive, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::nodes,
+                        make_direct_send_receive},
+    RegisteredAlgorithm{Collective::send_receive, Algorithm::shared_copy, MemoryNeed::shared_memory,
+                        PricingSymmetry::none, make_shared_copy_send_receive},
+    RegisteredAlgorithm{Collective::send, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::none,
+                        make_direct_send},
+    RegisteredAlgorithm{Collective::copy, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::nodes,
+                        make_direct_send_receive},
+    RegisteredAlgorithm{Collective::signal_wait, Algorithm::direct, MemoryNeed::nothing, PricingSymmetry::nodes,
+                        make_direct_signal_wait},
+    RegisteredAlgorithm{Collective::signal_wait, Algorithm::shared, MemoryNeed::shared_memory, PricingSymmetry::none,
+                        make_shared_signal_wait},
 };
 
 void require_consistent(Problem const& problem) {
@@ -162,9 +176,10 @@ void require_consistent(Problem const& problem) {
   TRAINSTONE_REQUIRE(problem.root >= 0 && problem.root < ranks, "no root {} among {} ranks", problem.root, ranks);
   TRAINSTONE_REQUIRE(has_root(problem.collective) || problem.root == 0, "{} has no root",
                      to_string(problem.collective));
+  TRAINSTONE_REQUIRE(problem.distance >= 0, "a distance of {}", problem.distance);
   TRAINSTONE_REQUIRE(problem.segment >= 0, "segments of {} elements", problem.segment);
-  TRAINSTONE_REQUIRE(problem.collective != Collective::barrier || problem.elements() == 0, "a barrier of {} elements",
-                     problem.elements());
+  TRAINSTONE_REQUIRE(has_data(problem.collective) || problem.elements() == 0, "a {} of {} elements",
+                     to_string(problem.collective), problem.elements());
   if (!has_servers(problem.collective)) {
     TRAINSTONE_REQUIRE(problem.servers == 0, "{} has no servers", to_string(problem.collective));
     return;

@@ -40,7 +40,8 @@ bool has_equal_blocks(Problem const& problem) {
 
 /// Whether the rank has its result from the start, and MPI writes nothing there.
 bool only_sends(Problem const& problem, Rank rank) {
-  bool const from_root = problem.collective == Collective::broadcast || problem.collective == Collective::scatter;
+  bool const from_root = problem.collective == Collective::broadcast || problem.collective == Collective::scatter ||
+                         problem.collective == Collective::send;
   return from_root && rank == problem.root;
 }
 
@@ -65,6 +66,10 @@ std::string_view to_string(MpiForm form) { return form == MpiForm::in_place ? "i
 std::vector<MpiForm> mpi_forms(Problem const& problem) {
   switch (problem.collective) {
   case Collective::broadcast:
+  case Collective::send_receive: // its data are two buffers
+  case Collective::send:
+  case Collective::copy:
+  case Collective::signal_wait:
   case Collective::barrier: return {MpiForm::in_place};
   case Collective::reduce_scatter:
     // Not in place where blocks differ: there MPICH 5.0.2 copies between ranges that overlap, and ends the program.
@@ -180,6 +185,7 @@ void MpiCollective::call() {
   MPI_Comm const comm = m_communicator->handle().comm;
   MPI_Datatype const type = Impl::mpi_type(m_type);
   int const count = static_cast<int>(m_problem.elements());
+  Rank const rank = m_communicator->rank();
   switch (m_problem.collective) {
   case Collective::all_reduce:
     TRAINSTONE_MPI_CHECK(MPI_Allreduce(is_in_place() ? MPI_IN_PLACE : m_given, is_in_place() ? m_given : m_given_result,
@@ -195,6 +201,10 @@ void MpiCollective::call() {
   case Collective::barrier: TRAINSTONE_MPI_CHECK(MPI_Barrier(comm)); break;
   case Collective::server_push:
   case Collective::server_pull: break; // refused by the constructor
+  case Collective::send: send(); break;
+  case Collective::send_receive:
+  case Collective::copy: send_receive(); break;
+  case Collective::signal_wait: exchange({}, m_problem.destination_of(rank), {}, m_problem.source_of(rank)); break;
   }
 }
 
@@ -275,6 +285,27 @@ void MpiCollective::scatter() {
     TRAINSTONE_MPI_CHECK(
         MPI_Scatterv(m_given, m_counts.data(), m_offsets.data(), type, to, count, type, m_problem.root, comm));
   }
+}
+
+void MpiCollective::exchange(Range const& sent, Rank to, Range const& received, Rank from) {
+  MPI_Datatype const type = Impl::mpi_type(m_type);
+  TRAINSTONE_MPI_CHECK(MPI_Sendrecv(m_given + bytes(sent.begin), static_cast<int>(sent.size()), type, to, 0,
+                                    m_given + bytes(received.begin), static_cast<int>(received.size()), type, from, 0,
+                                    m_communicator->handle().comm, MPI_STATUS_IGNORE));
+}
+
+void MpiCollective::send_receive() {
+  Rank const rank = m_communicator->rank();
+  exchange(sent_half(m_problem), m_problem.destination_of(rank), received_half(m_problem), m_problem.source_of(rank));
+}
+
+/// One direction of the same call. A rank that is its own partner has the data already.
+void MpiCollective::send() {
+  Rank const rank = m_communicator->rank(), destination = m_problem.destination_of(m_problem.root);
+  if (destination == m_problem.root) return;
+  Range const all{0, m_problem.elements()}, nothing;
+  if (is_root()) exchange(all, destination, nothing, MPI_PROC_NULL);
+  if (rank == destination) exchange(nothing, MPI_PROC_NULL, all, m_problem.root);
 }
 
 void MpiCollective::all_to_all() {

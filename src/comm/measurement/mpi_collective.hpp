@@ -86,6 +86,10 @@ private:
   void gather();
   void scatter();
   void all_to_all();
+  void send_receive();
+  void send();
+  /// MPI_Sendrecv of these ranges of what MPI is given.
+  void exchange(Range const& sent, Rank to, Range const& received, Rank from);
   void bring_result() const;
   bool is_in_place() const { return m_form == MpiForm::in_place; }
   bool is_root() const { return m_communicator->rank() == m_problem.root; }

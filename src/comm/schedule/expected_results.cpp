@@ -38,9 +38,17 @@ std::vector<Expected> all_expected(Problem const& problem, Rank rank) {
   case Collective::gather: return rank == root ? every_block(partition) : std::vector<Expected>{};
   case Collective::scatter: return {in_place(partition.range(rank), root, root + 1)};
   case Collective::all_to_all: return exchanged_blocks(partition, rank);
-  case Collective::barrier: return {};
+  case Collective::barrier:
+  case Collective::signal_wait: return {};
   case Collective::server_push: return {in_place(partition.range(rank), 0, problem.workers())}; // workers' are empty
   case Collective::server_pull: return rank < problem.workers() ? every_block(partition) : std::vector<Expected>{};
+  case Collective::send_receive:
+  case Collective::copy: {
+    Rank const source = problem.source_of(rank);
+    return {{received_half(problem), sent_half(problem).begin, source, source + 1}};
+  }
+  case Collective::send:
+    return rank == problem.destination_of(root) ? std::vector{in_place(all, root, root + 1)} : std::vector<Expected>{};
   }
   return {};
 }
@@ -59,9 +67,13 @@ Range initially_held(Problem const& problem, Rank rank) {
   case Collective::gather:
   case Collective::server_pull: return problem.partition.range(rank);
   case Collective::broadcast:
+  case Collective::send:
   case Collective::scatter: return rank == problem.root ? all : nothing;
   case Collective::server_push: return rank < problem.workers() ? all : nothing;
-  case Collective::barrier: return nothing;
+  case Collective::send_receive:
+  case Collective::copy: return sent_half(problem);
+  case Collective::barrier:
+  case Collective::signal_wait: return nothing;
   }
   return nothing;
 }

@@ -14,13 +14,27 @@ Problem even_problem(Collective collective, Index elements, Topology const& topo
           .servers = served ? servers : 0};
 }
 
+Problem problem_of_size(Collective collective, Index message_elements, Topology const& topology, Rank root,
+                        Rank servers) {
+  Index const elements = !has_data(collective) ? 0 : has_halves(collective) ? 2 * message_elements : message_elements;
+  return even_problem(collective, elements, topology, root, servers);
+}
+
 Agreement agreement_on(Problem const& problem) {
   Agreement agreement{
       .root = problem.root, .servers = problem.servers, .segment = problem.longest_segment(), .placement = {}};
   agreement.placement.add(problem.partition.fingerprint().value());
   agreement.placement.add(problem.topology.fingerprint().value());
   agreement.placement.add(problem.shared_memory ? 1 : 0);
+  agreement.placement.add(static_cast<std::uint64_t>(problem.distance));
   return agreement;
+}
+
+Range sent_half(Problem const& problem) { return {0, problem.elements() / 2}; }
+
+Range received_half(Problem const& problem) {
+  Index const half = problem.elements() / 2;
+  return {half, 2 * half};
 }
 
 Range all_to_all_range(Partition const& partition, Rank i, Rank j) {

@@ -28,6 +28,10 @@ std::string_view to_string(Collective collective) {
   case Collective::barrier: return "barrier";
   case Collective::server_push: return "server_push";
   case Collective::server_pull: return "server_pull";
+  case Collective::send_receive: return "send_receive";
+  case Collective::send: return "send";
+  case Collective::copy: return "copy";
+  case Collective::signal_wait: return "signal_wait";
   }
   return "unknown";
 }
@@ -87,7 +91,7 @@ std::string_view to_string(BufferId buffer) {
 
 bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
+         collective == Collective::scatter || collective == Collective::send;
 }
 
 bool has_servers(Collective collective) {
@@ -97,6 +101,14 @@ bool has_servers(Collective collective) {
 bool adds_up(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::reduce || collective == Collective::server_push;
+}
+
+bool has_data(Collective collective) {
+  return collective != Collective::barrier && collective != Collective::signal_wait;
+}
+
+bool has_halves(Collective collective) {
+  return collective == Collective::send_receive || collective == Collective::copy;
 }
 
 } // namespace trainstone

@@ -12,7 +12,7 @@
 //     after the other in the listed order;
 //   - a node barrier is the only move of its round.
 // Between two ranks messages match in the order in which they are listed. No round is empty, and no range, but for the
-// messages of Collective::barrier, which carry nothing.
+// messages of collectives without data (has_data()), which carry nothing.
 //
 // Shared memory: a slice may lie in the memory of a neighbour, a rank of the same node (Schedule::neighbours). What one
 // rank writes there is visible to the others after the next node barrier, and only node barriers order such accesses.
@@ -40,6 +40,10 @@ enum class Collective {
   barrier,
   server_push,
   server_pull,
+  send_receive,
+  send,
+  copy,
+  signal_wait,
 };
 
 enum class Algorithm {
@@ -73,7 +77,8 @@ enum class Algorithm {
 inline constexpr std::array collectives{
     Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,  Collective::broadcast,
     Collective::reduce,     Collective::gather,         Collective::scatter,     Collective::all_to_all,
-    Collective::barrier,    Collective::server_push,    Collective::server_pull,
+    Collective::barrier,    Collective::server_push,    Collective::server_pull, Collective::send_receive,
+    Collective::send,       Collective::copy,           Collective::signal_wait,
 };
 inline constexpr std::array algorithms{
     Algorithm::naive,
@@ -111,6 +116,10 @@ std::string_view to_string(Algorithm algorithm);
 bool has_root(Collective collective);
 bool has_servers(Collective collective);
 bool adds_up(Collective collective);
+/// Whether it moves data: a barrier and a signal do not.
+bool has_data(Collective collective);
+/// Whether data are two halves: what a rank sends, and where it receives.
+bool has_halves(Collective collective);
 
 enum class Action {
   send,

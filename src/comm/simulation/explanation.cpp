@@ -23,7 +23,7 @@ class Recorder {
 public:
   Recorder(Problem const& problem, std::vector<Schedule> const& schedules)
       : m_run(problem, schedules, [this](Write const& write) { m_writes.push_back({m_now, write}); }),
-        m_barrier(problem.collective == Collective::barrier),
+        m_signals(!has_data(problem.collective)),
         m_ranks(schedules.size()),
         m_rounds(1),
         m_heard(schedules.size()) {
@@ -72,7 +72,7 @@ public:
       std::ranges::stable_sort(m_rounds[round].messages, {}, &ExplainedMessage::to);
       std::ranges::stable_sort(m_rounds[round].moves, {}, &ExplainedMove::rank);
       m_rounds[round].held.resize(m_ranks.size());
-      if (m_barrier)
+      if (m_signals)
         hold_heard(round);
       else
         hold_data(round, problem, places);
@@ -107,7 +107,7 @@ private:
   }
 
   void note_heard(Rank rank) {
-    if (!m_barrier) return;
+    if (!m_signals) return;
     Heard heard{at(rank).end, {}};
     for (Rank other = 0; other < static_cast<Rank>(m_ranks.size()); ++other)
       if (m_run.has_heard(rank, other)) heard.ranks.push_back(other);
@@ -159,7 +159,7 @@ private:
   std::size_t m_now = 0; // the round of what is being played
   std::vector<TimedWrite> m_writes;
   Impl::SymbolicRun m_run;
-  bool m_barrier;
+  bool m_signals;
   std::vector<RankState> m_ranks;
   std::vector<ExplainedRound> m_rounds;
   std::vector<std::vector<Heard>> m_heard; // by rank
@@ -168,8 +168,12 @@ private:
 
 std::vector<std::vector<Range>> places_of(Problem const& problem) {
   std::vector<std::vector<Range>> places(static_cast<std::size_t>(problem.ranks()));
-  if (problem.collective == Collective::barrier) {
+  if (!has_data(problem.collective)) {
     for (std::vector<Range>& of_rank : places) of_rank = {{0, 0}};
+    return places;
+  }
+  if (has_halves(problem.collective)) {
+    for (std::vector<Range>& of_rank : places) of_rank = {sent_half(problem), received_half(problem)};
     return places;
   }
   for (Rank rank = 0; rank < problem.ranks(); ++rank) {
@@ -196,7 +200,11 @@ Rank Explanation::contributors() const {
   case Collective::gather:
   case Collective::scatter:
   case Collective::all_to_all:
-  case Collective::server_pull: return 1;
+  case Collective::server_pull:
+  case Collective::send_receive:
+  case Collective::send:
+  case Collective::copy:
+  case Collective::signal_wait: return 1;
   }
   return 1;
 }

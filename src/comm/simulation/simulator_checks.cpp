@@ -78,7 +78,7 @@ private:
   }
 
   bool is_inside(Move const& move, Slice const& slice) const {
-    bool const signal = m_schedule.collective == Collective::barrier && move.is_message();
+    bool const signal = !has_data(m_schedule.collective) && move.is_message();
     if (signal && slice.range.empty()) return true;
     if (slice.range.begin < 0 || slice.range.begin >= slice.range.end) return false;
     if (slice.buffer == BufferId::data) return slice.range.end <= m_schedule.elements;

@@ -99,13 +99,15 @@ private:
   std::map<std::tuple<Sum, Rank, Rank>, Verdict> m_verdicts;
 };
 
-std::optional<Finding> find_unheard(SymbolicRun const& run, Rank ranks) {
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    for (Rank other = 0; other < ranks; ++other) {
-      if (run.has_heard(rank, other)) continue;
+/// After a barrier a rank has heard of all, after a signal of the one that it has waited for.
+std::optional<Finding> find_unheard(SymbolicRun const& run, Problem const& problem) {
+  bool const of_all = problem.collective == Collective::barrier;
+  for (Rank rank = 0; rank < problem.ranks(); ++rank) {
+    for (Rank other = 0; other < problem.ranks(); ++other) {
+      if (run.has_heard(rank, other) || (!of_all && other != problem.source_of(rank))) continue;
       return Finding{Defect::unheard_rank, rank,
-                     fmt::format("{}: rank {} leaves the barrier without having heard of rank {}",
-                                 to_string(Defect::unheard_rank), rank, other)};
+                     fmt::format("{}: rank {} leaves the {} without having heard of rank {}",
+                                 to_string(Defect::unheard_rank), rank, to_string(problem.collective), other)};
     }
   }
   return {};
@@ -140,7 +142,7 @@ std::optional<Finding> find_defect(Problem const& problem, std::vector<Schedule>
   std::vector<Posted> const waiting = Impl::Playback(schedules, run).run();
   if (run.first_finding()) return run.first_finding();
   if (auto found = find_waiting(waiting)) return found;
-  if (problem.collective == Collective::barrier) return find_unheard(run, problem.ranks());
+  if (!has_data(problem.collective)) return find_unheard(run, problem);
   ResultCheck check(problem, run);
   for (Schedule const& schedule : schedules) {
     if (auto found = check.find_wrong(schedule.rank)) return found;

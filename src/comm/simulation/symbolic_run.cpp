@@ -20,13 +20,13 @@ void merge(std::vector<bool>& into, std::vector<bool> const& from) {
 SymbolicRun::SymbolicRun(Problem const& problem, std::vector<Schedule> const& schedules,
                          std::function<void(Write const&)> on_write)
     : m_schedules(schedules), m_on_write(std::move(on_write)), m_trees(problem.ranks()) {
-  bool const barrier = problem.collective == Collective::barrier;
+  bool const signals = !has_data(problem.collective);
   m_ranks.reserve(schedules.size());
   for (Schedule const& schedule : schedules) {
-    std::vector<bool> nobody(barrier ? schedules.size() : 0, false);
+    std::vector<bool> nobody(signals ? schedules.size() : 0, false);
     m_ranks.push_back({SymbolicBuffer(schedule.elements), SymbolicBuffer(schedule.scratch_elements),
                        SymbolicBuffer(mailbox_elements), 0, nobody, nobody});
-    if (barrier) m_ranks.back().heard[static_cast<std::size_t>(schedule.rank)] = true;
+    if (signals) m_ranks.back().heard[static_cast<std::size_t>(schedule.rank)] = true;
     Range const held = initially_held(problem, schedule.rank);
     m_ranks.back().data.write(held, {{held.size(), held.begin, schedule.rank}});
   }

@@ -1,4 +1,4 @@
-// All-to-all, barrier and parameter servers.
+// All-to-all, barrier, parameter servers, and messages to a rank at a distance.
 
 #include "comm/algorithms/totals.hpp"
 #include "core/error.hpp"
@@ -65,6 +65,65 @@ TEST_CASE("the dissemination barrier takes ceil(lg N) rounds of empty messages",
     check_row(counts, {ceil_lg(ranks), ceil_lg(ranks), 0, 0, 0});
     CHECK(counts.total == in_all(ranks * ceil_lg(ranks), 0));
   }
+}
+
+TEST_CASE("a message to a rank at a distance carries half of the data, and to itself none is sent",
+          "[comm][algorithms]") {
+  for (Rank ranks = 1; ranks <= 9; ++ranks)
+    for (Rank distance = 0; distance <= 2 * ranks; ++distance)
+      for (Index const s : {0, 1, 2, 7, 120}) {
+        INFO(ranks << " ranks, distance " << distance << ", " << s << " elements");
+        Problem problem = Problem::on_one_node(Collective::send_receive, Partition::even(s, ranks));
+        problem.distance = distance;
+        CHECK(defect_of(problem, Algorithm::direct) == "");
+        auto const counts = counted(problem, Algorithm::direct);
+        Index const messages = distance % ranks == 0 || s < 2 ? 0 : 1, sent = messages * (s / 2);
+        check_row(counts, {messages, messages, sent, ranks * sent, 0});
+      }
+}
+
+TEST_CASE("in a node's memory partners copy from each other, and send nothing", "[comm][algorithms]") {
+  for (Rank ranks = 2; ranks <= 9; ++ranks)
+    for (Rank distance = 1; distance < 2 * ranks; ++distance) {
+      Problem problem = Problem::on_one_node(Collective::send_receive, Partition::even(14, ranks));
+      problem.distance = distance;
+      problem.shared_memory = true;
+      INFO(ranks << " ranks, distance " << distance);
+      CHECK(defect_of(problem, Algorithm::shared_copy) == "");
+      CollectiveCounts const counts = count(problem, make_schedules(problem, Algorithm::shared_copy), 1);
+      CHECK(counts.total.messages == 0);
+      CHECK(counts.barriers == (distance % ranks == 0 ? 0 : 2));
+    }
+}
+
+TEST_CASE("a message in one direction is one, a copy and a signal carry no data", "[comm][algorithms]") {
+  for (Rank ranks = 1; ranks <= 9; ++ranks)
+    for (Rank root = 0; root < ranks; ++root)
+      for (Rank distance = 0; distance <= ranks; ++distance) {
+        INFO(ranks << " ranks, root " << root << ", distance " << distance);
+        Problem send = Problem::on_one_node(Collective::send, Partition::even(7, ranks));
+        send.root = root;
+        send.distance = distance;
+        CHECK(defect_of(send, Algorithm::direct) == "");
+        Index const messages = distance % ranks == 0 ? 0 : 1;
+        check_row(counted(send, Algorithm::direct), {messages, messages, 7 * messages, 7 * messages, 0});
+      }
+  for (Rank ranks = 1; ranks <= 9; ++ranks) {
+    Index const messages = ranks > 1 ? 1 : 0;
+    check_row(counted(Collective::copy, Algorithm::direct, Partition::even(14, ranks)), {0, 0, 0, 0, 0});
+    check_row(counted(Collective::signal_wait, Algorithm::direct, Partition::even(0, ranks)),
+              {messages, messages, 0, 0, 0});
+  }
+}
+
+TEST_CASE("a signal that comes from another rank than the one that is waited for is a defect", "[comm][algorithms]") {
+  Problem problem = Problem::on_one_node(Collective::signal_wait, Partition::even(0, 5));
+  std::vector<Schedule> schedules = make_schedules(problem, Algorithm::direct);
+  CHECK(!find_defect(problem, schedules));
+  problem.distance = 2;
+  auto const finding = find_defect(problem, schedules);
+  REQUIRE(finding);
+  CHECK(finding->defect == Defect::unheard_rank);
 }
 
 TEST_CASE("a push to K servers: workers send S in K messages, a server adds N-1 times S/K", "[comm][algorithms]") {
