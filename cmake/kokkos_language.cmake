@@ -19,7 +19,7 @@ endif()
 # Folders of src/ and tests/ whose files see no header of Kokkos (ci/check-layers holds those of src/ to it, and the headers
 # of plans that they read): plain C++ for any Kokkos, which compiles several times faster and spares nvcc the parsers of decks
 # and JSON.
-set(TRAINSTONE_FOLDERS_WITHOUT_KOKKOS comm/schedule comm/algorithms comm/simulation comm/prediction parallel/plan
+set(TRAINSTONE_FOLDERS_WITHOUT_KOKKOS comm/schedule comm/algorithms comm/simulation comm/prediction products/plan parallel/plan
     parallel/pipeline parallel/program deck result report lectures)
 
 # All sources of `target` but those of these folders are compiled in the language of Kokkos; so are the files after it, tests
